@@ -1,0 +1,2 @@
+//! fardel
+fn main(){}
