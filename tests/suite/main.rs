@@ -1,1 +1,3 @@
-//! suite
+//! The one integration binary; each module below says what it holds the product to.
+
+mod architecture;

@@ -1,2 +1,2 @@
-//! tasks
-fn main(){}
+//! `cargo ci`: what the gate runs. Holds the stages; `.ci/run` only calls them.
+fn main() {}
