@@ -1,1 +1,20 @@
-//! rules
+//! Room 1, pure: what exists, what may follow what, and what should happen next.
+//!
+//! Nothing here reads a clock, a file, the environment or dice; whoever calls brings the world,
+//! the time and the random bytes. The lints of this package forbid the rest.
+
+pub mod assignment;
+pub mod findings;
+pub mod housekeeping;
+pub mod image;
+pub mod messages;
+pub mod names;
+pub mod people;
+pub mod permissions;
+pub mod placement;
+pub mod progress;
+pub mod refusal;
+pub mod resources;
+pub mod session;
+pub mod units;
+pub mod world;

@@ -1,0 +1,105 @@
+//! What is wrong with this world: the invariants of the catalog. The simulation asserts that the
+//! list is empty after every step; the diagnostics page shows it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::Phase;
+use crate::units::GpuShare;
+use crate::world::World;
+
+/// One broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    pub code: String,
+    /// One English sentence with the names in it.
+    pub text: String,
+}
+
+/// Lists every broken invariant; empty for a sound world. Costs one visit a session.
+pub fn findings(world: &World) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut say = |code: &str, text: String| {
+        found.push(Finding {
+            code: code.into(),
+            text,
+        })
+    };
+    let mut names = std::collections::BTreeSet::new();
+    for s in &world.sessions {
+        if !names.insert((s.owner, s.name.as_str())) {
+            say(
+                "session.name-twice",
+                format!("Two live sessions of one owner are called {}.", s.name),
+            );
+        }
+        if s.phase == Phase::Ended {
+            say(
+                "session.ended-live",
+                format!("{} is over and yet listed as live.", s.name),
+            );
+        }
+        if s.phase == Phase::Pending && (s.node.is_some() || !s.devices.is_empty()) {
+            say(
+                "session.pending-placed",
+                format!("{} waits and yet holds a place.", s.name),
+            );
+        }
+        if s.phase.holds_resources() && s.node.is_none() {
+            say(
+                "session.placed-nowhere",
+                format!("{} is {} on no machine.", s.name, s.phase.word()),
+            );
+        }
+        if s.phase == Phase::Running && s.started_at.is_none() {
+            say(
+                "session.running-unstarted",
+                format!("{} runs and yet never started.", s.name),
+            );
+        }
+        if s.incarnation == 0 || s.generation == 0 {
+            say(
+                "session.zero",
+                format!("{} has incarnation or generation 0.", s.name),
+            );
+        }
+    }
+    for (id, used) in world.used() {
+        let Some(node) = world.node(id) else {
+            say(
+                "node.unknown",
+                format!("Sessions are placed on {id}, which does not exist."),
+            );
+            continue;
+        };
+        if used.cpu > node.capacity.cpu {
+            say(
+                "cpu.overcommitted",
+                format!(
+                    "{} gives {} of {} cores.",
+                    node.name, used.cpu, node.capacity.cpu
+                ),
+            );
+        }
+        if used.memory > node.capacity.memory {
+            say(
+                "memory.overcommitted",
+                format!(
+                    "{} gives {} of {}.",
+                    node.name, used.memory, node.capacity.memory
+                ),
+            );
+        }
+        for (index, share) in &used.devices {
+            if *share > GpuShare(100) {
+                say(
+                    "device.overcommitted",
+                    format!(
+                        "Device {index} of {} runs {} hundredths.",
+                        node.name, share.0
+                    ),
+                );
+            }
+        }
+    }
+    found
+}

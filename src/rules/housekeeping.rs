@@ -1,0 +1,61 @@
+//! Assignment × sights → steps on a node. The node's half of the reconciler; pure, so that the
+//! simulation's nodes and the real one take the same steps.
+
+use crate::messages::{Assignment, ContainerOrder, ContainerSight, SightState, Want};
+use crate::names::ContainerName;
+
+/// One thing a node does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Make the container and start it.
+    Start(ContainerOrder),
+    /// Bring live limits in line with the order.
+    Adjust(ContainerOrder),
+    Pause(ContainerName),
+    Resume(ContainerName),
+    /// TERM, then KILL after the grace.
+    Stop(ContainerName),
+    Kill(ContainerName),
+    /// No longer on the assignment and over: drop its record and its resources.
+    Forget(ContainerName),
+}
+
+/// Lists what brings this machine in line with its assignment; empty when it is. Running it twice
+/// gives the same steps until the sights change.
+///
+/// A container that is not on the assignment is killed, and forgotten once it is over. A container
+/// that is over is never started again: a restart is another incarnation.
+pub fn steps(assignment: &Assignment, sights: &[ContainerSight]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for sight in sights {
+        let wanted = assignment.containers.iter().any(|o| o.name == sight.name);
+        match (wanted, sight.state.is_over()) {
+            (true, _) => {}
+            (false, true) => steps.push(Step::Forget(sight.name)),
+            (false, false) => steps.push(Step::Kill(sight.name)),
+        }
+    }
+    for order in &assignment.containers {
+        let sight = sights.iter().find(|s| s.name == order.name);
+        match (sight.map(|s| &s.state), order.want) {
+            (None, Want::Run | Want::Pause) => steps.push(Step::Start(order.clone())),
+            // Never started and no longer wanted: the report says so by its absence, and the
+            // refusal to start is made here as a record.
+            (None, Want::Stop | Want::Kill) => steps.push(Step::Stop(order.name)),
+            (Some(state), _) if state.is_over() => {}
+            (Some(_), Want::Kill) => steps.push(Step::Kill(order.name)),
+            (Some(SightState::Stopping { .. }), _) => {}
+            (Some(_), Want::Stop) => steps.push(Step::Stop(order.name)),
+            (Some(SightState::Running { paused, .. }), want) => {
+                match (paused, want) {
+                    (false, Want::Pause) => steps.push(Step::Pause(order.name)),
+                    (true, Want::Run) => steps.push(Step::Resume(order.name)),
+                    _ => {}
+                }
+                steps.push(Step::Adjust(order.clone()));
+            }
+            (Some(_), _) => {}
+        }
+    }
+    steps
+}

@@ -1,0 +1,94 @@
+//! An environment image as people and the scheduler see it. The bytes are `store`'s.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::ImageId;
+use crate::refusal::Refusal;
+use crate::units::{Bytes, Timestamp};
+
+/// One imported image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    pub id: ImageId,
+    /// What people call it: `name:tag`.
+    pub reference: String,
+    /// Digest of its configuration, `sha256:…`; names the bytes in the store.
+    pub digest: String,
+    pub size: Bytes,
+    pub architecture: String,
+    pub created_at: Timestamp,
+    pub imported_at: Timestamp,
+    pub labels: BTreeMap<String, String>,
+    /// What the image runs by itself: entry point then default arguments.
+    pub entrypoint: Vec<String>,
+    pub command: Vec<String>,
+    pub env: Vec<String>,
+    pub user: String,
+    pub working_directory: String,
+    pub stop_signal: String,
+    pub generation: u64,
+}
+
+/// Longest reference of an image, bytes.
+pub const LONGEST_REFERENCE: usize = 255;
+
+/// Checks a reference such as `python-ml:1.2` or `lab/vision:latest`; adds `:latest` where no tag
+/// is given. `host` is the machine's own environment and cannot be taken.
+pub fn parse_reference(text: &str) -> Result<String, Refusal> {
+    let wrong = || {
+        Refusal::invalid(
+            "image.reference-invalid",
+            "An image is called name:tag, in lower-case letters, digits, '.', '_', '-' and '/'.",
+        )
+        .at("/image")
+        .hint("python-ml:1.2 would work.")
+    };
+    let text = text.trim();
+    let (path, tag) = match text.rsplit_once(':') {
+        Some((path, tag)) if !tag.contains('/') => (path, tag),
+        _ => (text, "latest"),
+    };
+    let part = |p: &str| {
+        !p.is_empty()
+            && p.chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-:".contains(c))
+            && p.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && !p.contains("..")
+    };
+    let tag_ok = !tag.is_empty()
+        && tag.len() <= 128
+        && tag
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    if text.len() > LONGEST_REFERENCE || !tag_ok || !path.split('/').all(part) {
+        return Err(wrong());
+    }
+    if path == "host" {
+        return Err(Refusal::conflict(
+            "image.name-reserved",
+            "host is the machine's own environment.",
+        )
+        .at("/image")
+        .hint("Choose another name."));
+    }
+    Ok(format!("{path}:{tag}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_gets_its_tag() {
+        assert_eq!(parse_reference("python-ml"), Ok("python-ml:latest".into()));
+        assert_eq!(
+            parse_reference("localhost:5000/a/b:1.2"),
+            Ok("localhost:5000/a/b:1.2".into())
+        );
+        for bad in ["", "A:b", "../x", "a//b", "a:b c", "host", "a\0"] {
+            assert!(parse_reference(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+}

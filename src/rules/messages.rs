@@ -1,0 +1,147 @@
+//! The two messages between server and node: a complete `Assignment` down, a complete `NodeReport`
+//! up. Complete means: lost, doubled, late and reordered messages stop being cases. Nothing here
+//! could be answered only by a local Linux machine; a foreign engine may be the other party.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::{BootId, ContainerName, NodeId};
+use crate::resources::{Capacity, Demand, DeviceShare};
+use crate::session::{Reason, SessionKind};
+use crate::units::{Bytes, Timestamp};
+
+/// All that one node should have, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub node: NodeId,
+    /// Grows with every change; a node refuses one older than it has.
+    pub generation: u64,
+    /// In no particular order; empty means: end everything.
+    pub containers: Vec<ContainerOrder>,
+}
+
+/// One container that should exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerOrder {
+    pub name: ContainerName,
+    /// The session's name; also the host name inside.
+    pub hostname: String,
+    pub kind: SessionKind,
+    pub root: RootFileSystem,
+    /// Program and arguments; empty means what the root file system runs by itself.
+    pub command: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub demand: Demand,
+    pub devices: Vec<DeviceShare>,
+    pub want: Want,
+}
+
+/// What the container starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "from")]
+pub enum RootFileSystem {
+    /// The machine's own programs.
+    Host,
+    /// The image of this configuration digest.
+    Image { digest: String },
+}
+
+/// What a container should be doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Want {
+    Run,
+    Pause,
+    /// End it with grace, and keep its exit record until it leaves the assignment.
+    Stop,
+    /// End it at once, and keep its exit record until it leaves the assignment.
+    Kill,
+}
+
+/// Seconds between TERM and KILL when a session is stopped.
+pub const STOP_GRACE_SECONDS: u64 = 10;
+
+/// All that one node has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeReport {
+    pub node: NodeId,
+    pub name: String,
+    /// Changes when the machine was restarted: containers of another boot are gone.
+    pub boot: BootId,
+    /// The newest assignment it has taken in; 0 before the first.
+    pub generation: u64,
+    pub at: Timestamp,
+    pub capacity: Capacity,
+    /// Whether sessions may start from the machine's own programs.
+    pub host_environment: bool,
+    /// Every container it knows of, running, preparing or ended and not yet forgotten.
+    pub containers: Vec<ContainerSight>,
+    /// What is wrong with the node itself (disk full, missing feature); empty when well.
+    pub problems: Vec<Reason>,
+}
+
+/// One container as its node sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContainerSight {
+    pub name: ContainerName,
+    pub state: SightState,
+    pub usage: Option<Usage>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "state")]
+pub enum SightState {
+    /// Being made; `step` says what is happening.
+    Preparing {
+        step: String,
+    },
+    Running {
+        since: Timestamp,
+        paused: bool,
+    },
+    Stopping {
+        since: Timestamp,
+    },
+    Ended(ExitRecord),
+    /// Its supervisor is gone and left no exit record.
+    Lost {
+        reason: Reason,
+    },
+    /// It could not be made at all.
+    Refused {
+        reason: Reason,
+    },
+}
+
+impl SightState {
+    /// True once no process of it lives any more.
+    pub fn is_over(&self) -> bool {
+        matches!(
+            self,
+            Self::Ended(_) | Self::Lost { .. } | Self::Refused { .. }
+        )
+    }
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// 0–255; a signal counts as 128 + its number.
+    pub exit_code: i32,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+    /// The kernel killed a process of it at its memory limit.
+    pub out_of_memory: bool,
+    /// Highest memory use, bytes; None where the kernel does not say.
+    pub peak_memory: Option<Bytes>,
+}
+
+/// What a running container uses now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time since its start, microseconds.
+    pub cpu_microseconds: u64,
+    pub memory: Bytes,
+    pub processes: u64,
+}

@@ -1,0 +1,243 @@
+//! Typed identifiers and the names people give to things. Parsing happens here once; behind the
+//! door nobody checks a name again. Never makes an id out of thin air: time and dice are arguments.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::refusal::Refusal;
+use crate::units::Timestamp;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $noun:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// Makes a UUIDv7 from a time and ten random bytes; ids made later sort later.
+            pub fn make(now: Timestamp, dice: [u8; 10]) -> Self {
+                let millis = u64::try_from(now.as_millis()).unwrap_or(0);
+                Self(uuid::Builder::from_unix_timestamp_millis(millis, &dice).into_uuid())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Refusal;
+            fn from_str(text: &str) -> Result<Self, Refusal> {
+                Uuid::try_parse(text).map(Self).map_err(|_| {
+                    Refusal::invalid(
+                        concat!($noun, ".id-invalid"),
+                        concat!("This is not the id of a ", $noun, "."),
+                    )
+                    .hint("Ids look like 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f.")
+                })
+            }
+        }
+    };
+}
+
+id!(/// One session, for its whole life and all its restarts.
+    SessionId, "session");
+id!(/// One person or robot with a sign-in.
+    UserId, "user");
+id!(/// One machine that runs containers.
+    NodeId, "node");
+id!(/// One imported environment image.
+    ImageId, "image");
+id!(/// One API token.
+    TokenId, "token");
+id!(/// One long-running piece of work, such as an import.
+    OperationId, "operation");
+id!(/// One resumable upload.
+    UploadId, "upload");
+id!(/// One start of a machine's operating system.
+    BootId, "boot");
+
+/// Names one container: a session and which of its starts this is. A restart gets the next
+/// incarnation, so a start can never be doubled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContainerName {
+    pub session: SessionId,
+    pub incarnation: u32,
+}
+
+impl fmt::Display for ContainerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.session.0.simple(), self.incarnation)
+    }
+}
+
+impl FromStr for ContainerName {
+    type Err = Refusal;
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let wrong =
+            || Refusal::invalid("container.name-invalid", "This is not a container's name.");
+        let (session, incarnation) = text.split_once('-').ok_or_else(wrong)?;
+        if session.len() != 32 {
+            return Err(wrong());
+        }
+        Ok(Self {
+            session: SessionId(Uuid::try_parse(session).map_err(|_| wrong())?),
+            incarnation: incarnation.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+impl TryFrom<String> for ContainerName {
+    type Error = Refusal;
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<ContainerName> for String {
+    fn from(name: ContainerName) -> String {
+        name.to_string()
+    }
+}
+
+/// Longest name of a session, in characters: it is also the host name inside (RFC 1123 label).
+pub const LONGEST_NAME: usize = 63;
+
+/// The name a person gives a session: letters, digits and hyphens, a letter or digit at both ends.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct SessionName(String);
+
+impl SessionName {
+    /// Checks and keeps a name; upper case is kept as typed.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        label(text, "session.name-invalid", "session").map(Self)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of the `number`-th of `copies`; the name itself where there is one copy.
+    pub fn copy(&self, number: u32, copies: u32) -> Result<Self, Refusal> {
+        if copies <= 1 {
+            return Ok(self.clone());
+        }
+        Self::parse(&format!("{}-{number}", self.0))
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! read_by_parsing {
+    ($name:ident) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(from)?;
+                Self::parse(&text).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+read_by_parsing!(SessionName);
+read_by_parsing!(UserName);
+
+/// The name a person signs in with: lower-case letters, digits, `.`, `_`, `-`; at most 63.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct UserName(String);
+
+impl UserName {
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        let good = !text.is_empty()
+            && text.len() <= LONGEST_NAME
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c))
+            && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        if good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Refusal::invalid(
+                "user.name-invalid",
+                "A user name has 1 to 63 lower-case letters, digits, dots, hyphens or underscores, and starts with a letter or digit.",
+            )
+            .at("/name")
+            .hint("mina.park would work."))
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn label(text: &str, code: &'static str, noun: &str) -> Result<String, Refusal> {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let good = text.len() <= LONGEST_NAME
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        && edge(text.chars().next())
+        && edge(text.chars().last());
+    if good {
+        Ok(text.to_owned())
+    } else {
+        Err(Refusal::invalid(
+            code,
+            format!(
+                "The name of a {noun} has 1 to 63 letters, digits and hyphens, with a letter or digit at both ends."
+            ),
+        )
+        .at("/name")
+        .hint("vit-ablation-2 would work."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_name_survives_its_text() {
+        let name = ContainerName {
+            session: SessionId::make(Timestamp::from_millis(1_700_000_000_000), [7; 10]),
+            incarnation: 3,
+        };
+        assert_eq!(name.to_string().parse::<ContainerName>().ok(), Some(name));
+    }
+
+    #[test]
+    fn hostile_names_are_refused() {
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "a b",
+            "../x",
+            "a\0b",
+            "\u{202e}abc",
+            &"x".repeat(64),
+            "é",
+        ] {
+            assert!(SessionName::parse(bad).is_err(), "{bad:?} was taken");
+        }
+        assert!(SessionName::parse("vit-ablation-2").is_ok());
+    }
+}

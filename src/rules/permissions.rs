@@ -1,0 +1,138 @@
+//! May this caller do this? One table for pages, API and CLI; `server::actions` asks it before
+//! every act. Never looks anything up: whoever calls brings the owner of the thing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::UserId;
+use crate::people::Role;
+use crate::refusal::Refusal;
+
+/// One thing a person may do. The word is also the scope of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Verb {
+    SessionsRead,
+    SessionsWrite,
+    /// Enter a session: terminal, exec.
+    SessionsEnter,
+    ImagesRead,
+    ImagesWrite,
+    PeopleRead,
+    PeopleWrite,
+    /// Own password, tokens, language.
+    Me,
+    /// Health in detail, metrics, settings, findings.
+    SystemRead,
+}
+
+impl Verb {
+    pub const ALL: [Self; 9] = [
+        Self::SessionsRead,
+        Self::SessionsWrite,
+        Self::SessionsEnter,
+        Self::ImagesRead,
+        Self::ImagesWrite,
+        Self::PeopleRead,
+        Self::PeopleWrite,
+        Self::Me,
+        Self::SystemRead,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::SessionsRead => "sessions:read",
+            Self::SessionsWrite => "sessions:write",
+            Self::SessionsEnter => "sessions:enter",
+            Self::ImagesRead => "images:read",
+            Self::ImagesWrite => "images:write",
+            Self::PeopleRead => "people:read",
+            Self::PeopleWrite => "people:write",
+            Self::Me => "me",
+            Self::SystemRead => "system:read",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|v| v.word() == word)
+    }
+}
+
+/// Who asks: a person, with what their token may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    pub user: UserId,
+    pub role: Role,
+    /// None: everything the role may (a browser, root on the box). Some: only these verbs.
+    pub scopes: Option<Vec<Verb>>,
+}
+
+/// May `subject` do `verb` on a thing of `owner` (None: a thing of the box)?
+///
+/// Errors: `Denied` with the missing capability; `NotFound` for a session of somebody else, whose
+/// existence is not theirs to know.
+pub fn may(subject: &Subject, verb: Verb, owner: Option<UserId>) -> Result<(), Refusal> {
+    if let Some(scopes) = &subject.scopes
+        && !scopes.contains(&verb)
+    {
+        return Err(Refusal::denied(
+            "token.scope-missing",
+            format!("This token may not do {}.", verb.word()),
+        )
+        .hint(format!(
+            "A token with the scope {} would work.",
+            verb.word()
+        )));
+    }
+    if subject.role == Role::Administrator {
+        return Ok(());
+    }
+    match verb {
+        Verb::SessionsRead | Verb::SessionsWrite | Verb::SessionsEnter => match owner {
+            Some(owner) if owner != subject.user => Err(Refusal::not_found(
+                "session.not-found",
+                "There is no such session.",
+            )),
+            _ => Ok(()),
+        },
+        Verb::ImagesRead | Verb::Me => Ok(()),
+        Verb::ImagesWrite | Verb::PeopleRead | Verb::PeopleWrite | Verb::SystemRead => {
+            Err(Refusal::denied(
+                "role.administrator-needed",
+                format!("Only an administrator may do {}.", verb.word()),
+            )
+            .hint("Ask an administrator of this machine."))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(role: Role) -> Subject {
+        Subject {
+            user: UserId(uuid::Uuid::from_u128(1)),
+            role,
+            scopes: None,
+        }
+    }
+
+    #[test]
+    fn a_user_sees_only_own_sessions() {
+        let other = Some(UserId(uuid::Uuid::from_u128(2)));
+        let user = subject(Role::User);
+        assert!(may(&user, Verb::SessionsRead, Some(user.user)).is_ok());
+        assert_eq!(
+            may(&user, Verb::SessionsRead, other).map_err(|r| r.code),
+            Err("session.not-found".into())
+        );
+        assert!(may(&subject(Role::Administrator), Verb::SessionsRead, other).is_ok());
+    }
+
+    #[test]
+    fn a_scope_narrows_even_an_administrator() {
+        let mut robot = subject(Role::Administrator);
+        robot.scopes = Some(vec![Verb::SessionsRead]);
+        assert!(may(&robot, Verb::SessionsRead, None).is_ok());
+        assert!(may(&robot, Verb::SessionsWrite, None).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Decides which waiting session goes where. Same world in, same answer out.
+//! Never reads a clock, a file or the catalog; whoever calls brings the world and `now`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::{NodeId, SessionId};
+use crate::resources::{Demand, DeviceShare, Used};
+use crate::session::{Environment, Outcome, Phase, Reason, Wish};
+use crate::units::Timestamp;
+use crate::world::{Node, World};
+
+pub mod explain;
+mod fit;
+mod order;
+
+pub use explain::{Draft, Explanation, Verdict, explain_draft, explain_session};
+
+/// What the scheduler wants done with one waiting session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// Give it this place.
+    Place {
+        session: SessionId,
+        seen: u64,
+        node: NodeId,
+        devices: Vec<DeviceShare>,
+        because: Reason,
+    },
+    /// It can never start (what it depended on failed, its owner no longer wants it).
+    End {
+        session: SessionId,
+        seen: u64,
+        outcome: Outcome,
+        because: Reason,
+    },
+}
+
+/// Why a session has no place yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `queue.behind`, `start.later`,
+    /// `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
+    pub code: String,
+    /// One English sentence.
+    pub text: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
+    /// The session whose end would remove the blocker, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_with: Option<SessionId>,
+}
+
+/// Lists decisions, oldest session first, at most one per session; empty when nothing can move.
+///
+/// No overtaking: the first session that only lacks room holds back every later one, so nobody
+/// starves. Sessions that wait for a time or a dependency hold back nobody.
+/// Costs sessions × nodes × devices comparisons; allocates only the answer.
+pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
+    let mut used = world.used();
+    let mut decisions = Vec::new();
+    for session in order::waiting(world) {
+        if session.wish != Wish::Run {
+            decisions.push(Decision::End {
+                session: session.id,
+                seen: session.generation,
+                outcome: Outcome::Stopped,
+                because: Reason::new(
+                    "session.stopped-before-start",
+                    "It was stopped before it started.",
+                ),
+            });
+            continue;
+        }
+        match order::gate(world, session, now) {
+            order::Gate::Open => {}
+            order::Gate::Held(_) => continue,
+            order::Gate::Never(because) => {
+                decisions.push(Decision::End {
+                    session: session.id,
+                    seen: session.generation,
+                    outcome: Outcome::Refused,
+                    because,
+                });
+                continue;
+            }
+        }
+        match fit::best(
+            world,
+            &used,
+            &session.order.demand,
+            &session.order.environment,
+            now,
+        ) {
+            Some(place) => {
+                used.entry(place.node)
+                    .or_default()
+                    .add(&session.order.demand, &place.devices);
+                decisions.push(Decision::Place {
+                    session: session.id,
+                    seen: session.generation,
+                    node: place.node,
+                    devices: place.devices,
+                    because: place.because,
+                });
+            }
+            None => break,
+        }
+    }
+    decisions
+}
+
+/// Says whether some machine, were it empty, could ever hold this. Errors name the nearest request
+/// that could.
+pub fn possible(
+    world: &World,
+    demand: &Demand,
+    environment: &Environment,
+) -> Result<(), crate::refusal::Refusal> {
+    fit::possible(world, demand, environment)
+}
+
+/// Lists sessions that a limit of their owner ends now, with the code of that limit.
+pub fn overdue(world: &World, now: Timestamp) -> Vec<(SessionId, u64, Reason)> {
+    let mut over = Vec::new();
+    for session in &world.sessions {
+        if session.phase != Phase::Running || session.wish != Wish::Run {
+            continue;
+        }
+        if let Some((at, code)) = session.deadline()
+            && at <= now
+        {
+            let text = match code {
+                "session.timeout" => "Its time limit was reached.",
+                _ => "Its longest run was reached.",
+            };
+            over.push((session.id, session.generation, Reason::new(code, text)));
+        }
+    }
+    over
+}
+
+fn free(node: &Node, used: &Used) -> (crate::units::CpuShare, crate::units::Bytes) {
+    (
+        node.capacity.cpu.saturating_sub(used.cpu),
+        node.capacity.memory.saturating_sub(used.memory),
+    )
+}
+
+#[cfg(test)]
+mod tests;

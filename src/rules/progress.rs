@@ -1,0 +1,171 @@
+//! Row × sight → the next phase. What a report means for a session; silence means nothing at all.
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::{Assignment, ContainerSight, NodeReport, SightState};
+use crate::names::SessionId;
+use crate::session::{Outcome, Phase, Reason, Session, Wish};
+use crate::units::Timestamp;
+
+/// One write to one session row, conditional on the generation it was decided from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseChange {
+    pub session: SessionId,
+    pub seen: u64,
+    pub to: Phase,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub outcome: Option<Outcome>,
+    pub exit_code: Option<i32>,
+    pub reason: Option<Reason>,
+}
+
+/// What one complete report of a session's node changes about that session; None where nothing.
+///
+/// A node reports every container of the assignment it has taken in, also those it is only about to
+/// make. So absence means something only in a report of exactly the `current` assignment; in any
+/// other report it means that the node has not heard of the container yet.
+pub fn advance(
+    session: &Session,
+    report: &NodeReport,
+    current: Option<&Assignment>,
+    now: Timestamp,
+) -> Option<PhaseChange> {
+    if session.node != Some(report.node) || !session.phase.holds_resources() {
+        return None;
+    }
+    if let Some(sight) = report
+        .containers
+        .iter()
+        .find(|c| c.name == session.container())
+    {
+        return seen(session, sight, now);
+    }
+    let named = current.is_some_and(|a| {
+        a.generation == report.generation
+            && a.containers.iter().any(|o| o.name == session.container())
+    });
+    named.then(|| {
+        let gone = Reason::new(
+            "session.container-gone",
+            "Its container is gone and left no exit record.",
+        );
+        end(session, Outcome::Lost, None, now, gone)
+    })
+}
+
+fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<PhaseChange> {
+    let change = |to: Phase| PhaseChange {
+        session: session.id,
+        seen: session.generation,
+        to,
+        started_at: session.started_at,
+        ended_at: None,
+        outcome: None,
+        exit_code: None,
+        reason: session.reason.clone(),
+    };
+    match &sight.state {
+        SightState::Preparing { .. } => (session.phase == Phase::Scheduled
+            && session.wish == Wish::Run)
+            .then(|| change(Phase::Preparing)),
+        SightState::Running { since, .. } => match session.phase {
+            Phase::Scheduled | Phase::Preparing => {
+                let mut change = change(Phase::Running);
+                change.started_at = Some(*since);
+                Some(change)
+            }
+            _ => None,
+        },
+        SightState::Stopping { .. } => None,
+        SightState::Ended(exit) => {
+            let started_at = exit.started_at.or(session.started_at);
+            let (outcome, reason) = ending(session, exit.exit_code, exit.out_of_memory);
+            let mut change = end(
+                session,
+                outcome,
+                Some(exit.exit_code),
+                exit.ended_at,
+                reason,
+            );
+            change.started_at = started_at;
+            Some(change)
+        }
+        SightState::Lost { reason } => Some(end(session, Outcome::Lost, None, now, reason.clone())),
+        SightState::Refused { reason } => {
+            Some(end(session, Outcome::Refused, None, now, reason.clone()))
+        }
+    }
+}
+
+/// The outcome and its reason for a known exit code.
+fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason) {
+    let limit = session.order.demand.memory;
+    if out_of_memory && code != 0 {
+        return (
+            Outcome::Failed,
+            Reason::new(
+                "session.out-of-memory",
+                format!("It was killed at its memory limit of {limit}."),
+            )
+            .with("limit", limit),
+        );
+    }
+    if session.wish != Wish::Run || session.phase == Phase::Stopping {
+        // The reason that was written with the wish (a limit, a person) says more than the code.
+        return match &session.reason {
+            Some(reason) if reason.code == "session.timeout" => (Outcome::Failed, reason.clone()),
+            Some(reason) if reason.code.starts_with("session.") => {
+                (Outcome::Stopped, reason.clone())
+            }
+            _ => (
+                Outcome::Stopped,
+                Reason::new("session.stopped", "It was stopped."),
+            ),
+        };
+    }
+    match code {
+        0 => (
+            Outcome::Succeeded,
+            Reason::new("session.succeeded", "Its command ended with 0."),
+        ),
+        129..=192 => {
+            let signal = code - 128;
+            (
+                Outcome::Failed,
+                Reason::new(
+                    "session.signal",
+                    format!("Its command was ended by signal {signal}."),
+                )
+                .with("signal", signal),
+            )
+        }
+        _ => (
+            Outcome::Failed,
+            Reason::new(
+                "session.exit-code",
+                format!("Its command ended with {code}."),
+            )
+            .with("code", code),
+        ),
+    }
+}
+
+fn end(
+    session: &Session,
+    outcome: Outcome,
+    exit_code: Option<i32>,
+    at: Timestamp,
+    reason: Reason,
+) -> PhaseChange {
+    PhaseChange {
+        session: session.id,
+        seen: session.generation,
+        to: Phase::Ended,
+        started_at: session.started_at,
+        ended_at: Some(at),
+        outcome: Some(outcome),
+        exit_code,
+        reason: Some(reason),
+    }
+}

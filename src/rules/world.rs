@@ -1,0 +1,73 @@
+//! The world: everything a decision may look at, read from the catalog in one transaction.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::{BootId, NodeId, SessionId};
+use crate::resources::{Capacity, Used};
+use crate::session::{Outcome, Reason, Session};
+use crate::units::Timestamp;
+
+/// Sessions that are not over, what their dependencies came to, and the machines.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct World {
+    /// The catalog's revision this was read at.
+    pub revision: u64,
+    /// Live sessions only, oldest first.
+    pub sessions: Vec<Session>,
+    /// Outcome of every ended session that a live one depends on.
+    pub ended: BTreeMap<SessionId, Option<Outcome>>,
+    pub nodes: Vec<Node>,
+}
+
+/// One machine as the catalog knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    pub id: NodeId,
+    pub name: String,
+    pub boot: BootId,
+    pub capacity: Capacity,
+    pub host_environment: bool,
+    /// Last report, server's clock.
+    pub seen_at: Timestamp,
+    /// Newest assignment that the node said it took in.
+    pub generation: u64,
+    /// No new session goes here while false.
+    pub schedulable: bool,
+    pub problems: Vec<Reason>,
+}
+
+/// Silence after which a node gets no new sessions. Its sessions are kept: silence is age, not an end.
+pub const SILENT_AFTER_SECONDS: u64 = 30;
+
+impl World {
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.iter().find(|n| n.id == id)
+    }
+
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.iter().find(|s| s.id == id)
+    }
+
+    /// What sessions hold on each node, whatever their phase, as long as a container may live.
+    /// Costs one visit a session.
+    pub fn used(&self) -> BTreeMap<NodeId, Used> {
+        let mut used: BTreeMap<NodeId, Used> =
+            self.nodes.iter().map(|n| (n.id, Used::default())).collect();
+        for session in self.sessions.iter().filter(|s| s.phase.holds_resources()) {
+            if let Some(node) = session.node {
+                used.entry(node)
+                    .or_default()
+                    .add(&session.order.demand, &session.devices);
+            }
+        }
+        used
+    }
+}
+
+impl Node {
+    pub fn is_silent(&self, now: Timestamp) -> bool {
+        now.seconds_since(self.seen_at) > SILENT_AFTER_SECONDS
+    }
+}
