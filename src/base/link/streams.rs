@@ -1,0 +1,91 @@
+//! Byte streams across the link: a session's terminal, a command in it, its log, one of its ports.
+//! The node implements `Streams`; doors hold it as a trait object and never learn which machine
+//! answers.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use rules::names::ContainerName;
+use rules::refusal::Refusal;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+/// An answer that comes later.
+pub type Later<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>;
+
+/// Opens streams into containers. Every call refuses with `container.not-running` where there is
+/// nothing to enter.
+pub trait Streams: Send + Sync {
+    /// The main process: what it wrote lately (at most 256 KiB) first, then everything live.
+    /// Several may be attached at once; all see the same, all may type.
+    fn attach(&self, container: ContainerName, size: Option<(u16, u16)>) -> Later<TermStream>;
+
+    /// A new process inside, with the container's own limits and filters.
+    fn exec(&self, container: ContainerName, request: ExecRequest) -> Later<TermStream>;
+
+    /// What the main process wrote, from byte `since`; kept after the end. With `follow` the stream
+    /// stays open until the container is over.
+    fn logs(&self, container: ContainerName, since: u64, follow: bool) -> Later<LogStream>;
+
+    /// A connection to a TCP port that something inside listens on, loopback included.
+    fn dial(&self, container: ContainerName, port: u16) -> Later<ByteStream>;
+}
+
+/// Columns and rows of a terminal.
+pub type Size = (u16, u16);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecRequest {
+    /// Program and arguments; empty means a shell.
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub cwd: Option<String>,
+    /// Name or `uid[:gid]` inside; None means the session's own user.
+    pub user: Option<String>,
+    /// A terminal of this size; None means three pipes.
+    pub tty: Option<Size>,
+}
+
+/// A running process' ends. Dropping the input closes it; dropping both detaches.
+#[derive(Debug)]
+pub struct TermStream {
+    pub input: mpsc::Sender<TermInput>,
+    pub output: mpsc::Receiver<TermOutput>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TermInput {
+    Bytes(Bytes),
+    Resize(Size),
+    /// End of input; the process goes on.
+    CloseInput,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TermOutput {
+    Stdout(Bytes),
+    Stderr(Bytes),
+    /// The process ended with this code; nothing follows.
+    Exit(i32),
+    /// The stream broke; nothing follows. The text says why.
+    Gone(String),
+}
+
+/// A log as it is read; closes at its end.
+#[derive(Debug)]
+pub struct LogStream {
+    pub output: mpsc::Receiver<LogChunk>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogChunk {
+    /// Where the first of these bytes stands in the whole log, rotated parts counted.
+    pub offset: u64,
+    pub bytes: Bytes,
+}
+
+/// A two-way byte stream.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+pub type ByteStream = Box<dyn Duplex>;
