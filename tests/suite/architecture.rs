@@ -253,6 +253,30 @@ fn a_planted_word_is_found_away_from_each_home() {
 }
 
 #[test]
+fn a_planted_clock_file_setting_or_die_in_rules_is_found() {
+    for part in breach::IMPURE {
+        let path = part.join("::");
+        let mut tree = bare();
+        let tests = format!("#[cfg(test)]\nmod tests {{ use {path}; }}\n");
+        tree.plant(
+            "src/rules/planted.rs",
+            &format!("//! Planted.\nuse {path};\n{tests}"),
+        );
+        tree.plant(
+            "src/store/planted.rs",
+            &format!("//! Planted.\nuse {path};\n"),
+        );
+        assert_finds(
+            &tree,
+            &[format!(
+                "src/rules/planted.rs:2: rules may not use {path}: time, dice, files and settings \
+                 are arguments (ARCHITECTURE.md, \"Between rooms\")"
+            )],
+        );
+    }
+}
+
+#[test]
 fn planted_slips_of_form_are_found() {
     let mut tree = bare();
     tree.plant("src/store/mute.rs", "\nuse std::fmt;\n");

@@ -1,2 +1,114 @@
-//! `cargo ci`: what the gate runs. Holds the stages; `.ci/run` only calls them.
-fn main() {}
+//! `cargo ci quick | full | nightly`: the stages of the gate, one after the other, each timed.
+//! Knows what is run and in which order; every stage's own file knows how. Never changes the tree.
+
+mod browser;
+mod budgets;
+mod debian;
+mod lint;
+mod packages;
+mod program;
+mod skips;
+mod stage;
+mod start;
+mod user;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use program::Program;
+use stage::{Failure, Gate};
+
+const USAGE: &str = "\
+usage: cargo ci quick | full | nightly [--tested]
+  quick     fmt, clippy with warnings denied, tests, template lint, packages
+  full      quick + list of skips, tests as an ordinary user, release build, static check,
+            Debian roots, budgets, browser suite
+  nightly   full + long simulation
+  --tested  `cargo test` has just run with the same FARDEL_SKIPS: do not run it again";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (level, tested) = match words.as_slice() {
+        [level] => (*level, false),
+        [level, "--tested"] => (*level, true),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let depth = match level {
+        "quick" => 0,
+        "full" => 1,
+        "nightly" => 2,
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this package lies two folders below the root");
+    if let Err(error) = std::env::set_current_dir(root) {
+        eprintln!("cannot enter {}: {error}", root.display());
+        return ExitCode::FAILURE;
+    }
+    let mut gate = Gate::new();
+    quick(&mut gate, tested);
+    if depth >= 1 {
+        full(&mut gate);
+    }
+    if depth >= 2 {
+        nightly(&mut gate);
+    }
+    gate.close()
+}
+
+fn quick(gate: &mut Gate, tested: bool) {
+    gate.stage("fmt", || Program::cargo().words("fmt --all --check").run());
+    gate.stage("template lint", lint::templates);
+    gate.stage("packages", packages::check);
+    gate.stage("clippy", || {
+        Program::cargo()
+            .words("clippy --workspace --all-targets --locked -- -D warnings")
+            .run()
+    });
+    if !tested {
+        gate.stage("cargo test", || {
+            Program::cargo().words("test --workspace --locked").run()
+        });
+    }
+}
+
+fn full(gate: &mut Gate) {
+    gate.stage("list of skips", || skips::compare(skips::Who::Root));
+    gate.stage("tests as an ordinary user", user::run_tests);
+    gate.stage("release build", || {
+        Program::cargo().words("build --release --locked").run()
+    });
+    let binary = match program::built("release") {
+        Ok(binary) => binary,
+        Err(failure) => return gate.stage("find the binary", || Err(failure)),
+    };
+    gate.stage("static binary", || debian::is_static(&binary));
+    gate.stage("Debian roots", || debian::starts_in_each_root(&binary));
+    gate.stage("first answer", || start::answers(&binary));
+    gate.stage("bytes", || budgets::check_bytes(&binary));
+    gate.stage("browser suite", || browser::run(&binary));
+}
+
+fn nightly(gate: &mut Gate) {
+    gate.stage("long simulation", || {
+        Program::cargo()
+            .words("test --release --locked --test suite simulation -- --include-ignored")
+            .variable("FARDEL_SEEDS", "100000")
+            .run()
+    });
+}
+
+/// Prints why something is left out here; the stage passes, and a person reading the log sees it.
+fn leave_out(what: &str, reason: &str) -> Result<(), Failure> {
+    println!("left out: {what}: {reason}");
+    Ok(())
+}

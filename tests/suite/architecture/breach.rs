@@ -191,6 +191,28 @@ pub(super) const WORDS: &[Homed] = &[
     },
 ];
 
+/// Paths that no code in `rules` may name, tests aside: same world in, same answer out. Clippy knows
+/// single methods (`src/rules/.clippy.toml`); this catches the whole module, and in `cargo test`.
+pub(super) const IMPURE: &[&[&str]] = &[
+    &["std", "fs"],
+    &["std", "env"],
+    &["std", "net"],
+    &["std", "os"],
+    &["std", "process"],
+    &["std", "thread"],
+    &["std", "io"],
+    &["std", "time", "SystemTime"],
+    &["std", "time", "Instant"],
+    &["std", "collections", "HashMap"],
+    &["std", "collections", "HashSet"],
+    &["SystemTime", "now"],
+    &["Instant", "now"],
+    &["Timestamp", "now"],
+    &["Zoned", "now"],
+    &["Uuid", "now_v7"],
+    &["Uuid", "new_v4"],
+];
+
 /// File names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = [
     "utils", "util", "helpers", "helper", "common", "misc", "manager",
@@ -224,6 +246,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
         let source = Source::parse(text);
         let references = source.references(&modules.place(file).1);
         check_words(file, &source, &references, &mut found);
+        if file.starts_with("src/rules/") {
+            check_purity(file, &source, &references, &mut found);
+        }
         // A guest is a package of its own that names nothing of the house.
         if !file.starts_with("src/guest/") {
             check_neighbours(file, &source, &references, &tables, &modules, &mut found);
@@ -426,6 +451,36 @@ fn check_words(
                     }
                 }
             }
+        }
+    }
+}
+
+fn check_purity(
+    file: &str,
+    source: &Source,
+    references: &[(Reference, usize)],
+    found: &mut Vec<Breach>,
+) {
+    for (reference, token) in references {
+        let Reference::Outer { path, line } = reference else {
+            continue;
+        };
+        let impure = IMPURE
+            .iter()
+            .find(|part| path.windows(part.len()).any(|at| at == **part));
+        if let Some(part) = impure
+            && !source.in_test(*token)
+            && !file.ends_with("/tests.rs")
+        {
+            found.push(Breach {
+                file: file.to_owned(),
+                line: *line,
+                sentence: format!(
+                    "rules may not use {}: time, dice, files and settings are arguments",
+                    part.join("::"),
+                ),
+                rule: BETWEEN,
+            });
         }
     }
 }

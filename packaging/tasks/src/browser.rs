@@ -1,0 +1,52 @@
+//! Runs `tests/browser`: a real browser clicks through the real binary. Each file there starts a
+//! server of its own; this one only brings browser, driver and the name of the binary together.
+
+use std::fs;
+use std::path::Path;
+
+use crate::program::{self, Program};
+use crate::stage::Failure;
+
+const FOLDER: &str = "tests/browser";
+
+/// Runs every `*.mjs` with node's own test runner.
+///
+/// The files read `FARDEL_BINARY` and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
+/// `tests/browser/package-lock.json` and never reach the product.
+pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
+    let what = "browser suite";
+    let mut tests: Vec<_> = fs::read_dir(FOLDER)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "mjs"))
+        .collect();
+    tests.sort();
+    if tests.is_empty() {
+        return crate::leave_out(what, "tests/browser holds no test");
+    }
+    let Some(chromium) = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| program::installed(name))
+    else {
+        return crate::leave_out(what, "no chromium is installed");
+    };
+    if !program::installed("node") || !program::installed("npm") {
+        return crate::leave_out(what, "node and npm are not installed");
+    }
+    let folder = Path::new(FOLDER);
+    if folder.join("package-lock.json").exists() {
+        Program::named("npm")
+            .words("ci --ignore-scripts --no-audit --no-fund --loglevel=error")
+            .inside(folder)
+            .run()?;
+    }
+    let mut node = Program::named("node").words("--test --test-concurrency=1");
+    for test in &tests {
+        node = node.argument(test);
+    }
+    node.variable("FARDEL_BINARY", binary)
+        .variable("CHROMIUM", chromium)
+        .run()
+}

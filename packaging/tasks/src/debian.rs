@@ -1,0 +1,91 @@
+//! Shows that one file is enough: no shared library, and a start in the oldest, the present and the
+//! newest Debian that we promise.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::program::{self, Program};
+use crate::stage::Failure;
+
+const SUITES: [(&str, &str); 3] = [
+    ("bullseye", "Debian 11"),
+    ("bookworm", "Debian 12"),
+    ("trixie", "Debian 13"),
+];
+
+/// Asks `ldd`, which is what a customer would ask.
+pub(crate) fn is_static(binary: &Path) -> Result<(), Failure> {
+    // For a static file ldd speaks on either stream and, depending on its age, ends with 0 or 1.
+    let output = Program::named("ldd")
+        .argument(binary)
+        .into_command()
+        .output()
+        .map_err(|error| Failure::new(format!("ldd cannot be started: {error}")))?;
+    let told = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    println!("ldd: {}", told.trim());
+    if told.contains("statically linked") || told.contains("not a dynamic executable") {
+        Ok(())
+    } else {
+        Err(Failure::new("the binary needs shared libraries"))
+    }
+}
+
+/// Makes a root of each Debian, puts the one file in and starts it there.
+pub(crate) fn starts_in_each_root(binary: &Path) -> Result<(), Failure> {
+    if !program::is_root() || !program::installed("mmdebstrap") {
+        return crate::leave_out("Debian roots", "needs root and mmdebstrap");
+    }
+    let version = Program::named(binary).words("--version").output()?;
+    for (suite, name) in SUITES {
+        let root = Root::at(suite);
+        // The smallest set that has a C library and a shell; the binary needs neither.
+        let made = Program::named("mmdebstrap")
+            .words("--quiet --mode=root --variant=essential")
+            .words(suite)
+            .argument(&root.0)
+            .output();
+        if let Err(failure) = made {
+            crate::leave_out(name, &format!("its root cannot be made here: {failure}"))?;
+            continue;
+        }
+        let placed = root.0.join("fardel");
+        fs::copy(binary, &placed).map_err(|error| {
+            Failure::new(format!("{} cannot be written: {error}", placed.display()))
+        })?;
+        let told = Program::named("chroot")
+            .argument(&root.0)
+            .words("/fardel --version")
+            .output()?;
+        if told != version {
+            return Err(Failure::new(format!(
+                "{name}: `--version` says {told:?}, not {version:?}"
+            )));
+        }
+        println!("{name}: {}", told.trim());
+    }
+    Ok(())
+}
+
+/// A root file system in a temporary folder, removed at the end.
+struct Root(PathBuf);
+
+impl Root {
+    fn at(suite: &str) -> Self {
+        let name = format!("fardel-gate-{suite}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        if self.0.exists()
+            && let Err(error) = fs::remove_dir_all(&self.0)
+        {
+            println!("{} stays behind: {error}", self.0.display());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Checks every package that is linked into the product: its licence is on the list of `.deny.toml`,
+//! it comes from the registry or from this tree, and no package for tests or of a forbidden kind got
+//! in. Where cargo-deny is installed, it checks advisories as well.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::program::{self, Program};
+use crate::stage::Failure;
+
+/// Packages that must never reach the product, and why.
+const NEVER: [(&str, &str); 12] = [
+    ("openssl-sys", "one TLS stack: rustls with ring"),
+    ("native-tls", "one TLS stack: rustls with ring"),
+    ("aws-lc-sys", "one TLS stack: rustls with ring"),
+    (
+        "libseccomp-sys",
+        "needs a C library; our filters are precompiled",
+    ),
+    (
+        "libbpf-sys",
+        "needs C libraries; our device filter is our own",
+    ),
+    ("rustables", "GPL"),
+    ("proptest", "for tests only"),
+    ("turmoil", "for tests only"),
+    ("insta", "for tests only"),
+    ("criterion", "for tests only"),
+    ("skips", "for tests only"),
+    ("tasks", "for the gate only"),
+];
+
+/// Packages that name a file instead of a licence, read by a person: package, terms.
+const READ_BY_HAND: [(&str, &str); 1] = [("rust-criu", "MIT")];
+
+#[derive(Deserialize)]
+struct DenyFile {
+    licenses: Licences,
+}
+
+#[derive(Deserialize)]
+struct Licences {
+    allow: BTreeSet<String>,
+}
+
+/// Checks all of it; names every package that is at fault.
+pub(crate) fn check() -> Result<(), Failure> {
+    let text = fs::read_to_string(".deny.toml")
+        .map_err(|error| Failure::new(format!(".deny.toml cannot be read: {error}")))?;
+    let file: DenyFile = toml::from_str(&text)
+        .map_err(|error| Failure::new(format!(".deny.toml cannot be read: {error}")))?;
+    let linked = linked()?;
+    let metadata = program::metadata()?;
+    let packages = metadata["packages"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let mut told = Vec::new();
+    let mut licences: BTreeMap<&str, usize> = BTreeMap::new();
+    for package in packages {
+        let field = |name: &str| package[name].as_str().unwrap_or_default();
+        let (name, version) = (field("name"), field("version"));
+        if !linked.contains(&format!("{name} v{version}")) {
+            continue;
+        }
+        let licence = READ_BY_HAND
+            .iter()
+            .find(|(read, _)| *read == name && field("license").is_empty())
+            .map_or(field("license"), |(_, terms)| terms);
+        *licences.entry(licence).or_default() += 1;
+        if !permitted(licence, &file.licenses.allow) {
+            told.push(format!(
+                "{name} {version}: its licence `{licence}` is not on the list"
+            ));
+        }
+        match &package["source"] {
+            Value::Null => {}
+            Value::String(source) if source.starts_with("registry+") => {}
+            source => told.push(format!(
+                "{name} {version}: comes from {source}, not a registry"
+            )),
+        }
+        if let Some((_, reason)) = NEVER.iter().find(|(never, _)| *never == name) {
+            told.push(format!(
+                "{name} {version}: must not be in the product: {reason}"
+            ));
+        }
+    }
+    println!(
+        "{} packages are linked, under {} licence terms",
+        linked.len(),
+        licences.len()
+    );
+    if !told.is_empty() {
+        return Err(Failure::new(format!("\n{}", told.join("\n"))));
+    }
+    if program::installed("cargo-deny") {
+        Program::cargo()
+            .words("deny --config .deny.toml check")
+            .run()
+    } else {
+        crate::leave_out(
+            "advisories",
+            "cargo-deny is not installed; licences, sources and forbidden packages were checked \
+             without it",
+        )
+    }
+}
+
+/// `name vVERSION` of everything that is linked into the binary.
+fn linked() -> Result<BTreeSet<String>, Failure> {
+    let tree = Program::cargo()
+        .words("tree --package fardel --edges normal --prefix none --locked --format {p}")
+        .output()?;
+    Ok(tree
+        .lines()
+        .map(|line| {
+            line.split_whitespace()
+                .take(2)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .filter(|line| !line.is_empty())
+        .collect())
+}
+
+/// Whether an SPDX expression can be fulfilled with the allowed licences alone.
+fn permitted(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    // `A/B` is the old spelling of `A OR B`.
+    let spaced = expression
+        .replace('/', " OR ")
+        .replace('(', " ( ")
+        .replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut at = 0;
+    let verdict = any(&words, &mut at, allowed);
+    verdict && at == words.len()
+}
+
+fn any(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bool {
+    let mut verdict = all(words, at, allowed);
+    while words.get(*at) == Some(&"OR") {
+        *at += 1;
+        let other = all(words, at, allowed);
+        verdict = verdict || other;
+    }
+    verdict
+}
+
+fn all(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bool {
+    let mut verdict = one(words, at, allowed);
+    while words.get(*at) == Some(&"AND") {
+        *at += 1;
+        let other = one(words, at, allowed);
+        verdict = verdict && other;
+    }
+    verdict
+}
+
+fn one(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bool {
+    let Some(word) = words.get(*at) else {
+        return false;
+    };
+    *at += 1;
+    if *word == "(" {
+        let verdict = any(words, at, allowed);
+        *at += 1;
+        return verdict;
+    }
+    let mut licence = (*word).to_owned();
+    if words.get(*at) == Some(&"WITH") {
+        licence = format!("{licence} WITH {}", words.get(*at + 1).unwrap_or(&""));
+        *at += 2;
+    }
+    allowed.contains(&licence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_is_permitted_when_the_list_can_fulfil_it() {
+        let allowed: BTreeSet<String> = [
+            "MIT",
+            "Apache-2.0",
+            "Apache-2.0 WITH LLVM-exception",
+            "Unicode-3.0",
+        ]
+        .map(str::to_owned)
+        .into();
+        for (expression, expected) in [
+            ("MIT", true),
+            ("MIT OR GPL-3.0", true),
+            ("GPL-3.0 OR MIT", true),
+            ("MIT AND GPL-3.0", false),
+            ("MIT/Apache-2.0", true),
+            ("(MIT OR GPL-3.0) AND Unicode-3.0", true),
+            ("(MIT OR Apache-2.0) AND GPL-3.0", false),
+            ("Apache-2.0 WITH LLVM-exception", true),
+            ("GPL-2.0 WITH Classpath-exception-2.0", false),
+            ("GPL-3.0", false),
+            ("", false),
+            ("MIT MIT", false),
+        ] {
+            assert_eq!(permitted(expression, &allowed), expected, "{expression}");
+        }
+    }
+}

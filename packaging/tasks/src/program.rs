@@ -1,0 +1,131 @@
+//! Starts other programs with a list of arguments, never through a shell, and finds what cargo built.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::stage::Failure;
+
+/// A program to be run once.
+pub(crate) struct Program {
+    name: OsString,
+    command: Command,
+}
+
+impl Program {
+    pub(crate) fn named(name: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(name.as_ref());
+        command.stdin(Stdio::null());
+        Self {
+            name: name.as_ref().to_owned(),
+            command,
+        }
+    }
+
+    /// The cargo that runs us.
+    pub(crate) fn cargo() -> Self {
+        Self::named(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    /// Arguments separated by blanks, for those that have none inside.
+    pub(crate) fn words(mut self, words: &str) -> Self {
+        self.command.args(words.split_whitespace());
+        self
+    }
+
+    pub(crate) fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn inside(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Runs it with our own output; fails unless it exits with 0.
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        let status = self
+            .command
+            .status()
+            .map_err(|error| self.cannot_start(&error))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Failure::new(format!(
+                "{} ended with {status}",
+                self.name.to_string_lossy()
+            )))
+        }
+    }
+
+    /// Runs it and gives what it wrote to standard output; fails unless it exits with 0, and then
+    /// says what it wrote to standard error.
+    pub(crate) fn output(mut self) -> Result<String, Failure> {
+        let output = self
+            .command
+            .output()
+            .map_err(|error| self.cannot_start(&error))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(Failure::new(format!(
+            "{} ended with {}: {}",
+            self.name.to_string_lossy(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim(),
+        )))
+    }
+
+    /// The command itself, for a caller that has to watch its child.
+    pub(crate) fn into_command(self) -> Command {
+        self.command
+    }
+
+    fn cannot_start(&self, error: &std::io::Error) -> Failure {
+        Failure::new(format!(
+            "{} cannot be started: {error}",
+            self.name.to_string_lossy()
+        ))
+    }
+}
+
+/// Whether a program of this name lies on the search path.
+pub(crate) fn installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// Whether we run as root.
+pub(crate) fn is_root() -> bool {
+    Program::named("id")
+        .words("-u")
+        .output()
+        .is_ok_and(|uid| uid.trim() == "0")
+}
+
+/// The `fardel` that cargo built in a profile's folder.
+pub(crate) fn built(profile: &str) -> Result<PathBuf, Failure> {
+    let metadata = metadata()?;
+    let target = metadata["target_directory"]
+        .as_str()
+        .ok_or_else(|| Failure::new("cargo metadata names no target directory"))?;
+    Ok(Path::new(target)
+        .join("x86_64-unknown-linux-gnu")
+        .join(profile)
+        .join("fardel"))
+}
+
+/// What `cargo metadata` tells of the workspace and every package it needs.
+pub(crate) fn metadata() -> Result<serde_json::Value, Failure> {
+    let text = Program::cargo()
+        .words("metadata --format-version 1 --locked")
+        .output()?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("cargo metadata is not JSON: {error}")))
+}

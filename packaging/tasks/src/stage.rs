@@ -1,0 +1,131 @@
+//! Runs one stage after the other, times each, and says at the end which failed. A failed stage does
+//! not stop the ones behind it: one run tells everything.
+
+use std::fmt;
+use std::fs;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::budgets;
+
+/// Why a stage failed, in words for the log.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl Failure {
+    pub(crate) fn new(sentence: impl Into<String>) -> Self {
+        Self(sentence.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+struct Outcome {
+    name: &'static str,
+    wall_seconds: f64,
+    cpu_seconds: f64,
+    failure: Option<Failure>,
+}
+
+/// The gate while it is being passed.
+pub(crate) struct Gate {
+    outcomes: Vec<Outcome>,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// Runs one stage and keeps its outcome, its wall time and the CPU time of its children.
+    pub(crate) fn stage(&mut self, name: &'static str, run: impl FnOnce() -> Result<(), Failure>) {
+        println!("\n── {name}");
+        let (begun, cpu_before) = (Instant::now(), children_cpu_seconds());
+        let failure = run().err();
+        if let Some(failure) = &failure {
+            println!("{name} failed: {failure}");
+        }
+        self.outcomes.push(Outcome {
+            name,
+            wall_seconds: begun.elapsed().as_secs_f64(),
+            cpu_seconds: children_cpu_seconds() - cpu_before,
+            failure,
+        });
+    }
+
+    /// Prints the table of stages, holds their CPU time to `.ci/budgets.toml`, and answers whether
+    /// every stage passed.
+    pub(crate) fn close(mut self) -> ExitCode {
+        let spent: Vec<(&str, f64)> = self
+            .outcomes
+            .iter()
+            .map(|outcome| (outcome.name, outcome.cpu_seconds))
+            .collect();
+        let over = budgets::check_seconds(&spent);
+        println!("\n{:<28} {:>8} {:>8}", "stage", "wall s", "CPU s");
+        for outcome in &self.outcomes {
+            let verdict = if outcome.failure.is_some() {
+                "  FAILED"
+            } else {
+                ""
+            };
+            let Outcome {
+                name,
+                wall_seconds,
+                cpu_seconds,
+                ..
+            } = outcome;
+            println!("{name:<28} {wall_seconds:>8.1} {cpu_seconds:>8.1}{verdict}");
+        }
+        if let Err(failure) = over {
+            self.outcomes.push(Outcome {
+                name: "CPU seconds",
+                wall_seconds: 0.0,
+                cpu_seconds: 0.0,
+                failure: Some(failure),
+            });
+        }
+        let failed: Vec<&Outcome> = self
+            .outcomes
+            .iter()
+            .filter(|outcome| outcome.failure.is_some())
+            .collect();
+        for outcome in &failed {
+            if let Some(failure) = &outcome.failure {
+                println!("\n{} failed: {failure}", outcome.name);
+            }
+        }
+        if failed.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// CPU seconds of all children that were waited for; zero where /proc does not tell.
+fn children_cpu_seconds() -> f64 {
+    /// The kernel counts these fields in hundredths on every architecture we build for.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The command's name may hold blanks; the fields begin behind its closing bracket with field 3.
+    let fields: Vec<&str> = text
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let field = |number: usize| {
+        fields
+            .get(number - 3)
+            .and_then(|field| field.parse::<f64>().ok())
+            .unwrap_or_default()
+    };
+    (field(16) + field(17)) / TICKS_PER_SECOND
+}

@@ -1,0 +1,169 @@
+//! Starts the built server beside whatever else runs here, asks it over HTTP, and ends it. Uses its
+//! own state, runtime directory and port, all removed at the end.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::budgets;
+use crate::program::Program;
+use crate::stage::Failure;
+
+/// Longer: the gate hangs when the server does. Shorter: a loaded machine fails for nothing.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Measures from the start of the process to the first 200, best of three, and holds it to the
+/// budget; the best, because a loaded machine can only make it slower.
+pub(crate) fn answers(binary: &Path) -> Result<(), Failure> {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let server = Server::start(binary)?;
+        server.wait_for("/healthz", begun)?;
+        best = best.min(begun.elapsed());
+        server.end()?;
+    }
+    println!("first 200 after {} ms", best.as_millis());
+    budgets::check_number("first_answer_ms", best.as_millis())
+}
+
+/// A running server with a state of its own.
+pub(crate) struct Server {
+    child: Child,
+    folder: PathBuf,
+    address: SocketAddr,
+}
+
+/// Status line, headers and body, body as it came over the wire.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+    }
+}
+
+impl Server {
+    pub(crate) fn start(binary: &Path) -> Result<Self, Failure> {
+        let fault = |error: std::io::Error| Failure::new(format!("the server: {error}"));
+        // Asked for and given back: another program could take it in between, and then the start
+        // fails loudly.
+        let address = TcpListener::bind("127.0.0.1:0")
+            .and_then(|taken| taken.local_addr())
+            .map_err(fault)?;
+        let folder = std::env::temp_dir().join(format!("fardel-gate-{}", address.port()));
+        fs::create_dir_all(&folder).map_err(fault)?;
+        let log = fs::File::create(folder.join("log")).map_err(fault)?;
+        let mut command = Program::named(binary)
+            .words("serve")
+            .variable("FARDEL_DATA", folder.join("data"))
+            .variable("FARDEL_RUN", folder.join("run"))
+            .variable("FARDEL_LISTEN", address.to_string())
+            .into_command();
+        let child = command
+            .stdout(log.try_clone().map_err(fault)?)
+            .stderr(log)
+            .spawn()
+            .map_err(fault)?;
+        Ok(Self {
+            child,
+            folder,
+            address,
+        })
+    }
+
+    /// Asks until it answers 200, or says what the log says.
+    pub(crate) fn wait_for(&self, path: &str, begun: Instant) -> Result<Answer, Failure> {
+        loop {
+            if let Ok(answer) = self.get(path, "identity")
+                && answer.status == 200
+            {
+                return Ok(answer);
+            }
+            if begun.elapsed() > PATIENCE {
+                let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                return Err(Failure::new(format!(
+                    "no 200 from {path}; its log says:\n{log}"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// One GET on a connection of its own.
+    pub(crate) fn get(&self, path: &str, encoding: &str) -> std::io::Result<Answer> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.0\r\nHost: {}\r\nAccept-Encoding: {encoding}\r\nAccept: text/html, */*\r\n\r\n",
+            self.address,
+        )?;
+        let mut whole = Vec::new();
+        stream.read_to_end(&mut whole)?;
+        let end = whole
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .ok_or_else(|| std::io::Error::other("no end of headers"))?;
+        let headers = String::from_utf8_lossy(&whole[..end]).into_owned();
+        let status = headers
+            .split_whitespace()
+            .nth(1)
+            .and_then(|word| word.parse().ok())
+            .ok_or_else(|| std::io::Error::other("no status"))?;
+        Ok(Answer {
+            status,
+            headers,
+            body: whole[end + 4..].to_vec(),
+        })
+    }
+
+    /// Asks it to end and waits; fails when it does not end with 0.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        Program::named("kill")
+            .words("-TERM")
+            .argument(self.child.id().to_string())
+            .run()?;
+        let begun = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => {
+                    return Err(Failure::new(format!(
+                        "after SIGTERM the server ended with {status}"
+                    )));
+                }
+                Ok(None) if begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Ok(None) => return Err(Failure::new("the server does not end on SIGTERM")),
+                Err(error) => return Err(Failure::new(format!("the server: {error}"))),
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // Ours, and still there: nothing else would end it.
+            if let Err(error) = self.child.kill().and_then(|()| self.child.wait().map(drop)) {
+                println!("server {} stays behind: {error}", self.child.id());
+            }
+        }
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            println!("{} stays behind: {error}", self.folder.display());
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Runs the built tests once more as a user without any rights. The console, the refusals and every
+//! pure part must work there too.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::program::{self, Program};
+use crate::skips::{self, Who};
+use crate::stage::Failure;
+
+/// `nobody` on every Debian; nothing on the machine belongs to it.
+const UID: &str = "65534";
+
+/// Runs every test binary of the workspace as `nobody`, with an empty home and its own folder for
+/// temporary files, and compares what it skipped.
+pub(crate) fn run_tests() -> Result<(), Failure> {
+    if !program::is_root() {
+        return crate::leave_out("tests as an ordinary user", "the gate runs as one already");
+    }
+    if !program::installed("setpriv") {
+        return crate::leave_out("tests as an ordinary user", "setpriv is not installed");
+    }
+    let tests = built_tests()?;
+    let home = Home::make()?;
+    for (executable, folder) in &tests {
+        if as_nobody(&home)
+            .argument("test")
+            .words("-x")
+            .argument(executable)
+            .output()
+            .is_err()
+        {
+            return crate::leave_out(
+                "tests as an ordinary user",
+                &format!(
+                    "{} is out of an ordinary user's reach",
+                    executable.display()
+                ),
+            );
+        }
+        println!("{}", executable.display());
+        as_nobody(&home)
+            .argument(executable)
+            .words("--quiet")
+            .inside(folder)
+            .run()?;
+    }
+    let noted = fs::read_to_string(home.skips()).unwrap_or_default();
+    print!("{noted}");
+    skips::compare_noted(Who::OrdinaryUser, &noted)
+}
+
+/// Executable and package folder of each test binary; cargo starts tests in their package's folder.
+fn built_tests() -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+    let messages = Program::cargo()
+        .words("test --workspace --no-run --locked --message-format=json --quiet")
+        .output()?;
+    let mut found = Vec::new();
+    for line in messages.lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        if message["profile"]["test"] != true {
+            continue;
+        }
+        let folder = message["manifest_path"]
+            .as_str()
+            .and_then(|path| Path::new(path).parent());
+        if let (Some(executable), Some(folder)) = (message["executable"].as_str(), folder) {
+            found.push((PathBuf::from(executable), folder.to_owned()));
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::new("cargo built no test binary"));
+    }
+    Ok(found)
+}
+
+fn as_nobody(home: &Home) -> Program {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Program::named("setpriv")
+        .words("--reuid")
+        .argument(UID)
+        .words("--regid")
+        .argument(UID)
+        .words("--clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs -- env -i")
+        .argument(format!("PATH={}", path.to_string_lossy()))
+        .argument(format!("HOME={}", home.0.display()))
+        .argument(format!("TMPDIR={}", home.0.display()))
+        .argument(format!("FARDEL_SKIPS={}", home.skips().display()))
+}
+
+/// A folder that belongs to `nobody`, removed at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn make() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("fardel-gate-nobody-{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o700)))
+            .map_err(|error| Failure::new(format!("{} cannot be made: {error}", path.display())))?;
+        let home = Self(path);
+        Program::named("chown")
+            .argument(format!("{UID}:{UID}"))
+            .argument(&home.0)
+            .run()?;
+        Ok(home)
+    }
+
+    fn skips(&self) -> PathBuf {
+        self.0.join("skips")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            println!("{} stays behind: {error}", self.0.display());
+        }
+    }
+}
