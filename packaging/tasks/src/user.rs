@@ -25,6 +25,7 @@ pub(crate) fn run_tests() -> Result<(), Failure> {
     }
     let tests = built_tests()?;
     let home = Home::make()?;
+    let mut failed = Vec::new();
     for (executable, folder) in &tests {
         if as_nobody(&home)
             .argument("test")
@@ -42,14 +43,20 @@ pub(crate) fn run_tests() -> Result<(), Failure> {
             );
         }
         println!("{}", executable.display());
-        as_nobody(&home)
+        let ran = as_nobody(&home)
             .argument(executable)
             .words("--quiet")
             .inside(folder)
-            .run()?;
+            .run();
+        if let Err(failure) = ran {
+            failed.push(format!("{}: {failure}", executable.display()));
+        }
     }
     let noted = fs::read_to_string(home.skips()).unwrap_or_default();
     print!("{noted}");
+    if !failed.is_empty() {
+        return Err(Failure::new(failed.join("\n")));
+    }
     skips::compare_noted(Who::OrdinaryUser, &noted)
 }
 

@@ -116,7 +116,7 @@ fn devices(node: &Node, held: &Used, wanted: GpuShare) -> Option<Vec<DeviceShare
             share: WHOLE,
         })
         .collect();
-    (wanted.0 % 100 == 0 && empty.len() == whole).then_some(empty)
+    (wanted.0.is_multiple_of(100) && empty.len() == whole).then_some(empty)
 }
 
 /// Why a node takes nobody now; None when it does.
@@ -280,7 +280,7 @@ pub(super) fn possible(
         .at("/image")
         .hint("Choose an imported image."));
     }
-    if demand.gpu.0 > 100 && demand.gpu.0 % 100 != 0 {
+    if demand.gpu.0 > 100 && !demand.gpu.0.is_multiple_of(100) {
         return Err(Refusal::invalid(
             "gpu.not-whole",
             "More than one device is given in whole devices only.",
