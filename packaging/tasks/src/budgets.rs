@@ -19,12 +19,19 @@ struct Budgets {
     limits: BTreeMap<String, u128>,
     /// CPU seconds per stage of the gate; a stage that is not listed has no budget.
     cpu_seconds: BTreeMap<String, f64>,
+    /// Packages that are linked in more than one version.
+    duplicates: BTreeSet<String>,
 }
 
 fn read() -> Result<Budgets, Failure> {
     let text = fs::read_to_string(FILE)
         .map_err(|error| Failure::new(format!("{FILE} cannot be read: {error}")))?;
     toml::from_str(&text).map_err(|error| Failure::new(format!("{FILE} cannot be read: {error}")))
+}
+
+/// Packages that may be linked in more than one version.
+pub(crate) fn accepted_duplicates() -> Result<BTreeSet<String>, Failure> {
+    Ok(read()?.duplicates)
 }
 
 /// Compares one number with its limit.

@@ -8,6 +8,7 @@ use std::fs;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::budgets;
 use crate::program::{self, Program};
 use crate::stage::Failure;
 
@@ -110,6 +111,33 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
 }
 
+/// Names that are linked in more than one version.
+fn duplicates(linked: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
+    for package in linked {
+        let name = package.split_whitespace().next().unwrap_or_default();
+        *versions.entry(name).or_default() += 1;
+    }
+    versions
+        .into_iter()
+        .filter(|(_, count)| *count > 1)
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// The list may shrink freely and grow only with a reason, so both ways are told.
+fn told_of_duplicates(found: &BTreeSet<String>, accepted: &BTreeSet<String>) -> Vec<String> {
+    let more = found.difference(accepted).map(|name| {
+        format!("{name}: linked in two versions; unite them, or accept it with a reason")
+    });
+    let fewer = accepted
+        .difference(found)
+        .map(|name| format!("{name}: no longer linked twice; take it off the list"));
+    more.chain(fewer)
+        .map(|sentence| format!("{sentence} (.ci/budgets.toml, duplicates)"))
+        .collect()
+}
+
 /// `name vVERSION` of everything that is linked into the binary.
 fn linked() -> Result<BTreeSet<String>, Failure> {
     let tree = Program::cargo()
@@ -181,6 +209,16 @@ fn one(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_second_copy_and_a_vanished_one_are_both_told() {
+        let linked = ["a v1.0.0", "a v2.0.0", "b v1.0.0", "c v1.0.0", "c v1.1.0"];
+        let found = duplicates(&linked.map(str::to_owned).into());
+        let told = told_of_duplicates(&found, &["c", "d"].map(str::to_owned).into());
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("a: linked in two versions"));
+        assert!(told[1].starts_with("d: no longer linked twice"));
+    }
 
     #[test]
     fn an_expression_is_permitted_when_the_list_can_fulfil_it() {

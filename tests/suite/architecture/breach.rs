@@ -120,8 +120,8 @@ pub(super) const WORDS: &[Homed] = &[
     Homed {
         shown: "tokio::spawn",
         spelling: Spelling::PathEnd(&["tokio", "spawn"]),
-        homes: &["src/base/observe.rs", "src/base/observe/"],
-        reason: "every task has a name, an owner and an end: ask the task registry",
+        homes: &["src/roles/", "src/base/"],
+        reason: "every task has an owner who ends it: a role spawns, the rooms give it futures",
         planted: "fn planted() { tokio::spawn(async {}); }",
         free_in_tests: true,
     },
