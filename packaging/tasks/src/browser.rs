@@ -9,6 +9,9 @@ use crate::stage::Failure;
 
 const FOLDER: &str = "tests/browser";
 
+/// The driver's own requirement.
+const OLDEST_NODE: u32 = 20;
+
 /// Runs every `*.mjs` with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY` and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
@@ -35,6 +38,11 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
     if !program::installed("node") || !program::installed("npm") {
         return crate::leave_out(what, "node and npm are not installed");
     }
+    let version = Program::named("node").words("--version").output()?;
+    if major(&version).is_none_or(|major| major < OLDEST_NODE) {
+        let reason = format!("node {} is older than {OLDEST_NODE}", version.trim());
+        return crate::leave_out(what, &reason);
+    }
     let folder = Path::new(FOLDER);
     if folder.join("package-lock.json").exists() {
         Program::named("npm")
@@ -49,4 +57,15 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
     node.variable("FARDEL_BINARY", binary)
         .variable("CHROMIUM", chromium)
         .run()
+}
+
+/// The first number of `v20.1.2`.
+fn major(version: &str) -> Option<u32> {
+    version
+        .trim()
+        .trim_start_matches('v')
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
 }

@@ -95,6 +95,10 @@ pub(crate) fn check() -> Result<(), Failure> {
         linked.len(),
         licences.len()
     );
+    told.extend(told_of_duplicates(
+        &duplicates(&linked),
+        &budgets::accepted_duplicates()?,
+    ));
     if !told.is_empty() {
         return Err(Failure::new(format!("\n{}", told.join("\n"))));
     }
