@@ -1,0 +1,230 @@
+//! The only place that knows SQL. Keeps rows true across crashes: one writer, group commit, and an
+//! answer only after the commit. Decides nothing; callers bring decisions of `rules`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use base::observe::Clock;
+use rules::refusal::Refusal;
+use tokio::sync::{oneshot, watch};
+
+use crate::{Failure, Fault};
+
+pub(crate) mod events;
+pub(crate) mod idempotency;
+mod migrate;
+pub(crate) mod nodes;
+mod open;
+mod reader;
+pub(crate) mod sessions;
+#[cfg(test)]
+mod tests;
+mod value;
+pub(crate) mod writer;
+
+pub(crate) use open::Founding;
+pub(crate) use reader::View;
+pub(crate) use writer::{AtCommit, Lane, Rows};
+
+/// Where the rows live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In memory, for tests and rehearsals: same statements, same commits, gone afterwards. Writes
+    /// run on the caller's own thread, so that a seed replays to the letter.
+    Memory,
+    /// `catalog.sqlite` in this directory.
+    Directory(PathBuf),
+}
+
+/// The catalog. Cheap to clone; the last clone dropped closes the files.
+#[derive(Clone)]
+pub(crate) struct Catalog(Arc<Inner>);
+
+struct Inner {
+    writes: Writes,
+    reads: reader::Pool,
+    revision: watch::Receiver<u64>,
+    clock: Clock,
+    founding: Founding,
+    /// Held until everything above is closed: a second server is refused by it.
+    _lock: Option<open::Lock>,
+}
+
+enum Writes {
+    /// A thread of its own with a queue.
+    Thread(writer::Thread),
+    /// The caller's thread, one at a time.
+    Here(Mutex<writer::Engine>),
+}
+
+impl Catalog {
+    /// Opens or founds the catalog and brings its schema up to date.
+    ///
+    /// Errors: refusals for a second server on the same state, a state of a newer version, a
+    /// directory that cannot be written, a file that is no catalog; each says the way out.
+    pub(crate) fn open(place: &Place, clock: Clock) -> Result<Self, Failure> {
+        let opened = open::open(place, &clock)?;
+        let (announce, revision) = watch::channel(opened.revision);
+        let engine = writer::Engine::new(opened.writer, clock.clone(), announce);
+        let (writes, reads) = match opened.readers {
+            open::Readers::Path(path) => (
+                Writes::Thread(writer::Thread::start(engine)?),
+                reader::Pool::files(path),
+            ),
+            open::Readers::Shared => {
+                let connection = engine.connection();
+                (
+                    Writes::Here(Mutex::new(engine)),
+                    reader::Pool::shared(connection),
+                )
+            }
+        };
+        Ok(Self(Arc::new(Inner {
+            writes,
+            reads,
+            revision,
+            clock,
+            founding: opened.founding,
+            _lock: opened.lock,
+        })))
+    }
+
+    /// Runs `work` inside one durable transaction and answers after its commit. An error from `work`
+    /// undoes all it wrote, and nothing of anybody else's.
+    ///
+    /// Errors: `work`'s own; `disk.full` and `disk.read-only` as refusals; faults of SQLite.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        what: &'static str,
+        work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (send, answer) = oneshot::channel();
+        let request = writer::request(what, work, move |result| {
+            // The caller may have gone away; the commit stands all the same.
+            let _ = send.send(result);
+        });
+        self.enter(lane, request)?;
+        answer
+            .await
+            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?
+    }
+
+    /// As `write`, but waits on this thread. For passes, which are synchronous.
+    pub(crate) fn write_now<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        what: &'static str,
+        work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (send, answer) = std::sync::mpsc::sync_channel(1);
+        let request = writer::request(what, work, move |result| {
+            let _ = send.send(result);
+        });
+        self.enter(lane, request)?;
+        answer
+            .recv()
+            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?
+    }
+
+    fn enter(&self, lane: Lane, request: writer::Request) -> Result<(), Failure> {
+        match &self.0.writes {
+            Writes::Thread(thread) => thread.enter(lane, request),
+            Writes::Here(engine) => {
+                engine
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .run(vec![request]);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads in one transaction on a thread for blocking work; for lists and whole worlds.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&View<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let catalog = self.clone();
+        tokio::task::spawn_blocking(move || catalog.read_now(what, work))
+            .await
+            .map_err(|ended| Failure::Fault(Fault::new(what, ended)))?
+    }
+
+    /// Reads in one transaction on this thread; for single rows by key, some 20 µs.
+    pub(crate) fn read_now<T>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.0.reads.with(what, work)
+    }
+
+    /// Tells the revision of the newest commit that changed anything.
+    pub(crate) fn revision(&self) -> watch::Receiver<u64> {
+        self.0.revision.clone()
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// What was drawn once when this box was founded.
+    pub(crate) fn founding(&self) -> &Founding {
+        &self.0.founding
+    }
+
+    /// Sets what is asked before each commit: rehearsals and tests let the server die there. Works
+    /// in memory only; on files the kill is real.
+    pub(crate) fn before_commits(
+        &self,
+        ask: impl FnMut(&'static str) -> AtCommit + Send + 'static,
+    ) {
+        if let Writes::Here(engine) = &self.0.writes {
+            engine
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .before_commits(Box::new(ask));
+        }
+    }
+
+    /// Lets the catalog grow by no more than `pages`; the disk seems full beyond. In memory only;
+    /// None lifts the limit.
+    pub(crate) fn limit_growth(&self, pages: Option<u32>) {
+        if let Writes::Here(engine) = &self.0.writes {
+            engine
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .limit_growth(pages);
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => disk_full().into(),
+            Some(rusqlite::ErrorCode::ReadOnly) => disk_read_only().into(),
+            _ => Fault::new("a statement of the catalog", error).into(),
+        }
+    }
+}
+
+/// The disk of the state is full. New work is refused with this everywhere.
+pub(crate) fn disk_full() -> Refusal {
+    Refusal::unavailable(
+        "disk.full",
+        "The disk that holds this machine's state is full, so nothing new can be accepted.",
+    )
+    .hint("Remove images that nobody uses, or free space on that disk.")
+    .retry_after(30)
+}
+
+fn disk_read_only() -> Refusal {
+    Refusal::unavailable(
+        "disk.read-only",
+        "The disk that holds this machine's state cannot be written.",
+    )
+    .hint("Look at the kernel's log for errors of that disk, then mount it writable again.")
+}

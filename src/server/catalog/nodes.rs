@@ -1,0 +1,114 @@
+//! Rows of machines and of what each was last told to have. A node row is written when it says
+//! something new; an assignment row when its list changed, under the next generation.
+
+use rules::messages::{Assignment, ContainerOrder};
+use rules::names::{BootId, NodeId};
+use rules::world::Node;
+use rusqlite::{OptionalExtension as _, Row};
+
+use super::reader::View;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
+    Ok(Node {
+        id: NodeId(value::id(row, "id")?),
+        name: row.get("name")?,
+        boot: BootId(value::id(row, "boot")?),
+        capacity: value::json(row, "capacity")?,
+        host_environment: row.get("host_environment")?,
+        seen_at: value::time(row, "seen_at")?,
+        generation: value::unsigned(row, "generation")?,
+        schedulable: row.get("schedulable")?,
+        problems: value::json(row, "problems")?,
+    })
+}
+
+impl View<'_> {
+    /// Every machine, oldest first.
+    pub(crate) fn nodes(&self) -> Result<Vec<Node>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, name, boot, capacity, host_environment, seen_at, generation, schedulable,
+                    problems
+             from node
+             order by id",
+        )?;
+        let rows = statement.query_map([], from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What this node was last told to have; None where it was never told anything.
+    pub(crate) fn assignment(&self, node: NodeId) -> Result<Option<Assignment>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select generation, containers from assignment where node = ?1")?
+            .query_row([node.0.as_bytes()], |row| {
+                Ok(Assignment {
+                    node,
+                    generation: value::unsigned(row, "generation")?,
+                    containers: value::json(row, "containers")?,
+                })
+            })
+            .optional()?)
+    }
+}
+
+impl Rows<'_> {
+    /// Writes what is known of a machine, all of it.
+    pub(crate) fn put_node(&self, node: &Node) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into node
+                     (id, name, boot, capacity, host_environment, seen_at, generation, schedulable,
+                      problems)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 on conflict (id) do update
+                 set name = ?2, boot = ?3, capacity = ?4, host_environment = ?5, seen_at = ?6,
+                     generation = ?7, schedulable = ?8, problems = ?9",
+            )?
+            .execute((
+                node.id.0.as_bytes(),
+                &node.name,
+                node.boot.0.as_bytes(),
+                value::text(&node.capacity),
+                node.host_environment,
+                node.seen_at.as_millis(),
+                value::signed(node.generation),
+                node.schedulable,
+                value::text(&node.problems),
+            ))?;
+        Ok(())
+    }
+
+    /// Gives the node's assignment with this list: the kept one where the list is the same, else the
+    /// next generation, written.
+    pub(crate) fn assign(
+        &self,
+        node: NodeId,
+        containers: Vec<ContainerOrder>,
+    ) -> Result<Assignment, Failure> {
+        let kept = self.assignment(node)?;
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.containers == containers) {
+            return Ok(kept.clone());
+        }
+        let next = Assignment {
+            node,
+            generation: kept.map_or(1, |kept| kept.generation + 1),
+            containers,
+        };
+        self.connection
+            .prepare_cached(
+                "insert into assignment (node, generation, containers)
+                 values (?1, ?2, ?3)
+                 on conflict (node) do update
+                 set generation = ?2, containers = ?3",
+            )?
+            .execute((
+                node.0.as_bytes(),
+                value::signed(next.generation),
+                value::text(&next.containers),
+            ))?;
+        Ok(next)
+    }
+}

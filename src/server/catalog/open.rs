@@ -1,0 +1,260 @@
+//! Opens the files of the catalog, or founds them: directory and file modes, the lock that refuses a
+//! second server, and the few settings of SQLite that durability rests on.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use base::observe::{Clock, dice};
+use rules::names::NodeId;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use rusqlite::{Connection, OpenFlags};
+use uuid::Uuid;
+
+use super::{Place, migrate};
+use crate::{Failure, Fault};
+
+pub(super) const FILE: &str = "catalog.sqlite";
+const LOCK: &str = "catalog.lock";
+
+/// Drawn once when the box was founded; never changes.
+#[derive(Clone)]
+pub(crate) struct Founding {
+    pub(crate) box_id: Uuid,
+    /// The machine this server stands on, as a node.
+    pub(crate) node: NodeId,
+    /// Signs the cursors of lists.
+    pub(crate) cursor_key: [u8; 32],
+    pub(crate) founded_at: Timestamp,
+}
+
+pub(super) struct Opened {
+    pub(super) writer: Connection,
+    pub(super) readers: Readers,
+    pub(super) revision: u64,
+    pub(super) founding: Founding,
+    pub(super) lock: Option<Lock>,
+}
+
+pub(super) enum Readers {
+    Path(PathBuf),
+    Shared,
+}
+
+/// The state is this process' alone as long as this lives.
+pub(super) struct Lock {
+    _file: File,
+}
+
+pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
+    let (mut writer, readers, lock) = match place {
+        Place::Memory => (
+            Connection::open_in_memory()
+                .map_err(|error| Fault::new("open a catalog in memory", error))?,
+            Readers::Shared,
+            None,
+        ),
+        Place::Directory(directory) => {
+            make_directory(directory)?;
+            let lock = lock(directory)?;
+            let path = directory.join(FILE);
+            make_file(&path)?;
+            (
+                connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+                Readers::Path(path),
+                Some(lock),
+            )
+        }
+    };
+    settle(&writer, place).map_err(|error| unreadable(place, error))?;
+    migrate::climb(&mut writer, place)?;
+    found(&writer, clock).map_err(|error| unreadable(place, error))?;
+    let (founding, revision) = read(&writer).map_err(|error| unreadable(place, error))?;
+    Ok(Opened {
+        writer,
+        readers,
+        revision,
+        founding,
+        lock,
+    })
+}
+
+/// A connection that cannot write.
+pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection
+        .execute_batch(
+            "pragma busy_timeout = 5000;
+             pragma query_only = on;
+             pragma temp_store = memory;
+             pragma cache_size = -2000;
+             pragma trusted_schema = off;",
+        )
+        .map_err(|error| Fault::new("set up a reader of the catalog", error))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Failure> {
+    Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| Fault::new(format!("open {}", path.display()), error).into())
+}
+
+fn settle(connection: &Connection, place: &Place) -> rusqlite::Result<()> {
+    // The timeout comes first: switching to WAL itself may have to wait.
+    connection.execute_batch("pragma busy_timeout = 5000;")?;
+    if matches!(place, Place::Directory(_)) {
+        connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+    }
+    connection.execute_batch(
+        "pragma synchronous = full;
+         pragma foreign_keys = on;
+         pragma trusted_schema = off;
+         pragma cell_size_check = on;
+         pragma temp_store = memory;
+         pragma cache_size = -8000;",
+    )?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(())
+}
+
+/// Draws the identity of a new box; does nothing on an old one.
+fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
+    let now = clock.now();
+    connection
+        .execute(
+            "insert into box (id, box_id, node_id, cursor_key, founded_at, revision)
+             values (1, ?1, ?2, ?3, ?4, 0)
+             on conflict (id) do nothing",
+            (
+                NodeId::make(now, dice()).0.as_bytes(),
+                NodeId::make(now, dice()).0.as_bytes(),
+                dice::<32>(),
+                now.as_millis(),
+            ),
+        )
+        .map(|_| ())
+}
+
+fn read(connection: &Connection) -> rusqlite::Result<(Founding, u64)> {
+    connection.query_row(
+        "select box_id, node_id, cursor_key, founded_at, revision
+         from box
+         where id = 1",
+        [],
+        |row| {
+            Ok((
+                Founding {
+                    box_id: Uuid::from_bytes(row.get(0)?),
+                    node: NodeId(Uuid::from_bytes(row.get(1)?)),
+                    cursor_key: row.get(2)?,
+                    founded_at: Timestamp::from_millis(row.get(3)?),
+                },
+                u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
+            ))
+        },
+    )
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Refusal {
+    Refusal::unavailable(
+        "state.unwritable",
+        format!("{} cannot be written: {error}.", path.display()),
+    )
+    .hint(
+        "Make that directory writable for this user, or set FARDEL_DATA (or --data) to one that is.",
+    )
+}
+
+pub(super) fn unreadable(place: &Place, error: rusqlite::Error) -> Failure {
+    let path = match place {
+        Place::Memory => PathBuf::from("memory"),
+        Place::Directory(directory) => directory.join(FILE),
+    };
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
+            Refusal::unavailable(
+                "state.damaged",
+                format!("{} is not a readable catalog: {error}.", path.display()),
+            )
+            .hint(
+                "Put a backup in its place, or move the file away to start with an empty catalog.",
+            )
+            .into()
+        }
+        Some(rusqlite::ErrorCode::ReadOnly | rusqlite::ErrorCode::CannotOpen) => {
+            unwritable(&path, &std::io::Error::other(error)).into()
+        }
+        Some(rusqlite::ErrorCode::DiskFull) => Refusal::unavailable(
+            "disk.full",
+            format!("{} cannot be written: the disk is full.", path.display()),
+        )
+        .hint("Free space on that disk, or set FARDEL_DATA (or --data) to another one.")
+        .into(),
+        _ => Fault::new(format!("open {}", path.display()), error).into(),
+    }
+}
+
+fn make_directory(directory: &Path) -> Result<(), Refusal> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| unwritable(directory, &error))
+}
+
+/// Makes the file before SQLite does, so that it is never readable by others, not even at first.
+/// The WAL and its index take the file's mode over.
+fn make_file(path: &Path) -> Result<(), Refusal> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .read(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| unwritable(path, &error))?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))
+        .map_err(|error| unwritable(path, &error))
+}
+
+fn lock(directory: &Path) -> Result<Lock, Refusal> {
+    let path = directory.join(LOCK);
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| unwritable(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Who holds it is only a courtesy; the lock itself decides.
+            let _ = file.read_to_string(&mut holder);
+            let process = match holder.trim() {
+                "" => "Another process".to_owned(),
+                pid => format!("Process {pid}"),
+            };
+            return Err(Refusal::conflict(
+                "server.already-running",
+                format!("{process} already serves the state in {}.", directory.display()),
+            )
+            .hint("Stop it first, or set FARDEL_DATA (or --data), FARDEL_RUN and FARDEL_LISTEN to run a second box beside it."));
+        }
+        Err(TryLockError::Error(error)) => return Err(unwritable(&path, &error)),
+    }
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(|error| unwritable(&path, &error))?;
+    Ok(Lock { _file: file })
+}

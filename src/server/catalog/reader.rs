@@ -1,0 +1,130 @@
+//! Readers: a few connections that cannot write, each read in one transaction, so that a whole world
+//! is of one moment.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+use super::open;
+use crate::{Failure, Fault};
+
+/// Connections kept at once. Higher: more memory for page caches. Lower: a slow list holds others up.
+const MOST_READERS: usize = 4;
+
+/// The rows as of one moment. Reads live with their nouns, in `catalog/sessions.rs` and so on.
+pub(crate) struct View<'c> {
+    pub(super) connection: &'c Connection,
+}
+
+impl<'c> View<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        Self { connection }
+    }
+}
+
+pub(super) enum Pool {
+    Files {
+        path: PathBuf,
+        idle: Mutex<Idle>,
+        back: Condvar,
+    },
+    Shared(Arc<Mutex<Connection>>),
+}
+
+#[derive(Default)]
+pub(super) struct Idle {
+    connections: Vec<Connection>,
+    open: usize,
+}
+
+impl Pool {
+    pub(super) fn files(path: PathBuf) -> Self {
+        Self::Files {
+            path,
+            idle: Mutex::new(Idle::default()),
+            back: Condvar::new(),
+        }
+    }
+
+    pub(super) fn shared(connection: Arc<Mutex<Connection>>) -> Self {
+        Self::Shared(connection)
+    }
+
+    pub(super) fn with<T>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let named = |failure| match failure {
+            Failure::Fault(fault) => Failure::Fault(Fault::new(what, fault)),
+            refusal @ Failure::Refusal(_) => refusal,
+        };
+        match self {
+            Self::Shared(connection) => {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                work(&View::new(&connection)).map_err(named)
+            }
+            Self::Files { path, idle, back } => {
+                let lent = Lent {
+                    connection: Some(take(path, idle, back).map_err(named)?),
+                    idle,
+                    back,
+                };
+                let connection = lent.connection.as_ref().expect("taken on the line above");
+                let begun = connection
+                    .prepare_cached("begin")
+                    .and_then(|mut statement| statement.execute([]));
+                begun.map_err(Failure::from).map_err(named)?;
+                let result = work(&View::new(connection));
+                let ended = connection
+                    .prepare_cached("commit")
+                    .and_then(|mut statement| statement.execute([]));
+                let value = result.map_err(named)?;
+                ended.map_err(Failure::from).map_err(named)?;
+                Ok(value)
+            }
+        }
+    }
+}
+
+fn take(path: &Path, idle: &Mutex<Idle>, back: &Condvar) -> Result<Connection, Failure> {
+    let mut pool = idle.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if let Some(connection) = pool.connections.pop() {
+            return Ok(connection);
+        }
+        if pool.open < MOST_READERS {
+            pool.open += 1;
+            drop(pool);
+            return open::reader(path).inspect_err(|_| {
+                idle.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
+            });
+        }
+        pool = back.wait(pool).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Gives the connection back, also when the work panicked.
+struct Lent<'a> {
+    connection: Option<Connection>,
+    idle: &'a Mutex<Idle>,
+    back: &'a Condvar,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        let usable = connection.is_autocommit() || connection.execute_batch("rollback").is_ok();
+        let mut pool = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if usable {
+            pool.connections.push(connection);
+        } else {
+            pool.open -= 1;
+        }
+        drop(pool);
+        self.back.notify_one();
+    }
+}

@@ -1,0 +1,197 @@
+CREATE TABLE assignment (
+    node blob primary key references node (id),
+    generation integer not null,
+    containers text not null
+) strict;
+
+CREATE TABLE box (
+    id integer primary key check (id = 1),
+    box_id blob not null,
+    node_id blob not null,
+    cursor_key blob not null,
+    founded_at integer not null,
+    set_up_at integer,
+    setup_hash blob,
+    setup_expires_at integer,
+    revision integer not null
+) strict;
+
+CREATE TABLE browser_session (
+    id blob primary key,
+    hash blob not null unique,
+    person blob not null references person (id),
+    created_at integer not null,
+    used_at integer not null,
+    ends_at integer not null,
+    source text not null
+) strict;
+
+CREATE INDEX browser_session_person on browser_session (person);
+
+CREATE TABLE event (
+    sequence integer primary key autoincrement,
+    at integer not null,
+    actor text not null,
+    topic text not null,
+    object text not null,
+    code text not null,
+    before text not null,
+    after text not null
+) strict;
+
+CREATE INDEX event_object on event (object, sequence);
+
+CREATE TABLE idempotency (
+    principal blob not null,
+    route text not null,
+    key text not null,
+    digest blob not null,
+    answer text not null,
+    created_at integer not null,
+    primary key (principal, route, key)
+) strict, without rowid;
+
+CREATE INDEX idempotency_created on idempotency (created_at);
+
+CREATE TABLE image (
+    id blob primary key,
+    reference text not null unique,
+    digest text not null,
+    size integer not null,
+    architecture text not null,
+    created_at integer not null,
+    imported_at integer not null,
+    labels text not null,
+    entrypoint text not null,
+    command text not null,
+    env text not null,
+    user text not null,
+    working_directory text not null,
+    stop_signal text not null,
+    generation integer not null
+) strict;
+
+CREATE TABLE node (
+    id blob primary key,
+    name text not null,
+    boot blob not null,
+    capacity text not null,
+    host_environment integer not null check (host_environment in (0, 1)),
+    seen_at integer not null,
+    generation integer not null,
+    schedulable integer not null check (schedulable in (0, 1)),
+    problems text not null
+) strict;
+
+CREATE TABLE operation (
+    id blob primary key,
+    kind text not null,
+    person blob not null references person (id),
+    state text not null
+        check (state in ('pending', 'running', 'succeeded', 'failed', 'cancelled')),
+    input text not null,
+    step text not null,
+    done integer not null,
+    total integer not null,
+    cancel integer not null check (cancel in (0, 1)),
+    result text,
+    refusal text,
+    created_at integer not null,
+    ended_at integer,
+    generation integer not null
+) strict;
+
+CREATE INDEX operation_open on operation (created_at) where state in ('pending', 'running');
+
+CREATE TABLE person (
+    id blob primary key,
+    name text not null,
+    role text not null check (role in ('user', 'administrator')),
+    language text not null,
+    theme text not null,
+    time_zone text not null,
+    suspended integer not null check (suspended in (0, 1)),
+    password text not null,
+    created_at integer not null,
+    removed_at integer,
+    generation integer not null
+) strict;
+
+CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
+
+CREATE TABLE session (
+    id blob primary key,
+    name text not null,
+    owner blob not null references person (id),
+    labels text not null,
+    kind text not null check (kind in ('interactive', 'batch')),
+    image blob,
+    image_reference text not null,
+    command text not null,
+    env text not null,
+    cpu integer not null,
+    memory integer not null,
+    shm integer not null,
+    gpu integer not null,
+    timeout_seconds integer,
+    longest_run_seconds integer,
+    start_at integer,
+    depends_on text not null,
+    phase text not null
+        check (phase in ('pending', 'scheduled', 'preparing', 'running', 'stopping', 'ended')),
+    wish text not null check (wish in ('run', 'stop', 'kill')),
+    paused integer not null check (paused in (0, 1)),
+    restart integer not null check (restart in (0, 1)),
+    incarnation integer not null check (incarnation > 0),
+    generation integer not null check (generation > 0),
+    node blob,
+    devices text not null,
+    created_at integer not null,
+    queued_at integer not null,
+    scheduled_at integer,
+    started_at integer,
+    stopping_at integer,
+    ended_at integer,
+    outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
+    exit_code integer,
+    reason text,
+    check ((phase = 'ended') = (outcome is not null))
+) strict;
+
+CREATE INDEX session_ended on session (ended_at) where phase = 'ended';
+
+CREATE UNIQUE INDEX session_live_name on session (owner, name) where phase <> 'ended';
+
+CREATE INDEX session_owner on session (owner, created_at);
+
+CREATE TABLE sign_in_failure (
+    subject text primary key,
+    failures integer not null,
+    locks integer not null,
+    locked_until integer not null,
+    failed_at integer not null
+) strict, without rowid;
+
+CREATE TABLE token (
+    id blob primary key,
+    person blob not null references person (id),
+    name text not null,
+    hash blob not null unique,
+    scopes text not null,
+    created_at integer not null,
+    expires_at integer,
+    used_at integer,
+    used_from text
+) strict;
+
+CREATE INDEX token_person on token (person);
+
+CREATE TABLE upload (
+    id blob primary key,
+    person blob not null references person (id),
+    name text not null,
+    size integer not null,
+    created_at integer not null,
+    expires_at integer not null
+) strict;
+

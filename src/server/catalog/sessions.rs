@@ -1,0 +1,409 @@
+//! Session rows. Every write names the generation it was decided from and raises it; a row that
+//! changed meanwhile is left alone. What a move means is `rules::session`'s.
+
+use std::collections::BTreeMap;
+
+use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
+use rules::progress::PhaseChange;
+use rules::refusal::Refusal;
+use rules::resources::{Demand, DeviceShare};
+use rules::session::{Environment, Order, Outcome, Phase, Reason, Session, SessionKind, Wish};
+use rules::units::{Bytes, CpuShare, GpuShare};
+use rules::world::World;
+use rusqlite::{OptionalExtension as _, Row};
+
+use super::events::Note;
+use super::reader::View;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, \
+    cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
+    phase, wish, paused, restart, incarnation, generation, node, devices, \
+    created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
+    outcome, exit_code, reason";
+
+pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
+    let reference: String = row.get("image_reference")?;
+    let environment = match value::id_or_none(row, "image")? {
+        None => Environment::Host,
+        Some(id) => Environment::Image {
+            id: ImageId(id),
+            reference,
+        },
+    };
+    Ok(Session {
+        id: SessionId(value::id(row, "id")?),
+        name: value::word(row, "name", |text| SessionName::parse(text).ok())?,
+        owner: UserId(value::id(row, "owner")?),
+        labels: value::json(row, "labels")?,
+        order: Order {
+            kind: value::word(row, "kind", |text| match text {
+                "interactive" => Some(SessionKind::Interactive),
+                "batch" => Some(SessionKind::Batch),
+                _ => None,
+            })?,
+            environment,
+            command: value::json(row, "command")?,
+            env: value::json(row, "env")?,
+            demand: Demand {
+                cpu: CpuShare(row.get("cpu")?),
+                memory: Bytes(value::unsigned(row, "memory")?),
+                shm: Bytes(value::unsigned(row, "shm")?),
+                gpu: GpuShare(row.get("gpu")?),
+            },
+            timeout_seconds: value::unsigned_or_none(row, "timeout_seconds")?,
+            longest_run_seconds: value::unsigned_or_none(row, "longest_run_seconds")?,
+            start_at: value::time_or_none(row, "start_at")?,
+            depends_on: value::json(row, "depends_on")?,
+        },
+        phase: value::word(row, "phase", Phase::parse)?,
+        wish: value::word(row, "wish", Wish::parse)?,
+        paused: row.get("paused")?,
+        restart: row.get("restart")?,
+        incarnation: row.get("incarnation")?,
+        generation: value::unsigned(row, "generation")?,
+        node: value::id_or_none(row, "node")?.map(NodeId),
+        devices: value::json(row, "devices")?,
+        created_at: value::time(row, "created_at")?,
+        queued_at: value::time(row, "queued_at")?,
+        scheduled_at: value::time_or_none(row, "scheduled_at")?,
+        started_at: value::time_or_none(row, "started_at")?,
+        stopping_at: value::time_or_none(row, "stopping_at")?,
+        ended_at: value::time_or_none(row, "ended_at")?,
+        outcome: row
+            .get::<_, Option<String>>("outcome")?
+            .map(|_| value::word(row, "outcome", Outcome::parse))
+            .transpose()?,
+        exit_code: row.get("exit_code")?,
+        reason: value::json_or_none(row, "reason")?,
+    })
+}
+
+fn kind_word(kind: SessionKind) -> &'static str {
+    match kind {
+        SessionKind::Interactive => "interactive",
+        SessionKind::Batch => "batch",
+    }
+}
+
+impl View<'_> {
+    /// One session by its id; None where there is none.
+    pub(crate) fn session(&self, id: SessionId) -> Result<Option<Session>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!("select {COLUMNS} from session where id = ?1"))?
+            .query_row([id.0.as_bytes()], from_row)
+            .optional()?)
+    }
+
+    /// Live sessions, oldest first.
+    pub(crate) fn live_sessions(&self) -> Result<Vec<Session>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {COLUMNS}
+             from session
+             where phase <> 'ended'
+             order by created_at, id"
+        ))?;
+        let rows = statement.query_map([], from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Everything a decision may look at, as of one moment. Costs one visit a live session; 2,000
+    /// of them take some milliseconds.
+    pub(crate) fn world(&self) -> Result<World, Failure> {
+        let sessions = self.live_sessions()?;
+        let mut ended = BTreeMap::new();
+        let live: std::collections::BTreeSet<SessionId> = sessions.iter().map(|s| s.id).collect();
+        let mut outcome = self
+            .connection
+            .prepare_cached("select outcome from session where id = ?1 and phase = 'ended'")?;
+        for id in sessions.iter().flat_map(|s| &s.order.depends_on) {
+            if live.contains(id) || ended.contains_key(id) {
+                continue;
+            }
+            let found = outcome
+                .query_row([id.0.as_bytes()], |row| {
+                    value::word(row, "outcome", Outcome::parse)
+                })
+                .optional()?;
+            if let Some(found) = found {
+                ended.insert(*id, Some(found));
+            }
+        }
+        Ok(World {
+            revision: self.revision()?,
+            sessions,
+            ended,
+            nodes: self.nodes()?,
+        })
+    }
+
+    /// The revision of the newest commit that this view sees.
+    pub(crate) fn revision(&self) -> Result<u64, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select revision from box where id = 1")?
+            .query_row([], |row| value::unsigned(row, "revision"))?)
+    }
+}
+
+/// Whether a conditional write found the row as it was when it was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    Yes,
+    /// The row changed meanwhile, is gone, or the move is not legal: nothing was written.
+    No,
+}
+
+impl Rows<'_> {
+    /// Writes a new session and its first event.
+    ///
+    /// Errors: `session.name-taken` where a live session of this owner has the name.
+    pub(crate) fn insert_session(&self, session: &Session, actor: &str) -> Result<(), Failure> {
+        let written = self
+            .connection
+            .prepare_cached(&format!(
+                "insert into session ({COLUMNS})
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                         ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
+                         ?33, ?34)"
+            ))?
+            .execute(rusqlite::params_from_iter(columns(session)));
+        name_taken(written, &session.name)?;
+        self.note_session(session, actor, "session.accepted", "")
+    }
+
+    /// Takes one session through `change` and writes it, where it still is of generation `seen`
+    /// (None: whatever it is). `change` says whether it changed anything.
+    ///
+    /// Errors: `session.name-taken`, where the change makes a name live that is taken.
+    pub(crate) fn change_session(
+        &self,
+        id: SessionId,
+        seen: Option<u64>,
+        actor: &str,
+        code: Option<&str>,
+        change: impl FnOnce(&mut Session) -> bool,
+    ) -> Result<Written, Failure> {
+        let Some(before) = self.session(id)? else {
+            return Ok(Written::No);
+        };
+        if seen.is_some_and(|seen| seen != before.generation) {
+            return Ok(Written::No);
+        }
+        let mut after = before.clone();
+        if !change(&mut after) {
+            return Ok(Written::No);
+        }
+        after.generation = before.generation + 1;
+        if self.store_session(&after, before.generation)? == Written::No {
+            return Ok(Written::No);
+        }
+        let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
+        self.note_session(&after, actor, &code, before.phase.word())?;
+        Ok(Written::Yes)
+    }
+
+    /// Gives a waiting session its place.
+    pub(crate) fn place(
+        &self,
+        id: SessionId,
+        seen: u64,
+        node: NodeId,
+        devices: Vec<DeviceShare>,
+        because: Reason,
+    ) -> Result<Written, Failure> {
+        let now = self.now;
+        self.change_session(id, Some(seen), "scheduler", None, |session| {
+            let legal = session.phase.may_become(Phase::Scheduled) && session.wish == Wish::Run;
+            if legal {
+                session.place(node, devices, because, now);
+            }
+            legal
+        })
+    }
+
+    /// Takes over what a report means for a session.
+    pub(crate) fn apply(&self, change: &PhaseChange) -> Result<Written, Failure> {
+        let now = self.now;
+        self.change_session(change.session, Some(change.seen), "node", None, |session| {
+            session.apply(change, now)
+        })
+    }
+
+    /// Turns the wish of a session; None for `seen` means whatever its row is now.
+    pub(crate) fn stop(
+        &self,
+        id: SessionId,
+        seen: Option<u64>,
+        wish: Wish,
+        because: Reason,
+        actor: &str,
+    ) -> Result<Written, Failure> {
+        let now = self.now;
+        self.change_session(id, seen, actor, None, |session| {
+            session.stop(wish, because, now)
+        })
+    }
+
+    /// Ends a session that never got a container.
+    pub(crate) fn end(
+        &self,
+        id: SessionId,
+        seen: u64,
+        outcome: Outcome,
+        because: Reason,
+    ) -> Result<Written, Failure> {
+        let now = self.now;
+        self.change_session(id, Some(seen), "scheduler", None, |session| {
+            if !session.phase.may_become(Phase::Ended) {
+                return false;
+            }
+            session.reason = Some(because);
+            session.end(outcome, None, now);
+            true
+        })
+    }
+
+    /// Removes an ended session; its events stay. A live one is left alone.
+    pub(crate) fn delete_session(&self, id: SessionId, actor: &str) -> Result<Written, Failure> {
+        let gone = self
+            .connection
+            .prepare_cached("delete from session where id = ?1 and phase = 'ended'")?
+            .execute([id.0.as_bytes()])?;
+        if gone == 0 {
+            return Ok(Written::No);
+        }
+        self.note(Note {
+            actor,
+            topic: "sessions",
+            object: &id.to_string(),
+            code: "session.deleted",
+            before: Phase::Ended.word(),
+            after: "",
+        })?;
+        Ok(Written::Yes)
+    }
+
+    fn store_session(&self, session: &Session, seen: u64) -> Result<Written, Failure> {
+        let mut values = columns(session);
+        values.push(Box::new(value::signed(seen)));
+        let written = self
+            .connection
+            .prepare_cached(
+                "update session
+                 set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6,
+                     image_reference = ?7, command = ?8, env = ?9, cpu = ?10, memory = ?11,
+                     shm = ?12, gpu = ?13, timeout_seconds = ?14, longest_run_seconds = ?15,
+                     start_at = ?16, depends_on = ?17, phase = ?18, wish = ?19, paused = ?20,
+                     restart = ?21, incarnation = ?22, generation = ?23, node = ?24, devices = ?25,
+                     created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
+                     stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34
+                 where id = ?1 and generation = ?35",
+            )?
+            .execute(rusqlite::params_from_iter(values));
+        Ok(match name_taken(written, &session.name)? {
+            0 => Written::No,
+            _ => Written::Yes,
+        })
+    }
+
+    fn note_session(
+        &self,
+        session: &Session,
+        actor: &str,
+        code: &str,
+        before: &str,
+    ) -> Result<(), Failure> {
+        self.note(Note {
+            actor,
+            topic: "sessions",
+            object: &session.id.to_string(),
+            code,
+            before,
+            after: session
+                .reason
+                .as_ref()
+                .map_or(session.phase.word(), |reason| reason.text.as_str()),
+        })
+    }
+}
+
+/// The event that a change of phase or wish is, by its words.
+fn event_code(before: &Session, after: &Session) -> String {
+    if before.phase == after.phase {
+        return "session.changed".to_owned();
+    }
+    match (before.phase, after.phase) {
+        (_, Phase::Pending) => "session.restarted".to_owned(),
+        (_, phase) => format!("session.{}", phase.word()),
+    }
+}
+
+fn name_taken(written: rusqlite::Result<usize>, name: &SessionName) -> Result<usize, Failure> {
+    written.map_err(|error| match &error {
+        rusqlite::Error::SqliteFailure(cause, Some(text))
+            if cause.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE
+                && text.contains("session.name") =>
+        {
+            Refusal::conflict(
+                "session.name-taken",
+                format!("You already have a session called {name} that is not over."),
+            )
+            .at("/name")
+            .hint("Choose another name, or leave it out to get one.")
+            .into()
+        }
+        _ => Failure::from(error),
+    })
+}
+
+type Value = Box<dyn rusqlite::ToSql>;
+
+/// The values of a row, in the order of `COLUMNS`.
+fn columns(session: &Session) -> Vec<Value> {
+    let order = &session.order;
+    let image = match &order.environment {
+        Environment::Host => None,
+        Environment::Image { id, .. } => Some(*id.0.as_bytes()),
+    };
+    let time = |at: Option<rules::units::Timestamp>| at.map(rules::units::Timestamp::as_millis);
+    vec![
+        Box::new(*session.id.0.as_bytes()),
+        Box::new(session.name.to_string()),
+        Box::new(*session.owner.0.as_bytes()),
+        Box::new(value::text(&session.labels)),
+        Box::new(kind_word(order.kind)),
+        Box::new(image),
+        Box::new(order.environment.word().to_owned()),
+        Box::new(value::text(&order.command)),
+        Box::new(value::text(&order.env)),
+        Box::new(order.demand.cpu.0),
+        Box::new(value::signed(order.demand.memory.0)),
+        Box::new(value::signed(order.demand.shm.0)),
+        Box::new(order.demand.gpu.0),
+        Box::new(order.timeout_seconds.map(value::signed)),
+        Box::new(order.longest_run_seconds.map(value::signed)),
+        Box::new(time(order.start_at)),
+        Box::new(value::text(&order.depends_on)),
+        Box::new(session.phase.word()),
+        Box::new(session.wish.word()),
+        Box::new(session.paused),
+        Box::new(session.restart),
+        Box::new(session.incarnation),
+        Box::new(value::signed(session.generation)),
+        Box::new(session.node.map(|id| *id.0.as_bytes())),
+        Box::new(value::text(&session.devices)),
+        Box::new(session.created_at.as_millis()),
+        Box::new(session.queued_at.as_millis()),
+        Box::new(time(session.scheduled_at)),
+        Box::new(time(session.started_at)),
+        Box::new(time(session.stopping_at)),
+        Box::new(time(session.ended_at)),
+        Box::new(session.outcome.map(Outcome::word)),
+        Box::new(session.exit_code),
+        Box::new(session.reason.as_ref().map(value::text)),
+    ]
+}

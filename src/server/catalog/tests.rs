@@ -1,0 +1,409 @@
+//! The catalog's promises: durable, all or nothing, conditional, one server at a time.
+
+use std::collections::BTreeMap;
+
+use base::observe::{Clock, dice};
+use rules::names::{NodeId, SessionId, SessionName, UserId};
+use rules::resources::Demand;
+use rules::session::{Environment, Order, Phase, Reason, Session, SessionKind, Wish};
+use rules::units::Timestamp;
+
+use super::sessions::Written;
+use super::*;
+
+fn clock() -> Clock {
+    Clock::set_by_hand(Timestamp::from_millis(1_800_000_000_000))
+}
+
+fn memory() -> Catalog {
+    Catalog::open(&Place::Memory, clock()).unwrap()
+}
+
+fn on_disk(directory: &tempfile::TempDir) -> Catalog {
+    Catalog::open(&Place::Directory(directory.path().to_path_buf()), clock()).unwrap()
+}
+
+fn owner(catalog: &Catalog) -> UserId {
+    let owner = UserId::make(catalog.clock().now(), dice());
+    catalog
+        .write_now(Lane::People, "make an owner", move |rows| {
+            rows.connection.execute(
+                "insert into person (id, name, role, language, theme, time_zone, suspended,
+                                     password, created_at, generation)
+                 values (?1, ?2, 'user', '', '', '', 0, '', 0, 1)",
+                (owner.0.as_bytes(), owner.to_string()),
+            )?;
+            Ok(())
+        })
+        .unwrap();
+    owner
+}
+
+fn session(owner: UserId, name: &str) -> Session {
+    let now = clock().now();
+    Session {
+        id: SessionId::make(now, dice()),
+        name: SessionName::parse(name).unwrap(),
+        owner,
+        labels: BTreeMap::from([("team".into(), "vision".into())]),
+        order: Order {
+            kind: SessionKind::Batch,
+            environment: Environment::Host,
+            command: vec!["true".into()],
+            env: BTreeMap::from([("A".into(), "b".into())]),
+            demand: Demand::default(),
+            timeout_seconds: Some(60),
+            longest_run_seconds: None,
+            start_at: None,
+            depends_on: vec![],
+        },
+        phase: Phase::Pending,
+        wish: Wish::Run,
+        paused: false,
+        restart: false,
+        incarnation: 1,
+        generation: 1,
+        node: None,
+        devices: vec![],
+        created_at: now,
+        queued_at: now,
+        scheduled_at: None,
+        started_at: None,
+        stopping_at: None,
+        ended_at: None,
+        outcome: None,
+        exit_code: None,
+        reason: None,
+    }
+}
+
+fn insert(catalog: &Catalog, session: &Session) -> Result<(), Failure> {
+    let session = session.clone();
+    catalog.write_now(Lane::People, "insert", move |rows| {
+        rows.insert_session(&session, "mina")
+    })
+}
+
+fn code(result: Result<impl Sized, Failure>) -> String {
+    match result {
+        Ok(_) => "done".to_owned(),
+        Err(Failure::Refusal(refusal)) => refusal.code,
+        Err(Failure::Fault(fault)) => format!("fault: {}", base::observe::chain(&fault)),
+    }
+}
+
+#[test]
+fn a_session_survives_its_row() {
+    let catalog = memory();
+    let written = session(owner(&catalog), "a");
+    insert(&catalog, &written).unwrap();
+    let read = catalog
+        .read_now("read", |view| view.session(written.id))
+        .unwrap();
+    assert_eq!(read, Some(written));
+}
+
+#[test]
+fn an_answer_survives_a_new_start_on_the_same_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let written = {
+        let catalog = on_disk(&directory);
+        let written = session(owner(&catalog), "a");
+        insert(&catalog, &written).unwrap();
+        written
+    };
+    let catalog = on_disk(&directory);
+    let world = catalog.read_now("world", |view| view.world()).unwrap();
+    assert_eq!(world.sessions, vec![written]);
+    assert_eq!(*catalog.revision().borrow(), world.revision);
+}
+
+#[test]
+fn a_refused_request_undoes_only_its_own_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    let owner = owner(&catalog);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let results: Vec<String> = runtime.block_on(async {
+        let tasks: Vec<_> = (0..100)
+            .map(|n| {
+                let catalog = catalog.clone();
+                let session = session(owner, &format!("s{n}"));
+                tokio::spawn(async move {
+                    code(
+                        catalog
+                            .write(Lane::People, "insert", move |rows| {
+                                rows.insert_session(&session, "mina")?;
+                                if n % 10 == 0 {
+                                    return Err(Refusal::invalid("test.no", "No.").into());
+                                }
+                                Ok(())
+                            })
+                            .await,
+                    )
+                })
+            })
+            .collect();
+        let mut results = Vec::new();
+        for task in tasks {
+            results.push(task.await.unwrap());
+        }
+        results
+    });
+    for (n, result) in results.iter().enumerate() {
+        assert_eq!(result, if n % 10 == 0 { "test.no" } else { "done" }, "{n}");
+    }
+    let world = catalog.read_now("world", |view| view.world()).unwrap();
+    assert_eq!(world.sessions.len(), 90);
+    let events = catalog
+        .read_now("events", |view| view.events_after(0, 1000))
+        .unwrap();
+    assert_eq!(events.len(), 90, "refused requests left events behind");
+    // Group commit: a hundred requests that wait together are not a hundred commits.
+    assert!(world.revision < 95, "{} commits", world.revision);
+}
+
+#[test]
+fn a_panic_ends_the_request_and_not_the_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    let result = catalog.write_now(Lane::People, "break", |_| -> Result<(), Failure> {
+        panic!("planted")
+    });
+    assert!(code(result).contains("panicked"));
+    insert(&catalog, &session(owner(&catalog), "a")).unwrap();
+}
+
+#[test]
+fn a_write_from_an_old_sight_is_left_out() {
+    let catalog = memory();
+    let row = session(owner(&catalog), "a");
+    insert(&catalog, &row).unwrap();
+    let place = |seen| {
+        catalog
+            .write_now(Lane::Loops, "place", move |rows| {
+                let because = Reason::new("placement.room", "Room.");
+                rows.place(row.id, seen, NodeId(row.id.0), vec![], because)
+            })
+            .unwrap()
+    };
+    assert_eq!(place(7), Written::No);
+    assert_eq!(place(1), Written::Yes);
+    assert_eq!(place(1), Written::No);
+    let read = catalog
+        .read_now("read", |view| view.session(row.id))
+        .unwrap()
+        .unwrap();
+    assert_eq!((read.phase, read.generation), (Phase::Scheduled, 2));
+}
+
+#[test]
+fn two_live_sessions_of_one_owner_never_share_a_name() {
+    let catalog = memory();
+    let (one, two) = (owner(&catalog), owner(&catalog));
+    let first = session(one, "a");
+    insert(&catalog, &first).unwrap();
+    assert_eq!(
+        code(insert(&catalog, &session(one, "a"))),
+        "session.name-taken"
+    );
+    insert(&catalog, &session(two, "a")).unwrap();
+    catalog
+        .write_now(Lane::People, "stop", move |rows| {
+            let because = Reason::new("session.stopped", "Stopped.");
+            rows.stop(first.id, None, Wish::Stop, because, "mina")
+        })
+        .unwrap();
+    insert(&catalog, &session(one, "a")).unwrap();
+}
+
+#[test]
+fn nothing_changed_means_no_new_revision() {
+    let catalog = memory();
+    let before = *catalog.revision().borrow();
+    catalog
+        .write_now(Lane::Loops, "nothing", |_| Ok(()))
+        .unwrap();
+    assert_eq!(*catalog.revision().borrow(), before);
+    insert(&catalog, &session(owner(&catalog), "a")).unwrap();
+    assert!(*catalog.revision().borrow() > before);
+}
+
+#[test]
+fn a_death_at_the_commit_keeps_all_or_nothing() {
+    let catalog = memory();
+    let owner = owner(&catalog);
+    catalog.before_commits(|_| AtCommit::DieBefore);
+    assert!(code(insert(&catalog, &session(owner, "lost"))).starts_with("fault"));
+    catalog.before_commits(|_| AtCommit::DieAfter);
+    assert!(code(insert(&catalog, &session(owner, "kept"))).starts_with("fault"));
+    catalog.before_commits(|_| AtCommit::Commit);
+    let world = catalog.read_now("world", |view| view.world()).unwrap();
+    let names: Vec<String> = world.sessions.iter().map(|s| s.name.to_string()).collect();
+    assert_eq!(names, ["kept"]);
+}
+
+#[test]
+fn a_full_disk_refuses_by_name_and_recovers() {
+    let catalog = memory();
+    let owner = owner(&catalog);
+    catalog.limit_growth(Some(0));
+    let mut large = session(owner, "large");
+    large.order.env = BTreeMap::from([("A".into(), "x".repeat(200_000))]);
+    assert_eq!(code(insert(&catalog, &large)), "disk.full");
+    catalog.limit_growth(None);
+    insert(&catalog, &large).unwrap();
+}
+
+#[test]
+fn an_assignment_gets_a_generation_only_when_it_changes() {
+    let catalog = memory();
+    let node = rules::world::Node {
+        id: catalog.founding().node,
+        name: "a".into(),
+        boot: rules::names::BootId(catalog.founding().box_id),
+        capacity: rules::resources::Capacity::default(),
+        host_environment: true,
+        seen_at: clock().now(),
+        generation: 0,
+        schedulable: true,
+        problems: vec![],
+    };
+    let id = node.id;
+    let generations = catalog
+        .write_now(Lane::Loops, "assign", move |rows| {
+            rows.put_node(&node)?;
+            rows.put_node(&node)?;
+            Ok([
+                rows.assign(id, vec![])?.generation,
+                rows.assign(id, vec![])?.generation,
+            ])
+        })
+        .unwrap();
+    assert_eq!(generations, [1, 1]);
+    assert_eq!(
+        catalog
+            .read_now("nodes", |view| view.nodes())
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn a_second_server_on_the_same_state_is_refused_by_process_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let _first = on_disk(&directory);
+    let second = Catalog::open(&Place::Directory(directory.path().to_path_buf()), clock());
+    match second {
+        Err(Failure::Refusal(refusal)) => {
+            assert_eq!(refusal.code, "server.already-running");
+            let pid = std::process::id().to_string();
+            assert!(refusal.text.contains(&pid), "{refusal}");
+        }
+        other => panic!("it was let in: {}", code(other.map(|_| ()))),
+    }
+}
+
+#[test]
+fn state_of_a_newer_version_and_foreign_files_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(on_disk(&directory));
+    let file = directory.path().join("catalog.sqlite");
+    let place = Place::Directory(directory.path().to_path_buf());
+    let set = |sql: &str| {
+        rusqlite::Connection::open(&file)
+            .unwrap()
+            .execute_batch(sql)
+            .unwrap();
+    };
+    set("pragma user_version = 99");
+    assert_eq!(code(Catalog::open(&place, clock())), "state.newer");
+    set("pragma user_version = 1; pragma application_id = 5");
+    assert_eq!(code(Catalog::open(&place, clock())), "state.foreign");
+    std::fs::write(
+        &file,
+        "this is a letter to a friend, not a database at all".repeat(99),
+    )
+    .unwrap();
+    assert_eq!(code(Catalog::open(&place, clock())), "state.damaged");
+}
+
+#[test]
+fn files_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("state");
+    let catalog = Catalog::open(&Place::Directory(directory.clone()), clock()).unwrap();
+    insert(&catalog, &session(owner(&catalog), "a")).unwrap();
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
+
+/// The schema as SQLite holds it, one statement a paragraph.
+fn schema(connection: &rusqlite::Connection) -> String {
+    let mut statement = connection
+        .prepare(
+            "select sql from sqlite_schema
+             where sql is not null and name not like 'sqlite_%'
+             order by tbl_name, type desc, name",
+        )
+        .unwrap();
+    let rows = statement
+        .query_map([], |row| row.get::<_, String>(0))
+        .unwrap();
+    rows.map(|sql| format!("{};\n\n", sql.unwrap())).collect()
+}
+
+#[test]
+fn the_ladder_ends_at_the_committed_schema() {
+    let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+    migrate::climb(&mut connection, &Place::Memory).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/schema.sql");
+    let found = schema(&connection);
+    if std::env::var_os("FARDEL_REFRESH").is_some() {
+        std::fs::write(path, &found).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap();
+    assert_eq!(
+        found, golden,
+        "refresh with FARDEL_REFRESH=1 cargo test -p server the_ladder"
+    );
+}
+
+#[test]
+fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let written = {
+        let catalog = on_disk(&directory);
+        let written = session(owner(&catalog), "a");
+        insert(&catalog, &written).unwrap();
+        written
+    };
+    let place = Place::Directory(directory.path().to_path_buf());
+    let mut connection =
+        rusqlite::Connection::open(directory.path().join("catalog.sqlite")).unwrap();
+    let mut steps = migrate::STEPS.to_vec();
+    steps.push("alter table node add column note text;");
+    migrate::climb_to(&mut connection, &place, &steps).unwrap();
+    let copy = directory
+        .path()
+        .join(format!("catalog.sqlite.version-{}", migrate::STEPS.len()));
+    for file in [copy, directory.path().join("catalog.sqlite")] {
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        let whole: String = connection
+            .query_row("pragma integrity_check", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(whole, "ok");
+        let view = View::new(&connection);
+        assert_eq!(view.session(written.id).unwrap(), Some(written.clone()));
+    }
+}

@@ -1,0 +1,419 @@
+//! The one writer: drains what waits, runs each request in a savepoint of its own inside one
+//! transaction, commits once, answers all, and tells the new revision. Never holds a transaction
+//! across anything but SQL.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use base::observe::Clock;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+use super::reader::View;
+use super::{disk_full, disk_read_only};
+use crate::{Failure, Fault};
+
+/// Who waits for the answer. People go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    People,
+    Loops,
+}
+
+/// Requests of people that may wait. Higher: a flood costs memory before it is refused. Lower: a
+/// class of students that clicks together is told to come back.
+const MOST_PEOPLE: usize = 4096;
+/// Requests of loops that may wait; each loop has at most a few.
+const MOST_LOOPS: usize = 256;
+/// Requests of people in one commit. Higher: the first of them waits for the last. Lower: more
+/// syncs to disk under load.
+const MOST_IN_ONE_COMMIT: usize = 256;
+/// Requests of loops in one commit, whatever people do: loops are never starved, and people never
+/// wait behind more than these.
+const LOOPS_IN_ONE_COMMIT: usize = 2;
+
+/// What happens at a commit of a rehearsal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtCommit {
+    Commit,
+    /// The server dies before the commit: nothing is kept, nobody is answered in the affirmative.
+    DieBefore,
+    /// The server dies right after the commit: everything is kept, nobody hears of it.
+    DieAfter,
+}
+
+/// The rows inside one request's savepoint: all reads of `View`, and the writes.
+pub(crate) struct Rows<'c> {
+    view: View<'c>,
+    pub(crate) now: Timestamp,
+}
+
+impl<'c> Deref for Rows<'c> {
+    type Target = View<'c>;
+    fn deref(&self) -> &View<'c> {
+        &self.view
+    }
+}
+
+/// Why a whole transaction is gone; every request in it hears so.
+#[derive(Debug, Clone)]
+enum Loss {
+    Full,
+    ReadOnly,
+    Died,
+    Fault(String),
+}
+
+impl Loss {
+    fn of(error: &rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => Self::Full,
+            Some(rusqlite::ErrorCode::ReadOnly) => Self::ReadOnly,
+            _ => Self::Fault(error.to_string()),
+        }
+    }
+
+    fn failure(&self, what: &'static str) -> Failure {
+        match self {
+            Self::Full => disk_full().into(),
+            Self::ReadOnly => disk_read_only().into(),
+            Self::Died => Fault::new(what, "the server died at the commit").into(),
+            Self::Fault(text) => Fault::new(what, format!("the commit failed: {text}")).into(),
+        }
+    }
+}
+
+/// One named piece of work that waits for its turn.
+pub(super) struct Request {
+    what: &'static str,
+    work: Box<dyn Work>,
+}
+
+trait Work: Send {
+    /// Runs it; true where what it wrote is to be kept.
+    fn run(&mut self, what: &'static str, rows: &Rows<'_>) -> bool;
+    fn answer(self: Box<Self>, what: &'static str, commit: Result<(), Loss>);
+}
+
+struct WorkOf<T, F, A> {
+    work: Option<F>,
+    result: Option<Result<T, Failure>>,
+    answer: A,
+}
+
+impl<T, F, A> Work for WorkOf<T, F, A>
+where
+    T: Send,
+    F: FnOnce(&Rows<'_>) -> Result<T, Failure> + Send,
+    A: FnOnce(Result<T, Failure>) + Send,
+{
+    fn run(&mut self, what: &'static str, rows: &Rows<'_>) -> bool {
+        let Some(work) = self.work.take() else {
+            return false;
+        };
+        // A broken assertion ends this request, not the writer.
+        let result = catch_unwind(AssertUnwindSafe(|| work(rows))).unwrap_or_else(|_| {
+            Err(Fault::new(what, "it panicked; the log above has the place").into())
+        });
+        let keep = result.is_ok();
+        self.result = Some(result.map_err(|failure| match failure {
+            Failure::Fault(fault) => Fault::new(what, fault).into(),
+            refusal @ Failure::Refusal(_) => refusal,
+        }));
+        keep
+    }
+
+    fn answer(self: Box<Self>, what: &'static str, commit: Result<(), Loss>) {
+        let result = match (commit, self.result) {
+            (_, Some(Err(failure))) => Err(failure),
+            (Ok(()), Some(Ok(value))) => Ok(value),
+            (Err(loss), _) => Err(loss.failure(what)),
+            (Ok(()), None) => Err(Fault::new(what, "it was never run").into()),
+        };
+        (self.answer)(result);
+    }
+}
+
+pub(super) fn request<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
+    answer: impl FnOnce(Result<T, Failure>) + Send + 'static,
+) -> Request {
+    Request {
+        what,
+        work: Box::new(WorkOf {
+            work: Some(work),
+            result: None,
+            answer,
+        }),
+    }
+}
+
+type Ask = Box<dyn FnMut(&'static str) -> AtCommit + Send>;
+
+/// The writing connection and what it takes to commit.
+pub(super) struct Engine {
+    connection: Arc<Mutex<Connection>>,
+    clock: Clock,
+    announce: watch::Sender<u64>,
+    ask: Option<Ask>,
+}
+
+impl Engine {
+    pub(super) fn new(connection: Connection, clock: Clock, announce: watch::Sender<u64>) -> Self {
+        Self {
+            connection: Arc::new(Mutex::new(connection)),
+            clock,
+            announce,
+            ask: None,
+        }
+    }
+
+    /// The connection itself, for readers that have no file to open.
+    pub(super) fn connection(&self) -> Arc<Mutex<Connection>> {
+        Arc::clone(&self.connection)
+    }
+
+    pub(super) fn before_commits(&mut self, ask: Ask) {
+        self.ask = Some(ask);
+    }
+
+    pub(super) fn limit_growth(&mut self, pages: Option<u32>) {
+        let connection = locked(&self.connection);
+        let most = pages.and_then(|more| {
+            let now: u32 = connection
+                .query_row("pragma page_count", [], |row| row.get(0))
+                .ok()?;
+            Some(now.saturating_add(more))
+        });
+        // 0xfffffffe is SQLite's own most.
+        let most = most.unwrap_or(0xffff_fffe);
+        if let Err(error) =
+            connection.query_row(&format!("pragma max_page_count = {most}"), [], |row| {
+                row.get::<_, i64>(0)
+            })
+        {
+            tracing::warn!(%error, "the growth of the catalog could not be limited");
+        }
+    }
+
+    /// Runs a batch in one transaction and answers every request of it.
+    pub(super) fn run(&mut self, mut batch: Vec<Request>) {
+        let what = batch.first().map_or("nothing", |first| first.what);
+        let outcome = {
+            let connection = locked(&self.connection);
+            let outcome = transact(&connection, self.clock.now(), &mut batch, || {
+                self.ask.as_mut().map_or(AtCommit::Commit, |ask| ask(what))
+            });
+            if outcome.is_err() && !connection.is_autocommit() {
+                if let Err(error) = connection.execute_batch("rollback") {
+                    tracing::error!(%error, "a lost transaction could not be rolled back");
+                }
+            }
+            outcome
+        };
+        let answer = match outcome {
+            Ok(Committed { revision, heard }) => {
+                if let Some(revision) = revision {
+                    self.announce.send_replace(revision);
+                }
+                if heard { Ok(()) } else { Err(Loss::Died) }
+            }
+            Err(loss) => {
+                if !matches!(loss, Loss::Died) {
+                    tracing::error!(?loss, what, "a transaction was lost");
+                }
+                Err(loss)
+            }
+        };
+        for request in batch {
+            request.work.answer(request.what, answer.clone());
+        }
+    }
+}
+
+struct Committed {
+    /// The new revision; None where nothing was changed.
+    revision: Option<u64>,
+    /// False where the server dies right after.
+    heard: bool,
+}
+
+fn transact(
+    connection: &Connection,
+    now: Timestamp,
+    batch: &mut [Request],
+    ask: impl FnOnce() -> AtCommit,
+) -> Result<Committed, Loss> {
+    let sql = |text: &str| {
+        connection
+            .prepare_cached(text)
+            .and_then(|mut statement| statement.execute([]))
+            .map(|_| ())
+            .map_err(|error| Loss::of(&error))
+    };
+    sql("begin immediate")?;
+    let rows = Rows {
+        view: View::new(connection),
+        now,
+    };
+    let mut changed = false;
+    for request in batch.iter_mut() {
+        sql("savepoint request")?;
+        let before = connection.total_changes();
+        let keep = request.work.run(request.what, &rows);
+        if connection.is_autocommit() {
+            // SQLite gave the whole transaction up inside the request: the disk is full or broken.
+            return Err(Loss::Full);
+        }
+        if keep {
+            changed |= connection.total_changes() != before;
+        } else {
+            sql("rollback to request")?;
+        }
+        sql("release request")?;
+    }
+    let revision = changed
+        .then(|| raise_revision(connection).map_err(|error| Loss::of(&error)))
+        .transpose()?;
+    match ask() {
+        AtCommit::DieBefore => return Err(Loss::Died),
+        AtCommit::Commit | AtCommit::DieAfter if revision.is_none() => {
+            sql("rollback")?;
+            return Ok(Committed {
+                revision: None,
+                heard: true,
+            });
+        }
+        AtCommit::Commit => {
+            sql("commit")?;
+        }
+        AtCommit::DieAfter => {
+            sql("commit")?;
+            return Ok(Committed {
+                revision,
+                heard: false,
+            });
+        }
+    }
+    Ok(Committed {
+        revision,
+        heard: true,
+    })
+}
+
+fn raise_revision(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached(
+            "update box
+             set revision = revision + 1
+             where id = 1
+             returning revision",
+        )?
+        .query_row([], |row| row.get::<_, i64>(0))
+        .map(|revision| u64::try_from(revision).unwrap_or(0))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Default)]
+struct Lanes {
+    people: VecDeque<Request>,
+    loops: VecDeque<Request>,
+    closed: bool,
+}
+
+struct Queue {
+    lanes: Mutex<Lanes>,
+    rung: Condvar,
+}
+
+/// The writer's thread. Dropping it lets what waits be written, then ends it.
+pub(super) struct Thread {
+    queue: Arc<Queue>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    pub(super) fn start(mut engine: Engine) -> Result<Self, Failure> {
+        let queue = Arc::new(Queue {
+            lanes: Mutex::new(Lanes::default()),
+            rung: Condvar::new(),
+        });
+        let served = Arc::clone(&queue);
+        let handle = std::thread::Builder::new()
+            .name("catalog writer".to_owned())
+            .spawn(move || {
+                while let Some(batch) = served.next() {
+                    engine.run(batch);
+                }
+            })
+            .map_err(|error| Fault::new("start the catalog's writer", error))?;
+        Ok(Self {
+            queue,
+            handle: Some(handle),
+        })
+    }
+
+    pub(super) fn enter(&self, lane: Lane, request: Request) -> Result<(), Failure> {
+        let mut lanes = locked(&self.queue.lanes);
+        let (waiting, most) = match lane {
+            Lane::People => (&mut lanes.people, MOST_PEOPLE),
+            Lane::Loops => (&mut lanes.loops, MOST_LOOPS),
+        };
+        if waiting.len() >= most {
+            return Err(Refusal::too_often(
+                "server.busy",
+                "More requests wait for the disk than it can take.",
+            )
+            .hint("Try again in a moment.")
+            .retry_after(1)
+            .into());
+        }
+        waiting.push_back(request);
+        drop(lanes);
+        self.queue.rung.notify_one();
+        Ok(())
+    }
+}
+
+impl Queue {
+    /// Waits for work; None once closed and empty.
+    fn next(&self) -> Option<Vec<Request>> {
+        let mut lanes = locked(&self.lanes);
+        while lanes.people.is_empty() && lanes.loops.is_empty() {
+            if lanes.closed {
+                return None;
+            }
+            lanes = self
+                .rung
+                .wait(lanes)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let people = lanes.people.len().min(MOST_IN_ONE_COMMIT);
+        let loops = lanes.loops.len().min(LOOPS_IN_ONE_COMMIT);
+        let mut batch: Vec<Request> = lanes.people.drain(..people).collect();
+        batch.extend(lanes.loops.drain(..loops));
+        Some(batch)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        locked(&self.queue.lanes).closed = true;
+        self.queue.rung.notify_one();
+        if let Some(handle) = self.handle.take()
+            && handle.thread().id() != std::thread::current().id()
+            && handle.join().is_err()
+        {
+            tracing::error!("the catalog's writer ended in a panic");
+        }
+    }
+}
