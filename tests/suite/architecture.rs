@@ -11,7 +11,7 @@ mod table;
 
 use std::path::Path;
 
-use breach::{Breach, check};
+use breach::{Breach, check, check_document};
 use source::Tree;
 use table::Tables;
 
@@ -36,6 +36,68 @@ fn the_code_keeps_to_the_tables() {
         "the house has {} breaches:\n{}",
         breaches.len(),
         lines(&breaches)
+    );
+}
+
+#[test]
+fn the_document_names_only_files_and_tests_that_exist() {
+    let breaches = check_document(&house());
+    assert!(
+        breaches.is_empty(),
+        "{} lines are not true:\n{}",
+        breaches.len(),
+        lines(&breaches)
+    );
+}
+
+#[test]
+fn a_file_a_function_and_a_test_that_the_document_invents_are_found() {
+    let mut tree = bare();
+    let document = tree
+        .text("ARCHITECTURE.md")
+        .expect("it was read")
+        .to_owned();
+    let (head, _) = document
+        .split_once("<!-- walk begin -->")
+        .expect("the walk is there");
+    tree.plant(
+        "ARCHITECTURE.md",
+        &format!(
+            "{head}<!-- walk begin -->\n\n| # | Where | Gives |\n|---|---|---|\n\
+             | 1 | `server/real.rs` `act` | |\n\
+             | 2 | `server/real.rs` `acts` | |\n\
+             | 3 | `server/unreal.rs` | |\n\n<!-- walk end -->\n\n\
+             <!-- promises begin -->\n\n| Promise | Proved by |\n|---|---|\n\
+             | a | `it_is_real` |\n\
+             | b | `it_is_unreal` |\n\
+             | c | unproven: needs a device |\n\
+             | d | everybody knows |\n\n<!-- promises end -->\n\n{}",
+            &document[document
+                .find("<!-- packages begin -->")
+                .expect("it is there")..],
+        ),
+    );
+    tree.plant(
+        "src/server/real.rs",
+        "//! R.\npub fn act() {}\n#[test] fn it_is_real() {}\n",
+    );
+    let told: Vec<String> = check_document(&tree)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let sentences: Vec<&str> = told
+        .iter()
+        .filter_map(|line| line.splitn(3, ':').nth(2))
+        .map(str::trim)
+        .collect();
+    assert_eq!(
+        sentences,
+        [
+            "acts is not in its file (ARCHITECTURE.md, \"The walk\")",
+            "server/unreal.rs does not exist (ARCHITECTURE.md, \"The walk\")",
+            "there is no test it_is_unreal (ARCHITECTURE.md, \"Promises\")",
+            "names no test and is not marked unproven (ARCHITECTURE.md, \"Promises\")",
+        ]
     );
 }
 

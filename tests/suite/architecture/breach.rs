@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::source::{Kind, Reference, Source, Tree, dependencies};
-use super::table::{Module, Tables, folder, manifest};
+use super::table::{Module, Tables, folder, manifest, quoted};
 
 const BETWEEN: &str = "ARCHITECTURE.md, \"Between rooms\"";
 const INSIDE: &str = "ARCHITECTURE.md, \"Inside rooms\"";
 const FORM: &str = "ARCHITECTURE.md, \"Form\"";
 const DEPENDENCIES: &str = "ARCHITECTURE.md, \"Dependencies\"";
+const WALK: &str = "ARCHITECTURE.md, \"The walk\"";
+const PROMISES: &str = "ARCHITECTURE.md, \"Promises\"";
 const WORD_LIST: &str = "tests/suite/architecture/breach.rs, WORDS";
 
 /// One departure: `file:line: sentence (where the rule stands)`.
@@ -257,6 +259,74 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
     found.sort();
     found.dedup();
     found
+}
+
+/// Lists where the document speaks of files, functions and tests that are not there.
+pub(super) fn check_document(tree: &Tree) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut report = |line, sentence, rule| {
+        found.push(Breach {
+            file: "ARCHITECTURE.md".to_owned(),
+            line,
+            sentence,
+            rule,
+        });
+    };
+    let tables = match Tables::read(tree) {
+        Ok(tables) => tables,
+        Err(sentence) => {
+            report(1, sentence, WALK);
+            return found;
+        }
+    };
+    for (line, names) in &tables.walk {
+        let mut code = None;
+        for name in names {
+            if name.contains('/') {
+                let below_src = format!("src/{name}");
+                if !tree.holds(&below_src) && !tree.holds(name) {
+                    report(*line, format!("{name} does not exist"), WALK);
+                }
+                code = tree.text(&below_src).or_else(|| tree.text(name));
+            } else if !code.is_some_and(|code| defines(code, name)) {
+                report(*line, format!("{name} is not in its file"), WALK);
+            }
+        }
+    }
+    for (line, proof) in &tables.promises {
+        let names = quoted(proof);
+        if names.is_empty() && !proof.starts_with("unproven") {
+            report(
+                *line,
+                "names no test and is not marked unproven".to_owned(),
+                PROMISES,
+            );
+        }
+        for name in names {
+            let there = if name.contains('/') {
+                tree.holds(&name)
+            } else {
+                tree.code()
+                    .any(|(_, code)| code.contains(&format!("fn {name}(")))
+            };
+            if !there {
+                report(*line, format!("there is no test {name}"), PROMISES);
+            }
+        }
+    }
+    found
+}
+
+/// Whether code defines a function, type or constant of this name.
+fn defines(code: &str, name: &str) -> bool {
+    let bare = |letter: char| !(letter == '_' || letter.is_alphanumeric());
+    ["fn", "struct", "enum", "trait", "const", "type"]
+        .iter()
+        .any(|kind| {
+            let wanted = format!("{kind} {name}");
+            code.match_indices(&wanted)
+                .any(|(at, _)| code[at + wanted.len()..].starts_with(bare))
+        })
 }
 
 fn check_manifests(tree: &Tree, tables: &Tables, found: &mut Vec<Breach>) {

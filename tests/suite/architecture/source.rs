@@ -1,28 +1,34 @@
 //! The text of a checkout and the names in it: files, tokens, module paths, references.
 //! Knows Rust's spelling, not its meaning; knows no rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Folders that hold Rust source or manifests of ours.
-const FOLDERS: [&str; 3] = ["src", "packaging", "tests"];
+/// Folders that hold what is ours.
+const FOLDERS: [&str; 4] = ["src", "packaging", "tests", "web"];
 
-/// A checkout in memory: the document, the manifests and every `.rs` file, by path from its root.
+/// A checkout in memory: the document, the manifests and every `.rs` file, by path from its root,
+/// and the names of all other files.
 pub(super) struct Tree {
     files: BTreeMap<String, String>,
+    others: BTreeSet<String>,
 }
 
 impl Tree {
     /// Reads the checkout at `root`. Fails when a folder or file cannot be read or is not UTF-8.
     pub(super) fn read(root: &Path) -> io::Result<Self> {
         let mut files = BTreeMap::new();
+        let mut others = BTreeSet::new();
         for name in ["ARCHITECTURE.md", "Cargo.toml"] {
             files.insert(name.to_owned(), fs::read_to_string(root.join(name))?);
         }
         let mut waiting: Vec<String> = FOLDERS.iter().map(|&folder| folder.to_owned()).collect();
         while let Some(folder) = waiting.pop() {
+            if !root.join(&folder).exists() {
+                continue;
+            }
             for entry in fs::read_dir(root.join(&folder))? {
                 let entry = entry?;
                 let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
@@ -32,10 +38,12 @@ impl Tree {
                     }
                 } else if path.ends_with(".rs") || path.ends_with("/Cargo.toml") {
                     files.insert(path, fs::read_to_string(entry.path())?);
+                } else {
+                    others.insert(path);
                 }
             }
         }
-        Ok(Self { files })
+        Ok(Self { files, others })
     }
 
     /// Writes every file below `root`.
@@ -52,6 +60,11 @@ impl Tree {
     pub(super) fn without_code(mut self) -> Self {
         self.files.retain(|path, _| !path.ends_with(".rs"));
         self
+    }
+
+    /// Whether a file of this path is there, of whatever kind.
+    pub(super) fn holds(&self, path: &str) -> bool {
+        self.files.contains_key(path) || self.others.contains(path)
     }
 
     pub(super) fn text(&self, path: &str) -> Option<&str> {

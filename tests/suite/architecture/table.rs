@@ -9,6 +9,10 @@ pub(super) struct Tables {
     /// What a door, or all of them, may name of other rooms: `rules`, `server::actions`.
     pub(super) doors: Vec<Module>,
     pub(super) packages: Vec<(String, usize)>,
+    /// Rows of the walk: line, and what stands in back quotes under "Where".
+    pub(super) walk: Vec<(usize, Vec<String>)>,
+    /// Rows of the promises: line, and the cell "Proved by".
+    pub(super) promises: Vec<(usize, String)>,
 }
 
 /// A row of "Between rooms".
@@ -57,7 +61,7 @@ pub(super) fn manifest(room: &str) -> String {
 }
 
 impl Tables {
-    /// Reads the four tables, or says which one is missing or has a row that cannot be read.
+    /// Reads the six tables, or says which one is missing or has a row that cannot be read.
     pub(super) fn read(tree: &Tree) -> Result<Self, String> {
         let document = tree
             .text("ARCHITECTURE.md")
@@ -81,7 +85,22 @@ impl Tables {
             .into_iter()
             .map(|(line, cells)| (quoted(&cells[0]).concat(), line))
             .collect();
+        let walk = rows(document, "walk")?
+            .into_iter()
+            .map(|(line, cells)| {
+                (
+                    line,
+                    cells.get(1).map(|cell| quoted(cell)).unwrap_or_default(),
+                )
+            })
+            .collect();
+        let promises = rows(document, "promises")?
+            .into_iter()
+            .map(|(line, cells)| (line, cells.last().cloned().unwrap_or_default()))
+            .collect();
         Ok(Self {
+            walk,
+            promises,
             rooms,
             modules,
             doors,
@@ -160,7 +179,7 @@ fn pairs(document: &str, name: &str) -> Result<Vec<Module>, String> {
 }
 
 /// The words in back quotes.
-fn quoted(cell: &str) -> Vec<String> {
+pub(super) fn quoted(cell: &str) -> Vec<String> {
     cell.split('`')
         .skip(1)
         .step_by(2)
