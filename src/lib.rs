@@ -1,1 +1,4 @@
-//! fardel
+//! fardel: the doors people and programs come in by, and the roles one binary can play. Nothing else
+//! lives here; what the product does is in the five rooms.
+
+pub mod doors;

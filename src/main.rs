@@ -1,2 +1,2 @@
 //! fardel
-fn main(){}
+fn main() {}

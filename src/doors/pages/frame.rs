@@ -1,0 +1,174 @@
+//! What every page has around it: who is here, where they are, language, theme.
+//! Never knows what a page shows inside.
+
+use std::fmt;
+
+use askama::FastWritable;
+use askama::filters::HtmlSafe;
+
+use super::assets;
+use crate::doors::text::Text;
+
+/// The entry of the menu that a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nav {
+    Overview,
+    Sessions,
+    Launch,
+    Queue,
+    Images,
+    Docs,
+    Api,
+    Me,
+    Nowhere,
+}
+
+/// The person who is signed in, as the top bar shows them.
+#[derive(Clone, Debug)]
+pub struct Person {
+    pub name: String,
+    pub role: String,
+    pub initials: String,
+}
+
+impl Person {
+    /// Takes up to two initials from the name.
+    pub fn new(name: &str, role: &str) -> Person {
+        let mut words = name
+            .split(|c: char| !c.is_alphanumeric())
+            .filter_map(|word| word.chars().next());
+        let initials: String = words
+            .by_ref()
+            .take(2)
+            .flat_map(char::to_uppercase)
+            .collect();
+        Person {
+            name: name.to_owned(),
+            role: role.to_owned(),
+            initials,
+        }
+    }
+}
+
+/// The surroundings of one answer.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub text: Text,
+    pub theme: Theme,
+    pub here: Nav,
+    /// The machine's name, top left and in every title.
+    pub host: String,
+    /// The address people use, under the name.
+    pub address: String,
+    pub version: &'static str,
+    pub person: Option<Person>,
+    /// This answer's own number for `<style>` made by the terminal.
+    pub nonce: String,
+    /// Path and query of this page, so that a switch leads back to it.
+    pub path: String,
+    pub sessions: u64,
+    pub waiting: u64,
+    /// Address of this page's stream of changes; none for pages that never change by themselves.
+    pub live: Option<String>,
+    /// A sentence about what was just done.
+    pub notice: Option<String>,
+    /// Whether single keys are shortcuts.
+    pub keys: bool,
+}
+
+impl Frame {
+    pub fn asset(&self, name: &str) -> String {
+        assets::address(name)
+    }
+
+    /// ` aria-current="page"` for the entry this page belongs to, nothing for others.
+    pub fn current(&self, entry: Nav) -> Attribute {
+        Attribute(if self.here == entry {
+            " aria-current=\"page\""
+        } else {
+            ""
+        })
+    }
+
+    pub fn next_theme(&self) -> &'static str {
+        match self.theme {
+            Theme::System => Theme::Light.code(),
+            Theme::Light => Theme::Dark.code(),
+            Theme::Dark => Theme::System.code(),
+        }
+    }
+
+    pub fn theme_name(&self) -> &'static str {
+        self.theme.name(self.text)
+    }
+
+    pub fn theme_icon(&self) -> &'static str {
+        match self.theme {
+            Theme::System => "sun-moon",
+            Theme::Light => "sun",
+            Theme::Dark => "moon",
+        }
+    }
+}
+
+/// How bright the console is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Theme {
+    #[default]
+    System,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub const ALL: [Theme; 3] = [Theme::System, Theme::Light, Theme::Dark];
+
+    /// As cookies, forms and `data-theme` write it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Theme::System => "system",
+            Theme::Light => "light",
+            Theme::Dark => "dark",
+        }
+    }
+
+    pub fn from_code(code: &str) -> Option<Theme> {
+        Theme::ALL.into_iter().find(|theme| theme.code() == code)
+    }
+
+    pub fn name(self, text: Text) -> &'static str {
+        match self {
+            Theme::System => text.theme_system(),
+            Theme::Light => text.theme_light(),
+            Theme::Dark => text.theme_dark(),
+        }
+    }
+}
+
+impl fmt::Display for Theme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// A ready attribute of our own making, not escaped again.
+#[derive(Clone, Copy, Debug)]
+pub struct Attribute(pub &'static str);
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl FastWritable for Attribute {
+    fn write_into(
+        &self,
+        dest: &mut dyn fmt::Write,
+        _values: &dyn askama::Values,
+    ) -> askama::Result<()> {
+        Ok(dest.write_str(self.0)?)
+    }
+}
+
+impl HtmlSafe for Attribute {}

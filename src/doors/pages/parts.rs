@@ -1,0 +1,586 @@
+//! The small pieces pages are made of: icons, alerts, racks, strips of a chart, and spans of time and sizes in
+//! words. Everything here returns finished, escaped markup or plain text; nothing here asks anybody anything.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use askama::FastWritable;
+use askama::filters::HtmlSafe;
+
+use super::assets;
+use crate::doors::text::Text;
+
+/// Markup made here, with every foreign word in it escaped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Markup(String);
+
+impl Markup {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Markup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FastWritable for Markup {
+    fn write_into(
+        &self,
+        dest: &mut dyn fmt::Write,
+        _values: &dyn askama::Values,
+    ) -> askama::Result<()> {
+        Ok(dest.write_str(&self.0)?)
+    }
+}
+
+impl HtmlSafe for Markup {}
+
+/// The text with the five signs HTML reads replaced.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A decorative icon of the sprite, hidden from readers of the screen.
+pub fn icon(name: &str) -> Markup {
+    icon_class(name, "")
+}
+
+/// The same with a class for its colour: `ok`, `warn`, `bad`, `dim`, `tick`.
+pub fn icon_class(name: &str, class: &str) -> Markup {
+    let gap = if class.is_empty() { "" } else { " " };
+    Markup(format!(
+        "<svg class=\"i{gap}{class}\" aria-hidden=\"true\"><use href=\"{}#{name}\"/></svg>",
+        assets::address("icons.svg")
+    ))
+}
+
+/// The product's mark.
+pub fn glyph() -> Markup {
+    Markup(
+        "<svg class=\"glyph\" viewBox=\"0 0 30 30\" aria-hidden=\"true\"><rect class=\"g0\" width=\"30\" height=\"30\" rx=\"7\"/>\
+         <g class=\"g1\"><rect x=\"6\" y=\"7\" width=\"18\" height=\"4\" rx=\"1.2\"/><rect x=\"6\" y=\"13\" width=\"10\" height=\"4\" rx=\"1.2\"/>\
+         <rect x=\"17.5\" y=\"13\" width=\"6.5\" height=\"4\" rx=\"1.2\" opacity=\".55\"/><rect x=\"6\" y=\"19\" width=\"5\" height=\"4\" rx=\"1.2\"/>\
+         <rect x=\"12.5\" y=\"19\" width=\"4\" height=\"4\" rx=\"1.2\" opacity=\".55\"/><rect x=\"18\" y=\"19\" width=\"6\" height=\"4\" rx=\"1.2\" opacity=\".3\"/></g></svg>"
+            .to_owned(),
+    )
+}
+
+/// What went wrong or needs knowing, above a form or a list.
+#[derive(Clone, Debug)]
+pub struct Alert {
+    pub tone: Tone,
+    pub title: String,
+    pub detail: String,
+    /// Stable code and request id, for whoever helps; empty when there is none.
+    pub code: String,
+}
+
+/// How good the news is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Good,
+    Plain,
+    Warning,
+    Bad,
+}
+
+impl Alert {
+    pub fn bad(title: impl Into<String>) -> Alert {
+        Alert {
+            tone: Tone::Bad,
+            title: title.into(),
+            detail: String::new(),
+            code: String::new(),
+        }
+    }
+
+    pub fn warning(title: impl Into<String>) -> Alert {
+        Alert {
+            tone: Tone::Warning,
+            ..Alert::bad(title)
+        }
+    }
+
+    pub fn detail(mut self, detail: impl Into<String>) -> Alert {
+        self.detail = detail.into();
+        self
+    }
+
+    pub fn code(mut self, code: impl Into<String>) -> Alert {
+        self.code = code.into();
+        self
+    }
+}
+
+/// A banner, or nothing.
+pub fn alert(alert: &Option<Alert>) -> Markup {
+    let Some(alert) = alert else {
+        return Markup::default();
+    };
+    let (class, name, colour) = match alert.tone {
+        Tone::Good => ("banner n", "circle-check", "ok"),
+        Tone::Plain => ("banner n", "info", "dim"),
+        Tone::Warning => ("banner w", "triangle-alert", "warn"),
+        Tone::Bad => ("banner", "circle-x", "bad"),
+    };
+    let mut out = format!(
+        "<div class=\"{class}\" role=\"alert\">{}<div><b>{}</b> {}",
+        icon_class(name, colour),
+        escaped(&alert.title),
+        escaped(&alert.detail)
+    );
+    if !alert.code.is_empty() {
+        let _ = write!(out, "<br><code>{}</code>", escaped(&alert.code));
+    }
+    out.push_str("</div></div>");
+    Markup(out)
+}
+
+/// What is wrong with one field of a form.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub field: String,
+    pub message: String,
+}
+
+/// The messages for one field, or nothing.
+pub fn fault(faults: &[Fault], field: &str) -> Markup {
+    let mut out = String::new();
+    for fault in faults.iter().filter(|fault| fault.field == field) {
+        let _ = write!(
+            out,
+            "<span class=\"fault\" role=\"alert\" data-fault=\"{}\">{}</span>",
+            escaped(field),
+            escaped(&fault.message)
+        );
+    }
+    Markup(out)
+}
+
+/// One choice of a select or a row of cards.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    pub value: String,
+    pub name: String,
+    pub note: String,
+    pub foot: String,
+    pub icon: &'static str,
+    pub chosen: bool,
+}
+
+impl Choice {
+    pub fn new(value: impl Into<String>, name: impl Into<String>, chosen: bool) -> Choice {
+        Choice {
+            value: value.into(),
+            name: name.into(),
+            chosen,
+            ..Choice::default()
+        }
+    }
+}
+
+/// A fact with an icon, in the line under a title.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    pub icon: &'static str,
+    pub text: String,
+}
+
+/// One line of a list of checks.
+#[derive(Clone, Debug)]
+pub struct Check {
+    pub icon: &'static str,
+    pub tone: &'static str,
+    pub name: String,
+    pub value: String,
+}
+
+impl Check {
+    pub fn new(fine: bool, name: impl Into<String>, value: impl Into<String>) -> Check {
+        let (icon, tone) = if fine {
+            ("circle-check", "ok")
+        } else {
+            ("circle-x", "bad")
+        };
+        Check {
+            icon,
+            tone,
+            name: name.into(),
+            value: value.into(),
+        }
+    }
+}
+
+/// What one block on a rack stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Session,
+    /// The session whose page this is.
+    Mine,
+    Paused,
+    Free,
+    /// Kept for somebody.
+    Held,
+    /// What is about to be launched.
+    Ghost,
+}
+
+/// One block on a rack. Its weight decides its width; a rack's weights make its whole.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub kind: Kind,
+    pub name: String,
+    pub note: String,
+    /// Colour of the project or person, 1 to 8.
+    pub hue: u8,
+    /// How busy within its share, per cent; none draws no foot line.
+    pub busy: Option<u8>,
+    pub weight: u64,
+    pub href: Option<String>,
+    /// What the picture tells besides name and note, in words, for readers of the screen.
+    pub label: String,
+}
+
+/// A bar with its blocks: a row of the floor plan, of a preview, of "where it runs".
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    pub name: String,
+    pub note: String,
+    pub blocks: Vec<Block>,
+    /// How busy the whole row is, ready to print.
+    pub busy: String,
+    pub trend: Markup,
+    pub figure: String,
+    pub figure_of: String,
+    pub figure_note: String,
+    /// What is left, at the end of a small row.
+    pub left: String,
+    /// Takes nothing new, or is not heard from.
+    pub closed: bool,
+    /// The row where something would be placed.
+    pub hit: bool,
+}
+
+impl Row {
+    /// The bar. Widths are whole per cent and fill it exactly; a block never vanishes.
+    pub fn rack(&self) -> Markup {
+        let mut out = String::from("<div class=\"rack\">");
+        let weights: Vec<u64> = self.blocks.iter().map(|block| block.weight).collect();
+        for (block, width) in self.blocks.iter().zip(percentages(&weights)) {
+            let kind = match block.kind {
+                Kind::Session => format!("p{}", block.hue),
+                Kind::Mine => format!("p{} me", block.hue),
+                Kind::Paused => format!("p{} idle", block.hue),
+                Kind::Free => "free".into(),
+                Kind::Held => "held".into(),
+                Kind::Ghost => "ghost".into(),
+            };
+            let tiny = if width < 12 && block.kind != Kind::Free {
+                " tiny"
+            } else {
+                ""
+            };
+            let tag = if block.href.is_some() { "a" } else { "span" };
+            let _ = write!(out, "<{tag} class=\"sl {kind}{tiny} w-{width}\"");
+            if let Some(href) = &block.href {
+                // The words on the block come first: people who speak to their computer say what they see.
+                let _ = write!(
+                    out,
+                    " href=\"{}\" aria-label=\"{} {}, {}\"",
+                    escaped(href),
+                    escaped(&block.name),
+                    escaped(&block.note),
+                    escaped(&block.label)
+                );
+            }
+            out.push('>');
+            if block.kind == Kind::Free {
+                // A sliver of free room has no space for words.
+                if width >= 9 {
+                    out.push_str(&escaped(&block.name));
+                }
+            } else if block.kind != Kind::Ghost || width >= 22 {
+                let _ = write!(
+                    out,
+                    "<b>{}</b><span>{}</span>",
+                    escaped(&block.name),
+                    escaped(&block.note)
+                );
+            }
+            if let Some(busy) = block.busy {
+                let _ = write!(
+                    out,
+                    "<span class=\"u\"><i class=\"w-{}\"></i></span>",
+                    busy.min(100)
+                );
+            }
+            let _ = write!(out, "</{tag}>");
+        }
+        out.push_str("</div>");
+        Markup(out)
+    }
+}
+
+/// Whole per cent that sum to 100 in proportion to the weights (largest remainder); at least 1 for a weight
+/// above 0. Empty for no weights, all 0 when every weight is 0.
+pub fn percentages(weights: &[u64]) -> Vec<u8> {
+    let total: u128 = weights.iter().map(|w| u128::from(*w)).sum();
+    if total == 0 {
+        return vec![0; weights.len()];
+    }
+    let mut shares: Vec<(u8, u128)> = weights
+        .iter()
+        .map(|weight| {
+            let exact = u128::from(*weight) * 100;
+            let whole = u8::try_from(exact / total).unwrap_or(100);
+            (if *weight > 0 { whole.max(1) } else { 0 }, exact % total)
+        })
+        .collect();
+    let mut sum: u32 = shares.iter().map(|share| u32::from(share.0)).sum();
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by(|a, b| shares[*b].1.cmp(&shares[*a].1));
+    for index in order.iter().cycle().take(shares.len() * 100) {
+        if sum >= 100 {
+            break;
+        }
+        if weights[*index] > 0 {
+            shares[*index].0 += 1;
+            sum += 1;
+        }
+    }
+    while sum > 100 {
+        let Some(largest) = shares.iter_mut().max_by_key(|share| share.0) else {
+            break;
+        };
+        largest.0 -= 1;
+        sum -= 1;
+    }
+    shares.into_iter().map(|share| share.0).collect()
+}
+
+/// A small line with a filled foot, as wide and high as its box. `values` are parts of `most`; an empty
+/// slice draws an empty box. `hue` is a colour class: `c1` to `c8`, `ca`, `ci`.
+pub fn strip(values: &[f64], most: f64, hue: &str, limit: Option<f64>, label: &str) -> Markup {
+    drawing(values, most, hue, limit, label, "sp", 240.0, 46.0)
+}
+
+/// The same in the size of a floor-plan row.
+pub fn trend(values: &[f64], hue: &str, label: &str) -> Markup {
+    drawing(values, 100.0, hue, None, label, "sp", 64.0, 26.0)
+}
+
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one drawing, called by the two functions above"
+)]
+fn drawing(
+    values: &[f64],
+    most: f64,
+    hue: &str,
+    limit: Option<f64>,
+    label: &str,
+    class: &str,
+    wide: f64,
+    high: f64,
+) -> Markup {
+    let mut out = format!(
+        "<svg class=\"{class} {hue}\" viewBox=\"0 0 {wide} {high}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        escaped(label)
+    );
+    let y = |value: f64| {
+        high - 1.0 - (value / most.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0) * (high - 2.0)
+    };
+    if values.len() > 1 {
+        let step = wide / (values.len() - 1) as f64;
+        let mut line = String::new();
+        for (index, value) in values.iter().enumerate() {
+            let sign = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(line, "{sign}{:.1} {:.1}", index as f64 * step, y(*value));
+        }
+        let _ = write!(
+            out,
+            "<path class=\"f\" d=\"{line}L{wide} {high}L0 {high}Z\"/><path class=\"l\" d=\"{line}\"/>"
+        );
+    }
+    if let Some(limit) = limit {
+        let _ = write!(
+            out,
+            "<path class=\"lim\" d=\"M0 {0:.1}L{wide} {0:.1}\"/>",
+            y(limit)
+        );
+    }
+    out.push_str("</svg>");
+    Markup(out)
+}
+
+/// The large drawing of a chart: grid, filled line, and a limit.
+pub fn chart(values: &[f64], most: f64, hue: &str, limit: Option<f64>, label: &str) -> Markup {
+    let (wide, high) = (1000.0, 150.0);
+    let y = |value: f64| high - (value / most.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0) * high;
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {wide} {high}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+        escaped(label)
+    );
+    for part in 0..=4 {
+        let at = high * f64::from(part) / 4.0;
+        let _ = write!(
+            out,
+            "<line class=\"gl\" x1=\"0\" x2=\"{wide}\" y1=\"{at}\" y2=\"{at}\"/>"
+        );
+    }
+    if values.len() > 1 {
+        let step = wide / (values.len() - 1) as f64;
+        let mut line = String::new();
+        for (index, value) in values.iter().enumerate() {
+            let sign = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(line, "{sign}{:.1} {:.1}", index as f64 * step, y(*value));
+        }
+        let _ = write!(
+            out,
+            "<path class=\"ar {hue}\" d=\"{line}L{wide} {high}L0 {high}Z\"/><path class=\"ln {hue}\" d=\"{line}\"/>"
+        );
+    }
+    if let Some(limit) = limit {
+        let _ = write!(
+            out,
+            "<path class=\"lim\" d=\"M0 {0:.1}L{wide} {0:.1}\"/>",
+            y(limit)
+        );
+    }
+    out.push_str("</svg>");
+    Markup(out)
+}
+
+/// A colour from 1 to 8 that stays with a name.
+pub fn hue(name: &str) -> u8 {
+    let sum = name.bytes().fold(7_u32, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u32::from(byte))
+    });
+    u8::try_from(sum % 8).expect("below 8") + 1
+}
+
+/// A size with at most one decimal, in binary units: `0 B`, `512 MiB`, `1.5 GiB`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value >= 100.0 || (value - value.round()).abs() < 0.05 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// A span in the two largest units that matter: `12 s`, `47 min`, `3 h 12 min`, `2 d 4 h`.
+pub fn span(text: Text, seconds: u64) -> String {
+    match seconds {
+        0..60 => text.common_seconds(seconds),
+        60..3600 => text.common_minutes(seconds / 60),
+        3600..86_400 => text.common_hours_minutes(seconds / 3600, seconds % 3600 / 60),
+        _ if seconds % 86_400 < 3600 => text.common_days(seconds / 86_400),
+        _ => text.common_days_hours(seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// How long a step took, finer than `span`: `4 ms`, `1.8 s`, then as `span`.
+pub fn took(text: Text, milliseconds: u64) -> String {
+    match milliseconds {
+        0..1000 => format!("{milliseconds} ms"),
+        1000..60_000 => text.common_seconds(format!("{:.1}", milliseconds as f64 / 1000.0)),
+        _ => span(text, milliseconds / 1000),
+    }
+}
+
+/// Part of a whole in whole per cent, 0 to 100; 0 of 0 is 0.
+pub fn percent(part: f64, whole: f64) -> u8 {
+    if whole <= 0.0 {
+        return 0;
+    }
+    (part / whole * 100.0).round().clamp(0.0, 100.0) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_always_fill_the_bar() {
+        let table: [(&[u64], &[u8]); 6] = [
+            (&[1, 1, 1], &[34, 33, 33]),
+            (&[8, 0, 0], &[100, 0, 0]),
+            (&[1, 1_000_000], &[1, 99]),
+            (&[], &[]),
+            (&[0, 0], &[0, 0]),
+            (&[35, 30, 20, 15], &[35, 30, 20, 15]),
+        ];
+        for (weights, expected) in table {
+            assert_eq!(percentages(weights), expected, "{weights:?}");
+        }
+        for count in 1..=100_u64 {
+            let weights: Vec<u64> = (0..count).map(|n| n * n + 1).collect();
+            assert_eq!(
+                percentages(&weights)
+                    .iter()
+                    .map(|w| u32::from(*w))
+                    .sum::<u32>(),
+                100,
+                "{count} blocks"
+            );
+        }
+    }
+
+    #[test]
+    fn sizes_and_spans_are_short() {
+        let text = Text::default();
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(512 << 20), "512 MiB");
+        assert_eq!(size(1_610_612_736), "1.5 GiB");
+        assert_eq!(span(text, 11_520), "3 h 12 min");
+        assert_eq!(took(text, 4), "4 ms");
+        assert_eq!(took(text, 1_800), "1.8 s");
+    }
+
+    #[test]
+    fn foreign_words_are_escaped() {
+        let row = Row {
+            blocks: vec![Block {
+                kind: Kind::Session,
+                name: "<script>".into(),
+                note: "\"&'".into(),
+                hue: 1,
+                busy: Some(200),
+                weight: 1,
+                href: Some("/a\"b".into()),
+                label: "<".into(),
+            }],
+            ..Row::default()
+        };
+        let html = row.rack().to_string();
+        assert!(
+            !html.contains("<script>") && html.contains("&lt;script&gt;"),
+            "{html}"
+        );
+        assert!(
+            html.contains("w-100\"></i>"),
+            "a foot line never passes its block: {html}"
+        );
+    }
+}

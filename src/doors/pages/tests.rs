@@ -1,0 +1,111 @@
+//! Renders every page from a sample world, in both languages, and holds the markup to the rules of the
+//! console. With `FARDEL_PAGES_OUT=folder` the pages and their files are written there for a browser to open.
+//! Never needs a server.
+
+mod lint;
+mod sample;
+
+use askama::Template as _;
+
+use super::assets;
+use crate::doors::text::{Language, Text};
+
+const LANGUAGES: [Language; 2] = [Language::English, Language::Korean];
+
+#[test]
+fn every_page_keeps_the_rules_of_markup() {
+    for language in LANGUAGES {
+        for (name, html) in sample::pages(Text::new(language)) {
+            let faults = lint::page(&html);
+            assert!(
+                faults.is_empty(),
+                "{name} ({language}):\n{}",
+                faults.join("\n")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_fragment_is_exactly_what_the_page_contains() {
+    let page = sample::overview(Text::default());
+    let whole = page.render().expect("sample renders");
+    for (block, html) in [
+        ("kpis", page.as_kpis().render()),
+        ("plan", page.as_plan().render()),
+        ("waiting", page.as_waiting().render()),
+        ("events", page.as_events().render()),
+    ] {
+        let html = html.expect("block renders");
+        assert!(
+            !html.trim().is_empty(),
+            "{block} is not empty in the sample"
+        );
+        assert!(
+            whole.contains(html.trim()),
+            "{block} is not in the page as it is sent alone"
+        );
+    }
+}
+
+#[test]
+fn korean_pages_speak_korean() {
+    for (name, html) in sample::pages(Text::new(Language::Korean)) {
+        assert!(html.contains("<html lang=\"ko\""), "{name}");
+        // Every English sentence of the menu would betray a text outside the catalogue.
+        for english in [
+            "Overview",
+            "Sessions",
+            "Launch session",
+            "Sign in",
+            "Memory<",
+            "Waiting",
+        ] {
+            assert!(!html.contains(english), "{name} says {english:?} in Korean");
+        }
+    }
+}
+
+#[test]
+fn pages_stay_within_their_bytes() {
+    for language in LANGUAGES {
+        for (name, html) in sample::pages(Text::new(language)) {
+            let size = compressed(html.as_bytes());
+            assert!(
+                size <= 15 * 1024,
+                "{name} ({language}) takes {size} bytes compressed; the budget is 15 KiB"
+            );
+        }
+    }
+}
+
+#[test]
+fn pages_are_written_for_the_browser_when_asked() {
+    let Some(folder) = std::env::var_os("FARDEL_PAGES_OUT").map(std::path::PathBuf::from) else {
+        eprintln!(
+            "skipped: pages_are_written_for_the_browser_when_asked: FARDEL_PAGES_OUT names no folder"
+        );
+        return;
+    };
+    for language in LANGUAGES {
+        let place = folder.join(language.code());
+        std::fs::create_dir_all(&place).expect("folder");
+        for (name, html) in sample::pages(Text::new(language)) {
+            std::fs::write(place.join(format!("{name}.html")), html).expect("page");
+        }
+    }
+    for (name, bytes) in assets::all() {
+        let path = folder.join("a").join(assets::BUILD).join(&name);
+        std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("folder");
+        std::fs::write(path, bytes).expect("file");
+    }
+}
+
+fn compressed(bytes: &[u8]) -> usize {
+    use std::io::Write as _;
+    let mut packed = Vec::new();
+    let mut writer = brotli::CompressorWriter::new(&mut packed, 1 << 14, 6, 22);
+    writer.write_all(bytes).expect("writing to memory");
+    drop(writer);
+    packed.len()
+}

@@ -1,0 +1,1080 @@
+//! A sample world with a bit of everything: busy and free rows, a waiting session, a failed one, a paused one,
+//! long names, and the empty states. Sums are consistent: 16 cores, 64 GiB.
+
+use askama::Template as _;
+
+use super::super::docs::{AboutPage, Chapter, DocsPage, Hit, Part};
+use super::super::frame::{Frame, Nav, Person, Theme};
+use super::super::images::{Image, ImagePage, ImagesPage, Job, Layer, User};
+use super::super::launch::{self, LaunchPage, Preset, Preview, Slider, Typed};
+use super::super::login::LoginPage;
+use super::super::me::{MePage, Token};
+use super::super::overview::{self, Attention, Event, Figure, Legend, Node, OverviewPage};
+use super::super::parts::{self, Alert, Block, Check, Choice, Fact, Fault, Kind, Markup, Row};
+use super::super::problem::{BareProblemPage, ProblemPage};
+use super::super::queue::{self, Ending, QueuePage};
+use super::super::sessions::{
+    Chart, End, Line, SessionPage, SessionsPage, Step, Strip, Tab, Verbs, Wait,
+};
+use super::super::setup::SetupPage;
+use crate::doors::text::{Language, Text};
+
+/// Every page with a name for its file.
+pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
+    let mut all = vec![
+        ("overview", overview(t).render()),
+        ("overview-empty", overview_empty(t).render()),
+        ("sessions", sessions(t, true).render()),
+        ("sessions-empty", sessions(t, false).render()),
+        ("launch", launch(t, false).render()),
+        ("launch-refused", launch(t, true).render()),
+        (
+            "session",
+            session(t, Tab::Terminal, Moment::Running).render(),
+        ),
+        (
+            "session-logs",
+            session(t, Tab::Logs, Moment::Running).render(),
+        ),
+        (
+            "session-metrics",
+            session(t, Tab::Metrics, Moment::Running).render(),
+        ),
+        (
+            "session-waiting",
+            session(t, Tab::Terminal, Moment::Waiting).render(),
+        ),
+        (
+            "session-preparing",
+            session(t, Tab::Terminal, Moment::Preparing).render(),
+        ),
+        (
+            "session-ended",
+            session(t, Tab::Terminal, Moment::Ended).render(),
+        ),
+        ("queue", queue(t, true).render()),
+        ("queue-empty", queue(t, false).render()),
+        ("images", images(t).render()),
+        ("image", image(t).render()),
+        ("me", me(t).render()),
+        ("docs", docs(t, None).render()),
+        (
+            "docs-search",
+            docs(
+                t,
+                Some(vec![Hit {
+                    href: "/docs/images".into(),
+                    title: "Images".into(),
+                    text: "An archive that docker wrote".into(),
+                }]),
+            )
+            .render(),
+        ),
+        ("about", about(t).render()),
+        ("problem", problem(t).render()),
+    ];
+    let bare = |alert| LoginPage {
+        t,
+        f: stranger(t),
+        name: "mina".into(),
+        next: "/".into(),
+        alert,
+    };
+    all.push(("login", bare(None).render()));
+    all.push((
+        "login-refused",
+        bare(Some(Alert::bad(t.login_wrong()))).render(),
+    ));
+    all.push(("setup", setup(t, false).render()));
+    all.push(("setup-closed", setup(t, true).render()));
+    let f = stranger(t);
+    all.push((
+        "problem-bare",
+        BareProblemPage {
+            t,
+            f,
+            status: 404,
+            icon: "search",
+            title: t.problem_missing().into(),
+            detail: t.problem_missing_lead().into(),
+            hint: None,
+            code: "route.not-found".into(),
+            request: Some("0199f0a3-6c1e".into()),
+        }
+        .render(),
+    ));
+    all.into_iter()
+        .map(|(name, html)| (name, html.expect("sample renders")))
+        .collect()
+}
+
+fn frame(t: Text, here: Nav, live: bool) -> Frame {
+    Frame {
+        text: t,
+        theme: Theme::System,
+        here,
+        host: "fardel-01".into(),
+        address: "fardel-01.lab.internal".into(),
+        version: "0.1.0",
+        person: Some(Person::new("mina.park", t.me_role_administrator())),
+        nonce: "c2FtcGxl".into(),
+        path: "/sample".into(),
+        sessions: 7,
+        waiting: 2,
+        live: live.then(|| "/live".into()),
+        notice: None,
+        keys: true,
+    }
+}
+
+fn stranger(t: Text) -> Frame {
+    Frame {
+        person: None,
+        ..frame(t, Nav::Nowhere, false)
+    }
+}
+
+fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
+    Block {
+        kind: Kind::Session,
+        name: name.into(),
+        note: note.into(),
+        hue: parts::hue(owner),
+        busy: Some(busy),
+        weight,
+        href: Some("/sessions/0199f0a3".into()),
+        label: format!("{busy}%"),
+    }
+}
+
+fn free(t: Text, left: &str, weight: u64) -> Block {
+    Block {
+        kind: Kind::Free,
+        name: t.common_free(left),
+        note: String::new(),
+        hue: 0,
+        busy: None,
+        weight,
+        href: None,
+        label: String::new(),
+    }
+}
+
+fn wave(count: usize, middle: f64, swing: f64, seed: f64) -> Vec<f64> {
+    (0..count)
+        .map(|n| {
+            let x = n as f64;
+            middle + swing * ((x * 0.7 + seed).sin() * 0.6 + (x * 0.23 + seed * 3.0).sin())
+        })
+        .collect()
+}
+
+fn cpu_row(t: Text) -> Row {
+    Row {
+        name: t.plan_cpu().into(),
+        note: t.common_cores(16),
+        blocks: vec![
+            block("vit-ablation", "6.00 · mina", 600, "mina", 84),
+            block("whisper-ft", "4.00 · jae", 400, "jae", 91),
+            Block {
+                kind: Kind::Paused,
+                ..block("nb-scratch", t.state_paused(), 150, "mina", 0)
+            },
+            block("ci", "0.50", 50, "ops", 22),
+            free(t, "4.00", 400),
+        ],
+        busy: "57%".into(),
+        trend: parts::trend(
+            &wave(36, 57.0, 9.0, 1.0),
+            "ci",
+            &t.plan_trend(t.plan_cpu(), 57),
+        ),
+        figure: "9.1".into(),
+        figure_of: t.common_of_cores(16),
+        figure_note: t.common_free("4.00"),
+        ..Row::default()
+    }
+}
+
+fn memory_row(t: Text) -> Row {
+    Row {
+        name: t.plan_memory().into(),
+        note: "64 GiB".into(),
+        blocks: vec![
+            block("vit-ablation", "24 GiB · mina", 24, "mina", 63),
+            block("whisper-ft", "16 GiB · jae", 16, "jae", 88),
+            Block {
+                kind: Kind::Paused,
+                ..block("nb-scratch", t.state_paused(), 8, "mina", 12)
+            },
+            block("ci", "2 GiB", 2, "ops", 41),
+            free(t, "14 GiB", 14),
+        ],
+        busy: "49%".into(),
+        trend: parts::trend(
+            &wave(36, 49.0, 3.0, 2.0),
+            "ca",
+            &t.plan_trend(t.plan_memory(), 49),
+        ),
+        figure: "31.2".into(),
+        figure_of: t.common_of("64 GiB"),
+        figure_note: t.common_free("14 GiB"),
+        ..Row::default()
+    }
+}
+
+pub(super) fn overview(t: Text) -> OverviewPage {
+    OverviewPage {
+        t,
+        f: frame(t, Nav::Overview, true),
+        machine: t.overview_machine(16, "64 GiB", parts::span(t, 3_542_400)),
+        figures: vec![
+            Figure {
+                name: t.overview_cpu_given(),
+                value: "12.00".into(),
+                of: t.common_of_cores(16),
+                tone: "",
+                percent: 75,
+                note: t.overview_cpu_note(5),
+            },
+            Figure {
+                name: t.overview_cpu_busy(),
+                value: "57%".into(),
+                of: String::new(),
+                tone: "a",
+                percent: 57,
+                note: t.overview_busy_note("4.00"),
+            },
+            Figure {
+                name: t.overview_memory_given(),
+                value: "50".into(),
+                of: t.common_of("64 GiB"),
+                tone: "",
+                percent: 78,
+                note: t.overview_memory_note("14 GiB"),
+            },
+            Figure {
+                name: t.overview_running(),
+                value: "5".into(),
+                of: t.overview_sessions_n(5),
+                tone: "o",
+                percent: 71,
+                note: t.overview_running_note(12),
+            },
+            Figure {
+                name: t.overview_waiting(),
+                value: "2".into(),
+                of: t.overview_sessions_n(2),
+                tone: "w",
+                percent: 12,
+                note: t.overview_waiting_note(parts::span(t, 130)),
+            },
+            Figure {
+                name: t.overview_disk(),
+                value: "182".into(),
+                of: t.common_of("614 GiB"),
+                tone: "",
+                percent: 30,
+                note: t.overview_disk_note("31 GiB"),
+            },
+        ],
+        nodes: vec![Node {
+            title: t.plan_node("fardel-01", t.plan_ready()),
+            rows: vec![cpu_row(t), memory_row(t)],
+        }],
+        legend: [("mina", "7.50"), ("jae", "4.00"), ("ops", "0.50")]
+            .map(|(name, share)| Legend {
+                hue: parts::hue(name),
+                name: name.into(),
+                share: share.into(),
+            })
+            .into(),
+        recent: [
+            (
+                "vit-ablation",
+                "host · 6.00 · 24 GiB",
+                "ok",
+                t.state_running(),
+            ),
+            (
+                "whisper-ft",
+                "pytorch:2.9 · 4.00 · 16 GiB",
+                "ok",
+                t.state_running(),
+            ),
+            ("nb-scratch", "host · 1.50 · 8 GiB", "", t.state_paused()),
+            (
+                "bert-probe",
+                "pytorch:2.9 · 2.00 · 8 GiB",
+                "bad",
+                t.state_failed(),
+            ),
+        ]
+        .map(|(name, facts, tone, state)| overview::Recent {
+            hue: parts::hue(name),
+            href: "/sessions/0199f0a3".into(),
+            name: name.into(),
+            facts: facts.into(),
+            tone,
+            state: state.into(),
+        })
+        .into(),
+        events: [
+            ("13:52", "", "vit-ablation", t.timeline_running(), "mina"),
+            ("13:47", "a", "whisper-ft", t.timeline_limits(), "jae"),
+            ("13:31", "i", "nb-scratch", t.timeline_paused(), "mina"),
+            ("13:10", "w", "bert-probe", t.timeline_ended(), "jae"),
+        ]
+        .map(|(when, tone, subject, what, who)| Event {
+            when: when.into(),
+            tone,
+            subject: subject.into(),
+            what: what.into(),
+            who: who.into(),
+        })
+        .into(),
+        waiting: vec![
+            overview::Waiting {
+                hue: 7,
+                href: "/sessions/0199f0a4".into(),
+                name: "llama3-sft".into(),
+                since: parts::span(t, 2820),
+                why: waiting_sentence(t).into(),
+                hint: Some(t.queue_eta("16:40", "vit-ablation")),
+            },
+            overview::Waiting {
+                hue: 3,
+                href: "/sessions/0199f0a5".into(),
+                name: "ocr-train-nightly".into(),
+                since: t.queue_scheduled().into(),
+                why: t.launch_start_help().into(),
+                hint: None,
+            },
+        ],
+        attention: vec![Attention {
+            icon: "triangle-alert",
+            tone: "warn",
+            title: "bert-probe".into(),
+            text: t.ended_killed_memory_lead("8 GiB"),
+            href: Some("/sessions/0199f0a6".into()),
+        }],
+    }
+}
+
+fn waiting_sentence(t: Text) -> &'static str {
+    match t.language {
+        Language::English => "Needs 8 cores; 4 are free on fardel-01.",
+        Language::Korean => "8코어가 필요한데 fardel-01에 4코어가 남아 있습니다.",
+    }
+}
+
+fn overview_empty(t: Text) -> OverviewPage {
+    OverviewPage {
+        f: Frame {
+            sessions: 0,
+            waiting: 0,
+            ..frame(t, Nav::Overview, true)
+        },
+        nodes: Vec::new(),
+        legend: Vec::new(),
+        recent: Vec::new(),
+        events: Vec::new(),
+        waiting: Vec::new(),
+        attention: Vec::new(),
+        ..overview(t)
+    }
+}
+
+fn sessions(t: Text, full: bool) -> SessionsPage {
+    let line =
+        |name: &str, tone, state: &str, reason: &str, cpu_percent, memory_percent, may_stop| Line {
+            id: format!("id-{name}"),
+            href: "/sessions/0199f0a3".into(),
+            name: name.into(),
+            owner: "mina".into(),
+            tone,
+            state: state.into(),
+            reason: reason.into(),
+            image: "pytorch:2.9".into(),
+            cpu: format!("{:.1} / 6.00", f64::from(cpu_percent) * 0.06),
+            cpu_percent,
+            memory: "15 / 24 GiB".into(),
+            memory_percent,
+            place: "fardel-01".into(),
+            age: parts::span(t, 11_520),
+            may_stop,
+            alive: memory_percent > 0,
+        };
+    SessionsPage {
+        t,
+        f: frame(t, Nav::Sessions, true),
+        alert: None,
+        count: t.sessions_count(5, 2, 31),
+        q: if full { String::new() } else { "jae".into() },
+        states: vec![
+            Choice::new("", t.sessions_any(), true),
+            Choice::new("active", t.sessions_active(), false),
+            Choice::new("ended", t.sessions_ended(), false),
+        ],
+        has_scope: true,
+        scopes: vec![
+            Choice::new("mine", t.sessions_mine(), true),
+            Choice::new("all", t.sessions_everyone(), false),
+        ],
+        filtered: !full,
+        rows: if full {
+            vec![
+                line("vit-ablation", "ok", t.state_running(), "", 84, 63, true),
+                line("whisper-ft", "ok", t.state_running(), "", 91, 88, true),
+                line("nb-scratch", "", t.state_paused(), "", 0, 12, true),
+                line(
+                    "llama3-sft",
+                    "warn",
+                    t.state_waiting(),
+                    waiting_sentence(t),
+                    0,
+                    0,
+                    true,
+                ),
+                line(
+                    "bert-probe-with-a-rather-long-name-27",
+                    "bad",
+                    t.state_failed(),
+                    t.ended_killed_memory(),
+                    0,
+                    0,
+                    false,
+                ),
+                line("tokenise-3", "", t.state_finished(), "", 0, 0, false),
+            ]
+        } else {
+            Vec::new()
+        },
+        older: full.then(|| "/sessions?cursor=x".into()),
+    }
+}
+
+fn launch(t: Text, refused: bool) -> LaunchPage {
+    let ghost = |note: &str, weight| Block {
+        kind: Kind::Ghost,
+        name: t.preview_your_share(note),
+        note: String::new(),
+        hue: 0,
+        busy: None,
+        weight,
+        href: None,
+        label: String::new(),
+    };
+    let mini = |row: Row, ghost: Block, left: &str| Row {
+        blocks: {
+            let mut blocks = row.blocks;
+            blocks.pop();
+            for block in &mut blocks {
+                block.href = None;
+                block.busy = None;
+            }
+            blocks.push(ghost);
+            blocks.push(free(t, left, 100));
+            blocks
+        },
+        left: left.into(),
+        hit: true,
+        ..row
+    };
+    let preview = if refused {
+        Preview {
+            tone: "never",
+            icon: "circle-x",
+            verdict: t.preview_never().into(),
+            detail: waiting_sentence(t).into(),
+            rows: Vec::new(),
+            checks: vec![Check::new(
+                false,
+                t.preview_check_cpu("fardel-01"),
+                "40 / 16",
+            )],
+            what_if: vec![t.preview_what_if_less(t.common_cores(16))],
+            command_line: "fardel session create --image host --cpu 40 --mem 8g".into(),
+            go: t.launch_go().into(),
+            blocked: true,
+        }
+    } else {
+        Preview {
+            tone: "",
+            icon: "circle-check",
+            verdict: t.preview_starts_now("fardel-01"),
+            detail: t.preview_starts_now_detail().into(),
+            rows: vec![
+                mini(cpu_row(t), ghost("2.00", 200), "2.00"),
+                mini(memory_row(t), ghost("8 GiB", 8), "6 GiB"),
+            ],
+            checks: vec![
+                Check::new(
+                    true,
+                    t.preview_check_cpu("fardel-01"),
+                    t.preview_before_after("12.00", "14.00", "16"),
+                ),
+                Check::new(
+                    true,
+                    t.preview_check_memory("fardel-01"),
+                    t.preview_before_after("50", "58", "64 GiB"),
+                ),
+                Check::new(true, t.preview_check_image(), t.preview_image_ready()),
+                Check::new(true, t.preview_check_name(), t.preview_name_free()),
+            ],
+            what_if: Vec::new(),
+            command_line: "fardel session create vit-ablation-2 --image host --cpu 2 --mem 8g"
+                .into(),
+            go: t.launch_go().into(),
+            blocked: false,
+        }
+    };
+    let choice = |value: &str, name: &str, note: &str, foot: &str, icon, chosen| Choice {
+        note: note.into(),
+        foot: foot.into(),
+        icon,
+        ..Choice::new(value, name, chosen)
+    };
+    LaunchPage {
+        t,
+        f: frame(t, Nav::Launch, false),
+        alert: refused.then(|| {
+            Alert::bad(t.problem_refused())
+                .detail(waiting_sentence(t))
+                .code("placement.never-fits")
+        }),
+        faults: if refused {
+            vec![Fault {
+                field: "cpu".into(),
+                message: waiting_sentence(t).into(),
+            }]
+        } else {
+            Vec::new()
+        },
+        recent: vec![launch::Recent {
+            href: "/sessions/new?from=0199".into(),
+            name: "vit-ablation".into(),
+            facts: "host · 6.00 · 24 GiB".into(),
+        }],
+        kinds: vec![
+            choice(
+                "interactive",
+                t.launch_interactive(),
+                t.launch_interactive_note(),
+                "",
+                "square-terminal",
+                true,
+            ),
+            choice(
+                "batch",
+                t.launch_batch(),
+                t.launch_batch_note(),
+                "",
+                "play",
+                false,
+            ),
+        ],
+        images: vec![
+            choice(
+                "host",
+                "host",
+                t.launch_host_note(),
+                t.launch_host_foot(),
+                "server",
+                true,
+            ),
+            choice(
+                "pytorch:2.9",
+                "pytorch:2.9",
+                "Python 3.12",
+                &t.launch_on_disk("9.8 GiB"),
+                "package",
+                false,
+            ),
+            choice(
+                "python-ml:1",
+                "python-ml:1",
+                "numpy, scikit-learn",
+                &t.launch_on_disk("412 MiB"),
+                "package",
+                false,
+            ),
+        ],
+        all_images: t.launch_all_images(3),
+        presets: [
+            ("small", t.launch_small(), "1", "2"),
+            ("medium", t.launch_medium(), "2", "8"),
+            ("large", t.launch_large(), "4", "16"),
+            ("half", t.launch_half(), "8", "32"),
+        ]
+        .map(|(value, name, cpu, memory)| Preset {
+            value,
+            name,
+            note: format!("{cpu} CPU · {memory} GiB"),
+            cpu: cpu.into(),
+            memory: memory.into(),
+            chosen: value == "medium",
+        })
+        .into(),
+        sliders: vec![
+            Slider {
+                name: "cpu",
+                title: t.sessions_cpu(),
+                note: t.launch_cpu_free("4.00"),
+                unit: t.launch_cores_unit(),
+                least: "0.1".into(),
+                most: "16".into(),
+                step: "0.1".into(),
+                value: "2".into(),
+                typed: if refused { "40" } else { "2" }.into(),
+            },
+            Slider {
+                name: "memory",
+                title: t.sessions_memory(),
+                note: t.launch_memory_free("14 GiB"),
+                unit: "GiB",
+                least: "0.5".into(),
+                most: "64".into(),
+                step: "0.5".into(),
+                value: "8".into(),
+                typed: "8".into(),
+            },
+        ],
+        form: Typed {
+            name: "vit-ablation-2".into(),
+            copies: "1".into(),
+            ..Typed::default()
+        },
+        name_hint: "calm-otter".into(),
+        preview,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    Waiting,
+    Preparing,
+    Running,
+    Ended,
+}
+
+fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
+    let (tone, state) = match moment {
+        Moment::Waiting => ("warn", t.state_waiting()),
+        Moment::Preparing => ("acc", t.state_preparing()),
+        Moment::Running => ("ok", t.state_running()),
+        Moment::Ended => ("bad", t.state_failed()),
+    };
+    let alive = moment == Moment::Running;
+    let steps = || {
+        let mut steps = vec![
+            ("10:42:07", "a", t.timeline_accepted().to_owned(), 12_000),
+            ("10:42:19", "a", t.timeline_placed("fardel-01"), 4),
+            ("10:42:19", "a", t.timeline_prepared().to_owned(), 118),
+            ("10:42:19", "", t.timeline_running().to_owned(), 62),
+        ];
+        if moment == Moment::Waiting {
+            steps.truncate(1);
+        }
+        if moment == Moment::Preparing {
+            steps.truncate(3);
+        }
+        steps
+            .into_iter()
+            .map(|(when, tone, what, took)| Step {
+                when: when.into(),
+                tone,
+                what,
+                took: parts::took(t, took),
+            })
+            .collect::<Vec<_>>()
+    };
+    let strip = |name, value: &str, of: String, hue, most, limit| Strip {
+        name,
+        value: value.into(),
+        of,
+        chart: parts::strip(
+            &wave(60, most * 0.66, most * 0.1, 1.0),
+            most,
+            hue,
+            limit,
+            &t.strip_chart(name, value, "6"),
+        ),
+    };
+    let chart = |name: String, hue: &str, top: &str, label: &str| Chart {
+        name,
+        note: t.metrics_peak(label),
+        y: vec![top.into(), String::new(), String::new(), "0".into()],
+        x: vec!["13:40".into(), "13:50".into(), t.metrics_now().into()],
+        drawing: parts::chart(&wave(120, 60.0, 12.0, 4.0), 100.0, hue, Some(94.0), label),
+    };
+    let mut row = cpu_row(t);
+    row.blocks[0].kind = Kind::Mine;
+    let mut memory = memory_row(t);
+    memory.blocks[0].kind = Kind::Mine;
+    SessionPage {
+        t,
+        f: frame(t, Nav::Sessions, true),
+        alert: None,
+        id: "0199f0a3".into(),
+        name: "vit-ablation".into(),
+        owner: "mina".into(),
+        tone,
+        state: state.into(),
+        can: match moment {
+            Moment::Waiting => Verbs { cancel: true, rename: true, ..Verbs::default() },
+            Moment::Preparing => Verbs { stop: true, rename: true, ..Verbs::default() },
+            Moment::Running => {
+                Verbs { pause: true, restart: true, limits: true, rename: true, stop: true, ..Verbs::default() }
+            }
+            Moment::Ended => Verbs { restart: true, rename: true, remove: true, ..Verbs::default() },
+        },
+        facts: [
+            ("notebook-pen", t.session_interactive().to_owned()),
+            ("package", "pytorch:2.9".into()),
+            ("clock", parts::span(t, 11_520)),
+            ("cpu", t.where_given("6.00", "24 GiB")),
+            ("server", "fardel-01".into()),
+        ]
+        .map(|(icon, text)| Fact { icon, text })
+        .into(),
+        strips: if alive {
+            vec![
+                strip(t.strip_cpu(), "5.1", t.common_of_cores("6.00"), "ci", 6.0, Some(6.0)),
+                strip(t.strip_memory(), "15.2", t.common_of("24 GiB"), "ca", 24.0, Some(24.0)),
+            ]
+        } else {
+            Vec::new()
+        },
+        tab,
+        attachable: alive,
+        waiting: (moment == Moment::Waiting).then(|| Wait {
+            verdict: t.preview_waits().into(),
+            sentence: waiting_sentence(t).into(),
+            checks: vec![
+                Check::new(false, t.preview_check_cpu("fardel-01"), "8.00 / 4.00"),
+                Check::new(true, t.preview_check_memory("fardel-01"), "14 / 14 GiB"),
+            ],
+            hints: vec![t.preview_what_if_less(t.common_cores(4))],
+        }),
+        steps: if moment == Moment::Preparing { steps() } else { Vec::new() },
+        ended: (moment == Moment::Ended).then(|| End {
+            tone: "never",
+            icon: "circle-x",
+            verdict: t.ended_killed_memory().into(),
+            reason: t.ended_killed_memory_lead("24 GiB"),
+            facts: vec![
+                (t.ended_exit().into(), "137".into()),
+                (t.ended_ran().into(), parts::span(t, 11_520)),
+                (t.ended_peak_memory().into(), "24 GiB".into()),
+            ],
+            last_lines: "epoch 4   step 1480/5004   loss 2.7466\nsaved checkpoint-1480\nKilled\n".into(),
+        }),
+        log_query: String::new(),
+        log_note: t.logs_lines(3),
+        log_text: "[13:54:39] epoch 4   step 1440/5004   loss 2.7581\n[13:55:07] epoch 4   step 1480/5004   loss 2.7466\n[13:55:12] saved checkpoint-1480 <to> /home/work\n".into(),
+        charts: vec![chart(t.metrics_cpu().into(), "ci", "6", "5.8"), chart(t.metrics_memory().into(), "ca", "24 GiB", "21 GiB")],
+        place: (moment != Moment::Waiting).then(|| "fardel-01".into()),
+        neighbours: if moment == Moment::Waiting { Vec::new() } else { vec![row, memory] },
+        limits: vec![
+            (t.where_cpu_memory().into(), t.where_given("6.00", "24 GiB")),
+            (t.where_shm().into(), "64 MiB".into()),
+            (t.where_network().into(), t.where_loopback().into()),
+            (t.where_cli().into(), "fardel exec -it vit-ablation sh".into()),
+        ],
+        limit_cpu: "6".into(),
+        limit_memory: "24g".into(),
+        timeline: steps(),
+        why: vec![
+            Check::new(true, t.preview_check_cpu("fardel-01"), t.common_free("4.00")),
+            Check::new(true, t.preview_check_memory("fardel-01"), t.common_free("14 GiB")),
+        ],
+        settings: vec![
+            (t.settings_command().into(), "python train.py --config ablate/patch14.yaml".into()),
+            (t.settings_env("EPOCHS"), "3".into()),
+        ],
+    }
+}
+
+fn queue(t: Text, full: bool) -> QueuePage {
+    let mut rows = vec![cpu_row(t), memory_row(t)];
+    for (row, left) in rows.iter_mut().zip(["4.00", "14"]) {
+        row.left = left.into();
+    }
+    QueuePage {
+        t,
+        f: frame(t, Nav::Queue, true),
+        alert: None,
+        waiting: if full {
+            vec![
+                queue::Waiting {
+                    id: "0199f0a4".into(),
+                    position: "1".into(),
+                    hue: 7,
+                    href: "/sessions/0199f0a4".into(),
+                    name: "llama3-sft".into(),
+                    state: t.queue_next().into(),
+                    since: parts::span(t, 2820),
+                    why: waiting_sentence(t).into(),
+                    facts: t.queue_asks("mina", "8.00", "16 GiB"),
+                    hint: Some(t.queue_eta("16:40", "vit-ablation")),
+                    may_cancel: true,
+                },
+                queue::Waiting {
+                    id: "0199f0a5".into(),
+                    position: "2".into(),
+                    hue: 3,
+                    href: "/sessions/0199f0a5".into(),
+                    name: "ocr-train-nightly".into(),
+                    state: t.queue_scheduled().into(),
+                    since: parts::span(t, 720),
+                    why: t.launch_start_help().into(),
+                    facts: t.queue_asks("jae", "2.00", "8 GiB"),
+                    hint: None,
+                    may_cancel: false,
+                },
+            ]
+        } else {
+            Vec::new()
+        },
+        room: rows,
+        ends: if full {
+            vec![Ending {
+                href: "/sessions/0199f0a3".into(),
+                name: "vit-ablation".into(),
+                when: "16:40".into(),
+                percent: 62,
+            }]
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+fn images(t: Text) -> ImagesPage {
+    let row = |name: &str, what: &str, note: &str, size: &str, own: &str, used: &str| Image {
+        id: name.replace(':', "-"),
+        value: name.into(),
+        href: format!("/images/{name}"),
+        name: name.into(),
+        digest: if what == t.images_embedded() {
+            String::new()
+        } else {
+            "sha256:4f1c2a90b7de".into()
+        },
+        what: what.into(),
+        note: note.into(),
+        size: size.into(),
+        own_size: own.into(),
+        used_by: used.into(),
+        age: t.common_ago(parts::span(t, 259_200)),
+    };
+    ImagesPage {
+        t,
+        f: frame(t, Nav::Images, true),
+        alert: None,
+        summary: t.images_summary(3, "10.2 GiB"),
+        may_import: true,
+        images: vec![
+            row(
+                "host",
+                t.images_embedded(),
+                t.images_embedded_note(),
+                "–",
+                "",
+                "2",
+            ),
+            row(
+                "pytorch:2.9",
+                t.images_imported(),
+                "docker",
+                "9.8 GiB",
+                &t.images_own("9.8 GiB"),
+                "1",
+            ),
+            row(
+                "python-ml:1",
+                t.images_imported(),
+                "OCI",
+                "412 MiB",
+                &t.images_own("88 MiB"),
+                "0",
+            ),
+        ],
+        import_name: String::new(),
+        jobs: vec![
+            Job {
+                id: "1".into(),
+                name: "vllm-0.14.tar".into(),
+                state: t.jobs_running(62),
+                tone: "a",
+                percent: 62,
+                step: "sha256:77aa10 · 3 / 7".into(),
+            },
+            Job {
+                id: "2".into(),
+                name: "python-ml.tar".into(),
+                state: t.jobs_done().into(),
+                tone: "o",
+                percent: 100,
+                step: "412 MiB".into(),
+            },
+        ],
+    }
+}
+
+fn image(t: Text) -> ImagePage {
+    ImagePage {
+        t,
+        f: frame(t, Nav::Images, false),
+        alert: None,
+        id: "0199".into(),
+        value: "pytorch:2.9".into(),
+        name: "pytorch:2.9".into(),
+        what: t.images_imported().into(),
+        may_remove: true,
+        impact: t.image_impact(1, "9.8 GiB"),
+        facts: vec![
+            Fact {
+                icon: "hard-drive",
+                text: "9.8 GiB".into(),
+            },
+            Fact {
+                icon: "clock",
+                text: t.common_ago(parts::span(t, 259_200)),
+            },
+        ],
+        starts: vec![
+            (t.image_entrypoint().into(), "/usr/bin/tini --".into()),
+            (t.image_command().into(), "bash".into()),
+            (t.image_user().into(), "work".into()),
+            (t.image_directory().into(), "/home/work".into()),
+            ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+        ],
+        layers: vec![
+            Layer {
+                digest: "sha256:77aa10c2f9e1".into(),
+                size: "9.4 GiB".into(),
+                shared: "1".into(),
+            },
+            Layer {
+                digest: "sha256:4f1c2a90b7de".into(),
+                size: "412 MiB".into(),
+                shared: "0".into(),
+            },
+        ],
+        used_by: vec![User {
+            href: "/sessions/0199f0a3".into(),
+            name: "whisper-ft".into(),
+            tone: "ok",
+            state: t.state_running().into(),
+        }],
+        labels: vec![("org.opencontainers.image.version".into(), "2.9".into())],
+    }
+}
+
+fn me(t: Text) -> MePage {
+    MePage {
+        t,
+        f: frame(t, Nav::Me, false),
+        alert: None,
+        who: format!("mina.park · {}", t.me_role_administrator()),
+        user: "mina.park".into(),
+        shortest: 10,
+        new_token: Some("fardel_3kQ9sample".into()),
+        tokens: vec![Token {
+            id: "1".into(),
+            name: "nightly".into(),
+            hint: "fardel_3kQ9…".into(),
+            scopes: t.me_scope_all().into(),
+            ends: t.me_days_n(30),
+            used: t.common_ago(parts::span(t, 3600)),
+        }],
+        token_name: String::new(),
+        scopes: vec![
+            Choice::new("all", t.me_scope_all(), true),
+            Choice::new("read", t.me_scope_read(), false),
+        ],
+        lifetimes: vec![
+            Choice::new("30", t.me_days_n(30), true),
+            Choice::new("90", t.me_days_n(90), false),
+        ],
+        languages: [Language::English, Language::Korean]
+            .map(|l| Choice::new(l.code(), l.own_name(), l == t.language))
+            .into(),
+        themes: Theme::ALL
+            .map(|theme| Choice::new(theme.code(), theme.name(t), theme == Theme::System))
+            .into(),
+        zones: vec![
+            Choice::new("", t.me_zone_browser(), true),
+            Choice::new("Asia/Seoul", "Asia/Seoul", false),
+        ],
+        zone_note: t.me_zone_note("23:05"),
+        keys: true,
+    }
+}
+
+fn docs(t: Text, found: Option<Vec<Hit>>) -> DocsPage {
+    DocsPage {
+        t,
+        f: frame(t, Nav::Docs, false),
+        title: "First steps".into(),
+        q: if found.is_some() { "docker".into() } else { String::new() },
+        chapters: vec![
+            Chapter { href: "/docs/first-steps".into(), title: "First steps".into(), here: true },
+            Chapter { href: "/docs/images".into(), title: "Images".into(), here: false },
+        ],
+        body: "<h1>First steps</h1><p>Text with <code>code</code>.</p><h2>Then</h2><pre><code>fardel run host\n</code></pre>".into(),
+        found,
+    }
+}
+
+fn about(t: Text) -> AboutPage {
+    AboutPage {
+        t,
+        f: frame(t, Nav::Nowhere, false),
+        parts_used: vec![Part {
+            name: "htmx".into(),
+            version: "4.0.1".into(),
+            licence: "0BSD".into(),
+            text: "Permission to use, copy, modify …".into(),
+        }],
+    }
+}
+
+fn setup(t: Text, closed: bool) -> SetupPage {
+    SetupPage {
+        t,
+        f: stranger(t),
+        code: if closed {
+            String::new()
+        } else {
+            "7KQ4-M2XD".into()
+        },
+        name: "mina".into(),
+        shortest: 10,
+        closed,
+        alert: closed.then(|| Alert::warning(t.setup_expired())),
+    }
+}
+
+fn problem(t: Text) -> ProblemPage {
+    ProblemPage {
+        t,
+        f: frame(t, Nav::Nowhere, false),
+        status: 500,
+        icon: "triangle-alert",
+        title: t.problem_fault().into(),
+        detail: t.problem_fault_lead().into(),
+        hint: None,
+        code: "fault.internal".into(),
+        request: Some("0199f0a3-6c1e-7d40".into()),
+    }
+}
+
+/// Keeps the type used where a strip has nothing to draw.
+#[test]
+fn an_empty_strip_still_is_a_picture_with_words() {
+    let drawn: Markup = parts::strip(&[], 1.0, "ci", None, "nothing yet");
+    assert!(drawn.as_str().contains("nothing yet"));
+}
