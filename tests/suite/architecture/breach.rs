@@ -45,6 +45,8 @@ pub(super) enum Spelling {
     Macro(&'static str),
     /// A string literal that is a statement of SQL.
     Statement,
+    /// A string literal that starts like this.
+    TextStart(&'static str),
 }
 
 /// A word with one home, or with none.
@@ -165,6 +167,14 @@ pub(super) const WORDS: &[Homed] = &[
         homes: &[],
         reason: "finish it, or refuse with a reason",
         planted: "fn planted() { unimplemented!() }",
+        free_in_tests: false,
+    },
+    Homed {
+        shown: "\"skipped: …\"",
+        spelling: Spelling::TextStart("skipped: "),
+        homes: &[],
+        reason: "a test says it through skips::skip, or the gate does not hear of it",
+        planted: "fn planted() { println!(\"skipped: planted: it rains\"); }",
         free_in_tests: false,
     },
     Homed {
@@ -511,6 +521,13 @@ fn check_words(
                 for (at, pair) in source.tokens.windows(2).enumerate() {
                     if pair[0].text == wanted && pair[1].text == "!" {
                         report(at, pair[0].line);
+                    }
+                }
+            }
+            Spelling::TextStart(start) => {
+                for (at, token) in source.tokens.iter().enumerate() {
+                    if token.kind == Kind::Text && token.text.starts_with(start) {
+                        report(at, token.line);
                     }
                 }
             }
