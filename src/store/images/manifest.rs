@@ -1,0 +1,462 @@
+//! Finds the images inside an archive: OCI layouts (also docker 25 and later, whose archives are
+//! both) by `index.json`, older docker-archives by `manifest.json`. Checks the digests and sizes of
+//! every document it reads; never reads a layer.
+//!
+//! Rules: OCI image specification 1.1, "Image Layout", "Image Index", "Image Manifest"; Docker image
+//! specification 1.2, "Combined Image JSON + Filesystem Changeset Format".
+
+use std::collections::{BTreeSet, HashMap};
+
+use rules::refusal::Refusal;
+use serde::Deserialize;
+
+use super::archive::{Source, root_tar_hint};
+use super::config::own_architecture;
+use super::digest::Digest;
+use super::failure::{ImageError, shown};
+use super::limits::ImportLimits;
+
+/// Documents read for one archive; an index may point at indexes.
+const DOCUMENTS: usize = 1024;
+/// Indexes inside indexes.
+const NESTING: usize = 4;
+
+/// One image of an archive, its configuration read and its layers named.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) id: Digest,
+    pub(super) config: Vec<u8>,
+    /// Names as the archive gives them: `name:tag`, `registry/name:tag`, or a bare tag.
+    pub(super) references: BTreeSet<String>,
+    /// Bottom first.
+    pub(super) layers: Vec<LayerPlan>,
+}
+
+/// Where a layer lies and what was declared about it.
+#[derive(Debug, Clone)]
+pub(super) struct LayerPlan {
+    pub(super) member: String,
+    pub(super) blob: Option<Digest>,
+    pub(super) size: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    #[serde(default)]
+    media_type: String,
+    digest: String,
+    size: u64,
+    #[serde(default)]
+    platform: Option<Platform>,
+    #[serde(default)]
+    annotations: Option<HashMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct Platform {
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    os: String,
+}
+
+/// An index has `manifests`, a manifest has `config` and `layers`; media types are not relied on.
+#[derive(Deserialize)]
+struct IndexOrManifest {
+    #[serde(default)]
+    manifests: Option<Vec<Descriptor>>,
+    #[serde(default)]
+    config: Option<Descriptor>,
+    #[serde(default)]
+    layers: Option<Vec<Descriptor>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DockerImage {
+    #[serde(default)]
+    config: Option<String>,
+    #[serde(default)]
+    repo_tags: Option<Vec<String>>,
+    #[serde(default)]
+    layers: Option<Vec<String>>,
+}
+
+/// Lists the images of an archive, at least one, each once.
+///
+/// Refuses `image.no-manifest`, `image.missing-blob`, `image.digest-mismatch`,
+/// `image.size-mismatch`, `image.architecture` (none of a many-machine image is ours).
+pub(super) fn plans(source: &Source, limits: &ImportLimits) -> Result<Vec<Plan>, ImageError> {
+    let docker = match source.document("manifest.json", limits)? {
+        Some(bytes) => Some(parse::<Vec<DockerImage>>(&bytes, "manifest.json")?),
+        None => None,
+    };
+    let plans = match (source.document("index.json", limits)?, docker) {
+        (Some(bytes), docker) => {
+            let mut plans = oci(source, &parse(&bytes, "index.json")?, limits)?;
+            name_from_docker(&mut plans, docker.as_deref().unwrap_or_default());
+            plans
+        }
+        (None, Some(images)) => docker_archive(source, &images, limits)?,
+        (None, None) => return Err(no_manifest(source)?),
+    };
+    for plan in &plans {
+        if plan.layers.len() > limits.layers {
+            return Err(Refusal::invalid(
+                "image.too-many-layers",
+                format!(
+                    "The image has {} layers; {} are the most.",
+                    plan.layers.len(),
+                    limits.layers
+                ),
+            )
+            .hint("Squash it: podman build --squash-all, or docker export and import.")
+            .into());
+        }
+    }
+    Ok(plans)
+}
+
+fn no_manifest(source: &Source) -> Result<ImageError, ImageError> {
+    let hint = if source.has("repositories")? {
+        "It was saved by an engine older than docker 1.10: load it there and save it with a newer one."
+    } else if source.looks_like_a_root() {
+        root_tar_hint()
+    } else {
+        "Give a file saved by docker save, podman save or skopeo copy."
+    };
+    Ok(Refusal::invalid(
+        "image.no-manifest",
+        "The archive holds neither manifest.json nor index.json, so it is no image.",
+    )
+    .hint(hint)
+    .into())
+}
+
+fn oci(
+    source: &Source,
+    top: &IndexOrManifest,
+    limits: &ImportLimits,
+) -> Result<Vec<Plan>, ImageError> {
+    let mut walk = Walk {
+        source,
+        limits,
+        plans: Vec::new(),
+        foreign: BTreeSet::new(),
+        documents: 0,
+    };
+    walk.index(top, &BTreeSet::new(), 0)?;
+    let Walk { plans, foreign, .. } = walk;
+    if !plans.is_empty() {
+        return Ok(plans);
+    }
+    if foreign.is_empty() {
+        return Err(Refusal::invalid(
+            "image.no-manifest",
+            "The index of the archive lists no image.",
+        )
+        .hint("Save the image again with podman save, docker save or skopeo copy.")
+        .into());
+    }
+    let theirs = foreign.into_iter().collect::<Vec<_>>().join(", ");
+    Err(Refusal::invalid(
+        "image.architecture",
+        format!(
+            "The archive holds images for {theirs}; this machine is {}.",
+            own_architecture()
+        ),
+    )
+    .hint(format!(
+        "Pull or build it for linux/{} and save it again.",
+        own_architecture()
+    ))
+    .into())
+}
+
+struct Walk<'a> {
+    source: &'a Source,
+    limits: &'a ImportLimits,
+    plans: Vec<Plan>,
+    /// Machines that were passed over, as text for the refusal.
+    foreign: BTreeSet<String>,
+    documents: usize,
+}
+
+impl Walk<'_> {
+    fn index(
+        &mut self,
+        index: &IndexOrManifest,
+        names: &BTreeSet<String>,
+        depth: usize,
+    ) -> Result<(), ImageError> {
+        if depth > NESTING {
+            return Err(bad("Indexes of the archive are nested too deeply.".into()));
+        }
+        for descriptor in index.manifests.iter().flatten() {
+            if is_attestation(descriptor) {
+                continue;
+            }
+            if let Some(platform) = &descriptor.platform {
+                let given = !platform.architecture.is_empty();
+                let ours = platform.architecture == own_architecture() && platform.os == "linux";
+                if given && !ours {
+                    self.foreign.insert(format!(
+                        "{}/{}",
+                        shown(platform.os.as_bytes()),
+                        shown(platform.architecture.as_bytes())
+                    ));
+                    continue;
+                }
+            }
+            let mut names = names.clone();
+            names.extend(annotated_name(descriptor));
+            self.document(descriptor, &names, depth)?;
+        }
+        Ok(())
+    }
+
+    fn document(
+        &mut self,
+        descriptor: &Descriptor,
+        names: &BTreeSet<String>,
+        depth: usize,
+    ) -> Result<(), ImageError> {
+        self.documents += 1;
+        if self.documents > DOCUMENTS {
+            return Err(bad(format!(
+                "The archive lists more than {DOCUMENTS} manifests."
+            )));
+        }
+        let bytes = blob(self.source, descriptor, "manifest", self.limits)?;
+        let document: IndexOrManifest = parse(&bytes, &descriptor.digest)?;
+        let (config, layers) = match (&document.config, &document.layers) {
+            (Some(config), Some(layers)) => (config, layers),
+            _ if document.manifests.is_some() => return self.index(&document, names, depth + 1),
+            _ => {
+                return Err(bad(format!(
+                    "{} is neither an index nor a manifest.",
+                    shown(descriptor.digest.as_bytes())
+                )));
+            }
+        };
+        let id = digest(&config.digest)?;
+        if let Some(known) = self.plans.iter_mut().find(|plan| plan.id == id) {
+            known.references.extend(names.iter().cloned());
+            return Ok(());
+        }
+        if self.plans.len() >= self.limits.images {
+            return Err(bad(format!(
+                "The archive holds more than {} images.",
+                self.limits.images
+            )));
+        }
+        let config = blob(self.source, config, "configuration", self.limits)?;
+        let mut planned = Vec::new();
+        for layer in layers {
+            if layer.media_type.contains("+encrypted") {
+                return Err(Refusal::invalid(
+                    "image.encrypted",
+                    "A layer of the image is encrypted.",
+                )
+                .hint("Save it decrypted: skopeo copy --decryption-key.")
+                .into());
+            }
+            let blob = digest(&layer.digest)?;
+            planned.push(LayerPlan {
+                member: member_of(&blob),
+                blob: Some(blob),
+                size: Some(layer.size),
+            });
+        }
+        self.plans.push(Plan {
+            id,
+            config,
+            references: names.clone(),
+            layers: planned,
+        });
+        Ok(())
+    }
+}
+
+/// Build records that docker keeps beside an image; no image themselves.
+fn is_attestation(descriptor: &Descriptor) -> bool {
+    descriptor.annotations.as_ref().is_some_and(|a| {
+        a.get("vnd.docker.reference.type")
+            .is_some_and(|kind| kind == "attestation-manifest")
+    })
+}
+
+/// The fullest name an index gives to an image: containerd's own annotation holds the whole
+/// reference where the standard one holds the tag only.
+fn annotated_name(descriptor: &Descriptor) -> Option<String> {
+    let annotations = descriptor.annotations.as_ref()?;
+    [
+        "io.containerd.image.name",
+        "org.opencontainers.image.ref.name",
+    ]
+    .iter()
+    .find_map(|key| annotations.get(*key))
+    .filter(|name| sane_name(name))
+    .cloned()
+}
+
+fn sane_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 512 && name.bytes().all(|b| b.is_ascii_graphic())
+}
+
+fn docker_archive(
+    source: &Source,
+    images: &[DockerImage],
+    limits: &ImportLimits,
+) -> Result<Vec<Plan>, ImageError> {
+    if images.len() > limits.images {
+        return Err(bad(format!(
+            "The archive holds more than {} images.",
+            limits.images
+        )));
+    }
+    let mut plans: Vec<Plan> = Vec::new();
+    for image in images {
+        let name = image
+            .config
+            .as_deref()
+            .ok_or_else(|| bad("manifest.json names no configuration.".into()))?;
+        let config = source
+            .document(name, limits)?
+            .ok_or_else(|| missing(name, "configuration"))?;
+        let id = Digest::of(&config);
+        if let Some(declared) = digest_in_name(name)
+            && declared != id
+        {
+            return Err(mismatch("configuration", &declared, &id));
+        }
+        let names = docker_names(image);
+        if let Some(known) = plans.iter_mut().find(|plan| plan.id == id) {
+            known.references.extend(names);
+            continue;
+        }
+        let layers = image.layers.iter().flatten().map(|member| LayerPlan {
+            member: member.clone(),
+            blob: member
+                .strip_prefix("blobs/sha256/")
+                .and_then(Digest::from_hex),
+            size: None,
+        });
+        plans.push(Plan {
+            id,
+            config,
+            references: names,
+            layers: layers.collect(),
+        });
+    }
+    if plans.is_empty() {
+        return Err(bad("manifest.json lists no image.".into()));
+    }
+    Ok(plans)
+}
+
+fn docker_names(image: &DockerImage) -> BTreeSet<String> {
+    let names = image.repo_tags.iter().flatten();
+    names.filter(|name| sane_name(name)).cloned().collect()
+}
+
+/// An archive of docker 25 and later is both: its index says `docker.io/library/tiny:1` or just
+/// `1`, `manifest.json` says `tiny:1` as the person did.
+fn name_from_docker(plans: &mut [Plan], images: &[DockerImage]) {
+    for image in images {
+        let Some(id) = image.config.as_deref().and_then(digest_in_name) else {
+            continue;
+        };
+        let names = docker_names(image);
+        for plan in plans
+            .iter_mut()
+            .filter(|plan| plan.id == id && !names.is_empty())
+        {
+            plan.references.clone_from(&names);
+        }
+    }
+}
+
+/// `<hex>.json` and `blobs/sha256/<hex>` carry the digest of the configuration in their names.
+fn digest_in_name(name: &str) -> Option<Digest> {
+    let last = name.rsplit('/').next()?;
+    let last = last.strip_suffix(".json").unwrap_or(last);
+    Digest::from_hex(last.strip_prefix("sha256:").unwrap_or(last))
+}
+
+fn member_of(blob: &Digest) -> String {
+    format!("blobs/sha256/{}", blob.hex())
+}
+
+/// Reads a document by its descriptor and holds it to the declared size and digest.
+fn blob(
+    source: &Source,
+    descriptor: &Descriptor,
+    what: &str,
+    limits: &ImportLimits,
+) -> Result<Vec<u8>, ImageError> {
+    let declared = digest(&descriptor.digest)?;
+    let bytes = source
+        .document(&member_of(&declared), limits)?
+        .ok_or_else(|| missing(&declared.to_string(), what))?;
+    if bytes.len() as u64 != descriptor.size {
+        return Err(wrong_size(what, descriptor.size, bytes.len() as u64));
+    }
+    let real = Digest::of(&bytes);
+    if real != declared {
+        return Err(mismatch(what, &declared, &real));
+    }
+    Ok(bytes)
+}
+
+fn digest(text: &str) -> Result<Digest, ImageError> {
+    Digest::parse(text).ok_or_else(|| {
+        bad(format!(
+            "{} is not a sha256 digest.",
+            shown(text.as_bytes())
+        ))
+    })
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8], name: &str) -> Result<T, ImageError> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        bad(format!(
+            "{} cannot be read: {error}.",
+            shown(name.as_bytes())
+        ))
+    })
+}
+
+fn bad(text: String) -> ImageError {
+    Refusal::invalid("image.bad-manifest", text)
+        .hint("Save the image again with podman save, docker save or skopeo copy.")
+        .into()
+}
+
+pub(super) fn missing(name: &str, what: &str) -> ImageError {
+    Refusal::invalid(
+        "image.missing-blob",
+        format!("The archive lacks its {what} {}.", shown(name.as_bytes())),
+    )
+    .hint("Save the whole image: skopeo copy fetches every layer, docker save includes them.")
+    .into()
+}
+
+pub(super) fn mismatch(what: &str, declared: &Digest, real: &Digest) -> ImageError {
+    Refusal::invalid(
+        "image.digest-mismatch",
+        format!("The {what} declared as {declared} is {real}."),
+    )
+    .hint("The archive is damaged or was changed: copy it again from where it was saved.")
+    .into()
+}
+
+pub(super) fn wrong_size(what: &str, declared: u64, real: u64) -> ImageError {
+    Refusal::invalid(
+        "image.size-mismatch",
+        format!("The {what} declared with {declared} bytes has {real}."),
+    )
+    .hint("The archive is damaged or was changed: copy it again from where it was saved.")
+    .into()
+}
