@@ -2,4 +2,3 @@
 //! lives here; what the product does is in the five rooms.
 
 pub mod doors;
-pub mod roles;

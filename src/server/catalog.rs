@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{Failure, Fault};
 
+pub(crate) mod conducting;
 pub(crate) mod events;
 pub(crate) mod idempotency;
 mod migrate;
@@ -44,6 +45,7 @@ struct Inner {
     writes: Writes,
     reads: reader::Pool,
     revision: watch::Receiver<u64>,
+    heard: nodes::Heard,
     clock: Clock,
     founding: Founding,
     /// Held until everything above is closed: a second server is refused by it.
@@ -65,7 +67,8 @@ impl Catalog {
     pub(crate) fn open(place: &Place, clock: Clock) -> Result<Self, Failure> {
         let opened = open::open(place, &clock)?;
         let (announce, revision) = watch::channel(opened.revision);
-        let engine = writer::Engine::new(opened.writer, clock.clone(), announce);
+        let heard = nodes::Heard::default();
+        let engine = writer::Engine::new(opened.writer, clock.clone(), announce, heard.clone());
         let (writes, reads) = match opened.readers {
             open::Readers::Path(path) => (
                 Writes::Thread(writer::Thread::start(engine)?),
@@ -83,6 +86,7 @@ impl Catalog {
             writes,
             reads,
             revision,
+            heard,
             clock,
             founding: opened.founding,
             _lock: opened.lock,
@@ -158,7 +162,7 @@ impl Catalog {
         what: &'static str,
         work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.0.reads.with(what, work)
+        self.0.reads.with(what, &self.0.heard, work)
     }
 
     /// Tells the revision of the newest commit that changed anything.

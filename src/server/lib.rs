@@ -4,6 +4,8 @@
 use rules::refusal::Refusal;
 
 mod catalog;
+mod conductor;
+pub mod rehearsal;
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]

@@ -1,3 +1,4 @@
 //! The one integration binary; each module below says what it holds the product to.
 
 mod architecture;
+mod simulation;

@@ -1,8 +1,12 @@
 //! Rows of machines and of what each was last told to have. A node row is written when it says
 //! something new; an assignment row when its list changed, under the next generation.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use rules::messages::{Assignment, ContainerOrder};
 use rules::names::{BootId, NodeId};
+use rules::units::Timestamp;
 use rules::world::Node;
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -25,8 +29,27 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
     })
 }
 
+/// When each machine was last heard of. In memory alone: a machine that has nothing new to say
+/// causes no write, and after a restart the rows' older times are right.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<BTreeMap<NodeId, Timestamp>>>);
+
+impl Heard {
+    pub(super) fn note(&self, node: NodeId, at: Timestamp) {
+        self.times().insert(node, at);
+    }
+
+    pub(super) fn forget(&self) {
+        self.times().clear();
+    }
+
+    fn times(&self) -> MutexGuard<'_, BTreeMap<NodeId, Timestamp>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl View<'_> {
-    /// Every machine, oldest first.
+    /// Every machine, oldest first, with the time it was last heard of.
     pub(crate) fn nodes(&self) -> Result<Vec<Node>, Failure> {
         let mut statement = self.connection.prepare_cached(
             "select id, name, boot, capacity, host_environment, seen_at, generation, schedulable,
@@ -35,7 +58,14 @@ impl View<'_> {
              order by id",
         )?;
         let rows = statement.query_map([], from_row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut nodes: Vec<Node> = rows.collect::<Result<_, _>>()?;
+        let heard = self.heard.times();
+        for node in &mut nodes {
+            if let Some(at) = heard.get(&node.id) {
+                node.seen_at = *at;
+            }
+        }
+        Ok(nodes)
     }
 
     /// What this node was last told to have; None where it was never told anything.

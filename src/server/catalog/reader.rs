@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+use super::nodes::Heard;
 use super::open;
 use crate::{Failure, Fault};
 
@@ -15,11 +16,12 @@ const MOST_READERS: usize = 4;
 /// The rows as of one moment. Reads live with their nouns, in `catalog/sessions.rs` and so on.
 pub(crate) struct View<'c> {
     pub(super) connection: &'c Connection,
+    pub(super) heard: &'c Heard,
 }
 
 impl<'c> View<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection }
+    pub(super) fn new(connection: &'c Connection, heard: &'c Heard) -> Self {
+        Self { connection, heard }
     }
 }
 
@@ -54,6 +56,7 @@ impl Pool {
     pub(super) fn with<T>(
         &self,
         what: &'static str,
+        heard: &Heard,
         work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let named = |failure| match failure {
@@ -63,7 +66,7 @@ impl Pool {
         match self {
             Self::Shared(connection) => {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                work(&View::new(&connection)).map_err(named)
+                work(&View::new(&connection, heard)).map_err(named)
             }
             Self::Files { path, idle, back } => {
                 let lent = Lent {
@@ -76,7 +79,7 @@ impl Pool {
                     .prepare_cached("begin")
                     .and_then(|mut statement| statement.execute([]));
                 begun.map_err(Failure::from).map_err(named)?;
-                let result = work(&View::new(connection));
+                let result = work(&View::new(connection, heard));
                 let ended = connection
                     .prepare_cached("commit")
                     .and_then(|mut statement| statement.execute([]));

@@ -403,7 +403,8 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
             .query_row("pragma integrity_check", [], |row| row.get(0))
             .unwrap();
         assert_eq!(whole, "ok");
-        let view = View::new(&connection);
+        let heard = super::nodes::Heard::default();
+        let view = View::new(&connection, &heard);
         assert_eq!(view.session(written.id).unwrap(), Some(written.clone()));
     }
 }

@@ -14,6 +14,7 @@ use rules::units::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
+use super::nodes::Heard;
 use super::reader::View;
 use super::{disk_full, disk_read_only};
 use crate::{Failure, Fault};
@@ -161,15 +162,22 @@ pub(super) struct Engine {
     connection: Arc<Mutex<Connection>>,
     clock: Clock,
     announce: watch::Sender<u64>,
+    heard: Heard,
     ask: Option<Ask>,
 }
 
 impl Engine {
-    pub(super) fn new(connection: Connection, clock: Clock, announce: watch::Sender<u64>) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        clock: Clock,
+        announce: watch::Sender<u64>,
+        heard: Heard,
+    ) -> Self {
         Self {
             connection: Arc::new(Mutex::new(connection)),
             clock,
             announce,
+            heard,
             ask: None,
         }
     }
@@ -207,9 +215,13 @@ impl Engine {
         let what = batch.first().map_or("nothing", |first| first.what);
         let outcome = {
             let connection = locked(&self.connection);
-            let outcome = transact(&connection, self.clock.now(), &mut batch, || {
-                self.ask.as_mut().map_or(AtCommit::Commit, |ask| ask(what))
-            });
+            let outcome = transact(
+                &connection,
+                &self.heard,
+                self.clock.now(),
+                &mut batch,
+                || self.ask.as_mut().map_or(AtCommit::Commit, |ask| ask(what)),
+            );
             if outcome.is_err() && !connection.is_autocommit() {
                 if let Err(error) = connection.execute_batch("rollback") {
                     tracing::error!(%error, "a lost transaction could not be rolled back");
@@ -246,6 +258,7 @@ struct Committed {
 
 fn transact(
     connection: &Connection,
+    heard: &Heard,
     now: Timestamp,
     batch: &mut [Request],
     ask: impl FnOnce() -> AtCommit,
@@ -259,7 +272,7 @@ fn transact(
     };
     sql("begin immediate")?;
     let rows = Rows {
-        view: View::new(connection),
+        view: View::new(connection, heard),
         now,
     };
     let mut changed = false;

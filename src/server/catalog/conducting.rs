@@ -1,0 +1,261 @@
+//! What the conductor reads at once and writes at once: everything a turn looks at as of one moment,
+//! and everything it changed, or nothing.
+
+use std::collections::BTreeMap;
+
+use rules::messages::Assignment;
+use rules::names::{ImageId, NodeId, SessionId, UserId};
+use rules::refusal::{Kind, Refusal};
+use rules::session::Session;
+use rules::units::Timestamp;
+use rules::world::{Node, World};
+
+use super::Catalog;
+use super::events::Note;
+use super::reader::View;
+use super::sessions::Written;
+use super::value;
+use super::writer::{Lane, Rows};
+use crate::Failure;
+
+/// All that a turn looks at, as of one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Sight {
+    pub(crate) world: World,
+    /// What each node was told last; absent for a node that was never told anything.
+    pub(crate) assigned: BTreeMap<NodeId, Assignment>,
+    /// Configuration digests of the images there are.
+    pub(crate) digests: BTreeMap<ImageId, String>,
+}
+
+/// All that a turn changed.
+#[derive(Debug, Clone)]
+pub(crate) struct Writes {
+    /// As they should be, each with the generation it was read with; writing raises it.
+    pub(crate) sessions: Vec<Session>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) assignments: Vec<Assignment>,
+    /// In the order it happened.
+    pub(crate) happened: Vec<Happening>,
+}
+
+/// One thing a turn did to one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Happening {
+    pub(crate) session: SessionId,
+    /// Which pass it was: `node`, `limits`, `scheduler`.
+    pub(crate) actor: &'static str,
+    pub(crate) code: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+}
+
+impl View<'_> {
+    /// Everything a turn looks at. Costs one visit a live session, a node and an image.
+    pub(crate) fn sight(&self) -> Result<Sight, Failure> {
+        let world = self.world()?;
+        let mut assigned = BTreeMap::new();
+        for node in &world.nodes {
+            if let Some(assignment) = self.assignment(node.id)? {
+                assigned.insert(node.id, assignment);
+            }
+        }
+        let mut statement = self
+            .connection
+            .prepare_cached("select id, digest from image")?;
+        let rows = statement.query_map([], |row| {
+            Ok((ImageId(value::id(row, "id")?), row.get("digest")?))
+        })?;
+        Ok(Sight {
+            world,
+            assigned,
+            digests: rows.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Rows<'_> {
+    /// Writes a whole turn.
+    ///
+    /// Errors: the refusal of `moved_on` where a row of it was written by somebody else since it
+    /// was read; then the turn must be taken again from the rows as they are.
+    pub(crate) fn record_turn(&self, writes: &Writes) -> Result<(), Failure> {
+        for session in &writes.sessions {
+            let of_it = || writes.happened.iter().filter(|h| h.session == session.id);
+            let last = of_it().next_back();
+            for happening in of_it().take(of_it().count().saturating_sub(1)) {
+                self.note(Note {
+                    actor: happening.actor,
+                    topic: "sessions",
+                    object: &session.id.to_string(),
+                    code: &happening.code,
+                    before: &happening.before,
+                    after: &happening.after,
+                })?;
+            }
+            let written = self.change_session(
+                session.id,
+                Some(session.generation),
+                last.map_or("conductor", |h| h.actor),
+                last.map(|h| h.code.as_str()),
+                |row| {
+                    row.clone_from(session);
+                    true
+                },
+            )?;
+            if written == Written::No {
+                return Err(moved_on().into());
+            }
+        }
+        for node in &writes.nodes {
+            self.put_node(node)?;
+        }
+        for assignment in &writes.assignments {
+            self.put_assignment(assignment)?;
+        }
+        Ok(())
+    }
+
+    /// Writes an assignment, unless a newer one stands there.
+    fn put_assignment(&self, assignment: &Assignment) -> Result<(), Failure> {
+        let written = self
+            .connection
+            .prepare_cached(
+                "insert into assignment (node, generation, containers)
+                 values (?1, ?2, ?3)
+                 on conflict (node) do update
+                 set generation = ?2, containers = ?3
+                 where generation < ?2",
+            )?
+            .execute((
+                assignment.node.0.as_bytes(),
+                value::signed(assignment.generation),
+                value::text(&assignment.containers),
+            ))?;
+        if written == 0 {
+            return Err(moved_on().into());
+        }
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// Reads everything a turn looks at, on a thread for blocking work.
+    pub(crate) async fn sight(&self) -> Result<Sight, Failure> {
+        self.read("look at the world", |view| view.sight()).await
+    }
+
+    /// Writes a turn in one commit. False where somebody else wrote one of its rows since they were
+    /// read: nothing was written, and the turn must be taken again.
+    pub(crate) async fn record_turn(&self, writes: Writes) -> Result<bool, Failure> {
+        let result = self
+            .write(Lane::Loops, "a turn of the conductor", move |rows| {
+                rows.record_turn(&writes)
+            })
+            .await;
+        recorded(result)
+    }
+
+    /// As `record_turn`, but waits on this thread. For rehearsals.
+    pub(crate) fn record_turn_now(&self, writes: Writes) -> Result<bool, Failure> {
+        let result = self.write_now(Lane::Loops, "a turn of the conductor", move |rows| {
+            rows.record_turn(&writes)
+        });
+        recorded(result)
+    }
+
+    /// Notes that a node was heard of. No row is written.
+    pub(crate) fn heard(&self, node: NodeId, at: Timestamp) {
+        self.0.heard.note(node, at);
+    }
+
+    /// Forgets when nodes were heard of, as a restart does.
+    pub(crate) fn forget_heard(&self) {
+        self.0.heard.forget();
+    }
+
+    /// Removes what is kept for a while only: ended sessions that nothing live depends on, events,
+    /// and answers to repeat. At most `most` sessions and events a call; gives how many rows went.
+    pub(crate) async fn forget(&self, before: Timestamp, most: u32) -> Result<usize, Failure> {
+        self.write(Lane::Loops, "forget old rows", move |rows| {
+            rows.forget_ended(before, most)
+        })
+        .await
+    }
+}
+
+impl Rows<'_> {
+    /// A person without a password, for rehearsals: sessions need an owner.
+    pub(crate) fn stand_in_person(
+        &self,
+        id: UserId,
+        name: &str,
+        at: Timestamp,
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into person
+                     (id, name, role, language, theme, time_zone, suspended, password, created_at,
+                      generation)
+                 values (?1, ?2, 'user', '', 'system', '', 0, '', ?3, 1)",
+            )?
+            .execute((id.0.as_bytes(), name, at.as_millis()))?;
+        Ok(())
+    }
+
+    fn forget_ended(&self, before: Timestamp, most: u32) -> Result<usize, Failure> {
+        let mut gone = self.forget_answers()?;
+        gone += self
+            .connection
+            .prepare_cached(
+                "delete from session
+                 where id in (
+                     select old.id
+                     from session as old
+                     where old.phase = 'ended'
+                     and old.ended_at < ?1
+                     and not exists (
+                         select 1
+                         from session as live, json_each(live.depends_on) as needed
+                         where live.phase <> 'ended'
+                         and replace(needed.value, '-', '') = lower(hex(old.id))
+                     )
+                     limit ?2
+                 )",
+            )?
+            .execute((before.as_millis(), most))?;
+        gone += self
+            .connection
+            .prepare_cached(
+                "delete from event
+                 where sequence in (
+                     select sequence
+                     from event
+                     where at < ?1
+                     and topic <> 'people'
+                     order by sequence
+                     limit ?2
+                 )",
+            )?
+            .execute((before.as_millis(), most))?;
+        Ok(gone)
+    }
+}
+
+const MOVED_ON: &str = "conductor.moved-on";
+
+fn moved_on() -> Refusal {
+    Refusal::new(
+        Kind::Stale,
+        MOVED_ON,
+        "A row of this turn was written meanwhile.",
+    )
+}
+
+fn recorded(result: Result<(), Failure>) -> Result<bool, Failure> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(Failure::Refusal(refusal)) if refusal.code == MOVED_ON => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}

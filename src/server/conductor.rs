@@ -1,0 +1,89 @@
+//! Moves rows towards what people want: hears nodes, ends what is overdue, gives places, says what
+//! each node should have. Reads all, decides, writes all of it in one commit or nothing of it, and
+//! only then speaks to a node.
+//!
+//! Passes take no input but the rows, the reports and the time, may run twice, and never retry by
+//! themselves; `driver` calls them again.
+
+mod assign;
+pub(crate) mod driver;
+mod limits;
+mod listen;
+mod retention;
+mod schedule;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rules::messages::{Assignment, NodeReport};
+use rules::names::NodeId;
+use rules::placement::Decision;
+use rules::units::Timestamp;
+use rules::world::World;
+
+use crate::catalog::conducting::Sight;
+use crate::conductor::limits::Stopwatch;
+pub(crate) use crate::conductor::turn::Turn;
+
+/// An assignment that a node shows no sign of having taken in is sent again after this long.
+const SEND_AGAIN: Duration = Duration::from_secs(5);
+
+/// A choice of places, as `rules::placement::decide` makes it.
+pub(crate) type Decide<'a> = &'a dyn Fn(&World, Timestamp) -> Vec<Decision>;
+
+/// What the conductor remembers from turn to turn. A fresh one does as well: it believes the rows'
+/// times, and says everything once more.
+#[derive(Debug, Default)]
+pub(crate) struct Conductor {
+    watch: Stopwatch,
+    /// The generation last sent to a node, and when, on the steady clock.
+    sent: BTreeMap<NodeId, (u64, Duration)>,
+}
+
+impl Conductor {
+    /// Runs every pass over what was read; writes nothing. `steady` is the time since any fixed
+    /// moment of this process, on a clock that nobody can set.
+    ///
+    /// The order matters: a report may free room, a limit may take a wish back, and what got a
+    /// place stands on a list in the same commit, so a scheduled session is never one that no node
+    /// will hear of.
+    pub(crate) fn passes<R: std::ops::Deref<Target = NodeReport>>(
+        &mut self,
+        sight: Sight,
+        reports: &[R],
+        now: Timestamp,
+        steady: Duration,
+        decide: Decide<'_>,
+    ) -> Turn {
+        let mut turn = Turn::new(sight, now);
+        for report in reports {
+            listen::listen(&mut turn, report);
+        }
+        limits::limits(&mut turn, &mut self.watch, steady);
+        schedule::schedule(&mut turn, decide);
+        assign::assign(&mut turn);
+        turn
+    }
+
+    /// The assignments to put on links now that this turn is written: new ones, and those that a
+    /// node has not taken in. Empty where every node has what it should.
+    pub(crate) fn to_send(&mut self, turn: &Turn, steady: Duration) -> Vec<Assignment> {
+        let mut send = Vec::new();
+        for (node, assignment) in &turn.assigned {
+            let taken = turn.world.node(*node).map_or(0, |n| n.generation);
+            let due = match self.sent.get(node) {
+                Some((generation, at)) if *generation == assignment.generation => {
+                    taken < *generation && steady.saturating_sub(*at) >= SEND_AGAIN
+                }
+                // A restart sends nothing that the node is known to have.
+                _ => taken != assignment.generation,
+            };
+            if due {
+                self.sent.insert(*node, (assignment.generation, steady));
+                send.push(assignment.clone());
+            }
+        }
+        send
+    }
+}

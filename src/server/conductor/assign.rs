@@ -1,0 +1,85 @@
+//! Turns placed sessions into the complete list of each node, under a new generation where the list
+//! changed. Never takes a container off a list while its session holds resources.
+
+use std::collections::BTreeMap;
+
+use rules::assignment;
+use rules::messages::{Assignment, RootFileSystem};
+use rules::names::ImageId;
+use rules::session::{Environment, Outcome, Phase, Reason};
+
+use crate::conductor::turn::Turn;
+
+/// Rewrites the assignment of every node whose list changed, and of every node that says it has
+/// taken in a newer one than is stored here (an older catalog was restored): it would refuse the
+/// stored one for ever.
+pub(crate) fn assign(turn: &mut Turn) {
+    end_without_image(turn);
+    let told = told_digests(turn);
+    let digest = |id: ImageId| turn.digests.get(&id).or_else(|| told.get(&id)).cloned();
+    let lists = assignment::for_nodes(&turn.world, digest);
+    for (node, containers) in lists {
+        let reported = turn.world.node(node).map_or(0, |n| n.generation);
+        let stored = turn.assigned.get(&node);
+        let generation = stored.map_or(0, |a| a.generation);
+        if stored.is_some_and(|a| a.containers == containers) && reported <= generation {
+            continue;
+        }
+        turn.assign(Assignment {
+            node,
+            generation: generation.max(reported) + 1,
+            containers,
+        });
+    }
+}
+
+/// Digests as nodes were told them. An image whose row is gone still names the bytes of a container
+/// that runs from it, and its order must not vanish from the list: the node would kill it.
+fn told_digests(turn: &Turn) -> BTreeMap<ImageId, String> {
+    let mut told = BTreeMap::new();
+    for session in turn.world.sessions.iter().filter(|s| s.node.is_some()) {
+        let Environment::Image { id, .. } = &session.order.environment else {
+            continue;
+        };
+        let order = session
+            .node
+            .and_then(|node| turn.assigned.get(&node))
+            .and_then(|a| a.containers.iter().find(|o| o.name == session.container()));
+        if let Some(RootFileSystem::Image { digest }) = order.map(|o| &o.root) {
+            told.insert(*id, digest.clone());
+        }
+    }
+    told
+}
+
+/// Ends sessions that got a place but whose image is gone before any node heard of them.
+fn end_without_image(turn: &mut Turn) {
+    let now = turn.now;
+    let told = told_digests(turn);
+    let lost: Vec<_> = turn
+        .world
+        .sessions
+        .iter()
+        .filter(|s| s.phase == Phase::Scheduled)
+        .filter_map(|s| match &s.order.environment {
+            Environment::Image { id, reference } => Some((s, id, reference)),
+            Environment::Host => None,
+        })
+        .filter(|(_, id, _)| !turn.digests.contains_key(id) && !told.contains_key(id))
+        .map(|(s, _, reference)| {
+            let reason = Reason::new(
+                "image.gone",
+                format!("Its image {reference} was removed before it could start."),
+            )
+            .with("image", reference);
+            (s.id, reason)
+        })
+        .collect();
+    for (id, reason) in lost {
+        turn.change(id, "scheduler", |s| {
+            s.reason = Some(reason);
+            s.end(Outcome::Refused, None, now);
+            true
+        });
+    }
+}

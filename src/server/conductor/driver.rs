@@ -1,0 +1,152 @@
+//! The conductor's loop: wakes on a commit, on a report and on a clock, runs one turn, writes it,
+//! then puts the assignment on the link. Holds nothing that a restart would miss.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::link::ServerEnd;
+use base::observe::{Clock, chain};
+use rules::messages::NodeReport;
+use rules::placement;
+use rules::session::{Phase, Wish};
+use rules::units::Timestamp;
+use rules::world::World;
+
+use crate::Failure;
+use crate::catalog::Catalog;
+use crate::conductor::{Conductor, Turn, listen, retention};
+
+/// Longest wait between two turns. Shorter: an idle box wakes for nothing. Longer: what no signal
+/// announces (a node that fell silent, a clock that was set) is noticed later.
+const CLOCK: Duration = Duration::from_secs(5);
+/// Shortest wait for a limit or a start time that is due.
+const SOONEST: Duration = Duration::from_millis(20);
+/// How often old rows are looked for.
+const RETENTION: Duration = Duration::from_secs(3600);
+/// Turns as short as this follow each other at once; after longer ones the loop rests as long as
+/// they took, so that it never has more than half of a core while rows pour in.
+const SHORT: Duration = Duration::from_millis(5);
+
+/// Runs until the task is dropped or the catalog is closed. An error ends a turn, never the loop;
+/// the next turn sees the same rows and tries again.
+pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, keep_days: u32) {
+    let zero = Instant::now();
+    let mut revision = catalog.revision();
+    let mut conductor = Conductor::default();
+    // The newest report that no turn has taken in, and the newest that one has.
+    let mut heard: Option<Arc<NodeReport>> = None;
+    let mut absorbed: Option<Arc<NodeReport>> = None;
+    let mut linked = true;
+    let mut tidied: Option<Instant> = None;
+    loop {
+        revision.borrow_and_update();
+        let began = Instant::now();
+        let now = clock.now();
+        let wait = match take_turn(&catalog, &mut conductor, heard.as_ref(), now, zero).await {
+            Ok(turn) => {
+                absorbed = heard.take().or(absorbed);
+                for assignment in conductor.to_send(&turn, zero.elapsed()) {
+                    // One link leads to one machine; the others' lists wait in their rows.
+                    if absorbed.as_ref().is_some_and(|r| r.node == assignment.node) {
+                        link.send(assignment);
+                    }
+                }
+                until_due(&turn.world, now).clamp(SOONEST, CLOCK)
+            }
+            Err(failure) => {
+                tracing::error!(error = %chain(&failure), "a turn of the conductor failed");
+                CLOCK
+            }
+        };
+        if tidied.is_none_or(|at| at.elapsed() >= RETENTION) {
+            tidied = Some(Instant::now());
+            if let Err(failure) = retention::retention(&catalog, now, keep_days).await {
+                tracing::error!(error = %chain(&failure), "old rows were not removed");
+            }
+        }
+        let took = began.elapsed();
+        if took > SHORT {
+            tokio::time::sleep(took).await;
+        }
+        let bell = tokio::time::sleep(wait);
+        tokio::pin!(bell);
+        loop {
+            tokio::select! {
+                changed = revision.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    break;
+                }
+                report = link.report(), if linked => {
+                    let Some(report) = report else {
+                        linked = false;
+                        continue;
+                    };
+                    catalog.heard(report.node, clock.now());
+                    let known = heard.is_none()
+                        && absorbed.as_deref().is_some_and(|a| listen::same(a, &report));
+                    if !known {
+                        heard = Some(report);
+                        break;
+                    }
+                }
+                () = &mut bell => break,
+            }
+        }
+    }
+}
+
+/// Reads, runs the passes, writes. Taken again at once where a person was quicker, a few times.
+async fn take_turn(
+    catalog: &Catalog,
+    conductor: &mut Conductor,
+    heard: Option<&Arc<NodeReport>>,
+    now: Timestamp,
+    zero: Instant,
+) -> Result<Turn, Failure> {
+    for _ in 0..TRIES {
+        let sight = catalog.sight().await?;
+        let turn = conductor.passes(
+            sight,
+            heard.map(std::slice::from_ref).unwrap_or_default(),
+            now,
+            zero.elapsed(),
+            &placement::decide,
+        );
+        let written = match turn.writes() {
+            Some(writes) => catalog.record_turn(writes).await?,
+            None => true,
+        };
+        if written {
+            return Ok(turn);
+        }
+    }
+    Err(crate::Fault::new(
+        "a turn of the conductor",
+        format!("its rows were written by others {TRIES} times in a row"),
+    )
+    .into())
+}
+
+/// Times a turn is taken again where its rows moved on. More: a flood of edits keeps the loop busy.
+/// Fewer: it is left to the next wake-up, which the same flood brings at once.
+const TRIES: usize = 4;
+
+/// Until the first moment at which time alone changes something: a start time or a limit.
+fn until_due(world: &World, now: Timestamp) -> Duration {
+    let starts = world
+        .sessions
+        .iter()
+        .filter(|s| s.phase == Phase::Pending)
+        .filter_map(|s| s.order.start_at.filter(|at| *at > now));
+    let limits = world
+        .sessions
+        .iter()
+        .filter(|s| s.phase == Phase::Running && s.wish == Wish::Run)
+        .filter_map(|s| s.deadline().map(|(at, _)| at));
+    starts
+        .chain(limits)
+        .min()
+        .map_or(CLOCK, |at| Duration::from_millis(at.millis_since(now)))
+}

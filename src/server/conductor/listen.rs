@@ -1,0 +1,55 @@
+//! Takes one complete report of one node into the turn: what the node is, and what became of the
+//! sessions on it. A silent node is no input at all.
+
+use rules::messages::{NodeReport, SightState};
+use rules::progress;
+use rules::world::Node;
+
+use crate::conductor::turn::Turn;
+
+/// Moves the node's row and its sessions to what the report shows. Costs one visit a session.
+pub(crate) fn listen(turn: &mut Turn, report: &NodeReport) {
+    turn.heard(Node {
+        id: report.node,
+        name: report.name.clone(),
+        boot: report.boot,
+        capacity: report.capacity.clone(),
+        host_environment: report.host_environment,
+        seen_at: turn.now,
+        generation: report.generation,
+        schedulable: true,
+        problems: report.problems.clone(),
+    });
+    let now = turn.now;
+    let current = turn.assigned.get(&report.node);
+    let changes: Vec<_> = turn
+        .world
+        .sessions
+        .iter()
+        .filter_map(|session| progress::advance(session, report, current, now))
+        .collect();
+    for change in changes {
+        turn.change(change.session, "node", |session| {
+            session.apply(&change, now)
+        });
+    }
+}
+
+/// True where both reports say the same about everything a row depends on: the time and the
+/// usage figures do not count.
+pub(crate) fn same(a: &NodeReport, b: &NodeReport) -> bool {
+    let state = |r: &NodeReport| -> Vec<(rules::names::ContainerName, SightState)> {
+        r.containers
+            .iter()
+            .map(|c| (c.name, c.state.clone()))
+            .collect()
+    };
+    a.node == b.node
+        && a.boot == b.boot
+        && a.generation == b.generation
+        && a.name == b.name
+        && a.capacity == b.capacity
+        && a.host_environment == b.host_environment
+        && a.problems == b.problems
+        && state(a) == state(b)
+}

@@ -1,0 +1,136 @@
+//! One turn of the conductor, before it is written: a world, and what the passes changed in it.
+//! Passes work on this value alone; whoever made it writes all of it in one commit, or nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rules::messages::Assignment;
+use rules::names::{NodeId, SessionId};
+use rules::session::{Phase, Session};
+use rules::units::Timestamp;
+use rules::world::{Node, World};
+
+use crate::catalog::conducting::{Happening, Sight, Writes};
+
+/// A world under way. The rows as they were read stay known, so that the commit can refuse to
+/// overwrite what somebody else wrote meanwhile.
+pub(crate) struct Turn {
+    pub(crate) now: Timestamp,
+    pub(crate) world: World,
+    /// What each node was told last; absent for a node that was never told anything.
+    pub(crate) assigned: BTreeMap<NodeId, Assignment>,
+    pub(crate) digests: BTreeMap<rules::names::ImageId, String>,
+    sessions: BTreeMap<SessionId, Session>,
+    nodes: BTreeSet<NodeId>,
+    assignments: BTreeSet<NodeId>,
+    happened: Vec<Happening>,
+}
+
+impl Turn {
+    pub(crate) fn new(sight: Sight, now: Timestamp) -> Self {
+        Self {
+            now,
+            world: sight.world,
+            assigned: sight.assigned,
+            digests: sight.digests,
+            sessions: BTreeMap::new(),
+            nodes: BTreeSet::new(),
+            assignments: BTreeSet::new(),
+            happened: Vec::new(),
+        }
+    }
+
+    /// Changes one live session and notes that its row must be written, where `change` says that it
+    /// changed anything. `actor` is the pass. A session that ends leaves the world at once and
+    /// stands among the ended, so that a later pass of the same turn gives its place away and
+    /// starts what waited for it.
+    pub(crate) fn change(
+        &mut self,
+        id: SessionId,
+        actor: &'static str,
+        change: impl FnOnce(&mut Session) -> bool,
+    ) {
+        let Some(at) = self.world.sessions.iter().position(|s| s.id == id) else {
+            return;
+        };
+        let session = &mut self.world.sessions[at];
+        let (before, incarnation) = (session.phase, session.incarnation);
+        if !change(session) {
+            return;
+        }
+        let code = if session.incarnation != incarnation {
+            "session.restarted".to_owned()
+        } else if session.phase != before {
+            format!("session.{}", session.phase.word())
+        } else {
+            "session.changed".to_owned()
+        };
+        let after = session
+            .reason
+            .as_ref()
+            .map_or(session.phase.word(), |reason| reason.text.as_str());
+        self.happened.push(Happening {
+            session: id,
+            actor,
+            code,
+            before: before.word().to_owned(),
+            after: after.to_owned(),
+        });
+        self.sessions.insert(id, session.clone());
+        if session.phase == Phase::Ended {
+            self.world.ended.insert(id, session.outcome);
+            self.world.sessions.remove(at);
+        }
+    }
+
+    /// Takes in what a node says about itself. Hearing from it is no change worth a write; anything
+    /// else it says anew is.
+    pub(crate) fn heard(&mut self, node: Node) {
+        match self.world.nodes.iter_mut().find(|n| n.id == node.id) {
+            Some(known) => {
+                let aged = Node {
+                    seen_at: known.seen_at,
+                    schedulable: known.schedulable,
+                    ..node
+                };
+                let same = aged == *known;
+                *known = Node {
+                    seen_at: self.now,
+                    ..aged
+                };
+                if !same {
+                    self.nodes.insert(known.id);
+                }
+            }
+            None => {
+                self.nodes.insert(node.id);
+                self.world.nodes.push(node);
+            }
+        }
+    }
+
+    /// Replaces what a node should have.
+    pub(crate) fn assign(&mut self, assignment: Assignment) {
+        self.assignments.insert(assignment.node);
+        self.assigned.insert(assignment.node, assignment);
+    }
+
+    /// Everything to be written; None where the passes changed nothing.
+    ///
+    /// Each session carries the generation it was read with; writing raises it.
+    pub(crate) fn writes(&self) -> Option<Writes> {
+        if self.sessions.is_empty() && self.nodes.is_empty() && self.assignments.is_empty() {
+            return None;
+        }
+        let of = |id: &NodeId| self.world.node(*id).cloned();
+        Some(Writes {
+            sessions: self.sessions.values().cloned().collect(),
+            nodes: self.nodes.iter().filter_map(of).collect(),
+            assignments: self
+                .assignments
+                .iter()
+                .filter_map(|id| self.assigned.get(id).cloned())
+                .collect(),
+            happened: self.happened.clone(),
+        })
+    }
+}

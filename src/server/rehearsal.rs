@@ -1,0 +1,178 @@
+//! The server without a process: a catalog in memory, passes run one at a given time, crashes and
+//! full disks on demand, and stand-ins for machines. For the simulation and for `fardel rehearse`;
+//! never opens a file, and nothing of it can be reached from a running server.
+
+pub mod stand_in;
+
+use std::time::Duration;
+
+use base::observe::Clock;
+use rules::messages::{Assignment, NodeReport};
+use rules::names::{SessionId, UserId};
+use rules::placement::Decision;
+use rules::session::Session;
+use rules::units::Timestamp;
+use rules::world::World;
+
+use crate::Failure;
+use crate::catalog::idempotency::Key;
+use crate::catalog::sessions::Written;
+use crate::catalog::{AtCommit, Catalog, Lane, Place};
+use crate::conductor::{Conductor, Turn};
+use crate::rehearsal::stand_in::Moment;
+
+/// What happens at one commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Live,
+    /// The server dies before the commit: nothing is kept.
+    DieBefore,
+    /// The server dies right after: everything is kept, nobody hears of it.
+    DieAfter,
+}
+
+/// A server that is played step by step.
+pub struct Rehearsal {
+    catalog: Catalog,
+    clock: Clock,
+    conductor: Conductor,
+}
+
+/// A turn that is not written yet. Dropping it is what a crash before the commit does.
+pub struct Prepared(Turn);
+
+impl Prepared {
+    /// What the nodes will be told, were this turn written.
+    pub fn assignments(&self) -> Vec<Assignment> {
+        self.0.assigned.values().cloned().collect()
+    }
+}
+
+impl Rehearsal {
+    /// An empty catalog in memory.
+    pub fn open(at: Timestamp) -> Result<Self, Failure> {
+        let clock = Clock::set_by_hand(at);
+        Ok(Self {
+            catalog: Catalog::open(&Place::Memory, clock.clone())?,
+            clock,
+            conductor: Conductor::default(),
+        })
+    }
+
+    /// Moves the server's clock.
+    pub fn set_clock(&self, wall: Timestamp) {
+        self.clock.set(wall);
+    }
+
+    /// Reads, and runs every pass; writes nothing. `decide` chooses places.
+    pub fn prepare(
+        &mut self,
+        now: Moment,
+        reports: &[NodeReport],
+        decide: &dyn Fn(&World, Timestamp) -> Vec<Decision>,
+    ) -> Result<Prepared, Failure> {
+        for report in reports {
+            self.catalog.heard(report.node, now.wall);
+        }
+        let sight = self
+            .catalog
+            .read_now("look at the world", |view| view.sight())?;
+        let reports: Vec<&NodeReport> = reports.iter().collect();
+        let turn = self
+            .conductor
+            .passes(sight, &reports, now.wall, steady(now), decide);
+        Ok(Prepared(turn))
+    }
+
+    /// Writes the turn; then gives what goes onto the links. Empty where a row moved on meanwhile,
+    /// for then nothing was written.
+    pub fn commit(&mut self, prepared: Prepared, now: Moment) -> Result<Vec<Assignment>, Failure> {
+        let written = match prepared.0.writes() {
+            Some(writes) => self.catalog.record_turn_now(writes)?,
+            None => true,
+        };
+        Ok(if written {
+            self.conductor.to_send(&prepared.0, steady(now))
+        } else {
+            Vec::new()
+        })
+    }
+
+    /// The server dies and starts again: everything but the rows is forgotten.
+    pub fn crash(&mut self) {
+        self.conductor = Conductor::default();
+        self.catalog.forget_heard();
+    }
+
+    /// Asks for the fate of every commit from now on.
+    pub fn before_commits(&self, mut ask: impl FnMut(&'static str) -> Fate + Send + 'static) {
+        self.catalog.before_commits(move |what| match ask(what) {
+            Fate::Live => AtCommit::Commit,
+            Fate::DieBefore => AtCommit::DieBefore,
+            Fate::DieAfter => AtCommit::DieAfter,
+        });
+    }
+
+    /// Fills the disk, so that the catalog cannot grow; or frees it.
+    pub fn fill_disk(&self, full: bool) {
+        self.catalog.limit_growth(full.then_some(0));
+    }
+
+    /// Writes a person.
+    pub fn person(&self, name: &str, at: Timestamp) -> Result<UserId, Failure> {
+        let id = UserId::make(at, [7; 10]);
+        let name = name.to_owned();
+        self.catalog
+            .write_now(Lane::People, "a person", move |rows| {
+                rows.stand_in_person(id, &name, at)?;
+                Ok(id)
+            })
+    }
+
+    /// Writes a new session, once for each `key`: a repeated key gives the first answer again.
+    pub fn submit(&self, session: &Session, key: &str) -> Result<SessionId, Failure> {
+        let session = session.clone();
+        let key = Key {
+            principal: session.owner,
+            route: "launch".into(),
+            key: key.to_owned(),
+            digest: [0; 32],
+        };
+        self.catalog.write_now(Lane::People, "launch", move |rows| {
+            if let Some(answer) = rows.answered(&key)? {
+                return Ok(answer.parse()?);
+            }
+            rows.insert_session(&session, "person")?;
+            rows.remember_answer(&key, &session.id.to_string())?;
+            Ok(session.id)
+        })
+    }
+
+    /// Changes a session as an action of a person would. False where it changed nothing.
+    pub fn edit(
+        &self,
+        id: SessionId,
+        change: impl FnOnce(&mut Session) -> bool + Send + 'static,
+    ) -> Result<bool, Failure> {
+        self.catalog
+            .write_now(Lane::People, "a person's wish", move |rows| {
+                Ok(rows.change_session(id, None, "person", None, change)? == Written::Yes)
+            })
+    }
+
+    /// The world as the rows have it.
+    pub fn world(&self) -> Result<World, Failure> {
+        self.catalog
+            .read_now("look at the world", |view| view.world())
+    }
+
+    /// One row, whatever its phase; None where there is none.
+    pub fn session(&self, id: SessionId) -> Result<Option<Session>, Failure> {
+        self.catalog
+            .read_now("look at a session", |view| view.session(id))
+    }
+}
+
+fn steady(now: Moment) -> Duration {
+    Duration::from_millis(u64::try_from(now.steady.as_millis()).unwrap_or(0))
+}

@@ -1,0 +1,426 @@
+//! A stand-in for a machine: keeps an assignment, takes the steps that `rules::housekeeping` names,
+//! and reports what it sees. Its containers are notes with times on them. How long things take, and
+//! what goes wrong, is written on each container when it is made (`Plan`).
+//!
+//! Never reads a clock or dice. What survives what is modelled after the real machine: the ledger
+//! (assignment) and a record for each container lie on disk; processes survive the death of the
+//! agent that started them, but not a reboot.
+
+use rules::housekeeping::{self, Step};
+use rules::messages::{
+    Assignment, ContainerOrder, ContainerSight, ExitRecord, NodeReport, STOP_GRACE_SECONDS,
+    SightState,
+};
+use rules::names::{BootId, ContainerName, NodeId};
+use rules::resources::Capacity;
+use rules::session::Reason;
+use rules::units::Timestamp;
+
+/// One moment, twice: what the machine's clock shows, and what no setting of a clock can move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    pub wall: Timestamp,
+    /// Counts on evenly; its zero means nothing.
+    pub steady: Timestamp,
+}
+
+impl Moment {
+    /// A moment on a machine whose clock is right.
+    pub fn plain(at: Timestamp) -> Self {
+        Self {
+            wall: at,
+            steady: at,
+        }
+    }
+}
+
+/// How one container will behave. Times are seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// From the order to the first process.
+    pub prepare: u64,
+    /// It cannot be made at all; said when `prepare` is over.
+    pub refuse: bool,
+    /// From the first process to its end by itself; None never ends.
+    pub run: Option<u64>,
+    pub exit_code: i32,
+    /// From TERM to the end; past the grace it is killed.
+    pub stop: u64,
+    /// From KILL to the end.
+    pub kill: u64,
+}
+
+impl Default for Plan {
+    /// Takes a second to start and to stop, runs until it is stopped.
+    fn default() -> Self {
+        Self {
+            prepare: 1,
+            refuse: false,
+            run: None,
+            exit_code: 0,
+            stop: 1,
+            kill: 0,
+        }
+    }
+}
+
+/// One start of one container, from the order until it is forgotten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    pub order: ContainerOrder,
+    pub plan: Plan,
+    pub life: Life,
+    /// False once the process that looks after it is gone: nobody will write its exit record.
+    pub supervised: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Life {
+    Preparing {
+        since: Moment,
+    },
+    Running {
+        since: Moment,
+        paused: bool,
+    },
+    Stopping {
+        since: Moment,
+        /// Its first process' start; None where there never was one.
+        started: Option<Moment>,
+        /// Steady time.
+        gone_at: Timestamp,
+        /// What will stand in the exit record.
+        exit_code: i32,
+    },
+    /// No process of it lives.
+    Over(SightState),
+}
+
+impl Container {
+    /// True while a process of it may live, so that it uses what it was given.
+    pub fn lives(&self) -> bool {
+        !matches!(self.life, Life::Over(_))
+    }
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct StandIn {
+    pub id: NodeId,
+    pub name: String,
+    pub boot: BootId,
+    pub capacity: Capacity,
+    pub problems: Vec<Reason>,
+    /// The newest assignment it took in; on disk.
+    pub ledger: Option<Assignment>,
+    /// In the order they were made. At most one of a name, unless something is wrong.
+    pub containers: Vec<Container>,
+}
+
+impl StandIn {
+    pub fn new(id: NodeId, name: &str, boot: BootId, capacity: Capacity) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            boot,
+            capacity,
+            problems: Vec::new(),
+            ledger: None,
+            containers: Vec::new(),
+        }
+    }
+
+    /// Keeps an assignment, unless it is no newer than the one it has or is another machine's.
+    /// Returns whether it was taken.
+    pub fn take(&mut self, assignment: Assignment) -> bool {
+        let have = self.ledger.as_ref().map_or(0, |a| a.generation);
+        let newer = assignment.node == self.id && assignment.generation > have;
+        if newer {
+            self.ledger = Some(assignment);
+        }
+        newer
+    }
+
+    /// Lets time pass: what containers do by themselves until `now` happens. Needs no agent.
+    pub fn advance(&mut self, now: Moment) {
+        for container in &mut self.containers {
+            container.advance(now);
+        }
+    }
+
+    /// One round of the agent: ends what nobody looks after any more, then takes the steps that
+    /// its assignment asks for.
+    pub fn tend(&mut self, now: Moment, plan: &mut dyn FnMut(&ContainerOrder) -> Plan) {
+        self.sweep(now);
+        for step in self.steps() {
+            self.perform(step, now, plan);
+        }
+    }
+
+    /// Kills what lives without a supervisor: nobody would write its exit record.
+    pub fn sweep(&mut self, now: Moment) {
+        for container in self.containers.iter_mut().filter(|c| !c.supervised) {
+            container.kill(now);
+        }
+    }
+
+    /// What the rules say should be done next; empty before the first assignment.
+    pub fn steps(&self) -> Vec<Step> {
+        self.ledger
+            .as_ref()
+            .map(|a| housekeeping::steps(a, &self.sights()))
+            .unwrap_or_default()
+    }
+
+    /// Does one step; `plan` is asked how a container that starts here will behave.
+    pub fn perform(
+        &mut self,
+        step: Step,
+        now: Moment,
+        plan: &mut dyn FnMut(&ContainerOrder) -> Plan,
+    ) {
+        match step {
+            Step::Start(order) => {
+                let plan = plan(&order);
+                self.containers.push(Container {
+                    order,
+                    plan,
+                    life: Life::Preparing { since: now },
+                    supervised: true,
+                });
+            }
+            Step::Adjust(order) => {
+                for container in self.named(order.name) {
+                    container.order.demand = order.demand;
+                }
+            }
+            Step::Pause(name) => self.freeze(name, true),
+            Step::Resume(name) => self.freeze(name, false),
+            Step::Stop(name) => self.stop(name, now),
+            Step::Kill(name) => {
+                for container in self.named(name) {
+                    container.kill(now);
+                }
+            }
+            Step::Forget(name) => self.containers.retain(|c| c.order.name != name),
+        }
+    }
+
+    /// Everything it knows of: one sight a container on the list or on disk.
+    pub fn sights(&self) -> Vec<ContainerSight> {
+        self.containers
+            .iter()
+            .map(|c| ContainerSight {
+                name: c.order.name,
+                state: c.sight(),
+                usage: None,
+            })
+            .collect()
+    }
+
+    /// The complete report of this moment. Containers that are on the ledger and not begun yet are
+    /// reported as about to be made, so that absence means gone.
+    pub fn report(&self, now: Moment) -> NodeReport {
+        let mut containers = self.sights();
+        for order in self.ledger.iter().flat_map(|a| &a.containers) {
+            if !containers.iter().any(|c| c.name == order.name) {
+                containers.push(ContainerSight {
+                    name: order.name,
+                    state: SightState::Preparing {
+                        step: "waiting".into(),
+                    },
+                    usage: None,
+                });
+            }
+        }
+        NodeReport {
+            node: self.id,
+            name: self.name.clone(),
+            boot: self.boot,
+            generation: self.ledger.as_ref().map_or(0, |a| a.generation),
+            at: now.wall,
+            capacity: self.capacity.clone(),
+            host_environment: true,
+            containers,
+            problems: self.problems.clone(),
+        }
+    }
+
+    /// The power goes and comes back: nothing lives, records and ledger are still there.
+    pub fn reboot(&mut self, boot: BootId) {
+        self.boot = boot;
+        for container in &mut self.containers {
+            if container.lives() {
+                container.life = Life::Over(SightState::Lost {
+                    reason: Reason::new("node.rebooted", "Its machine was restarted."),
+                });
+                container.supervised = false;
+            }
+        }
+    }
+
+    fn named(&mut self, name: ContainerName) -> impl Iterator<Item = &mut Container> {
+        self.containers
+            .iter_mut()
+            .filter(move |c| c.order.name == name)
+    }
+
+    fn freeze(&mut self, name: ContainerName, freeze: bool) {
+        for container in self.named(name) {
+            if let Life::Running { paused, .. } = &mut container.life {
+                *paused = freeze;
+            }
+        }
+    }
+
+    fn stop(&mut self, name: ContainerName, now: Moment) {
+        let mut known = false;
+        for container in self.named(name) {
+            known = true;
+            container.stop(now);
+        }
+        let order = self
+            .ledger
+            .iter()
+            .flat_map(|a| &a.containers)
+            .find(|o| o.name == name);
+        if !known && let Some(order) = order {
+            let record = Container {
+                order: order.clone(),
+                plan: Plan::default(),
+                life: Life::Over(SightState::Refused {
+                    reason: never_started(),
+                }),
+                supervised: false,
+            };
+            self.containers.push(record);
+        }
+    }
+}
+
+fn never_started() -> Reason {
+    Reason::new(
+        "session.stopped-before-start",
+        "It was stopped before it started.",
+    )
+}
+
+impl Container {
+    fn advance(&mut self, now: Moment) {
+        match self.life.clone() {
+            Life::Preparing { since }
+                if now.steady >= since.steady.plus_seconds(self.plan.prepare) =>
+            {
+                self.life = if self.plan.refuse {
+                    Life::Over(SightState::Refused {
+                        reason: Reason::new(
+                            "container.cannot-start",
+                            "Its program could not be started.",
+                        ),
+                    })
+                } else {
+                    Life::Running {
+                        since: now,
+                        paused: false,
+                    }
+                };
+            }
+            Life::Running {
+                since,
+                paused: false,
+            } => {
+                if let Some(run) = self.plan.run
+                    && now.steady >= since.steady.plus_seconds(run)
+                {
+                    self.gone(Some(since), self.plan.exit_code, now);
+                }
+            }
+            Life::Stopping {
+                started,
+                gone_at,
+                exit_code,
+                ..
+            } if now.steady >= gone_at => self.gone(started, exit_code, now),
+            Life::Preparing { .. }
+            | Life::Running { .. }
+            | Life::Stopping { .. }
+            | Life::Over(_) => {}
+        }
+    }
+
+    fn sight(&self) -> SightState {
+        match &self.life {
+            Life::Preparing { .. } => SightState::Preparing {
+                step: "starting".into(),
+            },
+            Life::Running { since, paused } => SightState::Running {
+                since: since.wall,
+                paused: *paused,
+            },
+            Life::Stopping { since, .. } => SightState::Stopping { since: since.wall },
+            Life::Over(state) => state.clone(),
+        }
+    }
+
+    fn stop(&mut self, now: Moment) {
+        let (after, exit_code) = if self.plan.stop <= STOP_GRACE_SECONDS {
+            (self.plan.stop, 143)
+        } else {
+            (STOP_GRACE_SECONDS + self.plan.kill, 137)
+        };
+        self.end_within(after, exit_code, now);
+    }
+
+    fn kill(&mut self, now: Moment) {
+        self.end_within(self.plan.kill, 137, now);
+    }
+
+    /// Makes the end come, at the latest in `seconds`.
+    fn end_within(&mut self, seconds: u64, exit_code: i32, now: Moment) {
+        let at = now.steady.plus_seconds(seconds);
+        let started = match &mut self.life {
+            Life::Over(_) => return,
+            Life::Stopping {
+                gone_at,
+                exit_code: code,
+                ..
+            } => {
+                if at < *gone_at {
+                    *gone_at = at;
+                    *code = exit_code;
+                }
+                return;
+            }
+            Life::Preparing { .. } => None,
+            Life::Running { since, .. } => Some(*since),
+        };
+        self.life = Life::Stopping {
+            since: now,
+            started,
+            gone_at: at,
+            exit_code,
+        };
+    }
+
+    /// Its last process is gone. Only a supervisor writes down how it ended.
+    fn gone(&mut self, started: Option<Moment>, exit_code: i32, now: Moment) {
+        self.life = Life::Over(match (self.supervised, started) {
+            (false, _) => SightState::Lost {
+                reason: Reason::new(
+                    "container.supervisor-lost",
+                    "The process that looked after it was killed.",
+                ),
+            },
+            (true, None) => SightState::Refused {
+                reason: never_started(),
+            },
+            (true, Some(started)) => SightState::Ended(ExitRecord {
+                exit_code,
+                started_at: Some(started.wall),
+                ended_at: now.wall,
+                out_of_memory: false,
+                peak_memory: None,
+            }),
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! The simulation's dice: one number in, always the same rolls out (SplitMix64). Never reads the
+//! kernel's random source, but for one fresh seed a test run.
+
+/// A stream of rolls.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.roll() % (high - low + 1)
+    }
+
+    /// True `hundredths` times in a hundred.
+    pub fn chance(&mut self, hundredths: u64) -> bool {
+        self.roll() % 100 < hundredths
+    }
+
+    /// One of them; panics on an empty list.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        let at = self.roll() % from.len() as u64;
+        &from[at as usize]
+    }
+
+    pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        std::array::from_fn(|_| self.roll() as u8)
+    }
+
+    /// Other dice, of which this stream's later rolls tell nothing.
+    pub fn split(&mut self) -> Self {
+        Self(self.roll())
+    }
+}
+
+/// A seed nobody has tried.
+pub fn fresh_seed() -> u64 {
+    u64::from_le_bytes(base::observe::dice()) % 1_000_000_000
+}

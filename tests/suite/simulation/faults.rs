@@ -1,0 +1,103 @@
+//! Faults to plant: each is a wrong idea somebody could build in good faith. They live in the
+//! simulation's own wrappers around passes, links and machines; the product has no switch for them.
+
+use rules::messages::{ExitRecord, NodeReport, SightState};
+use rules::placement::{self, Decision};
+use rules::session::Phase;
+use rules::units::Timestamp;
+use rules::world::World;
+
+/// What is wrong on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A node that says nothing is taken for one that has nothing.
+    SilenceReadAsAbsence,
+    /// A session counts as over as soon as its node says that it is stopping it.
+    EndedWhileItLives,
+    /// The share of a session that is still stopping is given away.
+    ShareFreedWhileStopping,
+    /// A node starts again what is on its list and not running yet.
+    StartRepeatedWhileStarting,
+    /// A dead container's session stays "running".
+    DeadLeftRunning,
+    /// A node believes the assignment that came last, not the newest.
+    StaleAssignmentTaken,
+    /// The assignment is sent, and then the commit fails.
+    SentBeforeCommit,
+    /// A launch that is tried again after a lost answer is taken for a new one.
+    ReplayDoubled,
+    /// A restart keeps the number of the start before it.
+    IncarnationReused,
+}
+
+impl Fault {
+    pub const ALL: [Self; 9] = [
+        Self::SilenceReadAsAbsence,
+        Self::EndedWhileItLives,
+        Self::ShareFreedWhileStopping,
+        Self::StartRepeatedWhileStarting,
+        Self::DeadLeftRunning,
+        Self::StaleAssignmentTaken,
+        Self::SentBeforeCommit,
+        Self::ReplayDoubled,
+        Self::IncarnationReused,
+    ];
+}
+
+/// Places as the scheduler chooses them, or as it would with the planted fault.
+pub fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<Decision> {
+    if fault != Some(Fault::ShareFreedWhileStopping) {
+        return placement::decide(world, now);
+    }
+    let mut world = world.clone();
+    world.sessions.retain(|s| s.phase != Phase::Stopping);
+    placement::decide(&world, now)
+}
+
+/// A report as the server reads it.
+pub fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
+    for sight in &mut report.containers {
+        match (fault, &sight.state) {
+            (Some(Fault::EndedWhileItLives), SightState::Stopping { .. }) => {
+                sight.state = SightState::Ended(ExitRecord {
+                    exit_code: 143,
+                    started_at: None,
+                    ended_at: report.at,
+                    out_of_memory: false,
+                    peak_memory: None,
+                });
+            }
+            (Some(Fault::DeadLeftRunning), state) if state.is_over() => {
+                sight.state = SightState::Running {
+                    since: report.at,
+                    paused: false,
+                };
+            }
+            _ => {}
+        }
+    }
+    report
+}
+
+/// What the server makes of nodes that it has not heard from.
+pub fn invented(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<NodeReport> {
+    if fault != Some(Fault::SilenceReadAsAbsence) {
+        return Vec::new();
+    }
+    world
+        .nodes
+        .iter()
+        .filter(|n| n.is_silent(now))
+        .map(|n| NodeReport {
+            node: n.id,
+            name: n.name.clone(),
+            boot: n.boot,
+            generation: n.generation,
+            at: now,
+            capacity: n.capacity.clone(),
+            host_environment: n.host_environment,
+            containers: Vec::new(),
+            problems: Vec::new(),
+        })
+        .collect()
+}

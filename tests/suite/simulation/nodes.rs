@@ -1,0 +1,185 @@
+//! Machines of the simulation: stand-ins that take the product's own steps, with an agent that dies,
+//! a link that loses, doubles and delays, and containers whose behaviour the dice decide.
+
+use std::collections::BTreeMap;
+
+use rules::housekeeping::{self, Step};
+use rules::messages::{Assignment, ContainerOrder, NodeReport, SightState};
+use rules::names::{BootId, ContainerName, NodeId};
+use rules::resources::{Capacity, Device};
+use rules::session::SessionKind;
+use rules::units::{Bytes, CpuShare, Timestamp};
+use server::rehearsal::stand_in::{Life, Moment, Plan, StandIn};
+
+use super::dice::Dice;
+use super::faults::Fault;
+
+/// One machine and its link. Times are on the steady clock.
+pub struct Machine {
+    pub stand_in: StandIn,
+    /// Its agent is dead until then: containers go on, nobody tends them, nothing is said.
+    pub agent_back_at: Timestamp,
+    /// Nothing passes the link until then, either way.
+    pub link_back_at: Timestamp,
+    /// How often each container was started here, ever.
+    pub starts: BTreeMap<ContainerName, u32>,
+    last_report: Option<NodeReport>,
+    reported_at: Timestamp,
+    dice: Dice,
+}
+
+impl Machine {
+    pub fn new(number: u64, now: Timestamp, dice: &mut Dice) -> Self {
+        let mut dice = dice.split();
+        let id = NodeId::make(now, dice.bytes());
+        let boot = BootId::make(now, dice.bytes());
+        let devices = if dice.chance(60) {
+            dice.between(1, 3)
+        } else {
+            0
+        };
+        let capacity = Capacity {
+            cpu: CpuShare(100 * dice.between(2, 6) as u32),
+            memory: Bytes::gib(dice.between(4, 16)),
+            devices: (0..devices as u32)
+                .map(|index| Device {
+                    index,
+                    model: "paper".into(),
+                    memory: Bytes::gib(80),
+                })
+                .collect(),
+        };
+        Self {
+            stand_in: StandIn::new(id, &format!("box-{number}"), boot, capacity),
+            agent_back_at: now,
+            link_back_at: now,
+            starts: BTreeMap::new(),
+            last_report: None,
+            reported_at: now,
+            dice,
+        }
+    }
+
+    pub fn agent_lives(&self, now: Moment) -> bool {
+        now.steady >= self.agent_back_at
+    }
+
+    pub fn linked(&self, now: Moment) -> bool {
+        self.agent_lives(now) && now.steady >= self.link_back_at
+    }
+
+    /// Takes an assignment in, as the real node does, or as it would with the planted fault.
+    pub fn take(&mut self, assignment: Assignment, fault: Option<Fault>) {
+        if fault == Some(Fault::StaleAssignmentTaken) && assignment.node == self.stand_in.id {
+            self.stand_in.ledger = Some(assignment);
+        } else {
+            self.stand_in.take(assignment);
+        }
+    }
+
+    /// One round of the agent.
+    pub fn tend(&mut self, now: Moment, fault: Option<Fault>) {
+        self.stand_in.sweep(now);
+        let steps = match (&self.stand_in.ledger, fault) {
+            (Some(ledger), Some(Fault::StartRepeatedWhileStarting)) => {
+                let mut sights = self.stand_in.sights();
+                sights.retain(|s| !matches!(s.state, SightState::Preparing { .. }));
+                housekeeping::steps(ledger, &sights)
+            }
+            _ => self.stand_in.steps(),
+        };
+        let Self {
+            stand_in,
+            starts,
+            dice,
+            ..
+        } = self;
+        for step in steps {
+            if let Step::Start(order) = &step {
+                *starts.entry(order.name).or_default() += 1;
+            }
+            stand_in.perform(step, now, &mut |order| plan(order, dice));
+        }
+    }
+
+    /// The report of this moment, where there is something new to say or it is time again.
+    pub fn report(&mut self, now: Moment) -> Option<NodeReport> {
+        let report = self.stand_in.report(now);
+        let news = self.last_report.as_ref().is_none_or(|last| {
+            last.containers != report.containers
+                || last.generation != report.generation
+                || last.boot != report.boot
+        });
+        if !news && now.steady.seconds_since(self.reported_at) < 5 {
+            return None;
+        }
+        self.reported_at = now.steady;
+        self.last_report = Some(report.clone());
+        Some(report)
+    }
+
+    /// The agent dies and stays away for `seconds`; what it was making may stay half-made.
+    pub fn kill_agent(&mut self, now: Moment, seconds: u64) {
+        self.agent_back_at = now.steady.plus_seconds(seconds);
+        self.last_report = None;
+        for container in &mut self.stand_in.containers {
+            if matches!(container.life, Life::Preparing { .. }) && self.dice.chance(50) {
+                container.supervised = false;
+            }
+        }
+    }
+
+    /// Power off and on: nothing lives, and the agent comes back later.
+    pub fn reboot(&mut self, now: Moment, seconds: u64) {
+        let boot = BootId::make(now.wall, self.dice.bytes());
+        self.stand_in.reboot(boot);
+        self.agent_back_at = now.steady.plus_seconds(seconds);
+        self.last_report = None;
+    }
+
+    /// Kills the process that looks after one container that lives, where one does.
+    pub fn kill_supervisor(&mut self) -> Option<ContainerName> {
+        let living: Vec<usize> = (0..self.stand_in.containers.len())
+            .filter(|at| self.stand_in.containers[*at].lives())
+            .collect();
+        if living.is_empty() {
+            return None;
+        }
+        let at = *self.dice.pick(&living);
+        let container = &mut self.stand_in.containers[at];
+        container.supervised = false;
+        Some(container.order.name)
+    }
+}
+
+/// How a container will behave: mostly well, sometimes slowly, sometimes badly.
+fn plan(order: &ContainerOrder, dice: &mut Dice) -> Plan {
+    let slow = dice.chance(20);
+    Plan {
+        prepare: if slow {
+            dice.between(5, 20)
+        } else {
+            dice.between(0, 3)
+        },
+        refuse: dice.chance(5),
+        run: match order.kind {
+            SessionKind::Batch => Some(dice.between(0, 40)),
+            SessionKind::Interactive => dice.chance(15).then(|| dice.between(0, 60)),
+        },
+        exit_code: if dice.chance(75) {
+            0
+        } else {
+            dice.between(1, 255) as i32
+        },
+        stop: if dice.chance(20) {
+            dice.between(5, 60)
+        } else {
+            dice.between(0, 2)
+        },
+        kill: if dice.chance(10) {
+            dice.between(2, 6)
+        } else {
+            0
+        },
+    }
+}

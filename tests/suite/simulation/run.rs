@@ -1,0 +1,881 @@
+//! One run: a seed decides everything that people, machines, links, disks and clocks do to a server,
+//! and after every second of it the promises are checked. First trouble, then quiet, then the end:
+//! what is still wrong once nobody disturbs any more is wrong for good.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use rules::findings::findings;
+use rules::messages::{Assignment, NodeReport};
+use rules::names::{ContainerName, SessionId, SessionName, UserId};
+use rules::placement;
+use rules::resources::{Demand, Used};
+use rules::session::{Environment, Order, Phase, Reason, Session, SessionKind, Wish};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::world::World;
+use server::Failure;
+use server::rehearsal::stand_in::Moment;
+use server::rehearsal::{Fate, Rehearsal};
+
+use super::dice::Dice;
+use super::faults::{self, Fault};
+use super::nodes::Machine;
+
+/// Seconds of trouble.
+const TROUBLE: u64 = 120;
+/// Seconds after the last trouble in which everything must come to rest. The slowest honest way: a
+/// silent link's last message (40), a slow start (20), a stop with its grace and a slow kill (16).
+const REST: u64 = 90;
+/// Seconds for stopping all that runs.
+const END: u64 = 60;
+/// Seconds that anything may take to move on once nobody disturbs.
+const PATIENCE: u64 = 45;
+
+/// What a run came to.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Tally {
+    pub sessions: u64,
+    pub crashes: u64,
+    pub reboots: u64,
+    pub restarts: u64,
+    pub lost_messages: u64,
+    pub full_disks: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.sessions += other.sessions;
+        self.crashes += other.crashes;
+        self.reboots += other.reboots;
+        self.restarts += other.restarts;
+        self.lost_messages += other.lost_messages;
+        self.full_disks += other.full_disks;
+    }
+}
+
+/// A promise that was not kept, and what led to it.
+#[derive(Debug)]
+pub struct Broken {
+    pub seed: u64,
+    pub second: u64,
+    pub promise: String,
+    trace: Vec<String>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.trace {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(
+            f,
+            "seed {} broke a promise at second {}: {}",
+            self.seed, self.second, self.promise
+        )?;
+        write!(
+            f,
+            "replay: FARDEL_SEED={} cargo test --test suite simulation::seeds -- --nocapture",
+            self.seed
+        )
+    }
+}
+
+enum Mail {
+    Down(usize, Assignment),
+    Up(NodeReport),
+}
+
+/// A launch that was sent and not yet answered.
+struct Asked {
+    session: Session,
+    key: String,
+}
+
+struct Run {
+    dice: Dice,
+    fault: Option<Fault>,
+    server: Rehearsal,
+    owner: UserId,
+    machines: Vec<Machine>,
+    /// By the second of delivery.
+    mail: BTreeMap<(Timestamp, u64), Mail>,
+    posted: u64,
+    start: Timestamp,
+    /// Seconds since the start.
+    second: u64,
+    /// Milliseconds that the clocks on the wall are ahead of the start plus the seconds.
+    ahead: i64,
+    trouble: bool,
+    server_back_at: u64,
+    disk_free_at: u64,
+    fate: Arc<Mutex<FateDice>>,
+    unanswered: VecDeque<Asked>,
+    /// Sessions whose launch was acknowledged, with the number of the request.
+    acknowledged: BTreeMap<SessionId, u64>,
+    requests: u64,
+    /// Since which second a session has been in its phase, and a container lived unwanted.
+    in_phase: BTreeMap<SessionId, (Phase, u32, u64)>,
+    unwanted: BTreeMap<ContainerName, u64>,
+    dead: BTreeMap<SessionId, u64>,
+    quiet_since: u64,
+    /// First second a container was known to run, for limits; and the last disturbance of time.
+    ran_from: BTreeMap<ContainerName, u64>,
+    time_disturbed: u64,
+    tally: Tally,
+    trace: VecDeque<String>,
+}
+
+/// Decides over commits; shared with the catalog.
+struct FateDice {
+    dice: Dice,
+    chance: u64,
+    died: bool,
+}
+
+/// Plays one seed.
+pub fn play(seed: u64, fault: Option<Fault>) -> Result<Tally, Box<Broken>> {
+    let mut run = Run::new(seed, fault);
+    match run.through() {
+        Ok(()) => Ok(run.tally),
+        Err(promise) => Err(Box::new(Broken {
+            seed,
+            second: run.second,
+            promise,
+            trace: run.trace.into(),
+        })),
+    }
+}
+
+type Kept = Result<(), String>;
+
+impl Run {
+    fn new(seed: u64, fault: Option<Fault>) -> Self {
+        let mut dice = Dice::new(seed);
+        let start = Timestamp::from_millis(1_790_000_000_000);
+        let server = Rehearsal::open(start).expect("a catalog in memory opens");
+        let owner = server
+            .person("kim", start)
+            .expect("an empty catalog takes a person");
+        let fate = Arc::new(Mutex::new(FateDice {
+            dice: dice.split(),
+            chance: 0,
+            died: false,
+        }));
+        let asked = Arc::clone(&fate);
+        server.before_commits(move |_| {
+            let mut fate = asked.lock().expect("nobody panics while rolling dice");
+            let chance = fate.chance;
+            if !fate.dice.chance(chance) {
+                return Fate::Live;
+            }
+            fate.died = true;
+            if fate.dice.chance(50) {
+                Fate::DieBefore
+            } else {
+                Fate::DieAfter
+            }
+        });
+        let nodes = dice.between(1, 3);
+        let machines = (0..nodes)
+            .map(|number| Machine::new(number, start, &mut dice))
+            .collect();
+        Self {
+            dice,
+            fault,
+            server,
+            owner,
+            machines,
+            mail: BTreeMap::new(),
+            posted: 0,
+            start,
+            second: 0,
+            ahead: 0,
+            trouble: true,
+            server_back_at: 0,
+            disk_free_at: 0,
+            fate,
+            unanswered: VecDeque::new(),
+            acknowledged: BTreeMap::new(),
+            requests: 0,
+            in_phase: BTreeMap::new(),
+            unwanted: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            quiet_since: 0,
+            ran_from: BTreeMap::new(),
+            time_disturbed: 0,
+            tally: Tally::default(),
+            trace: VecDeque::new(),
+        }
+    }
+
+    fn through(&mut self) -> Kept {
+        for _ in 0..TROUBLE {
+            self.pass_a_second()?;
+        }
+        self.calm_down();
+        for _ in 0..REST {
+            self.pass_a_second()?;
+        }
+        for id in self.live_ids()? {
+            self.edit(id, |session, now| {
+                session.restart = false;
+                session.stop(Wish::Stop, Reason::new("session.stopped", "The end."), now);
+                true
+            });
+        }
+        for _ in 0..END {
+            self.pass_a_second()?;
+        }
+        self.nothing_is_left()
+    }
+
+    fn calm_down(&mut self) {
+        self.trouble = false;
+        self.quiet_since = self.second;
+        self.fate.lock().expect("dice").chance = 0;
+        self.server.fill_disk(false);
+        self.disk_free_at = 0;
+        let now = self.now();
+        for machine in &mut self.machines {
+            machine.agent_back_at = machine.agent_back_at.min(now.steady);
+            machine.link_back_at = machine.link_back_at.min(now.steady);
+        }
+        self.say("quiet".into());
+    }
+
+    fn now(&self) -> Moment {
+        let steady = self.start.plus_seconds(self.second);
+        Moment {
+            wall: Timestamp::from_millis(steady.as_millis() + self.ahead),
+            steady,
+        }
+    }
+
+    fn say(&mut self, line: String) {
+        if self.trace.len() == 80 {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{:>4}  {line}", self.second));
+    }
+
+    fn pass_a_second(&mut self) -> Kept {
+        self.second += 1;
+        if self.trouble {
+            self.disturb();
+        }
+        let now = self.now();
+        self.server.set_clock(now.wall);
+        self.machines_live(now);
+        if self.second >= self.server_back_at {
+            self.people(now);
+            self.serve(now)?;
+        }
+        self.check(now)
+    }
+
+    /// Bad luck that comes from outside.
+    fn disturb(&mut self) {
+        let now = self.now();
+        self.fate.lock().expect("dice").chance = if self.dice.chance(30) { 8 } else { 0 };
+        if self.dice.chance(2) {
+            let jump = *self.dice.pick(&[-3_600_000, -20_000, 20_000, 3_600_000]);
+            self.ahead += jump;
+            self.time_disturbed = self.second;
+            self.say(format!("the clock jumps by {jump} ms"));
+        }
+        if self.dice.chance(2) {
+            let seconds = self.dice.between(1, 15);
+            self.disk_free_at = self.second + seconds;
+            self.server.fill_disk(true);
+            self.tally.full_disks += 1;
+            self.say(format!("the disk is full for {seconds} s"));
+        }
+        if self.second == self.disk_free_at {
+            self.server.fill_disk(false);
+            self.say("the disk has room again".into());
+        }
+        if self.dice.chance(2) {
+            self.crash("killed");
+        }
+        for at in 0..self.machines.len() {
+            let name = self.machines[at].stand_in.name.clone();
+            if self.dice.chance(2) {
+                let seconds = self.dice.between(2, 60);
+                self.machines[at].link_back_at = now.steady.plus_seconds(seconds);
+                self.say(format!("{name} is silent for {seconds} s"));
+            }
+            if self.dice.chance(2) {
+                let seconds = self.dice.between(1, 10);
+                self.machines[at].kill_agent(now, seconds);
+                self.say(format!("the agent of {name} dies for {seconds} s"));
+            }
+            if self.dice.chance(1) {
+                let seconds = self.dice.between(1, 20);
+                self.machines[at].reboot(now, seconds);
+                self.tally.reboots += 1;
+                self.say(format!("{name} reboots for {seconds} s"));
+            }
+            if self.dice.chance(3)
+                && let Some(container) = self.machines[at].kill_supervisor()
+            {
+                self.say(format!("the supervisor of {container} is killed"));
+            }
+        }
+    }
+
+    fn crash(&mut self, why: &str) {
+        self.server.crash();
+        self.server_back_at = self.second + self.dice.between(0, 6);
+        self.time_disturbed = self.second;
+        self.tally.crashes += 1;
+        self.say(format!("the server dies ({why})"));
+    }
+
+    /// True once for each death at a commit; the crash itself is done here.
+    fn died(&mut self, why: &str) -> bool {
+        let died = std::mem::take(&mut self.fate.lock().expect("dice").died);
+        if died {
+            self.crash(why);
+        }
+        died
+    }
+
+    fn machines_live(&mut self, now: Moment) {
+        for at in 0..self.machines.len() {
+            self.machines[at].stand_in.advance(now);
+        }
+        let due: Vec<(Timestamp, u64)> = self
+            .mail
+            .range(..=(now.steady, u64::MAX))
+            .filter(|(_, mail)| matches!(mail, Mail::Down(..)))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in due {
+            if let Some(Mail::Down(at, assignment)) = self.mail.remove(&key)
+                && self.machines[at].linked(now)
+            {
+                self.machines[at].take(assignment, self.fault);
+            }
+        }
+        for at in 0..self.machines.len() {
+            if !self.machines[at].agent_lives(now) {
+                continue;
+            }
+            self.machines[at].tend(now, self.fault);
+            // Some starts and stops take no time at all.
+            self.machines[at].stand_in.advance(now);
+            if let Some(report) = self.machines[at].report(now)
+                && self.machines[at].linked(now)
+            {
+                self.post(now, |_| Mail::Up(report.clone()));
+            }
+        }
+    }
+
+    /// Puts a message on the way: lost, doubled and late as the dice will.
+    fn post(&mut self, now: Moment, mail: impl Fn(()) -> Mail) {
+        let copies = if !self.trouble {
+            1
+        } else if self.dice.chance(10) {
+            self.tally.lost_messages += 1;
+            0
+        } else if self.dice.chance(10) {
+            2
+        } else {
+            1
+        };
+        for _ in 0..copies {
+            let delay = if !self.trouble {
+                0
+            } else if self.dice.chance(5) {
+                self.dice.between(5, 40)
+            } else if self.dice.chance(30) {
+                self.dice.between(1, 3)
+            } else {
+                0
+            };
+            self.posted += 1;
+            self.mail
+                .insert((now.steady.plus_seconds(delay), self.posted), mail(()));
+        }
+    }
+
+    /// What people do: launch, stop, restart, pause; and ask again where no answer came.
+    fn people(&mut self, now: Moment) {
+        if let Some(asked) = self.unanswered.pop_front() {
+            self.submit(asked);
+        }
+        if !self.trouble || self.second < self.server_back_at {
+            return;
+        }
+        if self.dice.chance(40) {
+            self.requests += 1;
+            let session = self.draft(now);
+            let key = format!("request-{}", self.requests);
+            self.submit(Asked { session, key });
+        }
+        if self.second < self.server_back_at
+            || !self.dice.chance(25)
+            || self.acknowledged.is_empty()
+        {
+            return;
+        }
+        let known: Vec<SessionId> = self.acknowledged.keys().copied().collect();
+        // Mostly the newest: the old ones are over.
+        let from = known.len().saturating_sub(12);
+        let id = *self.dice.pick(&known[from..]);
+        let roll = self.dice.between(0, 99);
+        let fault = self.fault;
+        let because = || Reason::new("session.stopped", "Kim stopped it.");
+        match roll {
+            0..=49 => self.edit(id, move |s, now| s.stop(Wish::Stop, because(), now)),
+            50..=64 => self.edit(id, move |s, now| s.stop(Wish::Kill, because(), now)),
+            65..=84 => {
+                self.tally.restarts += 1;
+                self.edit(id, move |s, now| {
+                    if s.phase == Phase::Ended {
+                        s.begin_again(now);
+                        if fault == Some(Fault::IncarnationReused) {
+                            s.incarnation -= 1;
+                        }
+                        return true;
+                    }
+                    let fresh = !s.restart;
+                    s.restart = true;
+                    s.stop(Wish::Stop, because(), now) || fresh
+                });
+            }
+            _ => self.edit(id, move |s, _| {
+                let change = s.wish == Wish::Run && s.phase != Phase::Ended;
+                s.paused ^= change;
+                change
+            }),
+        }
+    }
+
+    fn submit(&mut self, mut asked: Asked) {
+        if self.fault == Some(Fault::ReplayDoubled) {
+            asked.key = format!("{}-{}", asked.key, self.dice.roll());
+        }
+        let result = self.server.submit(&asked.session, &asked.key);
+        let died = self.died("at the commit of a launch");
+        match result {
+            Ok(id) => {
+                self.tally.sessions += 1;
+                let number = request_of(&asked.session);
+                self.acknowledged.insert(id, number);
+                let name = asked.session.name;
+                self.say(format!("{name} is accepted as {id}"));
+            }
+            Err(Failure::Fault(_)) if died => {
+                // No answer: ask again, with a new draft under the old key, as a form does.
+                let now = self.now();
+                asked.session.id = SessionId::make(now.wall, self.dice.bytes());
+                asked.session.name = self.name();
+                self.unanswered.push_back(asked);
+            }
+            Err(failure) => self.say(format!("a launch is refused: {failure}")),
+        }
+    }
+
+    fn edit(
+        &mut self,
+        id: SessionId,
+        change: impl FnOnce(&mut Session, Timestamp) -> bool + Send + 'static,
+    ) {
+        let now = self.now().wall;
+        let result = self.server.edit(id, move |session| change(session, now));
+        self.died("at the commit of an edit");
+        match result {
+            Ok(true) => self.say(format!("{id} is edited")),
+            Ok(false) => {}
+            Err(failure) => self.say(format!("an edit is refused: {failure}")),
+        }
+    }
+
+    fn name(&mut self) -> SessionName {
+        SessionName::parse(&format!("s{:x}", self.dice.roll())).expect("letters and digits")
+    }
+
+    fn draft(&mut self, now: Moment) -> Session {
+        let kind = if self.dice.chance(60) {
+            SessionKind::Batch
+        } else {
+            SessionKind::Interactive
+        };
+        let devices = self
+            .machines
+            .iter()
+            .map(|m| m.stand_in.capacity.devices.len())
+            .max()
+            .unwrap_or(0);
+        let gpu = if devices > 0 && self.dice.chance(50) {
+            match self.dice.between(0, 9) {
+                0 => 100,
+                1 if devices > 1 => 200,
+                _ => self.dice.between(1, 100) as u32,
+            }
+        } else {
+            0
+        };
+        let depends_on = if self.dice.chance(10) && !self.acknowledged.is_empty() {
+            let known: Vec<SessionId> = self.acknowledged.keys().copied().collect();
+            vec![*self.dice.pick(&known[known.len().saturating_sub(5)..])]
+        } else {
+            Vec::new()
+        };
+        Session {
+            id: SessionId::make(now.wall, self.dice.bytes()),
+            name: self.name(),
+            owner: self.owner,
+            labels: [("request".to_owned(), self.requests.to_string())].into(),
+            order: Order {
+                kind,
+                environment: Environment::Host,
+                command: vec!["true".into()],
+                env: BTreeMap::new(),
+                demand: Demand {
+                    cpu: CpuShare(self.dice.between(1, 200) as u32),
+                    memory: Bytes::mib(self.dice.between(64, 3000)),
+                    shm: Bytes::ZERO,
+                    gpu: GpuShare(gpu),
+                },
+                timeout_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
+                longest_run_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
+                start_at: self
+                    .dice
+                    .chance(5)
+                    .then(|| now.wall.plus_seconds(self.dice.between(1, 30))),
+                depends_on,
+            },
+            phase: Phase::Pending,
+            wish: Wish::Run,
+            paused: false,
+            restart: false,
+            incarnation: 1,
+            generation: 1,
+            node: None,
+            devices: Vec::new(),
+            created_at: now.wall,
+            queued_at: now.wall,
+            scheduled_at: None,
+            started_at: None,
+            stopping_at: None,
+            ended_at: None,
+            outcome: None,
+            exit_code: None,
+            reason: None,
+        }
+    }
+
+    /// The server's second: reports that arrived, one turn each or all in one, then one for the
+    /// clock.
+    fn serve(&mut self, now: Moment) -> Kept {
+        let due: Vec<(Timestamp, u64)> = self
+            .mail
+            .range(..=(now.steady, u64::MAX))
+            .filter(|(_, mail)| matches!(mail, Mail::Up(_)))
+            .map(|(key, _)| *key)
+            .collect();
+        let mut reports = Vec::new();
+        for key in due {
+            if let Some(Mail::Up(report)) = self.mail.remove(&key) {
+                reports.push(faults::read(self.fault, report));
+            }
+        }
+        reports.extend(faults::invented(self.fault, &self.world()?, now.wall));
+        if reports.len() > 1 && self.dice.chance(50) {
+            for report in reports {
+                self.turn(now, &[report])?;
+            }
+        } else {
+            self.turn(now, &reports)?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, now: Moment, reports: &[NodeReport]) -> Kept {
+        if self.second < self.server_back_at {
+            // It died within this second; what arrived is lost.
+            return Ok(());
+        }
+        let fault = self.fault;
+        let decide = move |world: &World, now| faults::decide(fault, world, now);
+        let prepared = self
+            .server
+            .prepare(now, reports, &decide)
+            .map_err(|failure| format!("a turn cannot be prepared: {failure}"))?;
+        if fault == Some(Fault::SentBeforeCommit) {
+            let early = prepared.assignments();
+            self.send(now, early);
+        }
+        let result = self.server.commit(prepared, now);
+        let died = self.died("at the commit of a turn");
+        match result {
+            Ok(assignments) => {
+                if self.trouble && self.dice.chance(1) {
+                    self.crash("between a commit and its effect");
+                } else {
+                    self.send(now, assignments);
+                }
+                Ok(())
+            }
+            Err(_) if died => Ok(()),
+            // The disk is full: the next turn tries again.
+            Err(Failure::Refusal(refusal)) if self.second < self.disk_free_at => {
+                self.say(format!("a turn is not written: {}", refusal.code));
+                Ok(())
+            }
+            Err(failure) => Err(format!("a turn cannot be written: {failure}")),
+        }
+    }
+
+    fn send(&mut self, now: Moment, assignments: Vec<Assignment>) {
+        for assignment in assignments {
+            let at = self
+                .machines
+                .iter()
+                .position(|m| m.stand_in.id == assignment.node);
+            if let Some(at) = at {
+                self.post(now, |()| Mail::Down(at, assignment.clone()));
+            }
+        }
+    }
+
+    fn world(&self) -> Result<World, String> {
+        self.server
+            .world()
+            .map_err(|failure| format!("the world cannot be read: {failure}"))
+    }
+
+    fn live_ids(&self) -> Result<Vec<SessionId>, String> {
+        Ok(self.world()?.sessions.iter().map(|s| s.id).collect())
+    }
+
+    /// Every promise, on the whole truth: rows and machines.
+    fn check(&mut self, now: Moment) -> Kept {
+        let world = self.world()?;
+        if let Some(finding) = findings(&world).first() {
+            return Err(format!("{}: {}", finding.code, finding.text));
+        }
+        self.starts_are_single()?;
+        self.capacities_hold()?;
+        self.living_have_rows(&world)?;
+        self.requests_are_single(&world)?;
+        self.limits_are_kept(&world)?;
+        if self.second.is_multiple_of(20) {
+            self.acknowledged_exist()?;
+        }
+        self.things_move(&world, now)
+    }
+
+    fn starts_are_single(&self) -> Kept {
+        let mut all: BTreeMap<ContainerName, u32> = BTreeMap::new();
+        for machine in &self.machines {
+            for (name, starts) in &machine.starts {
+                *all.entry(*name).or_default() += starts;
+            }
+        }
+        match all.iter().find(|(_, starts)| **starts > 1) {
+            Some((name, starts)) => Err(format!("{name} was started {starts} times")),
+            None => Ok(()),
+        }
+    }
+
+    fn capacities_hold(&self) -> Kept {
+        for machine in &self.machines {
+            let node = &machine.stand_in;
+            let mut used = Used::default();
+            for container in node.containers.iter().filter(|c| c.lives()) {
+                used.add(&container.order.demand, &container.order.devices);
+            }
+            if used.cpu > node.capacity.cpu {
+                return Err(format!("{} runs {} cores", node.name, used.cpu));
+            }
+            if used.memory > node.capacity.memory {
+                return Err(format!("{} runs {} of memory", node.name, used.memory));
+            }
+            if let Some((index, share)) = used.devices.iter().find(|(_, share)| share.0 > 100) {
+                return Err(format!(
+                    "device {index} of {} runs {} hundredths",
+                    node.name, share.0
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// At most one container of a session lives anywhere, and while it does, its row holds its
+    /// place.
+    fn living_have_rows(&self, world: &World) -> Kept {
+        let mut living = BTreeSet::new();
+        for machine in &self.machines {
+            for container in machine.stand_in.containers.iter().filter(|c| c.lives()) {
+                let name = container.order.name;
+                if !living.insert(name.session) {
+                    return Err(format!("two containers of {} live", name.session));
+                }
+                let held = world.session(name.session).is_some_and(|s| {
+                    s.container() == name
+                        && s.phase.holds_resources()
+                        && s.node == Some(machine.stand_in.id)
+                });
+                if !held {
+                    let row =
+                        self.server.session(name.session).ok().flatten().map(|s| {
+                            format!("{} of incarnation {}", s.phase.word(), s.incarnation)
+                        });
+                    return Err(format!(
+                        "{name} lives on {}, and its row is {}",
+                        machine.stand_in.name,
+                        row.unwrap_or_else(|| "not there".into())
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn requests_are_single(&self, world: &World) -> Kept {
+        let mut seen: BTreeMap<u64, SessionId> = BTreeMap::new();
+        let known = self.acknowledged.iter().map(|(id, number)| (*id, *number));
+        let live = world.sessions.iter().map(|s| (s.id, request_of(s)));
+        for (id, number) in known.chain(live) {
+            if let Some(other) = seen.insert(number, id)
+                && other != id
+            {
+                return Err(format!("request {number} made two sessions: {other}, {id}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledged_exist(&self) -> Kept {
+        for id in self.acknowledged.keys() {
+            let row = self
+                .server
+                .session(*id)
+                .map_err(|failure| format!("a row cannot be read: {failure}"))?;
+            if row.is_none() {
+                return Err(format!("{id} was acknowledged and is gone"));
+            }
+        }
+        Ok(())
+    }
+
+    /// No session is stopped by a limit before it ran that long, however clocks were set.
+    fn limits_are_kept(&mut self, world: &World) -> Kept {
+        for session in &world.sessions {
+            let name = session.container();
+            if session.phase == Phase::Running {
+                self.ran_from.entry(name).or_insert(self.second);
+            }
+            let limit = match session.reason.as_ref().map(|r| r.code.as_str()) {
+                Some("session.timeout") => session.order.timeout_seconds,
+                Some("session.longest-run") => session.order.longest_run_seconds,
+                _ => continue,
+            };
+            let Some((limit, from)) = limit.zip(self.ran_from.get(&name).copied()) else {
+                continue;
+            };
+            // A report may come up to 40 seconds after the start; and a server that was restarted
+            // has only the clock on the wall to go by.
+            let sure = self.time_disturbed + 60 < from;
+            if sure && self.second + 41 < from + limit {
+                return Err(format!("{} met its limit {limit} too early", session.name));
+            }
+            if sure && session.stopping_at.is_some() && self.second < from {
+                return Err(format!("{} met its limit before it ran", session.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Once it is quiet, nothing stays where it cannot stay.
+    fn things_move(&mut self, world: &World, now: Moment) -> Kept {
+        let second = self.second;
+        let mut in_phase = BTreeMap::new();
+        for s in &world.sessions {
+            let since = match self.in_phase.get(&s.id) {
+                Some((phase, incarnation, since))
+                    if (*phase, *incarnation) == (s.phase, s.incarnation) =>
+                {
+                    *since
+                }
+                _ => second,
+            };
+            in_phase.insert(s.id, (s.phase, s.incarnation, since));
+        }
+        self.in_phase = in_phase;
+        let mut dead = BTreeMap::new();
+        for s in world.sessions.iter().filter(|s| s.phase == Phase::Running) {
+            let lives = self.machines.iter().any(|m| {
+                m.stand_in
+                    .containers
+                    .iter()
+                    .any(|c| c.order.name == s.container() && c.lives())
+            });
+            if !lives {
+                dead.insert(s.id, self.dead.get(&s.id).copied().unwrap_or(second));
+            }
+        }
+        self.dead = dead;
+        let mut unwanted = BTreeMap::new();
+        for machine in &self.machines {
+            for container in &machine.stand_in.containers {
+                let name = container.order.name;
+                let wanted = world
+                    .session(name.session)
+                    .is_some_and(|s| s.container() == name && s.phase.holds_resources());
+                if !wanted {
+                    let since = self.unwanted.get(&name).copied().unwrap_or(second);
+                    unwanted.insert(name, since);
+                }
+            }
+        }
+        self.unwanted = unwanted;
+        if self.trouble {
+            return Ok(());
+        }
+        let stuck = |since: u64| second - since.max(self.quiet_since) > PATIENCE;
+        for s in &world.sessions {
+            let (phase, _, since) = self.in_phase[&s.id];
+            let moves = matches!(phase, Phase::Scheduled | Phase::Preparing | Phase::Stopping);
+            if moves && stuck(since) {
+                return Err(format!("{} stays {}", s.name, phase.word()));
+            }
+        }
+        if let Some((id, _)) = self.dead.iter().find(|(_, since)| stuck(**since)) {
+            return Err(format!("{id} is running, and its container is dead"));
+        }
+        if let Some((name, _)) = self.unwanted.iter().find(|(_, since)| stuck(**since)) {
+            return Err(format!("{name} is unwanted, and still there"));
+        }
+        if second - self.quiet_since > PATIENCE && !placement::decide(world, now.wall).is_empty() {
+            return Err("a session could move, and nobody moves it".into());
+        }
+        Ok(())
+    }
+
+    fn nothing_is_left(&self) -> Kept {
+        let world = self.world()?;
+        if let Some(s) = world.sessions.first() {
+            return Err(format!("{} is {} at the end", s.name, s.phase.word()));
+        }
+        for machine in &self.machines {
+            if let Some(container) = machine.stand_in.containers.first() {
+                return Err(format!("{} is left at the end", container.order.name));
+            }
+        }
+        self.acknowledged_exist()
+    }
+}
+
+fn request_of(session: &Session) -> u64 {
+    session
+        .labels
+        .get("request")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
+}
