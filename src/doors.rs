@@ -1,6 +1,7 @@
 //! What people and programs meet: pages, REST, command line, the way into a session.
 //! Never decides anything: a door parses, calls `server::actions`, and shows the answer.
 
+pub mod cli;
 pub mod origin;
 pub mod pages;
 pub mod text;

@@ -2,3 +2,4 @@
 //! lives here; what the product does is in the five rooms.
 
 pub mod doors;
+pub mod roles;

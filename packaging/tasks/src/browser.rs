@@ -2,7 +2,7 @@
 //! server of its own; this one only brings browser, driver and the name of the binary together.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::program::{self, Program};
 use crate::stage::Failure;
@@ -14,7 +14,8 @@ const OLDEST_NODE: u32 = 20;
 
 /// Runs every `*.mjs` with node's own test runner.
 ///
-/// The files read `FARDEL_BINARY` and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
+/// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
+/// it) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
 /// `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
     let what = "browser suite";
@@ -50,13 +51,39 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
             .inside(folder)
             .run()?;
     }
-    let mut node = Program::named("node").words("--test --test-concurrency=1");
+    let pages = Folder::make()?;
+    Program::cargo()
+        .words("test --quiet --locked --package fardel --lib pages_are_written -- --ignored")
+        .variable("FARDEL_PAGES_OUT", &pages.0)
+        .run()?;
+    let mut node = Program::named("node").words("--test --test-concurrency=1 --test-reporter=dot");
     for test in &tests {
         node = node.argument(test);
     }
     node.variable("FARDEL_BINARY", binary)
+        .variable("FARDEL_PAGES", &pages.0)
         .variable("CHROMIUM", chromium)
         .run()
+}
+
+/// A temporary folder, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("fardel-gate-pages-{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .map_err(|error| Failure::new(format!("{} cannot be made: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            println!("{} stays behind: {error}", self.0.display());
+        }
+    }
 }
 
 /// The first number of `v20.1.2`.

@@ -314,9 +314,10 @@ impl Row {
                     out.push_str(&escaped(&block.name));
                 }
             } else if block.kind != Kind::Ghost || width >= 22 {
+                // The blank is not seen, but it parts the words for those who hear them.
                 let _ = write!(
                     out,
-                    "<b>{}</b><span>{}</span>",
+                    "<b>{}</b> <span>{}</span>",
                     escaped(&block.name),
                     escaped(&block.note)
                 );

@@ -1,0 +1,241 @@
+//! The command line: an HTTP client like any other, with the words of people. Reads arguments, calls
+//! the API, prints the answer, returns an exit code. Never touches the catalog or a container.
+
+mod address;
+mod client;
+mod columns;
+mod images;
+mod korean;
+mod launch;
+mod login;
+mod manual;
+mod output;
+mod people;
+mod sessions;
+mod system;
+mod terminal;
+pub mod tree;
+mod trouble;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::{CommandFactory, FromArgMatches};
+use rules::units::Timestamp;
+
+use output::View;
+use tree::{Command, Format, Words};
+use trouble::{FAILED, Trouble};
+
+/// What a command may know of the process it runs in; roles read it, doors only use it.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// The environment.
+    pub variable: fn(&str) -> Option<String>,
+    /// The socket of this machine's server, after file, variables and flags.
+    pub socket: PathBuf,
+}
+
+/// Reads the arguments, program name first.
+///
+/// Errors: help, version or a mistake, already worded by clap; its own exit code is right (0 or 2).
+pub fn parse(
+    arguments: Vec<std::ffi::OsString>,
+    variable: fn(&str) -> Option<String>,
+) -> Result<Words, clap::Error> {
+    let matches = description(variable).try_get_matches_from(arguments)?;
+    Words::from_arg_matches(&matches)
+}
+
+/// The whole command line as clap describes it, in the caller's language.
+pub fn description(variable: fn(&str) -> Option<String>) -> clap::Command {
+    let command = Words::command();
+    if language(variable) == "ko" {
+        korean::summaries(command)
+    } else {
+        command
+    }
+}
+
+/// Does one command of the client and gives its exit code. Everything about trouble has been said.
+pub fn run(words: Words, around: &Surroundings) -> u8 {
+    let view = view(&words.global, around);
+    let color = std::io::stderr().is_terminal() && wants_color(&words.global, around);
+    let as_json = matches!(words.global.output, Format::Json | Format::Jsonl);
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            complain(&format!(
+                "error: this process gets no event loop: {error}\n"
+            ));
+            return FAILED;
+        }
+    };
+    let done = runtime.block_on(execute(words, around, &view));
+    // A read of the keyboard may still be waiting; it must not hold the process.
+    runtime.shutdown_background();
+    match done {
+        Ok(code) => code,
+        Err(trouble) => {
+            complain(&trouble.written(as_json, color));
+            trouble.exit
+        }
+    }
+}
+
+async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8, Trouble> {
+    let Words { global, command } = words;
+    match command {
+        Command::Completion { shell } => return manual::completion(shell).map(|()| 0),
+        Command::Man(man) => return manual::page(&man, description(around.variable)).map(|()| 0),
+        Command::Login(request) => {
+            return login::login(&request, &global, around, view)
+                .await
+                .map(|()| 0);
+        }
+        Command::Logout => return login::logout(&global, around, view).await.map(|()| 0),
+        _ => {}
+    }
+    let client = login::client(&global, around)?;
+    match command {
+        Command::Run(request) => launch::run(&client, view, around, request).await,
+        Command::Ps(request) => sessions::list(&client, view, &request).await,
+        Command::Session(request) => sessions::session(&client, view, around, request).await,
+        Command::Exec(request) => terminal::exec(&client, view, around, request).await,
+        Command::Logs(request) => terminal::logs(&client, &request).await,
+        Command::Attach(request) => terminal::attach(&client, view, &request).await,
+        Command::Why(request) => sessions::why(&client, view, &request.session).await,
+        Command::Queue(tree::Queue::Ls) => sessions::queue(&client, view).await,
+        Command::Image(request) => images::image(&client, view, request).await,
+        Command::Job(request) => images::job(&client, view, request).await,
+        Command::User(request) => people::user(&client, view, request).await,
+        Command::Token(request) => people::token(&client, view, request).await,
+        Command::Me(request) => people::me(&client, view, request).await,
+        Command::Top => system::top(&client, view).await,
+        Command::Event(request) => system::events(&client, view, request).await,
+        Command::Api(request) => system::api(&client, request).await,
+        Command::Version => system::version(&client, view).await,
+        Command::Serve(_)
+        | Command::Doctor(_)
+        | Command::Config(_)
+        | Command::Rehearse(_)
+        | Command::Bench(_)
+        | Command::Completion { .. }
+        | Command::Man(_)
+        | Command::Login(_)
+        | Command::Logout => Err(Trouble::new(
+            FAILED,
+            "command.not-here",
+            "This command is not one of the client's.",
+        )),
+    }
+}
+
+fn view(global: &tree::Global, around: &Surroundings) -> View {
+    let terminal = std::io::stdout().is_terminal();
+    View {
+        format: global.output,
+        width: terminal
+            .then(|| crossterm::terminal::size().ok().map(|(columns, _)| columns))
+            .flatten(),
+        color: terminal && wants_color(global, around),
+        quiet: global.quiet,
+        now: now(),
+        columns: global.columns.clone(),
+    }
+}
+
+fn wants_color(global: &tree::Global, around: &Surroundings) -> bool {
+    !global.no_color && (around.variable)("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(jiff::Timestamp::now().as_millisecond())
+}
+
+/// `ko` or `en`, as the usual variables say.
+fn language(variable: fn(&str) -> Option<String>) -> &'static str {
+    let wish = ["LC_ALL", "LC_MESSAGES", "LANG"]
+        .iter()
+        .find_map(|name| variable(name).filter(|v| !v.is_empty()))
+        .unwrap_or_default();
+    if wish.starts_with("ko") { "ko" } else { "en" }
+}
+
+/// Writes results. A reader that went away (`| head`) ends the output, not the program.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Writes remarks and trouble.
+fn complain(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Words, clap::Error> {
+        let words = std::iter::once("fardel").chain(line.split(' '));
+        parse(words.map(Into::into).collect(), |_| None)
+    }
+
+    #[test]
+    fn the_description_has_no_contradiction() {
+        Words::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_may_stand_before_and_after_the_image() {
+        for line in [
+            "run --cpu 2 host -- sh -c x",
+            "run host --cpu 2 -- sh -c x",
+            "run host --cpu 2 sh -c x",
+        ] {
+            match read(line).expect(line).command {
+                Command::Run(run) => {
+                    assert_eq!(run.order.cpu.as_deref(), Some("2"), "{line}");
+                    assert_eq!(run.order.command, ["sh", "-c", "x"], "{line}");
+                }
+                other => panic!("{line} was read as {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn exec_passes_flags_of_the_command_on() {
+        match read("exec -it train ls -la /").expect("valid").command {
+            Command::Exec(exec) => {
+                assert!(exec.interactive && exec.tty);
+                assert_eq!(exec.command, ["ls", "-la", "/"]);
+            }
+            other => panic!("read as {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_summary_in_both_languages() {
+        fn visit(command: &clap::Command, path: &str) {
+            for inner in command.get_subcommands().filter(|c| c.get_name() != "help") {
+                let path = format!("{path} {}", inner.get_name());
+                assert!(inner.get_about().is_some(), "{path} says nothing");
+                let ko = inner
+                    .get_about()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                assert!(
+                    ko.chars().any(|c| ('\u{ac00}'..='\u{d7a3}').contains(&c)),
+                    "{path} has no Korean summary"
+                );
+                visit(inner, &path);
+            }
+        }
+        visit(&korean::summaries(Words::command()), "fardel");
+    }
+}

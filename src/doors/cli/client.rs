@@ -1,0 +1,436 @@
+//! The HTTP client of the command line: one connection a call, over the local socket or TCP. Knows
+//! nothing of what the calls mean.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+
+use base::link::streams::{ByteStream, Duplex};
+
+use super::address::{Address, resolve};
+use super::trouble::{FAILED, TIMEOUT, Trouble, UNREACHABLE};
+
+/// How long one TCP connection may take. Higher: a wrong address keeps people waiting. Lower: a
+/// loaded box on a slow network looks dead.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long one answer may take from its request to its headers.
+const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+
+/// A server, and who we are to it.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub address: Address,
+    pub token: Option<String>,
+    /// Print each call as a curl command on standard error.
+    pub explain: bool,
+    /// `en` or `ko`: in which language refusals come.
+    pub language: String,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: hyper::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON; null where it is empty.
+    pub fn json(&self) -> Result<Value, Trouble> {
+        if self.body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&self.body).map_err(|e| {
+            Trouble::new(
+                FAILED,
+                "answer.unreadable",
+                format!("The server's answer is not JSON: {e}."),
+            )
+            .hint("Is this address a fardel server?")
+        })
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+}
+
+/// An answer whose body is read piece by piece.
+pub struct Flow {
+    response: Response<Incoming>,
+    /// Drives the connection; ends with this value.
+    _driver: JoinSet<()>,
+}
+
+impl Flow {
+    /// The next piece; None at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+        loop {
+            match self.response.frame().await {
+                None => return Ok(None),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => return Ok(Some(bytes)),
+                    Err(_) => continue,
+                },
+                Some(Err(error)) => {
+                    return Err(Trouble::new(
+                        UNREACHABLE,
+                        "server.connection-lost",
+                        format!("The server went away while it was answering: {error}."),
+                    ));
+                }
+            }
+        }
+    }
+
+    pub fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+}
+
+/// What goes with a request besides method and path.
+#[derive(Debug, Clone, Default)]
+pub struct Extra {
+    pub body: Bytes,
+    pub content_type: Option<&'static str>,
+    pub headers: Vec<(String, String)>,
+}
+
+impl Extra {
+    pub fn json(body: &Value) -> Self {
+        Self {
+            body: body.to_string().into(),
+            content_type: Some("application/json"),
+            headers: Vec::new(),
+        }
+    }
+
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+}
+
+impl Client {
+    /// Asks and takes the whole answer, whatever its status.
+    pub async fn ask(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
+        let flow = self.open(method, path, extra).await?;
+        let Flow { response, _driver } = flow;
+        let (parts, body) = response.into_parts();
+        let body = body
+            .collect()
+            .await
+            .map_err(|error| {
+                Trouble::new(
+                    UNREACHABLE,
+                    "server.connection-lost",
+                    format!("The server went away while it was answering: {error}."),
+                )
+            })?
+            .to_bytes();
+        Ok(Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        })
+    }
+
+    /// Asks and takes the answer where it is a good one; any other becomes trouble.
+    pub async fn call(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
+        let answer = self.ask(method, path, extra).await?;
+        if answer.status < 400 {
+            return Ok(answer);
+        }
+        let id = answer.header("x-request-id").unwrap_or_default().to_owned();
+        Err(Trouble::refused(answer.status, &answer.body, &id))
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+        self.call(Method::GET, path, Extra::default()).await?.json()
+    }
+
+    /// Posts JSON under a fresh idempotency key, so that nothing is done twice.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+        let extra = Extra::json(body).header("Idempotency-Key", fresh_key());
+        self.call(Method::POST, path, extra).await?.json()
+    }
+
+    /// Asks and gives the body as it comes; a refusal becomes trouble.
+    pub async fn flow(&self, path: &str, headers: Vec<(String, String)>) -> Result<Flow, Trouble> {
+        let extra = Extra {
+            headers,
+            ..Extra::default()
+        };
+        let flow = self.open(Method::GET, path, extra).await?;
+        if flow.status() < 400 {
+            return Ok(flow);
+        }
+        let status = flow.status();
+        let id = flow
+            .response
+            .headers()
+            .get("x-request-id")
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        let Flow { response, _driver } = flow;
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map(|b| b.to_bytes())
+            .unwrap_or_default();
+        Err(Trouble::refused(status, &body, &id))
+    }
+
+    async fn open(&self, method: Method, path: &str, extra: Extra) -> Result<Flow, Trouble> {
+        self.say(&method, path, &extra);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Host", self.address.authority())
+            .header("User-Agent", concat!("fardel/", env!("CARGO_PKG_VERSION")))
+            .header("Accept", "application/json")
+            .header("Accept-Language", &self.language);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        if let Some(kind) = extra.content_type {
+            request = request.header("Content-Type", kind);
+        }
+        for (name, value) in &extra.headers {
+            request = request.header(name.as_str(), value.as_str());
+        }
+        let request = request
+            .body(Full::new(extra.body))
+            .map_err(|e| Trouble::usage(format!("This cannot be sent as a request: {e}.")))?;
+        let lost = |error: hyper::Error| {
+            Trouble::new(
+                UNREACHABLE,
+                "server.no-answer",
+                format!(
+                    "{} does not answer as a server would: {error}.",
+                    self.address
+                ),
+            )
+        };
+        let stream = self.connect().await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(lost)?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // A broken connection shows in the answer that was cut off.
+            let _ = connection.await;
+        });
+        match tokio::time::timeout(ANSWER_WITHIN, sender.send_request(request)).await {
+            Ok(response) => Ok(Flow {
+                response: response.map_err(lost)?,
+                _driver: driver,
+            }),
+            Err(_) => Err(Trouble::new(
+                TIMEOUT,
+                "server.slow",
+                format!(
+                    "{} took the call and gave no answer for {} seconds.",
+                    self.address,
+                    ANSWER_WITHIN.as_secs()
+                ),
+            )),
+        }
+    }
+
+    /// Opens a WebSocket that speaks `protocol`.
+    pub async fn socket(
+        &self,
+        path: &str,
+        protocol: &str,
+    ) -> Result<WebSocketStream<ByteStream>, Trouble> {
+        use tokio_tungstenite::tungstenite::Error;
+        let mut request = Request::builder()
+            .uri(format!("ws://{}{path}", self.address.authority()))
+            .header("Host", self.address.authority())
+            .header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Sec-WebSocket-Version", "13")
+            .header("Sec-WebSocket-Key", generate_key())
+            .header("Sec-WebSocket-Protocol", protocol)
+            .header("Accept-Language", &self.language);
+        if self.explain {
+            eprintln!("# WebSocket {path} ({protocol}) at {}", self.address);
+        }
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let request = request
+            .body(())
+            .map_err(|e| Trouble::usage(format!("This cannot be sent as a request: {e}.")))?;
+        let stream = self.connect().await?;
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, _)) => Ok(socket),
+            Err(Error::Http(response)) => {
+                let id = response
+                    .headers()
+                    .get("x-request-id")
+                    .and_then(|v| v.to_str().ok())
+                    .unwrap_or_default()
+                    .to_owned();
+                let body = response.body().clone().unwrap_or_default();
+                Err(Trouble::refused(response.status().as_u16(), &body, &id))
+            }
+            Err(error) => Err(Trouble::new(
+                UNREACHABLE,
+                "server.no-answer",
+                format!("{} did not open the stream: {error}.", self.address),
+            )),
+        }
+    }
+
+    async fn connect(&self) -> Result<ByteStream, Trouble> {
+        let unreachable = |what: String| {
+            Trouble::new(UNREACHABLE, "server.unreachable", what).hint(match &self.address {
+                Address::Socket(_) => {
+                    "Start a server with `fardel serve`, or name another with --server or \
+                     `fardel login`."
+                }
+                Address::Tcp { .. } => "Is the server running, and is this its address?",
+            })
+        };
+        match &self.address {
+            Address::Socket(path) => match UnixStream::connect(path).await {
+                Ok(stream) => Ok(boxed(stream)),
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    Err(unreachable(format!(
+                        "{} is open to root and to the user that runs the server only.",
+                        path.display()
+                    )))
+                }
+                Err(error) => Err(unreachable(format!(
+                    "No server answers at {} ({}).",
+                    path.display(),
+                    plain(&error)
+                ))),
+            },
+            Address::Tcp { host, port } => {
+                let mut last = None;
+                for address in resolve(host, *port, Path::new("/etc/hosts"))? {
+                    match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(address)).await {
+                        Ok(Ok(stream)) => {
+                            // Keystrokes are small and must not wait for each other.
+                            let _ = stream.set_nodelay(true);
+                            return Ok(boxed(stream));
+                        }
+                        Ok(Err(error)) => last = Some(plain(&error)),
+                        Err(_) => last = Some("no answer".to_owned()),
+                    }
+                }
+                Err(unreachable(format!(
+                    "No server answers at {} ({}).",
+                    self.address,
+                    last.unwrap_or_default()
+                )))
+            }
+        }
+    }
+
+    /// Prints the call so that it can be repeated without this program. The token is not shown.
+    fn say(&self, method: &Method, path: &str, extra: &Extra) {
+        if !self.explain {
+            return;
+        }
+        let mut line = String::from("curl");
+        if *method != Method::GET {
+            line.push_str(&format!(" -X {method}"));
+        }
+        if let Address::Socket(socket) = &self.address {
+            line.push_str(&format!(
+                " --unix-socket {}",
+                quoted(&socket.display().to_string())
+            ));
+        }
+        if self.token.is_some() {
+            line.push_str(" -H \"Authorization: Bearer $FARDEL_TOKEN\"");
+        }
+        if let Some(kind) = extra.content_type {
+            line.push_str(&format!(" -H {}", quoted(&format!("Content-Type: {kind}"))));
+        }
+        for (name, value) in &extra.headers {
+            line.push_str(&format!(" -H {}", quoted(&format!("{name}: {value}"))));
+        }
+        if !extra.body.is_empty() {
+            match std::str::from_utf8(&extra.body) {
+                Ok(text) if !text.contains("\"password\"") && text.len() < 4096 => {
+                    line.push_str(&format!(" -d {}", quoted(text)));
+                }
+                _ => line.push_str(" --data-binary @-"),
+            }
+        }
+        line.push_str(&format!(
+            " {}",
+            quoted(&format!("http://{}{path}", self.address.authority()))
+        ));
+        eprintln!("{line}");
+    }
+}
+
+/// A key under which the server does a thing once, however often it is asked.
+pub fn fresh_key() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+fn boxed(stream: impl Duplex + 'static) -> ByteStream {
+    Box::new(stream)
+}
+
+fn plain(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no socket".to_owned(),
+        std::io::ErrorKind::ConnectionRefused => "nobody listens".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "/._-:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(harmless) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Writes a value into a path or a query.
+pub fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_words_stay_one_word() {
+        assert_eq!(quoted("it's $HOME"), "'it'\\''s $HOME'");
+        assert_eq!(quoted("/a/b-1"), "/a/b-1");
+        assert_eq!(encoded("a b/../c?d"), "a%20b%2F..%2Fc%3Fd");
+    }
+}

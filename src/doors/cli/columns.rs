@@ -1,0 +1,537 @@
+//! The columns of each noun's table, in their order, with the rank by which they are dropped.
+//! Reads only what the API answers.
+
+use serde_json::Value;
+
+use super::output::{Column, View, age, size, span, text};
+use rules::units::Timestamp;
+
+/// `running`, `running, paused`, `ended 7`, `ended, stopped`.
+pub(super) fn state(row: &Value) -> String {
+    let state = text(row, "state");
+    if row["paused"] == true {
+        return format!("{state}, paused");
+    }
+    match (&row["exit_code"], row["outcome"].as_str()) {
+        (Value::Number(code), _) => format!("{state} {code}"),
+        (_, Some(outcome)) => format!("{state}, {outcome}"),
+        _ => state,
+    }
+}
+
+fn ran(row: &Value, view: &View) -> String {
+    let point = |key: &str| row[key].as_str().and_then(|t| Timestamp::parse(t).ok());
+    match (point("started_at"), point("ended_at")) {
+        (Some(from), Some(to)) => span(to.seconds_since(from)),
+        (Some(from), None) => span(view.now.seconds_since(from)),
+        _ => "-".to_owned(),
+    }
+}
+
+fn labels(row: &Value) -> String {
+    let pairs: Vec<String> = row["labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() {
+        "-".to_owned()
+    } else {
+        pairs.join(",")
+    }
+}
+
+fn words(row: &Value, key: &str) -> String {
+    let words: Vec<&str> = row[key]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if words.is_empty() {
+        "-".to_owned()
+    } else {
+        words.join(" ")
+    }
+}
+
+pub(super) const SESSIONS: &[Column] = &[
+    Column {
+        title: "NAME",
+        rank: 0,
+        give: |r, _| text(r, "name"),
+    },
+    Column {
+        title: "STATE",
+        rank: 1,
+        give: |r, _| state(r),
+    },
+    Column {
+        title: "IMAGE",
+        rank: 3,
+        give: |r, _| text(r, "image"),
+    },
+    Column {
+        title: "CPU",
+        rank: 4,
+        give: |r, _| text(r, "resources.cpu"),
+    },
+    Column {
+        title: "MEMORY",
+        rank: 4,
+        give: |r, _| size(&r["resources"]["memory"]),
+    },
+    Column {
+        title: "GPU",
+        rank: 6,
+        give: |r, _| match text(r, "resources.gpu") {
+            zero if zero == "0" => "-".to_owned(),
+            share => share,
+        },
+    },
+    Column {
+        title: "AGE",
+        rank: 2,
+        give: |r, v| age(&r["created_at"], v.now),
+    },
+    Column {
+        title: "RAN",
+        rank: 5,
+        give: ran,
+    },
+    Column {
+        title: "OWNER",
+        rank: 5,
+        give: |r, _| text(r, "owner.name"),
+    },
+    Column {
+        title: "ID",
+        rank: 9,
+        give: |r, _| text(r, "id"),
+    },
+    Column {
+        title: "KIND",
+        rank: 9,
+        give: |r, _| text(r, "kind"),
+    },
+    Column {
+        title: "NODE",
+        rank: 9,
+        give: |r, _| text(r, "node"),
+    },
+    Column {
+        title: "LABELS",
+        rank: 9,
+        give: |r, _| labels(r),
+    },
+    Column {
+        title: "COMMAND",
+        rank: 9,
+        give: |r, _| words(r, "command"),
+    },
+    Column {
+        title: "REASON",
+        rank: 7,
+        give: |r, _| text(r, "reason.text"),
+    },
+];
+
+pub(super) const SESSION: &[Column] = &[
+    Column {
+        title: "NAME",
+        rank: 0,
+        give: |r, _| text(r, "name"),
+    },
+    Column {
+        title: "ID",
+        rank: 0,
+        give: |r, _| text(r, "id"),
+    },
+    Column {
+        title: "STATE",
+        rank: 0,
+        give: |r, _| state(r),
+    },
+    Column {
+        title: "REASON",
+        rank: 0,
+        give: |r, _| text(r, "reason.text"),
+    },
+    Column {
+        title: "OWNER",
+        rank: 0,
+        give: |r, _| text(r, "owner.name"),
+    },
+    Column {
+        title: "KIND",
+        rank: 0,
+        give: |r, _| text(r, "kind"),
+    },
+    Column {
+        title: "IMAGE",
+        rank: 0,
+        give: |r, _| text(r, "image"),
+    },
+    Column {
+        title: "COMMAND",
+        rank: 0,
+        give: |r, _| words(r, "command"),
+    },
+    Column {
+        title: "CPU",
+        rank: 0,
+        give: |r, _| text(r, "resources.cpu"),
+    },
+    Column {
+        title: "MEMORY",
+        rank: 0,
+        give: |r, _| size(&r["resources"]["memory"]),
+    },
+    Column {
+        title: "SHM",
+        rank: 0,
+        give: |r, _| size(&r["resources"]["shm"]),
+    },
+    Column {
+        title: "GPU",
+        rank: 0,
+        give: |r, _| text(r, "resources.gpu"),
+    },
+    Column {
+        title: "NODE",
+        rank: 0,
+        give: |r, _| text(r, "node"),
+    },
+    Column {
+        title: "LABELS",
+        rank: 0,
+        give: |r, _| labels(r),
+    },
+    Column {
+        title: "CREATED",
+        rank: 0,
+        give: |r, _| text(r, "created_at"),
+    },
+    Column {
+        title: "START AT",
+        rank: 0,
+        give: |r, _| text(r, "start_at"),
+    },
+    Column {
+        title: "STARTED",
+        rank: 0,
+        give: |r, _| text(r, "started_at"),
+    },
+    Column {
+        title: "ENDED",
+        rank: 0,
+        give: |r, _| text(r, "ended_at"),
+    },
+    Column {
+        title: "RAN",
+        rank: 0,
+        give: ran,
+    },
+    Column {
+        title: "OUTCOME",
+        rank: 0,
+        give: |r, _| text(r, "outcome"),
+    },
+    Column {
+        title: "EXIT CODE",
+        rank: 0,
+        give: |r, _| text(r, "exit_code"),
+    },
+    Column {
+        title: "START",
+        rank: 0,
+        give: |r, _| text(r, "incarnation"),
+    },
+    Column {
+        title: "GENERATION",
+        rank: 0,
+        give: |r, _| text(r, "generation"),
+    },
+];
+
+pub(super) const QUEUE: &[Column] = &[
+    Column {
+        title: "PLACE",
+        rank: 0,
+        give: |r, _| text(r, "why.queue_position"),
+    },
+    Column {
+        title: "NAME",
+        rank: 0,
+        give: |r, _| text(r, "session.name"),
+    },
+    Column {
+        title: "OWNER",
+        rank: 4,
+        give: |r, _| text(r, "session.owner.name"),
+    },
+    Column {
+        title: "CPU",
+        rank: 3,
+        give: |r, _| text(r, "session.resources.cpu"),
+    },
+    Column {
+        title: "MEMORY",
+        rank: 3,
+        give: |r, _| size(&r["session"]["resources"]["memory"]),
+    },
+    Column {
+        title: "WAITS",
+        rank: 2,
+        give: |r, v| age(&r["session"]["created_at"], v.now),
+    },
+    Column {
+        title: "STARTS IN",
+        rank: 5,
+        give: |r, _| {
+            r["why"]["eta"]["p50_seconds"]
+                .as_u64()
+                .map_or("unknown".to_owned(), span)
+        },
+    },
+    Column {
+        title: "WHY",
+        rank: 1,
+        give: |r, _| text(r, "why.sentence"),
+    },
+];
+
+pub(super) const EVENTS: &[Column] = &[
+    Column {
+        title: "AT",
+        rank: 0,
+        give: |r, _| text(r, "at"),
+    },
+    Column {
+        title: "CODE",
+        rank: 1,
+        give: |r, _| text(r, "code"),
+    },
+    Column {
+        title: "WHO",
+        rank: 2,
+        give: |r, _| text(r, "actor"),
+    },
+    Column {
+        title: "WHAT",
+        rank: 0,
+        give: |r, _| text(r, "text"),
+    },
+    Column {
+        title: "NUMBER",
+        rank: 9,
+        give: |r, _| text(r, "sequence"),
+    },
+    Column {
+        title: "OBJECT",
+        rank: 9,
+        give: |r, _| text(r, "object"),
+    },
+];
+
+pub(super) const IMAGES: &[Column] = &[
+    Column {
+        title: "REFERENCE",
+        rank: 0,
+        give: |r, _| text(r, "reference"),
+    },
+    Column {
+        title: "SIZE",
+        rank: 2,
+        give: |r, _| size(&r["size"]),
+    },
+    Column {
+        title: "IMPORTED",
+        rank: 3,
+        give: |r, v| match age(&r["imported_at"], v.now) {
+            none if none == "-" => none,
+            ago => format!("{ago} ago"),
+        },
+    },
+    Column {
+        title: "ARCHITECTURE",
+        rank: 4,
+        give: |r, _| text(r, "architecture"),
+    },
+    Column {
+        title: "ID",
+        rank: 5,
+        give: |r, _| text(r, "id"),
+    },
+    Column {
+        title: "DIGEST",
+        rank: 9,
+        give: |r, _| text(r, "digest"),
+    },
+    Column {
+        title: "ENTRY POINT",
+        rank: 9,
+        give: |r, _| words(r, "entrypoint"),
+    },
+    Column {
+        title: "COMMAND",
+        rank: 9,
+        give: |r, _| words(r, "command"),
+    },
+    Column {
+        title: "USER",
+        rank: 9,
+        give: |r, _| text(r, "user"),
+    },
+    Column {
+        title: "DIRECTORY",
+        rank: 9,
+        give: |r, _| text(r, "working_directory"),
+    },
+    Column {
+        title: "LABELS",
+        rank: 9,
+        give: |r, _| labels(r),
+    },
+];
+
+pub(super) const JOBS: &[Column] = &[
+    Column {
+        title: "ID",
+        rank: 0,
+        give: |r, _| text(r, "id"),
+    },
+    Column {
+        title: "KIND",
+        rank: 2,
+        give: |r, _| text(r, "kind"),
+    },
+    Column {
+        title: "STATE",
+        rank: 0,
+        give: |r, _| text(r, "state"),
+    },
+    Column {
+        title: "STEP",
+        rank: 3,
+        give: |r, _| text(r, "step"),
+    },
+    Column {
+        title: "DONE",
+        rank: 1,
+        give: |r, _| match (r["done"].as_u64(), r["total"].as_u64()) {
+            (Some(done), Some(total)) if total > 0 => {
+                format!("{} %", done.saturating_mul(100) / total)
+            }
+            _ => "-".to_owned(),
+        },
+    },
+    Column {
+        title: "AGE",
+        rank: 2,
+        give: |r, v| age(&r["created_at"], v.now),
+    },
+    Column {
+        title: "TROUBLE",
+        rank: 4,
+        give: |r, _| text(r, "refusal.text"),
+    },
+];
+
+pub(super) const USERS: &[Column] = &[
+    Column {
+        title: "NAME",
+        rank: 0,
+        give: |r, _| text(r, "name"),
+    },
+    Column {
+        title: "ROLE",
+        rank: 1,
+        give: |r, _| text(r, "role"),
+    },
+    Column {
+        title: "STATE",
+        rank: 2,
+        give: |r, _| {
+            if r["suspended"] == true {
+                "suspended".to_owned()
+            } else {
+                "active".to_owned()
+            }
+        },
+    },
+    Column {
+        title: "SINCE",
+        rank: 3,
+        give: |r, v| age(&r["created_at"], v.now),
+    },
+    Column {
+        title: "LANGUAGE",
+        rank: 9,
+        give: |r, _| text(r, "language"),
+    },
+    Column {
+        title: "TIME ZONE",
+        rank: 9,
+        give: |r, _| text(r, "time_zone"),
+    },
+    Column {
+        title: "ID",
+        rank: 9,
+        give: |r, _| text(r, "id"),
+    },
+];
+
+pub(super) const TOKENS: &[Column] = &[
+    Column {
+        title: "NAME",
+        rank: 0,
+        give: |r, _| text(r, "name"),
+    },
+    Column {
+        title: "ID",
+        rank: 0,
+        give: |r, _| text(r, "id"),
+    },
+    Column {
+        title: "SCOPES",
+        rank: 3,
+        give: |r, _| match words(r, "scopes") {
+            none if none == "-" => "everything".to_owned(),
+            scopes => scopes,
+        },
+    },
+    Column {
+        title: "EXPIRES",
+        rank: 1,
+        give: |r, _| text(r, "expires_at"),
+    },
+    Column {
+        title: "LAST USED",
+        rank: 2,
+        give: |r, _| text(r, "last_used_at"),
+    },
+];
+
+pub(super) const SAMPLES: &[Column] = &[
+    Column {
+        title: "AT",
+        rank: 0,
+        give: |r, _| text(r, "at"),
+    },
+    Column {
+        title: "CPU %",
+        rank: 0,
+        give: |r, _| {
+            r["cpu_percent_of_limit"]
+                .as_f64()
+                .map_or("-".to_owned(), |p| format!("{p:.1}"))
+        },
+    },
+    Column {
+        title: "MEMORY",
+        rank: 0,
+        give: |r, _| size(&r["memory"]),
+    },
+];

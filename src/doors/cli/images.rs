@@ -1,0 +1,330 @@
+//! Images and the long work behind them: list, import with a resumable upload, remove, jobs.
+//! Never looks into an archive; the server does.
+
+use std::io::{IsTerminal, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+
+use super::client::{Client, Extra, encoded, fresh_key};
+use super::output::{View, text};
+use super::tree::{Image, Job};
+use super::trouble::{FAILED, Trouble, UNREACHABLE};
+use super::{columns, complain, launch, print};
+
+/// One piece of an upload. Higher: a broken network repeats more. Lower: the round trips show.
+const PIECE: usize = 8 << 20;
+/// Between two looks at a running import.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+pub(super) async fn image(client: &Client, view: &View, request: Image) -> Result<u8, Trouble> {
+    match request {
+        Image::Ls => {
+            let body = client.get("/api/v1/images").await?;
+            print(&view.list(&body, columns::IMAGES)?);
+        }
+        Image::Get { image } => {
+            let body = client
+                .get(&format!("/api/v1/images/{}", encoded(&image)))
+                .await?;
+            let wide = View {
+                format: match view.format {
+                    super::Format::Table => super::Format::Wide,
+                    other => other,
+                },
+                ..view.clone()
+            };
+            print(&wide.one(&body, columns::IMAGES)?);
+        }
+        Image::Import {
+            archive,
+            name,
+            detach,
+        } => return import(client, view, &archive, name, detach).await,
+        Image::Rm { images } => {
+            for image in images {
+                let path = format!("/api/v1/images/{}", encoded(&image));
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                print(&view.said(&json!({"reference": image}), &format!("{image}  removed"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
+async fn import(
+    client: &Client,
+    view: &View,
+    archive: &Path,
+    name: Option<String>,
+    detach: bool,
+) -> Result<u8, Trouble> {
+    let mut spool = None;
+    let file = if archive == Path::new("-") {
+        // The size must be said first, and a broken transfer must be able to go back.
+        let mut kept = tempfile_for_stdin()?;
+        std::io::copy(&mut std::io::stdin().lock(), &mut kept).map_err(|e| {
+            Trouble::new(
+                FAILED,
+                "archive.unreadable",
+                format!("Standard input: {e}."),
+            )
+        })?;
+        spool.insert(kept).try_clone()
+    } else {
+        std::fs::File::open(archive)
+    }
+    .map_err(|e| {
+        Trouble::usage(format!("{} cannot be read: {e}.", archive.display()))
+            .hint("An archive made by docker save, podman save or skopeo copy would work.")
+    })?;
+    let size = file.metadata().map(|m| m.len()).unwrap_or(0);
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(
+            Trouble::usage(format!("{} is a directory.", archive.display())).hint(format!(
+                "tar -C {} -cf image.tar . makes an archive of it.",
+                archive.display()
+            )),
+        );
+    }
+    let shown = archive.file_name().map_or_else(
+        || "archive".to_owned(),
+        |n| n.to_string_lossy().into_owned(),
+    );
+    let upload = upload(client, view, file, size, &shown).await?;
+    let mut body = json!({"upload": upload});
+    if let Some(name) = name {
+        body["reference"] = name.into();
+    }
+    let operation = client.post("/api/v1/images/import", &body).await?;
+    if detach {
+        print(&view.one(&operation, columns::JOBS)?);
+        return Ok(0);
+    }
+    let done = watched(client, view, operation).await?;
+    let reference = [&done["result"]["reference"], &done["result"]["name"]]
+        .iter()
+        .find_map(|v| v.as_str())
+        .unwrap_or("the image")
+        .to_owned();
+    print(&view.said(&done, &format!("{reference}  imported"))?);
+    Ok(0)
+}
+
+fn tempfile_for_stdin() -> Result<std::fs::File, Trouble> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Without a name from the start: it goes away with this process.
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(nix::libc::O_TMPFILE)
+        .open(std::env::temp_dir())
+        .map_err(|e| {
+            Trouble::new(
+                FAILED,
+                "spool.failed",
+                format!("No temporary file can be made: {e}."),
+            )
+        })
+}
+
+/// Sends a file in pieces; after a broken connection it asks where to go on. Gives the upload's id.
+async fn upload(
+    client: &Client,
+    view: &View,
+    mut file: std::fs::File,
+    size: u64,
+    name: &str,
+) -> Result<String, Trouble> {
+    let metadata = format!("filename {}", base64(name.as_bytes()));
+    let extra = Extra::default()
+        .header("Tus-Resumable", "1.0.0")
+        .header("Upload-Length", size.to_string())
+        .header("Upload-Metadata", metadata)
+        .header("Idempotency-Key", fresh_key());
+    let made = client.call(Method::POST, "/api/v1/uploads", extra).await?;
+    let location = made.header("location").unwrap_or_default().to_owned();
+    let id = location.rsplit('/').next().unwrap_or_default().to_owned();
+    if id.is_empty() {
+        return Err(Trouble::new(
+            FAILED,
+            "upload.no-place",
+            "The server gave no place to upload to.",
+        ));
+    }
+    let path = format!("/api/v1/uploads/{}", encoded(&id));
+    let progress = Progress::new(view, "sending");
+    let mut offset = 0;
+    let mut away: Option<std::time::Instant> = None;
+    while offset < size {
+        let piece = read_piece(&mut file, offset).await?;
+        if piece.is_empty() {
+            return Err(Trouble::new(
+                FAILED,
+                "archive.shrank",
+                format!("{name} became shorter while it was sent."),
+            ));
+        }
+        let extra = Extra {
+            body: piece.into(),
+            content_type: Some("application/offset+octet-stream"),
+            headers: Vec::new(),
+        }
+        .header("Tus-Resumable", "1.0.0")
+        .header("Upload-Offset", offset.to_string());
+        let answer = client.call(Method::PATCH, &path, extra).await;
+        match answer {
+            Ok(answer) => {
+                away = None;
+                offset = number(&answer, "upload-offset")?;
+                progress.show(offset, size);
+            }
+            Err(trouble) if trouble.exit == UNREACHABLE || trouble.code == "upload.offset" => {
+                let since = *away.get_or_insert_with(std::time::Instant::now);
+                if since.elapsed() > launch::AWAY_AT_MOST {
+                    return Err(trouble);
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                let head = Extra::default().header("Tus-Resumable", "1.0.0");
+                if let Ok(answer) = client.call(Method::HEAD, &path, head).await {
+                    offset = number(&answer, "upload-offset")?;
+                }
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    progress.end();
+    Ok(id)
+}
+
+async fn read_piece(file: &mut std::fs::File, offset: u64) -> Result<Vec<u8>, Trouble> {
+    let failed = |e: std::io::Error| {
+        Trouble::new(FAILED, "archive.unreadable", format!("The archive: {e}."))
+    };
+    file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+    let mut piece = Vec::with_capacity(PIECE);
+    let open = tokio::fs::File::from_std(file.try_clone().map_err(failed)?);
+    open.take(PIECE as u64)
+        .read_to_end(&mut piece)
+        .await
+        .map_err(failed)?;
+    Ok(piece)
+}
+
+fn number(answer: &super::client::Answer, header: &str) -> Result<u64, Trouble> {
+    answer
+        .header(header)
+        .and_then(|v| v.parse().ok())
+        .ok_or_else(|| {
+            Trouble::new(
+                FAILED,
+                "answer.unreadable",
+                format!("The server's answer has no {header}."),
+            )
+        })
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+pub(super) async fn job(client: &Client, view: &View, request: Job) -> Result<u8, Trouble> {
+    match request {
+        Job::Ls => {
+            let body = client.get("/api/v1/operations").await?;
+            print(&view.list(&body, columns::JOBS)?);
+        }
+        Job::Get { job } => {
+            let body = client
+                .get(&format!("/api/v1/operations/{}", encoded(&job)))
+                .await?;
+            print(&view.one(&body, columns::JOBS)?);
+        }
+        Job::Cancel { job } => {
+            let path = format!("/api/v1/operations/{}/cancel", encoded(&job));
+            let body = client.post(&path, &json!({})).await?;
+            print(&view.one(&body, columns::JOBS)?);
+        }
+    }
+    Ok(0)
+}
+
+/// Shows an operation until it is over; its refusal becomes trouble.
+async fn watched(client: &Client, view: &View, operation: Value) -> Result<Value, Trouble> {
+    let path = format!("/api/v1/operations/{}", encoded(&text(&operation, "id")));
+    let progress = Progress::new(view, "importing");
+    let mut latest = operation;
+    loop {
+        match latest["state"].as_str().unwrap_or_default() {
+            "succeeded" => {
+                progress.end();
+                return Ok(latest);
+            }
+            "failed" | "cancelled" => {
+                progress.end();
+                let refusal = &latest["refusal"];
+                let mut said = text(refusal, "text");
+                if said == "-" {
+                    said = format!("The import is {}.", text(&latest, "state"));
+                }
+                let code = match text(refusal, "code") {
+                    none if none == "-" => "operation.failed".to_owned(),
+                    code => code,
+                };
+                let hint = text(refusal, "hint");
+                return Err(Trouble::new(FAILED, &code, said).hint(if hint == "-" {
+                    String::new()
+                } else {
+                    hint
+                }));
+            }
+            _ => {
+                let (done, total) = (latest["done"].as_u64(), latest["total"].as_u64());
+                progress.show(done.unwrap_or(0), total.unwrap_or(0));
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        match client.get(&path).await {
+            Ok(next) => latest = next,
+            Err(trouble) if trouble.exit == UNREACHABLE => {}
+            Err(trouble) => return Err(trouble),
+        }
+    }
+}
+
+/// A line of progress on standard error, where a person watches.
+struct Progress {
+    shown: bool,
+    what: &'static str,
+}
+
+impl Progress {
+    fn new(view: &View, what: &'static str) -> Self {
+        Self {
+            shown: view.for_people() && std::io::stderr().is_terminal(),
+            what,
+        }
+    }
+
+    fn show(&self, done: u64, total: u64) {
+        if self.shown && total > 0 {
+            let percent = done.saturating_mul(100) / total;
+            let (done, total) = (rules::units::Bytes(done), rules::units::Bytes(total));
+            complain(&format!(
+                "\r\x1b[K{} {done} of {total}, {percent} %",
+                self.what
+            ));
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            complain("\r\x1b[K");
+        }
+    }
+}

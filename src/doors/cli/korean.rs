@@ -1,0 +1,129 @@
+//! The one-line summaries of all commands in Korean, by path. Flags and long texts stay English.
+
+/// Path below `fardel`, summary.
+const SUMMARIES: &[(&str, &str)] = &[
+    (
+        "serve",
+        "서버를 시작합니다: 페이지, API, 스케줄러, 이 머신의 세션",
+    ),
+    ("run", "새 세션에서 명령이나 셸을 실행합니다"),
+    ("ps", "살아 있는 세션을 나열합니다 (-a: 모두)"),
+    ("session", "세션에 관한 모든 것"),
+    ("session ls", "세션을 나열합니다"),
+    ("session get", "세션 하나를 보여 줍니다"),
+    ("session create", "세션을 만들고 바로 돌아옵니다"),
+    ("session stop", "세션을 끝냅니다: TERM, 10초 뒤 KILL"),
+    ("session kill", "세션을 즉시 끝냅니다"),
+    (
+        "session restart",
+        "끝난 세션을 다시, 실행 중인 세션을 새로 시작합니다",
+    ),
+    ("session rename", "세션 이름을 바꿉니다"),
+    ("session set", "실행 중인 세션의 한도와 레이블을 바꿉니다"),
+    ("session pause", "세션을 멈춰 둡니다. 메모리는 유지됩니다"),
+    ("session resume", "멈춰 둔 세션을 이어서 실행합니다"),
+    ("session rm", "끝난 세션과 로그를 목록에서 지웁니다"),
+    (
+        "session events",
+        "세션에 있었던 일을 시각과 함께 보여 줍니다",
+    ),
+    (
+        "session why",
+        "세션이 왜 기다리는지, 왜 여기서 실행되는지, 왜 끝났는지 설명합니다",
+    ),
+    ("session logs", "세션이 쓴 출력을 보여 줍니다"),
+    ("session exec", "실행 중인 세션 안에서 명령을 실행합니다"),
+    ("session attach", "세션의 주 프로세스에 연결합니다"),
+    (
+        "session metrics",
+        "프로세서와 메모리 사용량을 시간순으로 보여 줍니다",
+    ),
+    ("session forward", "로컬 포트를 세션 안의 포트로 잇습니다"),
+    ("session duplicate", "같은 설정의 세션을 하나 더 만듭니다"),
+    ("exec", "실행 중인 세션 안에서 명령을 실행합니다"),
+    ("logs", "세션이 쓴 출력을 보여 줍니다"),
+    ("attach", "세션의 주 프로세스에 연결합니다"),
+    (
+        "why",
+        "세션이 왜 기다리는지, 왜 여기서 실행되는지, 왜 끝났는지 설명합니다",
+    ),
+    ("image", "실행 환경 이미지"),
+    ("image ls", "이미지를 나열합니다"),
+    ("image get", "이미지 하나를 보여 줍니다"),
+    (
+        "image import",
+        "아카이브를 가져옵니다: docker save, podman save, skopeo, umoci",
+    ),
+    ("image rm", "쓰이지 않는 이미지를 지웁니다"),
+    ("queue", "기다리는 세션, 시작할 순서대로"),
+    ("queue ls", "기다리는 세션과 각각의 이유를 나열합니다"),
+    ("top", "머신이 얼마나 차 있는지, 최근에 무슨 일이 있었는지"),
+    ("event", "일어난 일: 변경을 실시간으로 봅니다"),
+    ("event watch", "변경을 따라갑니다"),
+    ("job", "가져오기 같은 긴 작업"),
+    ("job ls", "긴 작업을 최신순으로 나열합니다"),
+    ("job get", "작업 하나를 보여 줍니다"),
+    ("job cancel", "작업을 취소하고 되돌립니다"),
+    ("user", "로그인할 수 있는 사람"),
+    ("user ls", "사람을 나열합니다"),
+    ("user get", "한 사람을 보여 줍니다"),
+    ("user add", "새 사람이 로그인할 수 있게 합니다"),
+    ("user passwd", "비밀번호를 정합니다"),
+    (
+        "user suspend",
+        "로그인과 토큰을 막습니다. 아무것도 지우지 않습니다",
+    ),
+    ("user rm", "가진 것이 없는 사람을 지웁니다"),
+    ("token", "내 API 토큰"),
+    (
+        "token ls",
+        "내 토큰을 나열합니다. 비밀 값은 다시 보이지 않습니다",
+    ),
+    ("token create", "토큰을 만들고 비밀 값을 한 번 보여 줍니다"),
+    ("token rm", "토큰을 폐기합니다"),
+    ("me", "내 계정"),
+    ("me get", "여기서 내가 누구인지 보여 줍니다"),
+    ("me set", "언어, 테마, 시간대를 정합니다"),
+    ("me passwd", "내 비밀번호를 바꿉니다"),
+    ("login", "서버에 로그인하고 기억합니다"),
+    ("logout", "기억한 서버를 잊고 토큰을 폐기합니다"),
+    ("doctor", "이 머신을 점검하고 고치는 방법을 알려 줍니다"),
+    ("config", "설정: 파일 검사, 적용된 값 보기"),
+    (
+        "config validate",
+        "설정 파일을 검사하고 틀린 곳을 알려 줍니다",
+    ),
+    ("config show", "파일, 환경, 플래그를 합친 값을 보여 줍니다"),
+    (
+        "rehearse",
+        "컨테이너 없이 스케줄러에 시나리오를 돌려 봅니다",
+    ),
+    (
+        "bench",
+        "이 머신과 이 빌드를 측정합니다. 원시 표본을 JSON으로 냅니다",
+    ),
+    ("api", "API를 직접 부릅니다"),
+    ("completion", "셸 자동 완성을 출력합니다"),
+    ("man", "매뉴얼 페이지를 보여 주거나 모두 씁니다"),
+    ("version", "이 프로그램과 서버의 버전을 출력합니다"),
+];
+
+/// The same command line with its summaries in Korean.
+pub(super) fn summaries(command: clap::Command) -> clap::Command {
+    let mut command = command.about("네트워크 없이, 파일 하나로, 머신 하나를 사설 AI 클라우드로");
+    for (path, summary) in SUMMARIES {
+        let words: Vec<&str> = path.split(' ').collect();
+        command = placed(command, &words, summary);
+    }
+    command
+}
+
+fn placed(command: clap::Command, path: &[&str], summary: &'static str) -> clap::Command {
+    match path {
+        [] => command.about(summary),
+        [first, rest @ ..] if command.find_subcommand(first).is_some() => {
+            command.mut_subcommand(*first, |inner| placed(inner, rest, summary))
+        }
+        _ => command,
+    }
+}

@@ -1,0 +1,527 @@
+//! `fardel run`: turns flags into the body of a launch, sends it, and stays with the session until it
+//! ends. Checks only what it needs to read the flags; the server judges the rest.
+
+use std::time::Duration;
+
+use hyper::Method;
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, Extra, encoded, fresh_key};
+use super::output::{View, text};
+use super::tree::{Kind, Order, Run, Until};
+use super::trouble::{INTERRUPTED, NEVER_RAN, TIMEOUT, Trouble, UNREACHABLE};
+use super::{Surroundings, columns, complain, print, sessions, terminal};
+
+/// How long one question "is it over?" waits at the server before it is asked again.
+const LONG_POLL_SECONDS: u64 = 25;
+/// How long a server may be away (restart, upgrade) before an attached `run` gives up.
+pub(super) const AWAY_AT_MOST: Duration = Duration::from_secs(60);
+
+/// Runs a command or a shell in a new session.
+pub(super) async fn run(
+    client: &Client,
+    view: &View,
+    around: &Surroundings,
+    request: Run,
+) -> Result<u8, Trouble> {
+    let order = &request.order;
+    let typed_in = request.tty && request.interactive;
+    let people = order.kind.map_or(typed_in, |k| k == Kind::Interactive);
+    if order.dry_run {
+        return preview(client, view, order, people, around).await;
+    }
+    let attached = !request.detach;
+    if attached && order.copies > 1 {
+        return Err(
+            Trouble::usage("Several copies cannot be attached to one terminal.")
+                .hint("Add -d, then look with `fardel ps` and `fardel logs`."),
+        );
+    }
+    if attached && order.command.is_empty() && !people && order.image == "host" {
+        return Err(Trouble::usage("There is no command to run.").hint(
+            "Add one (fardel run host -- nproc), -it for a shell, or -d for a session to work in.",
+        ));
+    }
+    // A session without a command is one to work in: its shell waits for people.
+    let interactive =
+        people || (order.kind.is_none() && order.command.is_empty() && request.detach);
+    let made = create(client, order, interactive, around).await?;
+    if request.detach {
+        return report(client, view, order, made).await;
+    }
+    let session = made
+        .first()
+        .cloned()
+        .ok_or_else(|| Trouble::new(1, "answer.empty", "The server made no session."))?;
+    let id = text(&session, "id");
+    if !view.quiet && people {
+        complain(&format!(
+            "{} · detach with Ctrl-P Ctrl-Q\n",
+            text(&session, "name")
+        ));
+    }
+    let code = if people || request.interactive {
+        with_input(client, view, &id, &request).await?
+    } else {
+        follow(client, &id).await?
+    };
+    if request.rm && code.1 {
+        let _ = client
+            .call(Method::DELETE, &sessions::path(&id), Extra::default())
+            .await;
+    }
+    Ok(code.0)
+}
+
+/// Makes sessions and returns at once, or when `--wait` is satisfied.
+pub(super) async fn create_only(
+    client: &Client,
+    view: &View,
+    around: &Surroundings,
+    order: Order,
+) -> Result<u8, Trouble> {
+    let interactive = order
+        .kind
+        .map_or(order.command.is_empty(), |k| k == Kind::Interactive);
+    if order.dry_run {
+        return preview(client, view, &order, interactive, around).await;
+    }
+    let made = create(client, &order, interactive, around).await?;
+    report(client, view, &order, made).await
+}
+
+async fn create(
+    client: &Client,
+    order: &Order,
+    interactive: bool,
+    around: &Surroundings,
+) -> Result<Vec<Value>, Trouble> {
+    let body = body(order, interactive, around)?;
+    let key = order.idempotency_key.clone().unwrap_or_else(fresh_key);
+    let extra = Extra::json(&body).header("Idempotency-Key", key);
+    let answer = client
+        .call(Method::POST, "/api/v1/sessions", extra)
+        .await?
+        .json()?;
+    Ok(answer["items"].as_array().cloned().unwrap_or(vec![answer]))
+}
+
+async fn report(
+    client: &Client,
+    view: &View,
+    order: &Order,
+    made: Vec<Value>,
+) -> Result<u8, Trouble> {
+    let mut sessions = made;
+    let mut code = 0;
+    if let Some(until) = order.wait {
+        let limit = order.wait_timeout.as_deref().map(seconds).transpose()?;
+        for session in &mut sessions {
+            *session = wait(client, &text(session, "id"), until, limit).await?;
+            if until == Until::Ended && session["outcome"] != "succeeded" {
+                code = super::trouble::FAILED;
+            }
+        }
+    }
+    if view.for_people() {
+        let names: String = sessions
+            .iter()
+            .map(|s| format!("{}  {}\n", text(s, "name"), columns::state(s)))
+            .collect();
+        print(&names);
+    } else if let [one] = sessions.as_slice() {
+        print(&view.one(one, columns::SESSION)?);
+    } else {
+        print(&view.list(&json!({"items": sessions}), columns::SESSIONS)?);
+    }
+    Ok(code)
+}
+
+async fn preview(
+    client: &Client,
+    view: &View,
+    order: &Order,
+    interactive: bool,
+    around: &Surroundings,
+) -> Result<u8, Trouble> {
+    let body = body(order, interactive, around)?;
+    let answer = client
+        .call(
+            Method::POST,
+            "/api/v1/sessions?dry_run=true",
+            Extra::json(&body),
+        )
+        .await?
+        .json()?;
+    print(&sessions::explained(view, &answer)?);
+    let never = answer["verdict"] == "never";
+    Ok(if never { super::trouble::CAPACITY } else { 0 })
+}
+
+/// Waits at the server until the session reaches a state. A server that is away is waited for too.
+pub(super) async fn wait(
+    client: &Client,
+    id: &str,
+    until: Until,
+    limit: Option<u64>,
+) -> Result<Value, Trouble> {
+    let begun = std::time::Instant::now();
+    let mut away: Option<std::time::Instant> = None;
+    loop {
+        let left = limit.map(|l| l.saturating_sub(begun.elapsed().as_secs()));
+        let patience = left.map_or(LONG_POLL_SECONDS, |l| l.min(LONG_POLL_SECONDS));
+        let word = match until {
+            Until::Running => "running",
+            Until::Ended => "ended",
+        };
+        let path = format!("{}?wait={word}&patience={patience}", sessions::path(id));
+        match client.get(&path).await {
+            Ok(session) => {
+                away = None;
+                let state = text(&session, "state");
+                let there = state == "ended"
+                    || (until == Until::Running && (state == "running" || state == "stopping"));
+                if there {
+                    return Ok(session);
+                }
+            }
+            Err(trouble) if trouble.exit == UNREACHABLE => {
+                let since = *away.get_or_insert_with(std::time::Instant::now);
+                if since.elapsed() > AWAY_AT_MOST {
+                    return Err(trouble);
+                }
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            Err(trouble) => return Err(trouble),
+        }
+        if left == Some(0) {
+            return Err(Trouble::new(
+                TIMEOUT,
+                "wait.timeout",
+                format!("{id} is not {word} after {} seconds.", limit.unwrap_or(0)),
+            )
+            .hint(format!(
+                "It goes on; `fardel why {id}` says what it waits for."
+            )));
+        }
+    }
+}
+
+/// Prints what the session writes until it ends; returns its code, and whether it is over. The first
+/// Ctrl-C stops it, the second ends it at once.
+async fn follow(client: &Client, id: &str) -> Result<(u8, bool), Trouble> {
+    let mut interrupts = 0;
+    let output = async {
+        terminal::copy_log(client, id, 0, true).await?;
+        wait(client, id, Until::Ended, None).await
+    };
+    tokio::pin!(output);
+    let session = loop {
+        tokio::select! {
+            done = &mut output => break done?,
+            signal = interrupted() => {
+                signal?;
+                interrupts += 1;
+                let verb = if interrupts == 1 { "stop" } else { "kill" };
+                if interrupts == 1 {
+                    complain("\nstopping; press Ctrl-C again to end it at once\n");
+                }
+                client.post(&format!("{}/{verb}", sessions::path(id)), &json!({})).await?;
+            }
+        }
+    };
+    Ok((ended_code(&session, interrupts > 0), true))
+}
+
+async fn with_input(
+    client: &Client,
+    view: &View,
+    id: &str,
+    request: &Run,
+) -> Result<(u8, bool), Trouble> {
+    let session = wait(client, id, Until::Running, None).await?;
+    let mut detached = false;
+    if text(&session, "state") == "ended" {
+        terminal::copy_log(client, id, 0, false).await?;
+    } else {
+        let pump = terminal::Pump {
+            input: request.interactive,
+            tty: request.tty,
+            reattach: true,
+        };
+        let over = terminal::attached(client, view, id, pump).await?;
+        detached = over == terminal::Over::Detached;
+    }
+    if detached {
+        complain(&format!(
+            "detached; fardel attach {} comes back\n",
+            text(&session, "name")
+        ));
+        return Ok((0, false));
+    }
+    let session = wait(client, id, Until::Ended, None).await?;
+    Ok((ended_code(&session, false), true))
+}
+
+/// The exit code for a session that is over, after saying what people should know.
+pub(super) fn ended_code(session: &Value, interrupted: bool) -> u8 {
+    let outcome = session["outcome"].as_str().unwrap_or_default();
+    let reason = text(session, "reason.text");
+    let code = session["exit_code"]
+        .as_i64()
+        .and_then(|c| u8::try_from(c).ok());
+    let by_itself = matches!(outcome, "succeeded" | "failed")
+        && matches!(
+            session["reason"]["code"].as_str(),
+            None | Some("session.exited" | "session.ended")
+        );
+    if !by_itself && reason != "-" {
+        complain(&format!("{}: {reason}\n", text(session, "name")));
+    }
+    if interrupted {
+        return INTERRUPTED;
+    }
+    code.unwrap_or(NEVER_RAN)
+}
+
+pub(super) async fn interrupted() -> Result<(), Trouble> {
+    tokio::signal::ctrl_c()
+        .await
+        .map_err(|e| Trouble::new(1, "signal.failed", format!("Ctrl-C cannot be heard: {e}.")))
+}
+
+/// The launch request that the flags mean: the JSON body of POST /sessions.
+pub(super) fn body(
+    order: &Order,
+    interactive: bool,
+    around: &Surroundings,
+) -> Result<Value, Trouble> {
+    let mut body = Map::new();
+    let kind = if interactive { "interactive" } else { "batch" };
+    body.insert("kind".into(), kind.into());
+    body.insert("image".into(), order.image.clone().into());
+    body.insert("command".into(), json!(order.command));
+    body.insert("env".into(), pairs(&order.env, Some(around), "env")?);
+    body.insert("labels".into(), pairs(&order.label, None, "label")?);
+    body.insert("copies".into(), order.copies.into());
+    if let Some(name) = &order.name {
+        body.insert("name".into(), name.clone().into());
+    }
+    let resources = resources(
+        order.cpu.as_deref(),
+        order.mem.as_deref(),
+        order.shm.as_deref(),
+        order.gpu.as_deref(),
+    )?;
+    if !resources.is_empty() {
+        body.insert("resources".into(), Value::Object(resources));
+    }
+    for (key, value) in [
+        ("timeout_seconds", &order.timeout),
+        ("longest_run_seconds", &order.longest_run),
+    ] {
+        if let Some(value) = value {
+            body.insert(key.into(), seconds(value)?.into());
+        }
+    }
+    if let Some(at) = &order.start_at {
+        let at = match at.strip_prefix('+') {
+            Some(later) => super::now().plus_seconds(seconds(later)?),
+            None => rules::units::Timestamp::parse(at)?,
+        };
+        body.insert("start_at".into(), at.to_string().into());
+    }
+    if !order.after.is_empty() {
+        body.insert("depends_on".into(), json!(order.after));
+    }
+    Ok(Value::Object(body))
+}
+
+/// The amounts that were given, as the API takes them: numbers, bytes.
+pub(super) fn resources(
+    cpu: Option<&str>,
+    mem: Option<&str>,
+    shm: Option<&str>,
+    gpu: Option<&str>,
+) -> Result<Map<String, Value>, Trouble> {
+    let mut given = Map::new();
+    if let Some(cpu) = cpu {
+        given.insert("cpu".into(), json!(CpuShare::parse(cpu)?));
+    }
+    if let Some(mem) = mem {
+        given.insert("memory".into(), json!(Bytes::parse(mem)?));
+    }
+    if let Some(shm) = shm {
+        given.insert("shm".into(), json!(Bytes::parse(shm)?));
+    }
+    if let Some(gpu) = gpu {
+        given.insert("gpu".into(), json!(GpuShare::parse(gpu)?));
+    }
+    Ok(given)
+}
+
+/// `NAME=VALUE` words as an object; with `around`, a bare NAME passes the caller's own value on.
+pub(super) fn pairs(
+    words: &[String],
+    around: Option<&Surroundings>,
+    flag: &str,
+) -> Result<Value, Trouble> {
+    let mut given = Map::new();
+    for word in words {
+        match (word.split_once('='), around) {
+            (Some((name, value)), _) if !name.is_empty() => {
+                given.insert(name.to_owned(), value.into());
+            }
+            (None, Some(around)) if !word.is_empty() => match (around.variable)(word) {
+                Some(value) => {
+                    given.insert(word.clone(), value.into());
+                }
+                None => {
+                    return Err(Trouble::usage(format!("{word} is not set here."))
+                        .hint(format!("--{flag} {word}=VALUE would work.")));
+                }
+            },
+            _ => {
+                return Err(
+                    Trouble::usage(format!("--{flag} {word:?} is not NAME=VALUE."))
+                        .hint(format!("--{flag} team=vision would work.")),
+                );
+            }
+        }
+    }
+    Ok(Value::Object(given))
+}
+
+/// Reads `90`, `90s`, `30m`, `1h30m`, `2d` as seconds.
+pub(super) fn seconds(words: &str) -> Result<u64, Trouble> {
+    let wrong = || {
+        Trouble::usage(format!("{words:?} is not a length of time."))
+            .hint("90s, 30m, 1h30m or 2d would work.")
+    };
+    let mut total: u64 = 0;
+    let mut number = String::new();
+    for letter in words.trim().chars() {
+        if letter.is_ascii_digit() {
+            number.push(letter);
+            continue;
+        }
+        let unit = match letter {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return Err(wrong()),
+        };
+        let count: u64 = number.parse().map_err(|_| wrong())?;
+        number.clear();
+        total = count
+            .checked_mul(unit)
+            .and_then(|n| n.checked_add(total))
+            .ok_or_else(wrong)?;
+    }
+    if !number.is_empty() {
+        if total > 0 {
+            return Err(wrong());
+        }
+        total = number.parse().map_err(|_| wrong())?;
+    } else if words.trim().is_empty() {
+        return Err(wrong());
+    }
+    Ok(total)
+}
+
+/// The query of a list, without empty parts.
+pub(super) fn query(parts: &[(&str, String)]) -> String {
+    let words: Vec<String> = parts
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!("{name}={}", encoded(value)))
+        .collect();
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", words.join("&"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doors::cli::tree::{Command, Words};
+    use clap::Parser;
+
+    fn ordered(line: &str) -> Result<Value, Trouble> {
+        let words = std::iter::once("fardel").chain(line.split(' '));
+        let around = Surroundings {
+            variable: |name| (name == "OWN").then(|| "mine".to_owned()),
+            socket: "/x".into(),
+        };
+        match Words::try_parse_from(words).expect(line).command {
+            Command::Run(run) => body(&run.order, run.tty, &around),
+            other => panic!("read as {other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_become_the_body_of_a_launch() {
+        assert_eq!(
+            ordered(
+                "run --name vit --cpu 0.5 --mem 256m --gpu 0.35 -e A=1=2 -e OWN -l team=vision \
+                 --timeout 1h30m --after a,b host -- python3 train.py"
+            )
+            .expect("valid"),
+            json!({
+                "kind": "batch", "image": "host", "command": ["python3", "train.py"],
+                "env": {"A": "1=2", "OWN": "mine"}, "labels": {"team": "vision"}, "copies": 1,
+                "name": "vit", "resources": {"cpu": 0.5, "memory": 268_435_456_u64, "gpu": 0.35},
+                "timeout_seconds": 5400, "depends_on": ["a", "b"],
+            })
+        );
+    }
+
+    #[test]
+    fn flags_that_mean_nothing_are_refused_with_what_would_work() {
+        for line in [
+            "run --cpu 0.351 host -- x",
+            "run --mem 12q host -- x",
+            "run -e NOT_SET host -- x",
+            "run -l plain host -- x",
+            "run --timeout soon host -- x",
+            "run --start-at noon host -- x",
+        ] {
+            let trouble = ordered(line).expect_err(line);
+            assert_eq!(trouble.exit, 2, "{line}");
+            assert!(
+                trouble.hint.contains("would work"),
+                "{line}: {}",
+                trouble.hint
+            );
+        }
+    }
+
+    #[test]
+    fn lengths_of_time_are_read_as_people_write_them() {
+        for (text, n) in [
+            ("90", 90),
+            ("90s", 90),
+            ("30m", 1800),
+            ("1h30m", 5400),
+            ("2d", 172_800),
+        ] {
+            assert_eq!(seconds(text).ok(), Some(n), "{text}");
+        }
+        for text in ["", "m", "-1", "1y", "1h30", "99999999999999999999d"] {
+            assert!(seconds(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn the_sessions_own_code_is_returned() {
+        let ended = |outcome: &str, code: Value| json!({"name": "a", "outcome": outcome, "exit_code": code});
+        assert_eq!(ended_code(&ended("failed", json!(7)), false), 7);
+        assert_eq!(ended_code(&ended("succeeded", json!(0)), false), 0);
+        assert_eq!(ended_code(&ended("refused", Value::Null), false), NEVER_RAN);
+        assert_eq!(ended_code(&ended("stopped", json!(143)), true), INTERRUPTED);
+    }
+}

@@ -1,0 +1,330 @@
+//! Which server the command line talks to and as whom: flags, variables, the remembered sign-in, the
+//! local socket, in this order. Never writes a secret to anything but the one file it keeps.
+
+use std::io::{BufRead, IsTerminal, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::address::Address;
+use super::client::{Client, Extra};
+use super::output::View;
+use super::tree::{Global, Login, Password};
+use super::trouble::{FAILED, Trouble};
+use super::{Surroundings, complain, language, print};
+
+/// What `fardel login` remembers.
+#[derive(Debug, Serialize, Deserialize)]
+struct Remembered {
+    server: String,
+    user: String,
+    token: String,
+    #[serde(default)]
+    token_id: String,
+}
+
+/// The client for this command.
+///
+/// A flag wins over everything; then `FARDEL_RUN` (somebody who names a directory means the server
+/// there), then the remembered sign-in, then this machine's own socket.
+pub(super) fn client(global: &Global, around: &Surroundings) -> Result<Client, Trouble> {
+    let given = given_token(global, around)?;
+    let (address, token) = match (&global.server, &global.run) {
+        (Some(server), _) => {
+            let address = Address::parse(server)?;
+            let known = remembered(around)
+                .filter(|r| Address::parse(&r.server).is_ok_and(|a| a == address))
+                .map(|r| r.token);
+            (address, known)
+        }
+        (None, Some(run)) => (Address::Socket(run.join("fardel.sock")), None),
+        (None, None) => match remembered(around) {
+            Some(known) => (Address::parse(&known.server)?, Some(known.token)),
+            None => (Address::Socket(around.socket.clone()), None),
+        },
+    };
+    Ok(Client {
+        address,
+        token: given.or(token),
+        explain: global.explain,
+        language: language(around.variable).to_owned(),
+    })
+}
+
+fn given_token(global: &Global, around: &Surroundings) -> Result<Option<String>, Trouble> {
+    if let Some(file) = &global.token_file {
+        return secret_from(file).map(Some);
+    }
+    Ok((around.variable)("FARDEL_TOKEN").filter(|t| !t.is_empty()))
+}
+
+fn secret_from(file: &Path) -> Result<String, Trouble> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| Trouble::usage(format!("{} cannot be read: {e}.", file.display())))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn file(around: &Surroundings) -> PathBuf {
+    let folder = (around.variable)("XDG_CONFIG_HOME")
+        .filter(|v| !v.is_empty())
+        .map(PathBuf::from)
+        .unwrap_or_else(|| {
+            let home = (around.variable)("HOME").unwrap_or_else(|| "/root".to_owned());
+            Path::new(&home).join(".config")
+        });
+    folder.join("fardel").join("login.json")
+}
+
+fn remembered(around: &Surroundings) -> Option<Remembered> {
+    let text = std::fs::read_to_string(file(around)).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn remember(around: &Surroundings, known: &Remembered) -> Result<(), Trouble> {
+    let path = file(around);
+    let failed = |e: std::io::Error| {
+        Trouble::new(
+            FAILED,
+            "login.not-kept",
+            format!("{} cannot be written: {e}.", path.display()),
+        )
+        .hint("Set XDG_CONFIG_HOME to a directory of yours, or use FARDEL_TOKEN.")
+    };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    // A new file from the start, so that no earlier permissions of it are kept.
+    let new = path.with_extension("new");
+    let _ = std::fs::remove_file(&new);
+    let mut out = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)
+        .map_err(failed)?;
+    let text = serde_json::to_string_pretty(known).map_err(|e| failed(e.into()))?;
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.sync_all())
+        .and_then(|()| std::fs::rename(&new, &path))
+        .map_err(failed)
+}
+
+/// Signs in, has a token made for this client, and remembers it.
+pub(super) async fn login(
+    request: &Login,
+    global: &Global,
+    around: &Surroundings,
+    view: &View,
+) -> Result<(), Trouble> {
+    let place = request.address.as_ref().or(global.server.as_ref());
+    let address = match place {
+        Some(text) => Address::parse(text)?,
+        None => Address::Socket(around.socket.clone()),
+    };
+    let mut client = Client {
+        address,
+        token: given_token(global, around)?,
+        explain: global.explain,
+        language: language(around.variable).to_owned(),
+    };
+    let (token, token_id) = if let Some(token) = client.token.clone() {
+        (token, String::new())
+    } else {
+        let name = match &request.name {
+            Some(name) => name.clone(),
+            None => asked("Name: ")?,
+        };
+        let password = password(&request.password, "Password: ")?;
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let body = json!({
+            "name": name,
+            "password": password,
+            "token_name": format!("cli on {}", host.trim()),
+            "expires_seconds": super::launch::seconds(&request.expires)?,
+        });
+        let answer = client
+            .call(Method::POST, "/api/v1/sign-in", Extra::json(&body))
+            .await?
+            .json()?;
+        let word = |path: &str| super::output::text(&answer, path);
+        (word("secret"), word("token.id"))
+    };
+    client.token = Some(token.clone());
+    let me = client.get("/api/v1/me").await?;
+    let user = super::output::text(&me, "name");
+    remember(
+        around,
+        &Remembered {
+            server: client.address.to_string(),
+            user: user.clone(),
+            token,
+            token_id,
+        },
+    )?;
+    let sentence = format!("Signed in to {} as {user}.", client.address);
+    print(&view.said(&me, &sentence)?);
+    Ok(())
+}
+
+/// Revokes the remembered token and forgets it.
+pub(super) async fn logout(
+    global: &Global,
+    around: &Surroundings,
+    view: &View,
+) -> Result<(), Trouble> {
+    let Some(known) = remembered(around) else {
+        print(&view.said(&json!({}), "Nobody is signed in.")?);
+        return Ok(());
+    };
+    let mut told = true;
+    if !known.token_id.is_empty() {
+        let client = Client {
+            address: Address::parse(&known.server)?,
+            token: Some(known.token.clone()),
+            explain: global.explain,
+            language: language(around.variable).to_owned(),
+        };
+        let path = format!("/api/v1/me/tokens/{}", known.token_id);
+        let revoked = client.call(Method::DELETE, &path, Extra::default()).await;
+        if let Err(trouble) = revoked {
+            told = false;
+            complain(&format!(
+                "warning: the token was not revoked at {}: {}\n",
+                known.server, trouble.text
+            ));
+        }
+    }
+    std::fs::remove_file(file(around)).map_err(|e| {
+        Trouble::new(
+            FAILED,
+            "login.not-forgotten",
+            format!("{} cannot be removed: {e}.", file(around).display()),
+        )
+    })?;
+    let sentence = format!("Signed out of {}.", known.server);
+    print(&view.said(&json!({"server": known.server, "revoked": told}), &sentence)?);
+    Ok(())
+}
+
+/// A password from a file, from standard input, or from the keyboard without showing it.
+pub(super) fn password(from: &Password, prompt: &str) -> Result<String, Trouble> {
+    if let Some(file) = &from.password_file {
+        return secret_from(file);
+    }
+    if from.password_stdin || !std::io::stdin().is_terminal() {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|e| Trouble::usage(format!("Standard input cannot be read: {e}.")))?;
+        return Ok(text.lines().next().unwrap_or_default().to_owned());
+    }
+    typed_unseen(prompt)
+}
+
+/// Asks twice where a person types a new password.
+pub(super) fn new_password(from: &Password) -> Result<String, Trouble> {
+    let by_hand =
+        from.password_file.is_none() && !from.password_stdin && std::io::stdin().is_terminal();
+    let first = password(from, "New password: ")?;
+    if by_hand && first != typed_unseen("Again: ")? {
+        return Err(Trouble::usage("The two passwords differ.").hint("Try again."));
+    }
+    Ok(first)
+}
+
+pub(super) fn asked(prompt: &str) -> Result<String, Trouble> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Trouble::usage("A name is needed.").hint("Give it with --name."));
+    }
+    complain(prompt);
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|e| Trouble::usage(format!("The keyboard cannot be read: {e}.")))?;
+    Ok(line.trim().to_owned())
+}
+
+fn typed_unseen(prompt: &str) -> Result<String, Trouble> {
+    use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+    let failed = |e: nix::errno::Errno| Trouble::usage(format!("The keyboard is not usable: {e}."));
+    let stdin = std::io::stdin();
+    let before = tcgetattr(&stdin).map_err(failed)?;
+    let mut silent = before.clone();
+    silent.local_flags.remove(LocalFlags::ECHO);
+    silent.local_flags.insert(LocalFlags::ECHONL);
+    complain(prompt);
+    tcsetattr(&stdin, SetArg::TCSAFLUSH, &silent).map_err(failed)?;
+    let mut line = String::new();
+    let read = stdin.lock().read_line(&mut line);
+    tcsetattr(&stdin, SetArg::TCSAFLUSH, &before).map_err(failed)?;
+    read.map_err(|e| Trouble::usage(format!("The keyboard cannot be read: {e}.")))?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn around(home: &'static str) -> Surroundings {
+        // A plain function cannot capture; the test's directory is handed over by its name.
+        fn variable(name: &str) -> Option<String> {
+            (name == "XDG_CONFIG_HOME").then(|| {
+                std::env::temp_dir()
+                    .join("fardel-login-test")
+                    .display()
+                    .to_string()
+            })
+        }
+        let _ = home;
+        Surroundings {
+            variable,
+            socket: "/run/fardel/fardel.sock".into(),
+        }
+    }
+
+    #[test]
+    fn the_remembered_sign_in_is_for_its_owner_only_and_for_its_server_only() {
+        let around = around("x");
+        let known = Remembered {
+            server: "http://192.0.2.1:7860".into(),
+            user: "mina".into(),
+            token: "secret".into(),
+            token_id: String::new(),
+        };
+        remember(&around, &known).expect("writable");
+        let mode = std::fs::metadata(file(&around))
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        let mut global = Global {
+            output: super::super::Format::Table,
+            server: None,
+            run: None,
+            token_file: None,
+            columns: Vec::new(),
+            no_color: false,
+            quiet: false,
+            explain: false,
+        };
+        let own = client(&global, &around).expect("known");
+        assert_eq!(
+            (own.address.to_string(), own.token.as_deref()),
+            (known.server.clone(), Some("secret"))
+        );
+        global.server = Some("http://192.0.2.2".into());
+        let other = client(&global, &around).expect("known");
+        assert_eq!(other.token, None, "a token went to another server");
+        global.server = None;
+        global.run = Some("/r".into());
+        let local = client(&global, &around).expect("known");
+        assert_eq!(local.address, Address::Socket("/r/fardel.sock".into()));
+        std::fs::remove_dir_all(file(&around).parent().expect("a folder")).expect("removed");
+    }
+}

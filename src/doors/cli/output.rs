@@ -1,0 +1,390 @@
+//! Prints what the server said: JSON and YAML as it came, tables fitted to the terminal. Never asks
+//! the server for anything.
+
+use comfy_table::{Table, presets};
+use rules::units::Timestamp;
+use serde_json::Value;
+
+use super::tree::Format;
+use super::trouble::Trouble;
+
+/// Where and how results are printed.
+#[derive(Debug, Clone)]
+pub struct View {
+    pub format: Format,
+    /// Columns of the terminal; None where output goes elsewhere.
+    pub width: Option<u16>,
+    pub color: bool,
+    pub quiet: bool,
+    pub now: Timestamp,
+    /// Titles chosen by the caller; empty: the usual ones.
+    pub columns: Vec<String>,
+}
+
+/// One column of a table: its title and how it reads a row.
+pub struct Column {
+    pub title: &'static str,
+    /// Columns with a higher rank are dropped first when the terminal is narrow; 9 is shown only
+    /// by `-o wide`.
+    pub rank: u8,
+    pub give: fn(&Value, &View) -> String,
+}
+
+/// Only in `-o wide`, or when asked for by name.
+const WIDE_ONLY: u8 = 9;
+
+impl View {
+    /// Prints a list body (`{items, …}`) or a bare array.
+    pub fn list(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
+        let items = items(body);
+        Ok(match self.format {
+            Format::Json => format!("{body:#}\n"),
+            Format::Jsonl => items.iter().map(|i| format!("{i}\n")).collect(),
+            Format::Yaml => yaml(body)?,
+            Format::Name => names(items),
+            _ if self.quiet => names(items),
+            Format::Csv => self.csv(items, &self.chosen(columns)?)?,
+            Format::Table | Format::Wide => self.table(items, &self.chosen(columns)?),
+        })
+    }
+
+    /// Prints one object: its columns below each other, or as JSON and so on.
+    pub fn one(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
+        let row = std::slice::from_ref(body);
+        Ok(match self.format {
+            Format::Json => format!("{body:#}\n"),
+            Format::Jsonl => format!("{body}\n"),
+            Format::Yaml => yaml(body)?,
+            Format::Name => names(row),
+            _ if self.quiet => names(row),
+            Format::Csv => self.csv(row, &self.chosen(columns)?)?,
+            Format::Table | Format::Wide => {
+                let chosen = self.chosen(columns)?;
+                let title = chosen.iter().map(|c| c.title.len()).max().unwrap_or(0);
+                let mut text = String::new();
+                for column in chosen {
+                    let value = (column.give)(body, self);
+                    if value.is_empty() || value == "-" {
+                        continue;
+                    }
+                    let name = column.title.to_ascii_lowercase();
+                    text.push_str(&format!("{name:title$}  {}\n", shown(&value)));
+                }
+                text
+            }
+        })
+    }
+
+    /// Prints the bare object where a machine reads, else the given sentence.
+    pub fn said(&self, body: &Value, sentence: &str) -> Result<String, Trouble> {
+        Ok(match self.format {
+            Format::Json => format!("{body:#}\n"),
+            Format::Jsonl => format!("{body}\n"),
+            Format::Yaml => yaml(body)?,
+            Format::Name => names(std::slice::from_ref(body)),
+            _ if self.quiet => names(std::slice::from_ref(body)),
+            Format::Csv | Format::Table | Format::Wide => format!("{}\n", sentence.trim_end()),
+        })
+    }
+
+    /// True where a person reads.
+    pub fn for_people(&self) -> bool {
+        matches!(self.format, Format::Table | Format::Wide) && !self.quiet
+    }
+
+    fn chosen<'a>(&self, columns: &'a [Column]) -> Result<Vec<&'a Column>, Trouble> {
+        if self.columns.is_empty() {
+            return Ok(columns
+                .iter()
+                .filter(|c| c.rank < WIDE_ONLY || self.format == Format::Wide)
+                .collect());
+        }
+        self.columns
+            .iter()
+            .map(|wanted| {
+                columns
+                    .iter()
+                    .find(|c| c.title.eq_ignore_ascii_case(wanted.trim()))
+                    .ok_or_else(|| {
+                        let known: Vec<_> = columns
+                            .iter()
+                            .map(|c| c.title.to_ascii_lowercase())
+                            .collect();
+                        Trouble::usage(format!("There is no column {wanted}."))
+                            .hint(format!("Columns here: {}.", known.join(", ")))
+                    })
+            })
+            .collect()
+    }
+
+    fn table(&self, items: &[Value], columns: &[&Column]) -> String {
+        let cells: Vec<Vec<String>> = items
+            .iter()
+            .map(|row| {
+                columns
+                    .iter()
+                    .map(|c| shown(&(c.give)(row, self)))
+                    .collect()
+            })
+            .collect();
+        let mut kept: Vec<usize> = (0..columns.len()).collect();
+        loop {
+            let table = drawn(&kept, columns, &cells);
+            let widest = table.lines().map(width).max().unwrap_or(0);
+            let fits = match self.width {
+                Some(width) if self.format == Format::Table => widest <= usize::from(width),
+                _ => true,
+            };
+            let droppable = kept
+                .iter()
+                .copied()
+                .filter(|&i| columns[i].rank > 0)
+                .max_by_key(|&i| (columns[i].rank, i));
+            match droppable {
+                Some(drop) if !fits && self.columns.is_empty() => kept.retain(|&i| i != drop),
+                _ => return table,
+            }
+        }
+    }
+
+    fn csv(&self, items: &[Value], columns: &[&Column]) -> Result<String, Trouble> {
+        let broken =
+            |e: csv::Error| Trouble::new(super::trouble::FAILED, "csv.failed", e.to_string());
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer
+            .write_record(columns.iter().map(|c| c.title.to_ascii_lowercase()))
+            .map_err(broken)?;
+        for row in items {
+            writer
+                .write_record(columns.iter().map(|c| safe_cell(&(c.give)(row, self))))
+                .map_err(broken)?;
+        }
+        let bytes = writer.into_inner().unwrap_or_default();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Spreadsheets take a cell that begins with one of these for a formula.
+fn safe_cell(text: &str) -> String {
+    if text.len() > 1 && text.starts_with(['=', '+', '@', '\t', '\r']) {
+        format!("'{text}")
+    } else {
+        text.to_owned()
+    }
+}
+
+fn drawn(kept: &[usize], columns: &[&Column], cells: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(kept.iter().map(|&i| columns[i].title));
+    for row in cells {
+        table.add_row(kept.iter().map(|&i| row[i].as_str()));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let mut text: String = table
+        .to_string()
+        .lines()
+        .flat_map(|line| [line.trim_end(), "\n"])
+        .collect();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+/// Cells of a terminal that a line takes; wide for Hangul and other East Asian letters.
+fn width(line: &str) -> usize {
+    line.chars()
+        .map(|c| match c {
+            '\u{1100}'..='\u{115f}'
+            | '\u{2e80}'..='\u{a4cf}'
+            | '\u{ac00}'..='\u{d7a3}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff00}'..='\u{ff60}'
+            | '\u{1f300}'..='\u{1faff}' => 2,
+            _ => 1,
+        })
+        .sum()
+}
+
+/// What came from others may hold control sequences; a terminal must not act on them.
+fn shown(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+fn items(body: &Value) -> &[Value] {
+    body.get("items")
+        .or(Some(body))
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+fn names(items: &[Value]) -> String {
+    items
+        .iter()
+        .filter_map(|i| {
+            ["name", "reference", "id"]
+                .iter()
+                .find_map(|k| i.get(k).and_then(Value::as_str))
+        })
+        .map(|n| format!("{}\n", shown(n)))
+        .collect()
+}
+
+fn yaml(body: &Value) -> Result<String, Trouble> {
+    serde_yaml_ng::to_string(body)
+        .map_err(|e| Trouble::new(super::trouble::FAILED, "yaml.failed", e.to_string()))
+}
+
+/// A text field, by a path such as `owner.name`; `-` where there is none.
+pub fn text(row: &Value, path: &str) -> String {
+    let mut value = row;
+    for step in path.split('.') {
+        value = &value[step];
+    }
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A number of bytes as people say it.
+pub fn size(value: &Value) -> String {
+    value
+        .as_u64()
+        .map_or_else(|| "-".to_owned(), |n| rules::units::Bytes(n).to_string())
+}
+
+/// How long ago, or for how long: `12s`, `5m`, `3h`, `4d`.
+pub fn age(from: &Value, to: Timestamp) -> String {
+    match from.as_str().and_then(|t| Timestamp::parse(t).ok()) {
+        Some(from) => span(to.seconds_since(from)),
+        None => "-".to_owned(),
+    }
+}
+
+/// A number of seconds in its largest sensible unit, with the next one while it is small.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        600..3600 => format!("{}m", seconds / 60),
+        3600..36_000 => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+        36_000..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const COLUMNS: &[Column] = &[
+        Column {
+            title: "NAME",
+            rank: 0,
+            give: |r, _| text(r, "name"),
+        },
+        Column {
+            title: "STATE",
+            rank: 1,
+            give: |r, _| text(r, "state"),
+        },
+        Column {
+            title: "IMAGE",
+            rank: 3,
+            give: |r, _| text(r, "image"),
+        },
+        Column {
+            title: "ID",
+            rank: 9,
+            give: |r, _| text(r, "id"),
+        },
+    ];
+
+    fn view(format: Format, width: Option<u16>) -> View {
+        View {
+            format,
+            width,
+            color: false,
+            quiet: false,
+            now: Timestamp::from_millis(0),
+            columns: Vec::new(),
+        }
+    }
+
+    fn body() -> Value {
+        json!({"items": [
+            {"name": "vit", "state": "running", "image": "host", "id": "1"},
+            {"name": "학습-2", "state": "ended", "image": "=x,\"y\"", "id": "2"},
+        ], "next_cursor": null, "estimated_total": 2})
+    }
+
+    fn print(format: Format, width: Option<u16>) -> String {
+        view(format, width)
+            .list(&body(), COLUMNS)
+            .expect("printable")
+    }
+
+    #[test]
+    fn a_table_drops_columns_in_a_fixed_order() {
+        let wide = print(Format::Table, None);
+        assert_eq!(wide.lines().next(), Some("NAME    STATE    IMAGE"));
+        assert_eq!(
+            print(Format::Table, Some(20)).lines().next(),
+            Some("NAME    STATE")
+        );
+        assert_eq!(print(Format::Table, Some(5)).lines().next(), Some("NAME"));
+        assert!(print(Format::Wide, Some(5)).contains("ID"));
+    }
+
+    #[test]
+    fn machines_get_the_body_as_it_came() {
+        let json: Value = serde_json::from_str(&print(Format::Json, None)).expect("JSON");
+        assert_eq!(json, body());
+        assert_eq!(print(Format::Jsonl, None).lines().count(), 2);
+        assert_eq!(print(Format::Name, None), "vit\n학습-2\n");
+        let back: Value = serde_yaml_ng::from_str(&print(Format::Yaml, None)).expect("YAML");
+        assert_eq!(back, body());
+        assert!(print(Format::Csv, None).contains("\"'=x,\"\"y\"\"\""));
+    }
+
+    #[test]
+    fn control_sequences_of_others_do_not_reach_the_terminal() {
+        let body = json!({"items": [{"name": "a\u{1b}[2Jb", "state": "x", "image": "y"}]});
+        let text = view(Format::Table, None)
+            .list(&body, COLUMNS)
+            .expect("printable");
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn an_unknown_column_names_the_known_ones() {
+        let mut view = view(Format::Table, None);
+        view.columns = vec!["state".into(), "colour".into()];
+        let trouble = view.list(&body(), COLUMNS).unwrap_err();
+        assert_eq!(trouble.exit, 2);
+        assert!(trouble.hint.contains("name, state, image, id"));
+    }
+
+    #[test]
+    fn spans_are_short() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (75, "1m15s"),
+            (4000, "1h06m"),
+            (90_000, "25h"),
+            (864_000, "10d"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+}

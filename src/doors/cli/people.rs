@@ -1,0 +1,161 @@
+//! The commands on people, their tokens and one's own account. Passwords and secrets come and go by
+//! file, standard input or keyboard, never as arguments.
+
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, Extra, encoded};
+use super::output::{View, text};
+use super::tree::{Me, Token, User};
+use super::trouble::Trouble;
+use super::{columns, complain, launch, login, print};
+
+fn user_path(user: &str) -> String {
+    format!("/api/v1/users/{}", encoded(user))
+}
+
+pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<u8, Trouble> {
+    match request {
+        User::Ls => {
+            let body = client.get("/api/v1/users").await?;
+            print(&view.list(&body, columns::USERS)?);
+        }
+        User::Get { user } => {
+            let body = client.get(&user_path(&user)).await?;
+            print(&view.one(&body, columns::USERS)?);
+        }
+        User::Add {
+            name,
+            administrator,
+            password,
+        } => {
+            let role = if administrator {
+                "administrator"
+            } else {
+                "user"
+            };
+            let body = json!({
+                "name": name,
+                "role": role,
+                "password": login::new_password(&password)?,
+            });
+            let made = client.post("/api/v1/users", &body).await?;
+            print(&view.said(&made, &format!("{}  {role}", text(&made, "name")))?);
+        }
+        User::Passwd { user, password } => {
+            let body = json!({"password": login::new_password(&password)?});
+            let path = format!("{}/password", user_path(&user));
+            let changed = client.post(&path, &body).await?;
+            print(&view.said(&changed, &format!("{user}  new password set"))?);
+        }
+        User::Suspend { user, undo } => {
+            let body = json!({"suspended": !undo});
+            let path = format!("{}/suspend", user_path(&user));
+            let changed = client.post(&path, &body).await?;
+            let state = if undo { "active" } else { "suspended" };
+            print(&view.said(&changed, &format!("{user}  {state}"))?);
+        }
+        User::Rm { users } => {
+            for user in users {
+                client
+                    .call(Method::DELETE, &user_path(&user), Extra::default())
+                    .await?;
+                print(&view.said(&json!({"name": user}), &format!("{user}  removed"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
+pub(super) async fn token(client: &Client, view: &View, request: Token) -> Result<u8, Trouble> {
+    match request {
+        Token::Ls => {
+            let body = client.get("/api/v1/me/tokens").await?;
+            print(&view.list(&body, columns::TOKENS)?);
+        }
+        Token::Create {
+            name,
+            scope,
+            expires,
+        } => {
+            let at = super::now().plus_seconds(launch::seconds(&expires)?);
+            let mut body = json!({"name": name, "expires_at": at.to_string()});
+            if !scope.is_empty() {
+                body["scopes"] = json!(scope);
+            }
+            let made = client.post("/api/v1/me/tokens", &body).await?;
+            if view.for_people() {
+                complain("This secret is shown once; keep it where only you can read it.\n");
+            }
+            let secret = text(&made, "secret");
+            if view.quiet {
+                print(&format!("{secret}\n"));
+            } else {
+                print(&view.said(&made, &secret)?);
+            }
+        }
+        Token::Rm { tokens } => {
+            for token in tokens {
+                let path = format!("/api/v1/me/tokens/{}", encoded(&token));
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                print(&view.said(&json!({"id": token}), &format!("{token}  revoked"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
+pub(super) async fn me(client: &Client, view: &View, request: Me) -> Result<u8, Trouble> {
+    match request {
+        Me::Get => {
+            let body = client.get("/api/v1/me").await?;
+            print(&view.one(&body, columns::USERS)?);
+        }
+        Me::Set {
+            language,
+            theme,
+            time_zone,
+        } => {
+            let mut body = Map::new();
+            for (key, value) in [
+                ("language", language),
+                ("theme", theme),
+                ("time_zone", time_zone),
+            ] {
+                if let Some(value) = value {
+                    body.insert(key.into(), value.into());
+                }
+            }
+            if body.is_empty() {
+                return Err(
+                    Trouble::usage("There is nothing to set.").hint("--language ko would work.")
+                );
+            }
+            let mut extra = Extra::json(&Value::Object(body));
+            extra.content_type = Some("application/merge-patch+json");
+            let changed = client
+                .call(Method::PATCH, "/api/v1/me", extra)
+                .await?
+                .json()?;
+            print(&view.one(&changed, columns::USERS)?);
+        }
+        Me::Passwd { stdin } => {
+            let from = |stdin| super::tree::Password {
+                password_file: None,
+                password_stdin: stdin,
+            };
+            let (old, new) = if stdin {
+                let mut lines = std::io::stdin().lines().map_while(Result::ok);
+                let mut next = || lines.next().unwrap_or_default();
+                (next(), next())
+            } else {
+                let old = login::password(&from(false), "Password now: ")?;
+                (old, login::new_password(&from(false))?)
+            };
+            let body = json!({"old": old, "new": new});
+            let answer = client.post("/api/v1/me/password", &body).await?;
+            print(&view.said(&answer, "New password set.")?);
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,348 @@
+//! The commands on sessions: list, show, change, explain. Never follows their output (`terminal`).
+
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, Extra, encoded};
+use super::output::{View, span, text};
+use super::tree::{Session, SessionLs};
+use super::trouble::{PARTLY, Trouble};
+use super::{Surroundings, columns, complain, launch, print, terminal};
+
+/// Rows asked for at once while a list is read to its end.
+const PAGE: u32 = 500;
+
+/// The path of one session.
+pub(super) fn path(session: &str) -> String {
+    format!("/api/v1/sessions/{}", encoded(session))
+}
+
+pub(super) async fn session(
+    client: &Client,
+    view: &View,
+    around: &Surroundings,
+    request: Session,
+) -> Result<u8, Trouble> {
+    match request {
+        Session::Ls(request) => list(client, view, &request).await,
+        Session::Get(named) => {
+            let session = client.get(&path(&named.session)).await?;
+            print(&view.one(&session, columns::SESSION)?);
+            Ok(0)
+        }
+        Session::Create(order) => launch::create_only(client, view, around, order).await,
+        Session::Stop(several) => each(client, view, &several.sessions, "stop").await,
+        Session::Kill(several) => each(client, view, &several.sessions, "kill").await,
+        Session::Restart(several) => each(client, view, &several.sessions, "restart").await,
+        Session::Pause(several) => each(client, view, &several.sessions, "pause").await,
+        Session::Resume(several) => each(client, view, &several.sessions, "resume").await,
+        Session::Rename {
+            session,
+            name,
+            if_match,
+        } => {
+            let body = json!({"name": name});
+            change(client, view, &session.session, &body, if_match).await
+        }
+        Session::Set {
+            session,
+            cpu,
+            mem,
+            label,
+        } => {
+            let mut body = Map::new();
+            let resources = launch::resources(cpu.as_deref(), mem.as_deref(), None, None)?;
+            if !resources.is_empty() {
+                body.insert("resources".into(), Value::Object(resources));
+            }
+            if !label.is_empty() {
+                let mut labels = launch::pairs(&label, None, "label")?;
+                // A merge patch removes what is null.
+                for value in labels.as_object_mut().into_iter().flat_map(Map::values_mut) {
+                    if value == "" {
+                        *value = Value::Null;
+                    }
+                }
+                body.insert("labels".into(), labels);
+            }
+            if body.is_empty() {
+                return Err(Trouble::usage("There is nothing to change.")
+                    .hint("--cpu 2, --mem 4g or --label team=vision would work."));
+            }
+            change(client, view, &session.session, &Value::Object(body), None).await
+        }
+        Session::Rm { several, force } => remove(client, view, &several.sessions, force).await,
+        Session::Events(named) => {
+            let events = client
+                .get(&format!("{}/events", path(&named.session)))
+                .await?;
+            print(&view.list(&events, columns::EVENTS)?);
+            Ok(0)
+        }
+        Session::Why(named) => why(client, view, &named.session).await,
+        Session::Logs(request) => terminal::logs(client, &request).await,
+        Session::Exec(request) => terminal::exec(client, view, around, request).await,
+        Session::Attach(request) => terminal::attach(client, view, &request).await,
+        Session::Metrics { session, since } => {
+            let since = launch::seconds(&since)?;
+            let from = super::now().as_millis() - i64::try_from(since).unwrap_or(0) * 1000;
+            let from = rules::units::Timestamp::from_millis(from.max(0));
+            let query = launch::query(&[("since", from.to_string())]);
+            let samples = client
+                .get(&format!("{}/metrics{query}", path(&session.session)))
+                .await?;
+            print(&view.list(&samples, columns::SAMPLES)?);
+            Ok(0)
+        }
+        Session::Forward { session, ports } => {
+            terminal::forward(client, view, &session.session, &ports).await
+        }
+        Session::Duplicate {
+            session,
+            name,
+            dry_run,
+        } => duplicate(client, view, &session.session, name, dry_run).await,
+    }
+}
+
+pub(super) async fn list(client: &Client, view: &View, request: &SessionLs) -> Result<u8, Trouble> {
+    let mut query = request.query.clone();
+    if !request.all && !query.contains("state:") {
+        query = format!("{query} live:true").trim().to_owned();
+    }
+    let mut cursor = String::new();
+    let mut all: Vec<Value> = Vec::new();
+    let body = loop {
+        let left = request
+            .limit
+            .map_or(PAGE, |l| l.saturating_sub(all.len() as u32).min(PAGE));
+        let parts = [
+            ("q", query.clone()),
+            ("sort", request.sort.clone().unwrap_or_default()),
+            ("limit", left.to_string()),
+            (
+                "scope",
+                if request.everybody {
+                    "all".into()
+                } else {
+                    String::new()
+                },
+            ),
+            ("cursor", cursor.clone()),
+        ];
+        let mut page = client
+            .get(&format!("/api/v1/sessions{}", launch::query(&parts)))
+            .await?;
+        if let Some(items) = page["items"].as_array_mut() {
+            all.append(items);
+        }
+        let next = page["next_cursor"].as_str().unwrap_or_default().to_owned();
+        let enough = request.limit.is_some_and(|l| all.len() >= l as usize);
+        if next.is_empty() || enough {
+            page["items"] = Value::Array(all);
+            break page;
+        }
+        cursor = next;
+    };
+    if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
+        complain(if request.all || !request.query.is_empty() {
+            "No sessions match.\n"
+        } else {
+            "No live sessions; -a shows ended ones. Start one with: fardel run -it host\n"
+        });
+        return Ok(0);
+    }
+    print(&view.list(&body, columns::SESSIONS)?);
+    Ok(0)
+}
+
+pub(super) async fn queue(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let body = client.get("/api/v1/queue").await?;
+    if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
+        complain("Nobody waits.\n");
+        return Ok(0);
+    }
+    print(&view.list(&body, columns::QUEUE)?);
+    Ok(0)
+}
+
+pub(super) async fn why(client: &Client, view: &View, session: &str) -> Result<u8, Trouble> {
+    let answer = client.get(&format!("{}/why", path(session))).await?;
+    print(&explained(view, &answer)?);
+    Ok(0)
+}
+
+/// Prints an explanation: its sentence, then what it rests on.
+pub(super) fn explained(view: &View, answer: &Value) -> Result<String, Trouble> {
+    let mut lines = text(answer, "sentence");
+    let several = answer["blockers"].as_array().is_some_and(|b| b.len() > 1);
+    for blocker in answer["blockers"].as_array().into_iter().flatten() {
+        let sentence = text(blocker, "text");
+        if several || !lines.contains(&sentence) {
+            lines.push_str(&format!("\n  - {sentence} ({})", text(blocker, "code")));
+        }
+    }
+    if let Some(place) = answer["queue_position"].as_u64() {
+        lines.push_str(&format!("\n  place in the queue: {place}"));
+    }
+    if let Some(seconds) = answer["eta"]["p50_seconds"].as_u64() {
+        lines.push_str(&format!(
+            "\n  expected in {}: {}",
+            span(seconds),
+            text(answer, "eta.basis")
+        ));
+    }
+    for other in answer["alternatives"].as_array().into_iter().flatten() {
+        lines.push_str(&format!("\n  instead: {}", text(other, "text")));
+    }
+    view.said(answer, &lines)
+}
+
+async fn change(
+    client: &Client,
+    view: &View,
+    session: &str,
+    body: &Value,
+    if_match: Option<u64>,
+) -> Result<u8, Trouble> {
+    let mut extra = Extra::json(body);
+    extra.content_type = Some("application/merge-patch+json");
+    if let Some(generation) = if_match {
+        extra = extra.header("If-Match", format!("\"{generation}\""));
+    }
+    let changed = client
+        .call(Method::PATCH, &path(session), extra)
+        .await?
+        .json()?;
+    print(&view.said(
+        &changed,
+        &format!("{}  {}", text(&changed, "name"), columns::state(&changed)),
+    )?);
+    Ok(0)
+}
+
+/// Does one verb to several sessions. All are tried; the code is the failure's own where all failed,
+/// 9 where some did.
+async fn each(client: &Client, view: &View, names: &[String], verb: &str) -> Result<u8, Trouble> {
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
+    for name in names {
+        match client
+            .post(&format!("{}/{verb}", path(name)), &json!({}))
+            .await
+        {
+            Ok(session) => done.push(session),
+            Err(trouble) => failed.push((name, trouble)),
+        }
+    }
+    told(view, done, failed)
+}
+
+fn told(view: &View, done: Vec<Value>, failed: Vec<(&String, Trouble)>) -> Result<u8, Trouble> {
+    if view.for_people() {
+        let lines: String = done
+            .iter()
+            .map(|s| format!("{}  {}\n", text(s, "name"), columns::state(s)))
+            .collect();
+        print(&lines);
+    } else if let [one] = done.as_slice() {
+        print(&view.one(one, columns::SESSION)?);
+    } else if !done.is_empty() {
+        print(&view.list(&json!({"items": done}), columns::SESSIONS)?);
+    }
+    let mut failed = failed;
+    match (failed.len(), done.is_empty()) {
+        (0, _) => Ok(0),
+        (1, true) => Err(failed.remove(0).1),
+        _ => {
+            let as_json = matches!(view.format, super::Format::Json | super::Format::Jsonl);
+            for (name, trouble) in &failed {
+                if !as_json {
+                    complain(&format!("{name}: "));
+                }
+                complain(&trouble.written(as_json, false));
+            }
+            let first = failed[0].1.exit;
+            let alike = failed.iter().all(|(_, t)| t.exit == first);
+            Ok(if done.is_empty() && alike {
+                first
+            } else {
+                PARTLY
+            })
+        }
+    }
+}
+
+async fn remove(
+    client: &Client,
+    view: &View,
+    names: &[String],
+    force: bool,
+) -> Result<u8, Trouble> {
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
+    for name in names {
+        match remove_one(client, name, force).await {
+            Ok(session) => done.push(session),
+            Err(trouble) => failed.push((name, trouble)),
+        }
+    }
+    if view.for_people() {
+        let lines: String = done
+            .iter()
+            .map(|s| format!("{}  removed\n", text(s, "name")))
+            .collect();
+        print(&lines);
+        return told(
+            &View {
+                quiet: true,
+                ..view.clone()
+            },
+            Vec::new(),
+            failed,
+        )
+        .map(|code| {
+            if code != 0 && !done.is_empty() {
+                PARTLY
+            } else {
+                code
+            }
+        });
+    }
+    told(view, done, failed)
+}
+
+async fn remove_one(client: &Client, name: &str, force: bool) -> Result<Value, Trouble> {
+    let session = client.get(&path(name)).await?;
+    let id = text(&session, "id");
+    if force && session["state"] != "ended" {
+        client
+            .post(&format!("{}/kill", path(&id)), &json!({}))
+            .await?;
+        launch::wait(client, &id, super::tree::Until::Ended, Some(60)).await?;
+    }
+    client
+        .call(Method::DELETE, &path(&id), Extra::default())
+        .await?;
+    Ok(session)
+}
+
+async fn duplicate(
+    client: &Client,
+    view: &View,
+    session: &str,
+    name: Option<String>,
+    dry_run: bool,
+) -> Result<u8, Trouble> {
+    let mut request = client
+        .post(&format!("{}/duplicate", path(session)), &json!({}))
+        .await?;
+    request["name"] = name.map_or(Value::Null, Value::String);
+    if dry_run {
+        print(&format!("{request:#}\n"));
+        return Ok(0);
+    }
+    let answer = client.post("/api/v1/sessions", &request).await?;
+    let made = answer["items"].as_array().cloned().unwrap_or(vec![answer]);
+    told(view, made, Vec::new())
+}

@@ -1,0 +1,220 @@
+//! The machine as a whole: how full it is, what happens, the raw API, versions.
+
+use std::io::Read;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::client::{Client, Extra, fresh_key};
+use super::output::{View, size, text};
+use super::tree::{Api, Event, Format};
+use super::trouble::{INTERRUPTED, Trouble};
+use super::{columns, complain, launch, print};
+
+pub(super) async fn top(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let body = client.get("/api/v1/overview").await?;
+    let mut lines = String::new();
+    for room in body["rooms"].as_array().into_iter().flatten() {
+        lines.push_str(&format!(
+            "{}  cpu {} of {}  memory {} of {}\n",
+            text(room, "name"),
+            text(room, "cpu_used"),
+            text(room, "cpu"),
+            size(&room["memory_used"]),
+            size(&room["memory"]),
+        ));
+    }
+    let counts: Vec<String> = body["counts"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(state, count)| format!("{count} {state}"))
+        .collect();
+    if !counts.is_empty() {
+        lines.push_str(&format!("sessions: {}\n", counts.join(", ")));
+    }
+    for finding in body["findings"].as_array().into_iter().flatten() {
+        lines.push_str(&format!("! {}\n", text(finding, "text")));
+    }
+    print(&view.said(&body, &lines)?);
+    Ok(0)
+}
+
+/// Follows the journal. Tables print one line a change, everything else one JSON object a line.
+pub(super) async fn events(client: &Client, view: &View, request: Event) -> Result<u8, Trouble> {
+    let Event::Watch {
+        since,
+        topics,
+        limit,
+    } = request;
+    let query = launch::query(&[("topics", topics.join(","))]);
+    let mut position = since;
+    let mut seen = 0;
+    let mut headers_printed = false;
+    loop {
+        let headers = position
+            .map(|p| vec![("Last-Event-ID".to_owned(), p.to_string())])
+            .unwrap_or_default();
+        let mut flow = client
+            .flow(&format!("/api/v1/events{query}"), headers)
+            .await?;
+        let mut pending = String::new();
+        loop {
+            let piece = tokio::select! {
+                piece = flow.next() => piece,
+                signal = launch::interrupted() => return signal.map(|()| INTERRUPTED),
+            };
+            let Ok(Some(bytes)) = piece else { break };
+            pending.push_str(&String::from_utf8_lossy(&bytes));
+            while let Some(end) = pending.find("\n\n") {
+                let block: String = pending.drain(..end + 2).collect();
+                let Some((name, data)) = event(&block) else {
+                    continue;
+                };
+                if name == "reset" {
+                    complain("some changes are no longer kept; going on from here\n");
+                    continue;
+                }
+                let Ok(change) = serde_json::from_str::<Value>(&data) else {
+                    continue;
+                };
+                position = change["sequence"].as_u64().or(position);
+                if matches!(view.format, Format::Table | Format::Wide) {
+                    let mut table = view.list(&json!([change]), columns::EVENTS)?;
+                    if headers_printed {
+                        table = table
+                            .split_once('\n')
+                            .map_or(String::new(), |(_, t)| t.to_owned());
+                    }
+                    headers_printed = true;
+                    print(&table);
+                } else {
+                    print(&format!("{change}\n"));
+                }
+                seen += 1;
+                if limit.is_some_and(|l| seen >= l) {
+                    return Ok(0);
+                }
+            }
+        }
+        // The server went away; it is asked again from the last number on.
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    }
+}
+
+/// The name and the data of one event block; None for a comment such as the heartbeat.
+fn event(block: &str) -> Option<(String, String)> {
+    let mut name = "message".to_owned();
+    let mut data = Vec::new();
+    for line in block.lines() {
+        let Some((field, value)) = line.split_once(':') else {
+            continue;
+        };
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut name),
+            "data" => data.push(value),
+            _ => {}
+        }
+    }
+    (!data.is_empty() || name == "reset").then(|| (name, data.join("\n")))
+}
+
+pub(super) async fn api(client: &Client, request: Api) -> Result<u8, Trouble> {
+    let method: Method = request
+        .method
+        .to_ascii_uppercase()
+        .parse()
+        .map_err(|_| Trouble::usage(format!("{:?} is not a method.", request.method)))?;
+    let path = match request.path.trim_start_matches('/') {
+        path if path.starts_with("api/") => format!("/{path}"),
+        path => format!("/api/v1/{path}"),
+    };
+    let body = match request.body.as_deref() {
+        None => Vec::new(),
+        Some("-") => {
+            let mut all = Vec::new();
+            std::io::stdin()
+                .read_to_end(&mut all)
+                .map_err(|e| Trouble::usage(format!("Standard input cannot be read: {e}.")))?;
+            all
+        }
+        Some(file) if file.starts_with('@') => std::fs::read(&file[1..])
+            .map_err(|e| Trouble::usage(format!("{} cannot be read: {e}.", &file[1..])))?,
+        Some(text) => text.as_bytes().to_vec(),
+    };
+    let mut extra = Extra {
+        content_type: match method {
+            _ if body.is_empty() => None,
+            Method::PATCH => Some("application/merge-patch+json"),
+            _ => Some("application/json"),
+        },
+        body: body.into(),
+        headers: Vec::new(),
+    };
+    for header in &request.header {
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            Trouble::usage(format!("{header:?} is not a header."))
+                .hint("\"If-Match: \\\"3\\\"\" would work.")
+        })?;
+        if name.eq_ignore_ascii_case("content-type") {
+            extra.content_type = None;
+        }
+        extra = extra.header(name.trim(), value.trim());
+    }
+    let keyed = extra
+        .headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
+    if method == Method::POST && !keyed {
+        extra = extra.header("Idempotency-Key", fresh_key());
+    }
+    let answer = client.ask(method, &path, extra).await?;
+    if request.include {
+        let mut lines = format!("{}\n", answer.status);
+        for (name, value) in &answer.headers {
+            lines.push_str(&format!("{name}: {}\n", value.to_str().unwrap_or_default()));
+        }
+        print(&format!("{lines}\n"));
+    }
+    if answer.status >= 400 && !request.include {
+        let id = answer.header("x-request-id").unwrap_or_default();
+        return Err(Trouble::refused(answer.status, &answer.body, id));
+    }
+    match serde_json::from_slice::<Value>(&answer.body) {
+        Ok(body) => print(&format!("{body:#}\n")),
+        Err(_) => print(&String::from_utf8_lossy(&answer.body)),
+    }
+    if answer.status >= 400 {
+        return Ok(Trouble::refused(answer.status, &answer.body, "").exit);
+    }
+    Ok(0)
+}
+
+pub(super) async fn version(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let own = env!("CARGO_PKG_VERSION");
+    if view.format == Format::Table {
+        print(&format!("fardel {own}\n"));
+        return Ok(0);
+    }
+    // A client without a server has a version too.
+    let server = client.get("/version").await.unwrap_or(Value::Null);
+    let body = json!({"client": own, "server": server["version"]});
+    let at = text(&body, "server");
+    print(&view.said(&body, &format!("fardel {own}\nserver {at}"))?);
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_and_heartbeats_are_not_events() {
+        assert_eq!(event(": beat\n\n"), None);
+        assert_eq!(
+            event("id: 4\nevent: change\ndata: {\"a\":\ndata: 1}\n\n"),
+            Some(("change".into(), "{\"a\":\n1}".into()))
+        );
+    }
+}

@@ -1,0 +1,753 @@
+//! The words of the command line: every command, flag and help text. From this one description
+//! come parsing, `--help`, manual pages and shell completion. Never talks to a server.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A private AI cloud for one machine, in one file.
+///
+/// Start a server with `fardel serve`, then run something in it with
+/// `fardel run host -- echo hello`. Every other command talks to that server: root on the same
+/// machine needs no sign-in, everybody else signs in once with `fardel login`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fardel",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 not allowed, 5 conflict,\n\
+                  6 no room or quota, 7 time ran out, 8 server not reachable, 9 partly done, 130 interrupted.\n\
+                  `run` and `exec` return the code of what they ran; 125 means that it never ran.\n\n\
+                  Learn more: `fardel COMMAND --help`, `fardel man`, or the manual at /docs of the server."
+)]
+pub struct Words {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that every command understands.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// How to print: JSON and YAML are exactly what the API answers
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        env = "FARDEL_OUTPUT",
+        default_value = "table",
+        help_heading = "Global options"
+    )]
+    pub output: Format,
+    /// Server to talk to: http://HOST:PORT, unix:/PATH
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDRESS",
+        env = "FARDEL_SERVER",
+        help_heading = "Global options"
+    )]
+    pub server: Option<String>,
+    /// Directory of the local server's socket
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "FARDEL_RUN",
+        help_heading = "Global options"
+    )]
+    pub run: Option<PathBuf>,
+    /// File that holds an API token (FARDEL_TOKEN holds the token itself)
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "FARDEL_TOKEN_FILE",
+        help_heading = "Global options"
+    )]
+    pub token_file: Option<PathBuf>,
+    /// Columns of tables and CSV, by title: name,state,age
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        env = "FARDEL_COLUMNS",
+        help_heading = "Global options"
+    )]
+    pub columns: Vec<String>,
+    /// Print no colours (NO_COLOR does the same)
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub no_color: bool,
+    /// Print only what scripts need: names and ids, no remarks
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    pub quiet: bool,
+    /// Print every HTTP call as a curl command on standard error
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub explain: bool,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns fitted to the terminal
+    Table,
+    /// All columns, however wide
+    Wide,
+    /// The API's body
+    Json,
+    /// One JSON object a line
+    Jsonl,
+    Yaml,
+    /// The columns of the table, comma separated
+    Csv,
+    /// Names only, one a line
+    Name,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the server: pages, API, scheduler and this machine's sessions
+    ///
+    /// Binds 127.0.0.1:7860 unless told otherwise. Ends on SIGTERM without ending any session; the
+    /// next server takes them over.
+    Serve(Serve),
+    /// Run a command or a shell in a new session
+    ///
+    /// Without -d the output of the session comes here and its exit code is returned. Without a
+    /// command, -it opens a shell.
+    #[command(after_help = "Examples:\n  \
+        fardel run host -- sh -c 'echo hi; exit 7'      prints hi, returns 7\n  \
+        fardel run -it host                             a shell on the machine's own programs\n  \
+        fardel run -d --name train --cpu 4 --mem 8g python-ml:1.2 -- python3 train.py\n  \
+        fardel run --dry-run --cpu 64 host -- true      would it start, and if not, why")]
+    Run(Run),
+    /// List live sessions (all with -a)
+    #[command(visible_alias = "ls")]
+    Ps(SessionLs),
+    /// Everything about sessions
+    #[command(subcommand, visible_alias = "sessions")]
+    Session(Session),
+    /// Run a command inside a running session
+    #[command(after_help = "Examples:\n  \
+        fardel exec train -- nvidia-smi\n  \
+        fardel exec -it train                           a shell beside the session's own process")]
+    Exec(Exec),
+    /// Print what a session wrote
+    Logs(Logs),
+    /// Type into the main process of a session and see its output
+    Attach(Attach),
+    /// Say why a session waits, runs where it runs, or ended
+    Why(Named),
+    /// Environment images
+    #[command(subcommand, visible_alias = "images")]
+    Image(Image),
+    /// Sessions that wait, in the order they will start
+    #[command(subcommand)]
+    Queue(Queue),
+    /// How full the machine is, and what happened lately
+    Top,
+    /// What happened: follow changes as they are made
+    #[command(subcommand)]
+    Event(Event),
+    /// Long work such as imports
+    #[command(subcommand, visible_alias = "operation")]
+    Job(Job),
+    /// People who may sign in
+    #[command(subcommand, visible_alias = "users")]
+    User(User),
+    /// Your API tokens
+    #[command(subcommand, visible_alias = "tokens")]
+    Token(Token),
+    /// Your own account
+    #[command(subcommand)]
+    Me(Me),
+    /// Sign in to a server and remember it
+    Login(Login),
+    /// Forget the remembered server and revoke its token
+    Logout,
+    /// Check this machine and say how to mend what is missing
+    ///
+    /// Works without a server. Returns 1 when a check fails.
+    Doctor(Place),
+    /// Settings: check a file, show what is in force
+    #[command(subcommand)]
+    Config(Config),
+    /// Play a scenario against the scheduler, without containers
+    Rehearse(Rest),
+    /// Measure this machine and this build; prints JSON with raw samples
+    Bench(Rest),
+    /// Call the API directly
+    #[command(after_help = "Examples:\n  \
+        fardel api GET /sessions?limit=2\n  \
+        fardel api POST /sessions '{\"image\":\"host\",\"kind\":\"batch\",\"command\":[\"true\"]}'")]
+    Api(Api),
+    /// Print completion for a shell
+    ///
+    /// bash: `fardel completion bash > /etc/bash_completion.d/fardel`
+    Completion {
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Show a manual page, or write all of them
+    Man(Man),
+    /// Print the version of this program, and of the server with -o json or wide
+    Version,
+}
+
+/// Where state, socket and address are; the same names as keys in fardel.toml.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Place {
+    /// Directory of the state
+    #[arg(long, value_name = "DIR", env = "FARDEL_DATA")]
+    pub data: Option<PathBuf>,
+    /// Address and port of pages and API
+    #[arg(long, value_name = "ADDRESS", env = "FARDEL_LISTEN")]
+    pub listen: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    #[command(flatten)]
+    pub place: Place,
+    /// Offer the machine's own programs as the environment `host`: true or false
+    #[arg(long, value_name = "BOOL", env = "FARDEL_HOST_ENVIRONMENT")]
+    pub host_environment: Option<bool>,
+    /// Cores that sessions may have in all
+    #[arg(long, value_name = "CORES", env = "FARDEL_CPU")]
+    pub cpu: Option<String>,
+    /// Memory that sessions may have in all
+    #[arg(
+        long,
+        visible_alias = "memory",
+        value_name = "SIZE",
+        env = "FARDEL_MEMORY"
+    )]
+    pub mem: Option<String>,
+    /// Days that logs and rows of ended sessions are kept
+    #[arg(long, value_name = "DAYS", env = "FARDEL_KEEP_DAYS")]
+    pub keep_days: Option<u32>,
+    /// Write the log as JSON lines
+    #[arg(long)]
+    pub log_json: bool,
+}
+
+/// What a new session is.
+#[derive(Debug, Clone, Args)]
+pub struct Order {
+    /// `host` (the machine's own programs), or the reference or id of an image
+    #[arg(value_name = "IMAGE")]
+    pub image: String,
+    /// Program and arguments; put -- before them
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub command: Vec<String>,
+    /// Name of the session; made up when left out
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Cores, in hundredths: 0.5, 4 [default: 1]
+    #[arg(long, value_name = "CORES", help_heading = "Resources")]
+    pub cpu: Option<String>,
+    /// Memory limit: 256m, 4g [default: 1g]
+    #[arg(
+        long,
+        visible_alias = "memory",
+        value_name = "SIZE",
+        help_heading = "Resources"
+    )]
+    pub mem: Option<String>,
+    /// Size of /dev/shm, part of the memory limit [default: 64m]
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub shm: Option<String>,
+    /// Share of one GPU in hundredths (0.35), or whole GPUs (2)
+    #[arg(long, value_name = "SHARE", help_heading = "Resources")]
+    pub gpu: Option<String>,
+    /// Variable inside: NAME=VALUE, or NAME to pass on your own
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Label: NAME=VALUE
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    pub label: Vec<String>,
+    /// How many of it; the name gets -1, -2, …
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub copies: u32,
+    /// A command may run this long: 90s, 30m, 8h, 2d
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub timeout: Option<String>,
+    /// The session is stopped after this long
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub longest_run: Option<String>,
+    /// Not before this time: 2026-11-21T18:00:00Z, or +30m from now
+    #[arg(long, value_name = "TIME", help_heading = "Time")]
+    pub start_at: Option<String>,
+    /// Start only after these sessions ended well
+    #[arg(
+        long,
+        value_name = "SESSION",
+        value_delimiter = ',',
+        help_heading = "Time"
+    )]
+    pub after: Vec<String>,
+    /// A place to work in, or a command that ends by itself [default: by command and -it]
+    #[arg(long, value_enum)]
+    pub kind: Option<Kind>,
+    /// Ask whether and where it would start; nothing is made
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Come back only when it runs or has ended
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "running"
+    )]
+    pub wait: Option<Until>,
+    /// Give up waiting after this long (the session stays)
+    #[arg(long, value_name = "TIME")]
+    pub wait_timeout: Option<String>,
+    /// Key under which a repeated call makes nothing new
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    Interactive,
+    Batch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    Running,
+    Ended,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// Return at once and print the name
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Pass your input on
+    #[arg(short, long)]
+    pub interactive: bool,
+    /// Give it a terminal (with -i)
+    #[arg(short, long)]
+    pub tty: bool,
+    /// Remove the session from the list once it has ended
+    #[arg(long)]
+    pub rm: bool,
+    #[command(flatten)]
+    pub order: Order,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Named {
+    /// Name, id, or the beginning of an id
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Several {
+    /// Names, ids, or beginnings of ids
+    #[arg(value_name = "SESSION", required = true)]
+    pub sessions: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SessionLs {
+    /// Ended sessions too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Search: state:running owner:mina image:host label:team=vision kind:batch, or a part of a name
+    #[arg(long, value_name = "QUERY", default_value = "")]
+    pub query: String,
+    /// Order: created_at, name, state; a minus in front turns it round
+    #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<u32>,
+    /// Sessions of everybody (administrators)
+    #[arg(long)]
+    pub everybody: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Session {
+    /// List sessions
+    Ls(SessionLs),
+    /// Show one session
+    Get(Named),
+    /// Make a session and return at once
+    Create(Order),
+    /// End sessions: TERM, ten seconds later KILL
+    Stop(Several),
+    /// End sessions at once
+    Kill(Several),
+    /// Start ended sessions again, or running ones anew
+    Restart(Several),
+    /// Give a session another name
+    Rename {
+        #[command(flatten)]
+        session: Named,
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Only when the session is still at this generation
+        #[arg(long, value_name = "GENERATION")]
+        if_match: Option<u64>,
+    },
+    /// Change limits and labels of a session while it runs
+    Set {
+        #[command(flatten)]
+        session: Named,
+        /// Cores: 0.5, 4
+        #[arg(long, value_name = "CORES")]
+        cpu: Option<String>,
+        /// Memory limit: 256m, 4g
+        #[arg(long, visible_alias = "memory", value_name = "SIZE")]
+        mem: Option<String>,
+        /// Label: NAME=VALUE sets it, NAME= removes it
+        #[arg(short, long, value_name = "NAME=VALUE")]
+        label: Vec<String>,
+    },
+    /// Freeze sessions; they keep their memory
+    Pause(Several),
+    /// Let frozen sessions go on
+    Resume(Several),
+    /// Remove ended sessions and their logs from the list
+    Rm {
+        #[command(flatten)]
+        several: Several,
+        /// End running ones first
+        #[arg(short, long)]
+        force: bool,
+    },
+    /// Show what happened to a session, with times
+    Events(Named),
+    /// Say why a session waits, runs where it runs, or ended
+    Why(Named),
+    /// Print what a session wrote
+    Logs(Logs),
+    /// Run a command inside a running session
+    Exec(Exec),
+    /// Type into the main process of a session and see its output
+    Attach(Attach),
+    /// Show processor and memory use over time
+    Metrics {
+        #[command(flatten)]
+        session: Named,
+        /// Only the last while: 5m, 1h
+        #[arg(long, value_name = "TIME", default_value = "10m")]
+        since: String,
+    },
+    /// Forward a local port to a port inside a session
+    Forward {
+        #[command(flatten)]
+        session: Named,
+        /// LOCAL:INSIDE, or one number for both
+        #[arg(value_name = "PORTS")]
+        ports: String,
+    },
+    /// Make another session like this one
+    Duplicate {
+        #[command(flatten)]
+        session: Named,
+        /// Name of the new one; made up when left out
+        #[arg(long)]
+        name: Option<String>,
+        /// Print the request instead of making it
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Exec {
+    /// Pass your input on
+    #[arg(short, long)]
+    pub interactive: bool,
+    /// Give it a terminal
+    #[arg(short, long)]
+    pub tty: bool,
+    /// Variable inside: NAME=VALUE
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Directory to start in
+    #[arg(short, long, value_name = "PATH")]
+    pub workdir: Option<String>,
+    /// User inside: a name, or UID[:GID]
+    #[arg(short, long)]
+    pub user: Option<String>,
+    #[command(flatten)]
+    pub session: Named,
+    /// Program and arguments; a shell when left out
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Logs {
+    /// Go on as more is written, until the session ends
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Begin at this byte of the log
+    #[arg(long, value_name = "BYTE", default_value_t = 0)]
+    pub since: u64,
+    #[command(flatten)]
+    pub session: Named,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Attach {
+    /// Show output only
+    #[arg(long)]
+    pub no_input: bool,
+    #[command(flatten)]
+    pub session: Named,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Image {
+    /// List images
+    Ls,
+    /// Show one image
+    Get {
+        #[arg(value_name = "IMAGE")]
+        image: String,
+    },
+    /// Bring in an archive: docker save, podman save, skopeo, umoci
+    ///
+    /// The archive is sent to the server in pieces; a broken transfer goes on where it stopped when
+    /// the command is given again.
+    Import {
+        /// The archive; - reads standard input
+        #[arg(value_name = "ARCHIVE")]
+        archive: PathBuf,
+        /// What to call it, NAME:TAG; otherwise as the archive says
+        #[arg(long, value_name = "REFERENCE")]
+        name: Option<String>,
+        /// Return once the archive is there; `fardel job` shows how the import goes
+        #[arg(short, long)]
+        detach: bool,
+    },
+    /// Remove images that no session uses
+    Rm {
+        #[arg(value_name = "IMAGE", required = true)]
+        images: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Queue {
+    /// List waiting sessions with what each waits for
+    Ls,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Event {
+    /// Follow changes
+    Watch {
+        /// Begin after this number instead of now
+        #[arg(long, value_name = "NUMBER")]
+        since: Option<u64>,
+        /// Only these: session, image, user, operation
+        #[arg(long, value_name = "TOPICS", value_delimiter = ',')]
+        topics: Vec<String>,
+        /// Stop after this many
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u64>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Job {
+    /// List long work, newest first
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "JOB")]
+        job: String,
+    },
+    /// Stop one; what it did so far is undone
+    Cancel {
+        #[arg(value_name = "JOB")]
+        job: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum User {
+    /// List people
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "USER")]
+        user: String,
+    },
+    /// Let a person sign in
+    Add {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// May do everything, for everybody
+        #[arg(long)]
+        administrator: bool,
+        #[command(flatten)]
+        password: Password,
+    },
+    /// Set a person's password
+    Passwd {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[command(flatten)]
+        password: Password,
+    },
+    /// Refuse a person's sign-in and tokens; nothing of theirs is removed
+    Suspend {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// Let them in again
+        #[arg(long)]
+        undo: bool,
+    },
+    /// Remove a person who owns nothing any more
+    Rm {
+        #[arg(value_name = "USER", required = true)]
+        users: Vec<String>,
+    },
+}
+
+/// Where a password comes from; it is never an argument, since everybody can read those.
+#[derive(Debug, Clone, Args)]
+pub struct Password {
+    /// Read the password from this file
+    #[arg(long, value_name = "FILE", env = "FARDEL_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Read the password from standard input
+    #[arg(long)]
+    pub password_stdin: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// List your tokens; secrets are never shown again
+    Ls,
+    /// Make a token and print its secret, once
+    Create {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// What it may do: sessions:read, sessions:write, sessions:enter, images:read, images:write,
+        /// people:read, people:write, system:read, me; everything you may when left out
+        #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
+        scope: Vec<String>,
+        /// Ends after this long: 8h, 30d
+        #[arg(long, value_name = "TIME", default_value = "90d")]
+        expires: String,
+    },
+    /// Revoke tokens
+    Rm {
+        #[arg(value_name = "TOKEN", required = true)]
+        tokens: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Me {
+    /// Show who you are here
+    Get,
+    /// Set language, theme or time zone
+    Set {
+        /// en or ko
+        #[arg(long)]
+        language: Option<String>,
+        /// light, dark or system
+        #[arg(long)]
+        theme: Option<String>,
+        /// IANA name, such as Asia/Seoul
+        #[arg(long)]
+        time_zone: Option<String>,
+    },
+    /// Change your own password
+    Passwd {
+        /// Read old and new password, one a line, from standard input
+        #[arg(long)]
+        stdin: bool,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Login {
+    /// http://HOST:PORT
+    #[arg(value_name = "ADDRESS")]
+    pub address: Option<String>,
+    /// Your name there; asked when left out
+    #[arg(long, env = "FARDEL_USER")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub password: Password,
+    /// The token made for this client ends after this long
+    #[arg(long, value_name = "TIME", default_value = "90d")]
+    pub expires: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Check a settings file; says what is wrong and where
+    Validate {
+        /// [default: /etc/fardel/fardel.toml]
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show what is in force after file, environment and flags
+    Show {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Arguments that another engine reads.
+#[derive(Debug, Clone, Args)]
+pub struct Rest {
+    #[arg(
+        value_name = "ARGUMENTS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub arguments: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Api {
+    /// GET, POST, PATCH, PUT, DELETE
+    #[arg(value_name = "METHOD")]
+    pub method: String,
+    /// Below /api/v1, such as /sessions; paths that begin with /api are taken as they are
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    /// JSON; @FILE reads a file, - standard input
+    #[arg(value_name = "BODY")]
+    pub body: Option<String>,
+    /// Header: NAME: VALUE
+    #[arg(short = 'H', long, value_name = "HEADER")]
+    pub header: Vec<String>,
+    /// Print status and headers too
+    #[arg(short, long)]
+    pub include: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Man {
+    /// fardel, or fardel-run, fardel-session-ls, …
+    #[arg(value_name = "PAGE", default_value = "fardel")]
+    pub page: String,
+    /// Write every page into this directory
+    #[arg(long, value_name = "DIR")]
+    pub all: Option<PathBuf>,
+}

@@ -1,0 +1,5 @@
+//! What one file can be started as. Roles wire rooms together and shut them down in order; what the
+//! rooms do is theirs.
+
+pub mod client;
+pub mod doctor;

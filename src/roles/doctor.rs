@@ -1,0 +1,178 @@
+//! `fardel doctor`: looks at this machine and says in words what is missing for sessions and how to
+//! get it. Works without a server, changes nothing that stays, and never guesses: a check that cannot
+//! be made says so.
+
+mod checks;
+mod trial;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use base::settings::Settings;
+use serde::Serialize;
+
+use crate::doors::cli::tree::Format;
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Ok,
+    /// Sessions run, with less: the finding says what is lost.
+    Warn,
+    /// The server or its sessions cannot do their work.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub id: &'static str,
+    pub state: State,
+    /// What is there, one sentence.
+    pub found: String,
+    /// What would mend it; empty where nothing needs to be.
+    pub fix: String,
+}
+
+impl Check {
+    fn ok(id: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            id,
+            state: State::Ok,
+            found: found.into(),
+            fix: String::new(),
+        }
+    }
+
+    fn warn(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            id,
+            state: State::Warn,
+            found: found.into(),
+            fix: fix.into(),
+        }
+    }
+
+    fn fail(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            id,
+            state: State::Fail,
+            found: found.into(),
+            fix: fix.into(),
+        }
+    }
+}
+
+/// Makes every check, prints them, and fails where one failed.
+pub fn main(settings: &Settings, format: Format, no_color: bool) -> ExitCode {
+    let checks = checks::all(settings);
+    let color = !no_color && std::io::stdout().is_terminal();
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(&serde_json::json!({"items": checks}))
+            .map(|t| t + "\n")
+            .unwrap_or_default(),
+        Format::Jsonl => checks
+            .iter()
+            .filter_map(|c| serde_json::to_string(c).ok())
+            .map(|line| line + "\n")
+            .collect(),
+        Format::Yaml => serde_yaml_ng::to_string(&checks).unwrap_or_default(),
+        Format::Name => checks
+            .iter()
+            .filter(|c| c.state != State::Ok)
+            .map(|c| format!("{}\n", c.id))
+            .collect(),
+        Format::Table | Format::Wide | Format::Csv => written(&checks, color),
+    };
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let failed = checks.iter().any(|c| c.state == State::Fail);
+    ExitCode::from(u8::from(failed))
+}
+
+fn written(checks: &[Check], color: bool) -> String {
+    let mut text = String::new();
+    for check in checks {
+        let (word, shade) = match check.state {
+            State::Ok => ("ok  ", "\x1b[32m"),
+            State::Warn => ("warn", "\x1b[33m"),
+            State::Fail => ("FAIL", "\x1b[1;31m"),
+        };
+        let mark = if color {
+            format!("{shade}{word}\x1b[0m")
+        } else {
+            word.to_owned()
+        };
+        text.push_str(&format!("{mark}  {:<18} {}\n", check.id, check.found));
+        if !check.fix.is_empty() {
+            text.push_str(&format!("{:25}to mend: {}\n", "", check.fix));
+        }
+    }
+    let count = |state| checks.iter().filter(|c| c.state == state).count();
+    text.push_str(&format!(
+        "{} ok, {} warnings, {} failures\n",
+        count(State::Ok),
+        count(State::Warn),
+        count(State::Fail)
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_not_well_says_how_to_mend_it() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let data = folder.path().join("data").display().to_string();
+        let settings = Settings::read(Default::default(), |name| match name {
+            "FARDEL_DATA" => Some(data.clone()),
+            "FARDEL_RUN" => Some(format!("{data}/run")),
+            "FARDEL_LISTEN" => Some("127.0.0.1:0".into()),
+            "FARDEL_CONFIG" => Some("/nonexistent".into()),
+            _ => None,
+        })
+        .expect("valid settings");
+        let checks = checks::all(&settings);
+        assert!(checks.len() >= 12, "only {} checks", checks.len());
+        for check in &checks {
+            assert!(check.found.ends_with('.'), "{}: {}", check.id, check.found);
+            assert_eq!(
+                check.state == State::Ok,
+                check.fix.is_empty(),
+                "{} is {:?} and says {:?}",
+                check.id,
+                check.state,
+                check.fix
+            );
+        }
+        let mut ids: Vec<_> = checks.iter().map(|c| c.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), checks.len(), "an id stands twice");
+        assert!(
+            !std::path::Path::new(&data).exists(),
+            "a check left something behind"
+        );
+    }
+
+    #[test]
+    fn a_taken_port_and_a_newer_state_are_found() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("bound").port();
+        let data = folder.path().display().to_string();
+        let settings = Settings::read(Default::default(), |name| match name {
+            "FARDEL_DATA" | "FARDEL_RUN" => Some(data.clone()),
+            "FARDEL_LISTEN" => Some(format!("127.0.0.1:{port}")),
+            "FARDEL_CONFIG" => Some("/nonexistent".into()),
+            _ => None,
+        })
+        .expect("valid settings");
+        let checks = checks::all(&settings);
+        let port = checks.iter().find(|c| c.id == "port").expect("a check");
+        assert_eq!(port.state, State::Fail);
+        assert!(port.fix.contains("FARDEL_LISTEN"), "{}", port.fix);
+    }
+}

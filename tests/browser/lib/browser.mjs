@@ -1,0 +1,47 @@
+// One headless Chromium per test file, and the questions that every page must answer. Never touches
+// the product: it only looks.
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+// WCAG 2.0 to 2.2, levels A and AA, and the practices that axe recommends beyond them.
+const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+/// Starts the browser. Without a sandbox of its own: the suite runs as root in containers and gates.
+export function launch() {
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM?.includes("/") ? process.env.CHROMIUM : `/usr/bin/${process.env.CHROMIUM ?? "chromium"}`,
+    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"],
+  });
+}
+
+/// Collects what the browser complains about: refused by the policy, failed, thrown.
+export function listen(page) {
+  const complaints = [];
+  page.on("console", (message) => {
+    if (message.type() === "error") complaints.push(message.text());
+  });
+  page.on("pageerror", (error) => complaints.push(`thrown: ${error.message}`));
+  return complaints;
+}
+
+/// Asks axe about the page as it stands; answers one line per violation, empty when there is none.
+export async function violations(page) {
+  // Through the debugger, not as an element: the page's own policy refuses foreign scripts.
+  await page.evaluate(AXE);
+  const found = await page.evaluate(
+    (tags) => globalThis.axe.run(document, { runOnly: { type: "tag", values: tags } }),
+    TAGS,
+  );
+  return found.violations.flatMap((violation) =>
+    violation.nodes.map((node) => `${violation.id}: ${node.target.join(" ")}: ${node.failureSummary.replace(/\s+/g, " ")}`),
+  );
+}
+
+/// Answers how many pixels the page can be moved sideways; a page that fits gives 0.
+export function overflow(page) {
+  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+}

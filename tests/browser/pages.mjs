@@ -1,0 +1,86 @@
+// Every page in every state that the renderer can show, in both languages, light and dark, on a desk
+// and on a phone: no violation of accessibility, nothing refused by the strictest content security
+// policy, nothing wider than the screen. The pages come from the renderer itself (FARDEL_PAGES_OUT),
+// so states that this machine cannot reach, GPUs among them, are looked at too.
+
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { extname, join } from "node:path";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+
+const FOLDER = process.env.FARDEL_PAGES;
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".css": "text/css",
+  ".js": "text/javascript",
+  ".svg": "image/svg+xml",
+  ".woff2": "font/woff2",
+};
+// The console's policy without the nonce that only the terminal needs.
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; " +
+  "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+let browser;
+let server;
+let origin;
+
+before(async () => {
+  assert.ok(FOLDER, "FARDEL_PAGES names the folder with the rendered pages");
+  browser = await launch();
+  server = createServer((request, response) => {
+    const path = new URL(request.url, "http://here").pathname;
+    const file = join(FOLDER, path);
+    if (!file.startsWith(FOLDER) || !extname(file) || !existsSync(file)) {
+      // Live streams and previews have nobody behind them here; 204 ends them without a complaint.
+      response.writeHead(204).end();
+      return;
+    }
+    response.writeHead(200, {
+      "content-type": TYPES[extname(file)] ?? "application/octet-stream",
+      "content-security-policy": POLICY,
+    });
+    response.end(readFileSync(file));
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  origin = `http://127.0.0.1:${server.address().port}`;
+});
+
+after(async () => {
+  await browser?.close();
+  server?.closeAllConnections();
+  server?.close();
+});
+
+const languages = FOLDER ? readdirSync(FOLDER).filter((name) => name.length === 2) : [];
+
+test("the renderer wrote pages in both languages", () => {
+  assert.deepEqual(languages.sort(), ["en", "ko"]);
+});
+
+for (const language of languages) {
+  for (const file of readdirSync(join(FOLDER, language)).sort()) {
+    for (const colorScheme of ["light", "dark"]) {
+      test(`${language}/${file} ${colorScheme}`, async () => {
+        const context = await browser.newContext({ colorScheme, viewport: { width: 1440, height: 900 } });
+        const page = await context.newPage();
+        const complaints = listen(page);
+        await page.goto(`${origin}/${language}/${file}`, { waitUntil: "load" });
+        const told = [];
+        for (const width of [1440, 820, 390]) {
+          await page.setViewportSize({ width, height: 900 });
+          const wide = await overflow(page);
+          if (wide > 0) told.push(`${width} px: ${wide} px too wide`);
+          if (width !== 820) {
+            told.push(...(await violations(page)).map((line) => `${width} px: ${line}`));
+          }
+        }
+        told.push(...complaints);
+        await context.close();
+        assert.deepEqual(told, []);
+      });
+    }
+  }
+}
