@@ -12,8 +12,10 @@ pub mod overview;
 pub mod parts;
 pub mod problem;
 pub mod queue;
+pub mod scene;
 pub mod sessions;
 pub mod setup;
+pub mod visit;
 
 #[cfg(test)]
 mod tests;

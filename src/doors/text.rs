@@ -1,6 +1,8 @@
 //! Every sentence the product says, in English and Korean, as methods made from `web/i18n` at build time.
 //! Never holds a sentence in code, and never guesses a language: callers bring one.
 
+pub mod codes;
+
 use std::fmt;
 
 /// A language the catalogue has.

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::frame::{Frame, Nav};
 use super::parts;
-use crate::doors::text::Text;
+use crate::doors::text::{Language, Text};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/docs.html")]
@@ -46,4 +46,178 @@ pub struct Part {
     pub version: String,
     pub licence: String,
     pub text: String,
+}
+
+/// One chapter of the manual in both languages: its address, and its text.
+struct Written {
+    name: &'static str,
+    english: &'static str,
+    korean: &'static str,
+}
+
+macro_rules! chapter {
+    ($name:literal) => {
+        Written {
+            name: $name,
+            english: include_str!(concat!("../../../web/docs/en/", $name, ".md")),
+            korean: include_str!(concat!("../../../web/docs/ko/", $name, ".md")),
+        }
+    };
+}
+
+const MANUAL: [Written; 6] = [
+    chapter!("first-steps"),
+    chapter!("launching"),
+    chapter!("images"),
+    chapter!("cli"),
+    chapter!("rest"),
+    chapter!("troubleshooting"),
+];
+
+impl Written {
+    fn text(&self, language: Language) -> &'static str {
+        match language {
+            Language::English => self.english,
+            Language::Korean => self.korean,
+        }
+    }
+
+    /// The first line, which is the title.
+    fn title(&self, language: Language) -> &'static str {
+        self.text(language)
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("# ")
+    }
+
+    fn address(&self) -> String {
+        format!("/docs/{}", self.name)
+    }
+}
+
+/// The chapter of that name, or the first for an empty one; none for an unknown name.
+pub fn chapter(f: Frame, name: &str) -> Option<DocsPage> {
+    let t = f.text;
+    let written = MANUAL
+        .iter()
+        .find(|chapter| chapter.name == name || name.is_empty())?;
+    Some(DocsPage {
+        t,
+        title: written.title(t.language).to_owned(),
+        q: String::new(),
+        chapters: contents(t, written.name),
+        body: markup(written.text(t.language)),
+        found: None,
+        f,
+    })
+}
+
+/// Every chapter that holds all the words, with the first line that holds the first of them.
+pub fn search(f: Frame, q: &str) -> DocsPage {
+    let t = f.text;
+    DocsPage {
+        t,
+        title: t.nav_docs().to_owned(),
+        q: q.to_owned(),
+        chapters: contents(t, ""),
+        body: String::new(),
+        found: Some(hits(t, q)),
+        f,
+    }
+}
+
+/// What a search finds; empty for no words.
+pub fn hits(t: Text, q: &str) -> Vec<Hit> {
+    let words: Vec<String> = q.split_whitespace().map(str::to_lowercase).collect();
+    let Some(first) = words.first() else {
+        return Vec::new();
+    };
+    MANUAL
+        .iter()
+        .filter(|chapter| {
+            let text = chapter.text(t.language).to_lowercase();
+            words.iter().all(|word| text.contains(word))
+        })
+        .map(|chapter| Hit {
+            href: chapter.address(),
+            title: chapter.title(t.language).to_owned(),
+            text: chapter
+                .text(t.language)
+                .lines()
+                .find(|line| line.to_lowercase().contains(first))
+                .unwrap_or_default()
+                .trim_matches(['#', '|', ' ', '-', '`'])
+                .chars()
+                .take(120)
+                .collect(),
+        })
+        .collect()
+}
+
+fn contents(t: Text, here: &str) -> Vec<Chapter> {
+    MANUAL
+        .iter()
+        .map(|chapter| Chapter {
+            href: chapter.address(),
+            title: chapter.title(t.language).to_owned(),
+            here: chapter.name == here,
+        })
+        .collect()
+}
+
+/// Our own Markdown as markup. Tables and code scroll by themselves on a narrow screen.
+fn markup(text: &str) -> String {
+    let parser = pulldown_cmark::Parser::new_ext(text, pulldown_cmark::Options::ENABLE_TABLES);
+    let mut out = String::new();
+    pulldown_cmark::html::push_html(&mut out, parser);
+    out.replace("<table>", "<div class=\"scroll\" tabindex=\"0\"><table>")
+        .replace("</table>", "</table></div>")
+        .replace("<pre>", "<pre tabindex=\"0\">")
+}
+
+/// The licences page: our own sentence, and the texts of everything carried along.
+pub fn about(f: Frame) -> AboutPage {
+    let part = |name: &str, version: &str, licence: &str, text: &str| Part {
+        name: name.into(),
+        version: version.into(),
+        licence: licence.into(),
+        text: text.into(),
+    };
+    AboutPage {
+        t: f.text,
+        parts_used: vec![
+            part(
+                "htmx",
+                "4.0.1",
+                "0BSD",
+                include_str!("../../../web/vendor/licences/htmx.txt"),
+            ),
+            part(
+                "xterm.js",
+                "6.0.0",
+                "MIT",
+                include_str!("../../../web/vendor/licences/xterm.txt"),
+            ),
+            part(
+                "Lucide",
+                "1.62.0",
+                "ISC",
+                include_str!("../../../web/vendor/licences/lucide.txt"),
+            ),
+            part(
+                "Fardel UI (Pretendard)",
+                "1.3.9",
+                "OFL-1.1",
+                include_str!("../../../web/vendor/licences/pretendard.txt"),
+            ),
+            part(
+                "Fardel Mono (JetBrains Mono)",
+                "2.304",
+                "OFL-1.1",
+                include_str!("../../../web/vendor/licences/jetbrains-mono.txt"),
+            ),
+        ],
+        f,
+    }
 }

@@ -90,6 +90,11 @@ impl Frame {
         })
     }
 
+    /// `on` where single keys are shortcuts.
+    pub fn keys_word(&self) -> &'static str {
+        if self.keys { "on" } else { "off" }
+    }
+
     pub fn next_theme(&self) -> &'static str {
         match self.theme {
             Theme::System => Theme::Light.code(),

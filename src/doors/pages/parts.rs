@@ -297,15 +297,7 @@ impl Row {
             let tag = if block.href.is_some() { "a" } else { "span" };
             let _ = write!(out, "<{tag} class=\"sl {kind}{tiny} w-{width}\"");
             if let Some(href) = &block.href {
-                // The words on the block come first: people who speak to their computer say what they see.
-                let _ = write!(
-                    out,
-                    " href=\"{}\" aria-label=\"{} {}, {}\"",
-                    escaped(href),
-                    escaped(&block.name),
-                    escaped(&block.note),
-                    escaped(&block.label)
-                );
+                let _ = write!(out, " href=\"{}\"", escaped(href));
             }
             out.push('>');
             if block.kind == Kind::Free {

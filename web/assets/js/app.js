@@ -1,1 +1,188 @@
-// app
+// What every page does with script: says how old its values are, keys, the palette, copying, the launch
+// form's handles. Pages are complete without it. Never writes markup from text: nodes only.
+
+const words = document.body.dataset;
+const one = (selector, from = document) => from.querySelector(selector);
+const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+const typing = (element) => element.closest("input, textarea, select, [contenteditable], .xterm");
+
+// ---- live or not ---------------------------------------------------------------------------------
+const sign = one("#live");
+if (sign && one("#stream")) {
+  let heard = Date.now();
+  let lost = false;
+  const show = () => {
+    const age = Math.round((Date.now() - heard) / 1000);
+    sign.classList.toggle("lost", lost);
+    const text = lost ? `${words.lost} ${words.age.replace("{n}", age)}` : words.live;
+    if (sign.textContent !== text) sign.textContent = text;
+  };
+  // A stream that was told nothing for 40 s has lost its heartbeat, whatever the socket says.
+  setInterval(() => { lost ||= Date.now() - heard > 40000 && !document.hidden; show(); }, 1000);
+  const fresh = () => { heard = Date.now(); lost = false; show(); };
+  for (const name of ["htmx:sse:after:connection", "htmx:sse:after:message", "beat"]) document.addEventListener(name, fresh);
+  for (const name of ["htmx:sse:error", "htmx:sse:before:connection"]) {
+    document.addEventListener(name, (event) => {
+      if (name.endsWith("error") || event.detail?.connection?.attempt > 0) { lost = !document.hidden; show(); }
+    });
+  }
+}
+
+// A log that stands at its end stays there while lines arrive.
+const follow = () => {
+  const log = one("#log");
+  if (!log || log.dataset.followed) return;
+  log.dataset.followed = "1";
+  let low = true;
+  log.addEventListener("scroll", () => { low = log.scrollHeight - log.scrollTop - log.clientHeight < 24; });
+  const down = () => { if (low) log.scrollTop = log.scrollHeight; };
+  new MutationObserver(down).observe(log, { childList: true, characterData: true, subtree: true });
+  down();
+};
+
+// Parts with a module of their own load it when they appear.
+const modules = () => {
+  for (const part of all("[data-module]")) {
+    const address = part.dataset.module;
+    part.removeAttribute("data-module");
+    import(address).then((module) => module.attach(part));
+  }
+  follow();
+  sliders();
+};
+document.addEventListener("htmx:after:swap", modules);
+
+// ---- copying -------------------------------------------------------------------------------------
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const source = one(button.dataset.copy);
+  if (!source) return;
+  try {
+    await navigator.clipboard.writeText(source.textContent.trim());
+  } catch {
+    // Plain HTTP has no clipboard; a selection is the next best.
+    getSelection().selectAllChildren(source);
+    document.execCommand("copy");
+  }
+  const label = button.getAttribute("aria-label");
+  button.setAttribute("aria-label", words.copied);
+  button.classList.add("done");
+  setTimeout(() => { button.setAttribute("aria-label", label ?? ""); button.classList.remove("done"); }, 1600);
+});
+
+// ---- launch form ---------------------------------------------------------------------------------
+function sliders() {
+  for (const range of all("input[type=range][data-for]")) {
+    const paint = () => range.style.setProperty("--fill", `${((range.value - range.min) / (range.max - range.min || 1)) * 100}%`);
+    paint();
+    if (range.dataset.ready) continue;
+    range.dataset.ready = "1";
+    const box = document.getElementById(range.dataset.for);
+    range.addEventListener("input", () => { box.value = String(Number(range.value)); paint(); chips(); });
+    box.addEventListener("input", () => { if (!Number.isNaN(Number(box.value))) range.value = box.value; paint(); chips(); });
+  }
+}
+function chips() {
+  const [cpu, memory] = ["cpu", "memory"].map((id) => Number(document.getElementById(id)?.value));
+  for (const chip of all("[data-launch] .chip")) {
+    const on = Number(chip.dataset.cpu) === cpu && Number(chip.dataset.memory) === memory;
+    chip.setAttribute("aria-pressed", on);
+    chip.classList.toggle("on", on);
+  }
+}
+const launch = one("[data-launch]");
+if (launch) {
+  launch.addEventListener("click", (event) => {
+    const chip = event.target.closest(".chip");
+    if (!chip) return;
+    event.preventDefault();
+    for (const id of ["cpu", "memory"]) {
+      const box = document.getElementById(id);
+      box.value = chip.dataset[id];
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  });
+  addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      const go = one("#preview [value=launch]");
+      if (go && !go.disabled) launch.requestSubmit(go);
+    }
+  });
+}
+
+// ---- palette and sheet of keys -------------------------------------------------------------------
+const palette = one("#palette");
+if (palette) {
+  const field = one("input", palette);
+  const list = one("ul", palette);
+  let asked = 0;
+  const choose = (step) => {
+    const rows = all("a", list);
+    const now = rows.findIndex((row) => row.getAttribute("aria-selected") === "true");
+    const next = rows[(now + step + rows.length) % rows.length];
+    rows.forEach((row) => row.setAttribute("aria-selected", row === next));
+    next?.scrollIntoView({ block: "nearest" });
+  };
+  const fill = async () => {
+    const mine = ++asked;
+    const answer = await fetch(`/palette?q=${encodeURIComponent(field.value)}`, { headers: { "HX-Request": "true" } });
+    if (mine !== asked || !answer.ok) return;
+    // Our own server's fragment, parsed without running anything.
+    list.replaceChildren(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
+    choose(1);
+  };
+  const open = () => { palette.showModal(); field.value = ""; field.focus(); fill(); };
+  field.addEventListener("input", fill);
+  palette.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); choose(event.key === "ArrowDown" ? 1 : -1); }
+    if (event.key === "Enter") { event.preventDefault(); one("[aria-selected=true]", list)?.click(); }
+  });
+  palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-palette]")) { event.preventDefault(); open(); }
+  });
+  addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !event.target.closest?.(".xterm")) {
+      event.preventDefault();
+      open();
+    }
+  });
+}
+
+// ---- single keys ---------------------------------------------------------------------------------
+const places = { o: "/", s: "/sessions", q: "/queue", i: "/images", d: "/docs" };
+let going = 0;
+const rows = () => all("main .rows tbody tr, main .list > li").filter((row) => one("a", row));
+const step = (by) => {
+  const list = rows();
+  const at = list.findIndex((row) => row.contains(document.activeElement));
+  const row = list[Math.max(0, Math.min(list.length - 1, at + by))];
+  if (row) one("a", row).focus();
+};
+addEventListener("keydown", (event) => {
+  if (words.keys !== "on" || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (typing(event.target) || one("dialog[open], [popover]:popover-open")) return;
+  const key = event.key;
+  if (Date.now() - going < 1200 && places[key]) { event.preventDefault(); location.href = places[key]; return; }
+  going = key === "g" ? Date.now() : 0;
+  const acts = {
+    c: () => { location.href = "/sessions/new"; },
+    "/": () => one("main [role=search] input")?.focus(),
+    j: () => step(1),
+    k: () => step(-1),
+    "[": () => { const slim = one(".frame")?.classList.toggle("slim"); try { localStorage.setItem("slim", slim ? "1" : ""); } catch { /* private window */ } },
+    "?": () => one("#sheet")?.showModal(),
+  };
+  if (acts[key]) { event.preventDefault(); acts[key](); }
+});
+one("#sheet")?.addEventListener("click", (event) => event.target.closest("button, dialog") && event.currentTarget.close());
+try { if (localStorage.getItem("slim")) one(".frame")?.classList.add("slim"); } catch { /* private window */ }
+
+// The zone is the browser's until somebody picks one.
+if (!/(^|; )fardel_zone=/.test(document.cookie)) {
+  document.cookie = `fardel_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/; max-age=31536000; samesite=lax`;
+}
+
+modules();

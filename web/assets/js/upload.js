@@ -1,1 +1,113 @@
-// upload
+// Sends an archive in pieces and goes on where it stopped, after a lost connection or a reload. The form
+// works without it; then the browser sends everything at once.
+
+const PIECE = 8 * 1024 * 1024;
+const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const human = (bytes) => {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (bytes >= 1024 && unit < 4) { bytes /= 1024; unit += 1; }
+  return `${bytes >= 100 || unit === 0 ? Math.round(bytes) : bytes.toFixed(1)} ${units[unit]}`;
+};
+
+class Refused extends Error {}
+
+/** Takes over the form with `data-uploads` (where pieces go) and `data-import` (who reads the whole). */
+export function attach(form) {
+  const said = form.dataset;
+  const box = form.querySelector(".progress");
+  const bar = box.querySelector("i");
+  const words = box.querySelector("p");
+  const button = form.querySelector("button");
+  const show = (text, done = null) => {
+    box.hidden = false;
+    words.textContent = text;
+    if (done !== null) bar.className = `a w-${Math.floor(done * 100)}`;
+  };
+  const ask = async (address, options) => {
+    const answer = await fetch(address, options);
+    if (answer.ok) return answer;
+    // 4xx is an answer, not an accident; 409 and 460 of a piece mean "look where you are".
+    if (answer.status >= 400 && answer.status < 500 && ![408, 409, 423, 429, 460].includes(answer.status)) {
+      const problem = await answer.json().catch(() => ({}));
+      throw new Refused(problem.detail || problem.title || `HTTP ${answer.status}`);
+    }
+    throw new Error(`HTTP ${answer.status}`);
+  };
+
+  const begin = async (file) => {
+    const key = `upload:${file.name}:${file.size}:${file.lastModified}`;
+    const known = localStorage.getItem(key);
+    if (known) {
+      const seen = await fetch(known, { method: "HEAD" });
+      if (seen.ok) {
+        show(said.saidResume);
+        return { key, address: known, offset: Number(seen.headers.get("Upload-Offset")) };
+      }
+      localStorage.removeItem(key);
+    }
+    const made = await ask(said.uploads, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` },
+      body: JSON.stringify({ size: file.size, name: file.name }),
+    });
+    const address = new URL(made.headers.get("Location"), location.href).pathname;
+    localStorage.setItem(key, address);
+    return { key, address, offset: 0 };
+  };
+
+  const send = async (file) => {
+    const upload = await begin(file);
+    let failures = 0;
+    while (upload.offset < file.size) {
+      try {
+        const piece = file.slice(upload.offset, upload.offset + PIECE);
+        const answer = await ask(upload.address, {
+          method: "PATCH",
+          headers: { "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(upload.offset) },
+          body: piece,
+        });
+        upload.offset = Number(answer.headers.get("Upload-Offset") ?? upload.offset + piece.size);
+        failures = 0;
+      } catch (fault) {
+        if (fault instanceof Refused) { localStorage.removeItem(upload.key); throw fault; }
+        failures += 1;
+        show(said.saidPaused);
+        await wait(Math.min(15000, 500 * 2 ** failures) * (0.7 + Math.random() * 0.6));
+        const seen = await fetch(upload.address, { method: "HEAD" }).catch(() => null);
+        if (seen?.ok) upload.offset = Number(seen.headers.get("Upload-Offset"));
+        continue;
+      }
+      show(said.saidUploading.replace("{done}", human(upload.offset)).replace("{all}", human(file.size)), upload.offset / file.size);
+    }
+    localStorage.removeItem(upload.key);
+    return upload.address.split("/").pop();
+  };
+
+  form.addEventListener("submit", async (event) => {
+    const file = form.elements.archive.files[0];
+    if (!file) return;
+    event.preventDefault();
+    button.disabled = true;
+    show(said.saidUploading.replace("{done}", "0 B").replace("{all}", human(file.size)), 0);
+    const leaving = (e) => e.preventDefault();
+    addEventListener("beforeunload", leaving);
+    try {
+      const upload = await send(file);
+      show(said.saidSent, 1);
+      const name = form.elements.name.value.trim();
+      await ask(said.import, {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "Idempotency-Key": upload },
+        body: JSON.stringify(name ? { upload, name } : { upload }),
+      });
+      removeEventListener("beforeunload", leaving);
+      location.href = "/images?notice=import";
+    } catch (fault) {
+      removeEventListener("beforeunload", leaving);
+      show(`${said.saidFailed} ${fault.message}`);
+      bar.className = "b w-100";
+      button.disabled = false;
+    }
+  });
+}

@@ -3,7 +3,7 @@
 
 use askama::Template as _;
 
-use super::super::docs::{AboutPage, Chapter, DocsPage, Hit, Part};
+use super::super::docs::{AboutPage, DocsPage};
 use super::super::frame::{Frame, Nav, Person, Theme};
 use super::super::images::{Image, ImagePage, ImagesPage, Job, Layer, User};
 use super::super::launch::{self, LaunchPage, Preset, Preview, Slider, Typed};
@@ -58,17 +58,12 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("image", image(t).render()),
         ("me", me(t).render()),
         ("docs", docs(t, None).render()),
+        ("docs-search", docs(t, Some("docker")).render()),
         (
-            "docs-search",
-            docs(
-                t,
-                Some(vec![Hit {
-                    href: "/docs/images".into(),
-                    title: "Images".into(),
-                    text: "An archive that docker wrote".into(),
-                }]),
-            )
-            .render(),
+            "docs-cli",
+            super::super::docs::chapter(frame(t, Nav::Docs, false), "cli")
+                .expect("a chapter")
+                .render(),
         ),
         ("about", about(t).render()),
         ("problem", problem(t).render()),
@@ -1014,32 +1009,16 @@ fn me(t: Text) -> MePage {
     }
 }
 
-fn docs(t: Text, found: Option<Vec<Hit>>) -> DocsPage {
-    DocsPage {
-        t,
-        f: frame(t, Nav::Docs, false),
-        title: "First steps".into(),
-        q: if found.is_some() { "docker".into() } else { String::new() },
-        chapters: vec![
-            Chapter { href: "/docs/first-steps".into(), title: "First steps".into(), here: true },
-            Chapter { href: "/docs/images".into(), title: "Images".into(), here: false },
-        ],
-        body: "<h1>First steps</h1><p>Text with <code>code</code>.</p><h2>Then</h2><pre><code>fardel run host\n</code></pre>".into(),
-        found,
+fn docs(t: Text, q: Option<&str>) -> DocsPage {
+    let f = frame(t, Nav::Docs, false);
+    match q {
+        Some(q) => super::super::docs::search(f, q),
+        None => super::super::docs::chapter(f, "first-steps").expect("a chapter"),
     }
 }
 
 fn about(t: Text) -> AboutPage {
-    AboutPage {
-        t,
-        f: frame(t, Nav::Nowhere, false),
-        parts_used: vec![Part {
-            name: "htmx".into(),
-            version: "4.0.1".into(),
-            licence: "0BSD".into(),
-            text: "Permission to use, copy, modify …".into(),
-        }],
-    }
+    super::super::docs::about(frame(t, Nav::Nowhere, false))
 }
 
 fn setup(t: Text, closed: bool) -> SetupPage {

@@ -1,0 +1,227 @@
+//! What every request for a page brings: language, theme, time zone, whether it wants a fragment, and where it
+//! came from. Cookies of taste are read here; the cookie that says who somebody is belongs to `server::access`.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use jiff::tz::TimeZone;
+use rules::units::Timestamp;
+use std::convert::Infallible;
+
+use super::frame::Theme;
+use super::parts;
+use crate::doors::text::{Language, Text};
+
+/// One request, as pages need it.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    pub text: Text,
+    pub theme: Theme,
+    pub clock: Clock,
+    /// Whether single keys are shortcuts.
+    pub keys: bool,
+    /// Path and query.
+    pub path: String,
+    /// The page's own script asks for one block instead of the page.
+    pub fragment: bool,
+    /// The host and port the browser used.
+    pub authority: String,
+    /// This answer's own number in the content policy.
+    pub nonce: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Visit {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let path = parts
+            .uri
+            .path_and_query()
+            .map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
+        Ok(Visit::of(&parts.headers, path))
+    }
+}
+
+impl Visit {
+    /// Reads headers alone; unknown values count as absent.
+    pub fn of(headers: &HeaderMap, path: String) -> Visit {
+        let language = cookie(headers, "fardel_language")
+            .and_then(Language::from_code)
+            .unwrap_or_else(|| {
+                Language::accepted(
+                    headers
+                        .get(header::ACCEPT_LANGUAGE)
+                        .and_then(|v| v.to_str().ok())
+                        .unwrap_or_default(),
+                )
+            });
+        let text = Text::new(language);
+        let zone = cookie(headers, "fardel_zone").unwrap_or_default();
+        Visit {
+            text,
+            theme: cookie(headers, "fardel_theme")
+                .and_then(Theme::from_code)
+                .unwrap_or_default(),
+            clock: Clock::of(text, zone),
+            keys: cookie(headers, "fardel_keys") != Some("off"),
+            path,
+            fragment: headers.contains_key("hx-request"),
+            authority: headers
+                .get(header::HOST)
+                .and_then(|v| v.to_str().ok())
+                .unwrap_or_default()
+                .to_owned(),
+            nonce: nonce(),
+        }
+    }
+}
+
+/// 128 bits from the operating system, in base64.
+fn nonce() -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(rand::random::<[u8; 16]>())
+}
+
+/// The value of one cookie; none when it is not sent.
+pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find_map(|(key, value)| (key == name).then_some(value))
+}
+
+/// A cookie of taste: readable by our own script, kept for a year.
+pub fn taste(name: &str, value: &str) -> String {
+    format!("{name}={value}; Path=/; Max-Age=31536000; SameSite=Lax")
+}
+
+/// Tells times in somebody's zone and language.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    text: Text,
+    zone: TimeZone,
+}
+
+impl Clock {
+    /// The zone by its IANA name; UTC for an empty or unknown one.
+    pub fn of(text: Text, zone: &str) -> Clock {
+        // `%2F` as cookies of some browsers write the slash.
+        let name = zone.replace("%2F", "/");
+        Clock {
+            text,
+            zone: TimeZone::get(&name).unwrap_or(TimeZone::UTC),
+        }
+    }
+
+    /// The zone's name as people choose it.
+    pub fn name(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
+    fn local(&self, at: Timestamp) -> jiff::Zoned {
+        jiff::Timestamp::from_millisecond(at.as_millis())
+            .unwrap_or_default()
+            .to_zoned(self.zone.clone())
+    }
+
+    /// `14:02`
+    pub fn minute(&self, at: Timestamp) -> String {
+        self.local(at).strftime("%H:%M").to_string()
+    }
+
+    /// `14:02:11`
+    pub fn second(&self, at: Timestamp) -> String {
+        self.local(at).strftime("%H:%M:%S").to_string()
+    }
+
+    /// `14:02` today, with the date on another day.
+    pub fn near(&self, at: Timestamp, now: Timestamp) -> String {
+        let (then, today) = (self.local(at), self.local(now));
+        if then.date() == today.date() {
+            self.minute(at)
+        } else {
+            self.date(at)
+        }
+    }
+
+    /// `21 Nov 14:02`, `11월 21일 14:02`; with the year when it is not this one it still is unambiguous
+    /// within eleven months, which is longer than anything here is shown for.
+    pub fn date(&self, at: Timestamp) -> String {
+        let then = self.local(at);
+        match self.text.language {
+            Language::English => then.strftime("%-d %b %H:%M").to_string(),
+            Language::Korean => then.strftime("%-m월 %-d일 %H:%M").to_string(),
+        }
+    }
+
+    /// `3 h 12 min ago`, `just now`.
+    pub fn ago(&self, at: Timestamp, now: Timestamp) -> String {
+        match now.seconds_since(at) {
+            0..5 => self.text.common_now().to_owned(),
+            seconds => self.text.common_ago(parts::span(self.text, seconds)),
+        }
+    }
+
+    /// Reads what `<input type=datetime-local>` sends, in this zone; none when it is not a time.
+    pub fn read(&self, typed: &str) -> Option<Timestamp> {
+        let local: jiff::civil::DateTime = typed.parse().ok()?;
+        let zoned = local.to_zoned(self.zone.clone()).ok()?;
+        Some(Timestamp::from_millis(zoned.timestamp().as_millisecond()))
+    }
+
+    /// What `<input type=datetime-local>` shows.
+    pub fn write(&self, at: Timestamp) -> String {
+        self.local(at).strftime("%Y-%m-%dT%H:%M").to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_where_the_reader_lives() {
+        let at = Timestamp::parse("2026-11-21T14:02:11Z").expect("a time");
+        let seoul = Clock::of(Text::new(Language::Korean), "Asia/Seoul");
+        assert_eq!(seoul.second(at), "23:02:11");
+        assert_eq!(seoul.date(at), "11월 21일 23:02");
+        assert_eq!(
+            seoul.read(&seoul.write(at)).map(|t| t.as_millis() / 60_000),
+            Some(at.as_millis() / 60_000)
+        );
+        let nowhere = Clock::of(Text::default(), "Not/AZone");
+        assert_eq!(nowhere.minute(at), "14:02");
+        assert_eq!(nowhere.read("tomorrow"), None);
+    }
+
+    #[test]
+    fn cookies_of_taste_win_over_the_browser() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_LANGUAGE, "ko".parse().expect("value"));
+        headers.insert(
+            header::COOKIE,
+            "a=b; fardel_language=en; fardel_theme=dark; fardel_keys=off"
+                .parse()
+                .expect("value"),
+        );
+        let visit = Visit::of(&headers, "/".into());
+        assert_eq!(
+            (visit.text.language, visit.theme, visit.keys),
+            (Language::English, Theme::Dark, false)
+        );
+        headers.insert(
+            header::COOKIE,
+            "fardel_language=xx; fardel_theme=pink"
+                .parse()
+                .expect("value"),
+        );
+        let visit = Visit::of(&headers, "/".into());
+        assert_eq!(
+            (visit.text.language, visit.theme, visit.keys),
+            (Language::Korean, Theme::System, true)
+        );
+    }
+}
