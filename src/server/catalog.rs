@@ -13,9 +13,12 @@ use crate::{Failure, Fault};
 pub(crate) mod conducting;
 pub(crate) mod events;
 pub(crate) mod idempotency;
+pub(crate) mod images;
+pub(crate) mod listing;
 mod migrate;
 pub(crate) mod nodes;
 mod open;
+pub(crate) mod people;
 mod reader;
 pub(crate) mod sessions;
 #[cfg(test)]
@@ -112,6 +115,24 @@ impl Catalog {
         answer
             .await
             .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?
+    }
+
+    /// Queues a write that nobody waits for, such as when a token was last used. Lost with the
+    /// server; a failure is logged.
+    pub(crate) fn write_later(
+        &self,
+        lane: Lane,
+        what: &'static str,
+        work: impl FnOnce(&Rows<'_>) -> Result<(), Failure> + Send + 'static,
+    ) {
+        let request = writer::request(what, work, move |result| {
+            if let Err(failure) = result {
+                tracing::warn!(what, error = %base::observe::chain(&failure), "not written");
+            }
+        });
+        if let Err(failure) = self.enter(lane, request) {
+            tracing::warn!(what, error = %failure, "not written");
+        }
     }
 
     /// As `write`, but waits on this thread. For passes, which are synchronous.

@@ -1,11 +1,96 @@
 //! Room 5, the truth: what is wanted, who may want it, and what should happen next. Keeps rows, takes
 //! decisions by `rules`, and speaks to machines only through `base::link`; never touches a container.
 
+use std::sync::Arc;
+
+use base::observe::Clock;
+use base::settings::Settings;
 use rules::refusal::Refusal;
 
+pub mod access;
+pub mod actions;
 mod catalog;
 mod conductor;
 pub mod rehearsal;
+
+/// The truth of one box, opened. Cheap to clone; the last clone dropped closes the files.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+struct Inner {
+    catalog: catalog::Catalog,
+    hasher: access::password::Hasher,
+    settings: Settings,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Server")
+    }
+}
+
+impl Server {
+    /// Opens the state that `settings` name, or founds it. Starts no pass and serves nobody yet.
+    ///
+    /// Errors: refusals that name the way out for a second server on the same state, a state of a
+    /// newer version, a directory that cannot be written.
+    pub fn start(settings: Settings, clock: Clock) -> Result<Self, Failure> {
+        let place = catalog::Place::Directory(settings.data.clone());
+        let catalog = catalog::Catalog::open(&place, clock)?;
+        Ok(Self::around(catalog, settings))
+    }
+
+    /// A server whose rows live in memory, for tests of doors and for rehearsals. Nothing is left
+    /// of it afterwards; `settings.data` is used for uploads only.
+    pub fn in_memory(settings: Settings, clock: Clock) -> Result<Self, Failure> {
+        let catalog = catalog::Catalog::open(&catalog::Place::Memory, clock)?;
+        Ok(Self::around(catalog, settings))
+    }
+
+    /// A server in memory with a clock that stands still, for tests of this room.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let clock = Clock::set_by_hand(rules::units::Timestamp::from_millis(1_800_000_000_000));
+        let settings = Settings::read(base::settings::Layer::default(), |_| None)
+            .expect("built-in settings are good");
+        let catalog =
+            catalog::Catalog::open(&catalog::Place::Memory, clock).expect("memory can be written");
+        Self(Arc::new(Inner {
+            catalog,
+            hasher: access::password::Hasher::cheap(),
+            settings,
+        }))
+    }
+
+    fn around(catalog: catalog::Catalog, settings: Settings) -> Self {
+        Self(Arc::new(Inner {
+            catalog,
+            hasher: access::password::Hasher::default(),
+            settings,
+        }))
+    }
+
+    pub fn clock(&self) -> &Clock {
+        self.0.catalog.clock()
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// This machine, as the node it is to the scheduler. Drawn once, when the box was founded.
+    pub fn node(&self) -> rules::names::NodeId {
+        self.0.catalog.founding().node
+    }
+
+    pub(crate) fn catalog(&self) -> &catalog::Catalog {
+        &self.0.catalog
+    }
+
+    pub(crate) fn hasher(&self) -> &access::password::Hasher {
+        &self.0.hasher
+    }
+}
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use rules::units::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::{Place, migrate};
+use super::{Place, migrate, people};
 use crate::{Failure, Fault};
 
 pub(super) const FILE: &str = "catalog.sqlite";
@@ -123,19 +123,30 @@ fn settle(connection: &Connection, place: &Place) -> rusqlite::Result<()> {
 /// Draws the identity of a new box; does nothing on an old one.
 fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
     let now = clock.now();
-    connection
-        .execute(
-            "insert into box (id, box_id, node_id, cursor_key, founded_at, revision)
+    connection.execute(
+        "insert into box (id, box_id, node_id, cursor_key, founded_at, revision)
              values (1, ?1, ?2, ?3, ?4, 0)
              on conflict (id) do nothing",
-            (
-                NodeId::make(now, dice()).0.as_bytes(),
-                NodeId::make(now, dice()).0.as_bytes(),
-                dice::<32>(),
-                now.as_millis(),
-            ),
-        )
-        .map(|_| ())
+        (
+            NodeId::make(now, dice()).0.as_bytes(),
+            NodeId::make(now, dice()).0.as_bytes(),
+            dice::<32>(),
+            now.as_millis(),
+        ),
+    )?;
+    // Root on the box owns what it starts over the local socket, before and after setup.
+    connection.execute(
+        "insert into person (id, name, role, language, theme, time_zone, suspended, password,
+                             created_at, generation)
+         values (?1, 'root', 'administrator', '', '', '', 0, ?2, ?3, 1)
+         on conflict (id) do nothing",
+        (
+            people::ROOT.0.as_bytes(),
+            people::NO_PASSWORD,
+            now.as_millis(),
+        ),
+    )?;
+    Ok(())
 }
 
 fn read(connection: &Connection) -> rusqlite::Result<(Founding, u64)> {

@@ -18,7 +18,7 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, \
+pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, \
     cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
     phase, wish, paused, restart, incarnation, generation, node, devices, \
     created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
@@ -81,7 +81,7 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
     })
 }
 
-fn kind_word(kind: SessionKind) -> &'static str {
+pub(super) fn kind_word(kind: SessionKind) -> &'static str {
     match kind {
         SessionKind::Interactive => "interactive",
         SessionKind::Batch => "batch",
@@ -171,7 +171,7 @@ impl Rows<'_> {
                          ?33, ?34)"
             ))?
             .execute(rusqlite::params_from_iter(columns(session)));
-        name_taken(written, &session.name)?;
+        known_or_taken(written, &session.name)?;
         self.note_session(session, actor, "session.accepted", "")
     }
 
@@ -204,6 +204,32 @@ impl Rows<'_> {
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
         self.note_session(&after, actor, &code, before.phase.word())?;
         Ok(Written::Yes)
+    }
+
+    /// Takes one session through `edit` and gives it as it is afterwards. `edit` says whether it
+    /// changed anything, or refuses.
+    ///
+    /// Errors: `session.not-found`, `edit`'s own, `session.name-taken`.
+    pub(crate) fn edit_session(
+        &self,
+        id: SessionId,
+        actor: &str,
+        code: Option<&str>,
+        edit: impl FnOnce(&mut Session) -> Result<bool, Failure>,
+    ) -> Result<Session, Failure> {
+        let gone = || Refusal::not_found("session.not-found", "There is no such session.");
+        let mut refused = None;
+        self.change_session(id, None, actor, code, |session| match edit(session) {
+            Ok(changed) => changed,
+            Err(failure) => {
+                refused = Some(failure);
+                false
+            }
+        })?;
+        if let Some(failure) = refused {
+            return Err(failure);
+        }
+        Ok(self.session(id)?.ok_or_else(gone)?)
     }
 
     /// Gives a waiting session its place.
@@ -304,7 +330,7 @@ impl Rows<'_> {
                  where id = ?1 and generation = ?35",
             )?
             .execute(rusqlite::params_from_iter(values));
-        Ok(match name_taken(written, &session.name)? {
+        Ok(match known_or_taken(written, &session.name)? {
             0 => Written::No,
             _ => Written::Yes,
         })
@@ -331,6 +357,16 @@ impl Rows<'_> {
     }
 }
 
+/// A live session of the same owner has this name.
+pub(crate) fn name_taken(name: &SessionName) -> Refusal {
+    Refusal::conflict(
+        "session.name-taken",
+        format!("There is already a session called {name} that is not over."),
+    )
+    .at("/name")
+    .hint("Choose another name, or leave it out to get one.")
+}
+
 /// The event that a change of phase or wish is, by its words.
 fn event_code(before: &Session, after: &Session) -> String {
     if before.phase == after.phase {
@@ -342,19 +378,13 @@ fn event_code(before: &Session, after: &Session) -> String {
     }
 }
 
-fn name_taken(written: rusqlite::Result<usize>, name: &SessionName) -> Result<usize, Failure> {
+fn known_or_taken(written: rusqlite::Result<usize>, name: &SessionName) -> Result<usize, Failure> {
     written.map_err(|error| match &error {
         rusqlite::Error::SqliteFailure(cause, Some(text))
             if cause.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE
                 && text.contains("session.name") =>
         {
-            Refusal::conflict(
-                "session.name-taken",
-                format!("You already have a session called {name} that is not over."),
-            )
-            .at("/name")
-            .hint("Choose another name, or leave it out to get one.")
-            .into()
+            name_taken(name).into()
         }
         _ => Failure::from(error),
     })

@@ -1,0 +1,328 @@
+//! Answers who is calling and proves it: cookies of browsers, tokens of programs, root on this
+//! machine, the one-time setup code. Never says what a caller may do; that is `rules::permissions`.
+
+use std::net::IpAddr;
+
+use rules::names::{TokenId, UserId, UserName};
+use rules::people::{Role, User};
+use rules::permissions::Subject;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use uuid::Uuid;
+
+use crate::catalog::people::{BrowserRow, ROOT};
+use crate::catalog::{Lane, Rows};
+use crate::{Failure, Server};
+
+mod attempts;
+pub(crate) mod password;
+pub mod secret;
+mod setup;
+
+pub use setup::{set_up, setup_link, setup_open};
+
+use attempts::Attempts;
+use password::Checked;
+use secret::Secret;
+
+/// Who calls, proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub subject: Subject,
+    pub name: UserName,
+    /// `en`, `ko`, or empty for what the browser asks.
+    pub language: String,
+    /// `light`, `dark` or `system`.
+    pub theme: String,
+    /// IANA name; empty means UTC.
+    pub time_zone: String,
+    pub via: Via,
+    /// Id of the request, for the log; doors fill it in.
+    pub request: String,
+}
+
+/// By what a caller proved who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    Browser {
+        session: BrowserSessionId,
+    },
+    Token {
+        id: TokenId,
+    },
+    /// The local socket, as root or as the user that runs the server.
+    LocalRoot,
+}
+
+/// One sign-in of one browser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrowserSessionId(pub Uuid);
+
+/// A fresh sign-in.
+#[derive(Debug)]
+pub struct SignedIn {
+    /// The value of the browser's cookie. Stored nowhere else.
+    pub cookie: String,
+    /// The cookie is of no use after this.
+    pub ends_at: Timestamp,
+    pub caller: Caller,
+}
+
+/// Hours without a request after which a browser has to sign in again.
+const IDLE_HOURS: u64 = 12;
+/// Days after which it has to in any case.
+const LONGEST_DAYS: u64 = 7;
+/// A last use is written at most this often, so that reading pages costs no commits.
+const TOUCH_SECONDS: u64 = 60;
+/// What every token begins with, so that scanners find one that leaked.
+pub const TOKEN_PREFIX: &str = "fardel_";
+
+/// Who is behind this cookie; None where nobody is any more.
+///
+/// Moves the idle limit on, at most once a minute. Costs two rows by key.
+pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, Failure> {
+    // 43 characters carry 32 bytes; anything else was never ours.
+    if cookie.len() != 43 {
+        return Ok(None);
+    }
+    let hash = Secret::from(cookie).hash();
+    let found = server
+        .catalog()
+        .read_now("find a browser's sign-in", |view| view.browser(&hash))?;
+    let Some((browser, person)) = found else {
+        return Ok(None);
+    };
+    let now = server.clock().now();
+    if person.suspended
+        || browser.ends_at <= now
+        || browser.used_at.plus_seconds(IDLE_HOURS * 3600) <= now
+    {
+        return Ok(None);
+    }
+    if now.seconds_since(browser.used_at) >= TOUCH_SECONDS {
+        let id = browser.id;
+        server
+            .catalog()
+            .write_later(Lane::Loops, "note a browser's last use", move |rows| {
+                rows.touch_browser(id)
+            });
+    }
+    let via = Via::Browser {
+        session: BrowserSessionId(browser.id),
+    };
+    Ok(Some(caller(&person, None, via)))
+}
+
+/// Who is behind this bearer token; None where it is none of ours.
+///
+/// Errors: `token.expired`, `person.suspended`, both unauthenticated.
+pub async fn by_token(
+    server: &Server,
+    bearer: &str,
+    source: IpAddr,
+) -> Result<Option<Caller>, Failure> {
+    if !bearer.starts_with(TOKEN_PREFIX) || bearer.len() != TOKEN_PREFIX.len() + 43 {
+        return Ok(None);
+    }
+    let hash = Secret::from(bearer).hash();
+    let found = server
+        .catalog()
+        .read_now("find a token", |view| view.token(&hash))?;
+    let Some((token, person)) = found else {
+        return Ok(None);
+    };
+    let now = server.clock().now();
+    if let Some(end) = token.expires_at
+        && end <= now
+    {
+        return Err(Refusal::unauthenticated(
+            "token.expired",
+            format!("This token was good until {end}."),
+        )
+        .hint("Make a new one on the page of your account, or with: fardel token create.")
+        .into());
+    }
+    if person.suspended {
+        return Err(suspended().into());
+    }
+    if token
+        .used_at
+        .is_none_or(|used| now.seconds_since(used) >= TOUCH_SECONDS)
+    {
+        let id = token.id;
+        server
+            .catalog()
+            .write_later(Lane::Loops, "note a token's last use", move |rows| {
+                rows.touch_token(id, source)
+            });
+    }
+    let via = Via::Token { id: token.id };
+    Ok(Some(caller(&person, Some(token.scopes), via)))
+}
+
+/// Root on this machine, or the user that runs the server: whoever doors let in through the local
+/// socket after looking at the peer's uid. An administrator who needs no sign-in.
+pub fn local_root(_server: &Server) -> Caller {
+    Caller {
+        subject: Subject {
+            user: ROOT,
+            role: Role::Administrator,
+            scopes: None,
+        },
+        name: UserName::parse("root").expect("root is a name by the rules of names"),
+        language: String::new(),
+        theme: "system".to_owned(),
+        time_zone: String::new(),
+        via: Via::LocalRoot,
+        request: String::new(),
+    }
+}
+
+/// Signs a person in by password.
+///
+/// Errors: `sign-in.wrong` (the same words and the same cost whether the name exists or not),
+/// `sign-in.locked` after ten failures for a name or thirty from an address, `sign-in.busy` while too
+/// many passwords are being checked, `person.suspended`.
+pub async fn sign_in(
+    server: &Server,
+    name: &str,
+    password: impl Into<Secret>,
+    source: IpAddr,
+) -> Result<SignedIn, Failure> {
+    let password = password.into();
+    let attempts = Attempts::of(name, source);
+    attempts.refuse_locked(server)?;
+    let found = server.catalog().read_now("find a person", |view| {
+        let Some(person) = view.person_named(name)? else {
+            return Ok(None);
+        };
+        let stored = view.password(person.id)?;
+        Ok(Some((person, stored)))
+    })?;
+    let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
+    let checked = server.hasher().check(&password, stored).await?;
+    let person = match (checked, found) {
+        (Checked::Right | Checked::RightButOld, Some((person, _))) => person,
+        _ => {
+            attempts.failed(server).await?;
+            return Err(Refusal::unauthenticated(
+                "sign-in.wrong",
+                "The name or the password is wrong.",
+            )
+            .hint("An administrator of this machine can set a new password.")
+            .into());
+        }
+    };
+    // Whoever was locked out while this password was being checked stays out.
+    attempts.refuse_locked(server)?;
+    if person.suspended {
+        return Err(suspended().into());
+    }
+    let renewed = match checked {
+        Checked::RightButOld => Some(server.hasher().hash(&password).await?),
+        Checked::Right | Checked::Wrong => None,
+    };
+    admit(server, person, source, move |rows, person| {
+        attempts.forget(rows)?;
+        match &renewed {
+            Some(hash) => rows.put_password(person.id, hash),
+            None => Ok(()),
+        }
+    })
+    .await
+}
+
+/// Signs the caller's browser out; other browsers stay. Does nothing for tokens and local root.
+pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let Via::Browser { session } = caller.via else {
+        return Ok(());
+    };
+    let person = caller.subject.user;
+    server
+        .catalog()
+        .write(Lane::People, "sign out", move |rows| {
+            rows.forget_browser(session.0, person).map(|_| ())
+        })
+        .await
+}
+
+/// Writes a sign-in and gives its cookie. `also` is written with it, or neither is.
+async fn admit(
+    server: &Server,
+    person: User,
+    source: IpAddr,
+    also: impl FnOnce(&Rows<'_>, &User) -> Result<(), Failure> + Send + 'static,
+) -> Result<SignedIn, Failure> {
+    let cookie = Secret::draw("");
+    let hash = cookie.hash();
+    let now = server.clock().now();
+    let browser = BrowserRow {
+        id: UserId::make(now, base::observe::dice()).0,
+        person: person.id,
+        created_at: now,
+        used_at: now,
+        ends_at: now.plus_seconds(LONGEST_DAYS * 86_400),
+        source: source.to_string(),
+    };
+    let via = Via::Browser {
+        session: BrowserSessionId(browser.id),
+    };
+    let (ends_at, caller) = (browser.ends_at, caller(&person, None, via));
+    server
+        .catalog()
+        .write(Lane::People, "sign in", move |rows| {
+            also(rows, &person)?;
+            rows.insert_browser(&browser, &hash)
+        })
+        .await?;
+    Ok(SignedIn {
+        cookie: cookie.reveal().to_owned(),
+        ends_at,
+        caller,
+    })
+}
+
+fn caller(person: &User, scopes: Option<Vec<rules::permissions::Verb>>, via: Via) -> Caller {
+    Caller {
+        subject: Subject {
+            user: person.id,
+            role: person.role,
+            scopes,
+        },
+        name: person.name.clone(),
+        language: person.language.clone(),
+        theme: person.theme.clone(),
+        time_zone: person.time_zone.clone(),
+        via,
+        request: String::new(),
+    }
+}
+
+fn suspended() -> Refusal {
+    Refusal::unauthenticated("person.suspended", "This account is suspended.")
+        .hint("Ask an administrator of this machine.")
+}
+
+/// A new person as rows keep one.
+pub(crate) fn new_person(name: UserName, role: Role, now: Timestamp) -> User {
+    User {
+        id: UserId::make(now, base::observe::dice()),
+        name,
+        role,
+        language: String::new(),
+        theme: "system".to_owned(),
+        time_zone: String::new(),
+        suspended: false,
+        created_at: now,
+        generation: 1,
+    }
+}
+
+/// Drops what no longer proves anything; run now and then.
+pub(crate) fn forget_old(rows: &Rows<'_>) -> Result<usize, Failure> {
+    let idle = rows.now.as_millis() - (IDLE_HOURS * 3_600_000) as i64;
+    rows.forget_old_sign_ins(Timestamp::from_millis(idle))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Passwords: what is good enough, how one is hashed (argon2id) and checked. At most two are computed
+//! at once, so that a storm of sign-ins does not eat the machine's memory.
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use rules::refusal::Refusal;
+use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
+
+use super::secret::Secret;
+use crate::{Failure, Fault};
+
+/// What one hash costs: memory in KiB, passes, lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Costs(u32, u32, u32);
+
+/// Higher: sign-in storms cost more memory and time. Lower: guessing is cheaper.
+const COSTS: Costs = Costs(19 * 1024, 2, 1);
+/// Hashes computed at once: together 38 MiB, and one of two cores stays free.
+const AT_ONCE: usize = 2;
+/// Hashes that may wait. Each takes some 30 ms, so the last of these waits about a second.
+const MOST_WAITING: usize = 64;
+
+const LEAST: usize = 10;
+const MOST: usize = 1024;
+
+/// Passwords that everybody tries first; only those long enough to pass otherwise.
+const COMMON: &str = include_str!("common_passwords.txt");
+
+/// Computes hashes, a few at once.
+pub(crate) struct Hasher {
+    costs: Costs,
+    at_once: Semaphore,
+    waiting: Semaphore,
+}
+
+impl Default for Hasher {
+    fn default() -> Self {
+        Self {
+            costs: COSTS,
+            at_once: Semaphore::new(AT_ONCE),
+            waiting: Semaphore::new(MOST_WAITING),
+        }
+    }
+}
+
+impl Hasher {
+    /// A hasher whose hashes cost next to nothing, for tests of everything but hashing.
+    #[cfg(test)]
+    pub(crate) fn cheap() -> Self {
+        Self {
+            costs: Costs(64, 1, 1),
+            ..Self::default()
+        }
+    }
+
+    /// Hashes a new password with fresh salt.
+    pub(crate) async fn hash(&self, password: &Secret) -> Result<String, Failure> {
+        let (password, costs) = (password.clone(), self.costs);
+        self.compute(move || {
+            let stored = Stored {
+                costs,
+                salt: base::observe::dice::<16>().to_vec(),
+                hash: Vec::new(),
+            };
+            let hash = stored.digest(&password)?;
+            Ok(Stored { hash, ..stored }.to_text())
+        })
+        .await
+    }
+
+    /// Says whether `password` is the one stored. Without a stored one it costs the same and says no.
+    pub(crate) async fn check(
+        &self,
+        password: &Secret,
+        stored: Option<String>,
+    ) -> Result<Checked, Failure> {
+        let (password, costs) = (password.clone(), self.costs);
+        self.compute(move || {
+            let known = stored.as_deref().and_then(Stored::parse);
+            let Some(known) = known else {
+                Stored {
+                    costs,
+                    salt: vec![0; 16],
+                    hash: Vec::new(),
+                }
+                .digest(&password)?;
+                return Ok(Checked::Wrong);
+            };
+            let same: bool = known.digest(&password)?.ct_eq(&known.hash).into();
+            Ok(match same {
+                false => Checked::Wrong,
+                true if known.costs == costs => Checked::Right,
+                true => Checked::RightButOld,
+            })
+        })
+        .await
+    }
+
+    async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let Ok(_waiting) = self.waiting.try_acquire() else {
+            return Err(Refusal::too_often(
+                "sign-in.busy",
+                "Too many sign-ins are being checked at once.",
+            )
+            .hint("Try again in a moment.")
+            .retry_after(2)
+            .into());
+        };
+        let _turn = self
+            .at_once
+            .acquire()
+            .await
+            .map_err(|closed| Fault::new("hash a password", closed))?;
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|ended| Fault::new("hash a password", ended))?
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checked {
+    Wrong,
+    Right,
+    /// Right, but hashed with other costs than today's: hash it again.
+    RightButOld,
+}
+
+/// A stored password in its usual text form, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`.
+struct Stored {
+    costs: Costs,
+    salt: Vec<u8>,
+    hash: Vec<u8>,
+}
+
+impl Stored {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('$');
+        let head = (parts.next()?, parts.next()?, parts.next()?);
+        if head != ("", "argon2id", "v=19") {
+            return None;
+        }
+        let mut costs = parts.next()?.split(',');
+        let mut cost = |name: &str| -> Option<u32> {
+            costs
+                .next()?
+                .strip_prefix(name)?
+                .strip_prefix('=')?
+                .parse()
+                .ok()
+        };
+        let (memory, passes, lanes) = (cost("m")?, cost("t")?, cost("p")?);
+        let salt = STANDARD_NO_PAD.decode(parts.next()?).ok()?;
+        let hash = STANDARD_NO_PAD.decode(parts.next()?).ok()?;
+        (hash.len() == 32).then_some(Self {
+            costs: Costs(memory, passes, lanes),
+            salt,
+            hash,
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let Costs(memory, passes, lanes) = self.costs;
+        format!(
+            "$argon2id$v=19$m={memory},t={passes},p={lanes}${}${}",
+            STANDARD_NO_PAD.encode(&self.salt),
+            STANDARD_NO_PAD.encode(&self.hash),
+        )
+    }
+
+    fn digest(&self, password: &Secret) -> Result<Vec<u8>, Failure> {
+        let fault = |error: argon2::Error| Fault::new("hash a password", error.to_string());
+        let Costs(memory, passes, lanes) = self.costs;
+        let params = Params::new(memory, passes, lanes, Some(32)).map_err(fault)?;
+        let mut hash = vec![0; 32];
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_into(password.reveal().as_bytes(), &self.salt, &mut hash)
+            .map_err(fault)?;
+        Ok(hash)
+    }
+}
+
+/// Refuses a password that is too short, too long, too common, or the person's own name.
+pub(crate) fn check_new(password: &Secret, name: &str, pointer: &str) -> Result<(), Refusal> {
+    let text = password.reveal();
+    let characters = text.chars().count();
+    let refuse = |code: &str, sentence: String| {
+        Refusal::invalid(code, sentence).at(pointer).hint(
+            "Four or more random words would work, such as those of a sentence only you know.",
+        )
+    };
+    if characters < LEAST {
+        return Err(refuse(
+            "password.too-short",
+            format!("A password has at least {LEAST} characters."),
+        ));
+    }
+    if text.len() > MOST {
+        return Err(refuse(
+            "password.too-long",
+            format!("A password has at most {MOST} bytes."),
+        ));
+    }
+    if text.contains('\0') {
+        return Err(refuse(
+            "password.nul",
+            "A password cannot hold a NUL character.".to_owned(),
+        ));
+    }
+    let lower = text.to_lowercase();
+    let mut letters: Vec<char> = lower.chars().collect();
+    letters.sort_unstable();
+    letters.dedup();
+    let too_plain = letters.len() < 4
+        || lower.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_ascii_punctuation()) == name
+        || COMMON.lines().any(|common| common == lower);
+    if too_plain {
+        return Err(refuse(
+            "password.too-common",
+            "That password is among the first that anybody would try.".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_password_survives_its_text() {
+        let text = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        assert_eq!(
+            Stored::parse(text).map(|stored| stored.to_text()),
+            Some(text.to_owned())
+        );
+        for broken in ["", "!", "$argon2i$v=19$m=1,t=1,p=1$AA$AA", &text[..40]] {
+            assert!(Stored::parse(broken).is_none(), "{broken}");
+        }
+    }
+
+    /// A hash of "correct horse battery" that another implementation of argon2id made, with other
+    /// costs than ours.
+    const FOREIGN: &str = "$argon2id$v=19$m=1024,t=2,p=2$c2FsdHNhbHRzYWx0c2FsdA$mn3XPgj0CbEwW76thPIB6ZXETK7E2PdA7VcZE6LmhzU";
+
+    #[tokio::test]
+    async fn a_hash_of_another_implementation_is_understood_and_counts_as_old() {
+        let hasher = Hasher::default();
+        let right = Secret::from("correct horse battery");
+        let stored = Some(FOREIGN.to_owned());
+        assert_eq!(
+            hasher.check(&right, stored.clone()).await.unwrap(),
+            Checked::RightButOld
+        );
+        let wrong = Secret::from("correct horse batterz");
+        assert_eq!(hasher.check(&wrong, stored).await.unwrap(), Checked::Wrong);
+    }
+
+    #[tokio::test]
+    async fn a_new_hash_is_current_and_salted() {
+        let hasher = Hasher::default();
+        let password = Secret::from("correct horse battery");
+        let (one, two) = (
+            hasher.hash(&password).await.unwrap(),
+            hasher.hash(&password).await.unwrap(),
+        );
+        assert_ne!(one, two);
+        assert_eq!(
+            hasher.check(&password, Some(one)).await.unwrap(),
+            Checked::Right
+        );
+        assert_eq!(hasher.check(&password, None).await.unwrap(), Checked::Wrong);
+    }
+
+    #[test]
+    fn weak_passwords_are_refused_by_name() {
+        let code = |text: &str| {
+            check_new(&Secret::from(text), "mina", "/password")
+                .map(|()| "fine".to_owned())
+                .unwrap_or_else(|refusal| refusal.code)
+        };
+        assert_eq!(code("short"), "password.too-short");
+        assert_eq!(code("password123"), "password.too-common");
+        assert_eq!(code("aaaaaaaaaaaa"), "password.too-common");
+        assert_eq!(code("mina12345678"), "password.too-common");
+        assert_eq!(code(&"x y z w".repeat(200)), "password.too-long");
+        assert_eq!(code("correct horse battery"), "fine");
+        assert_eq!(code("물고기가 하늘을 난다"), "fine");
+    }
+}

@@ -1,0 +1,144 @@
+//! The first administrator: made once, by whoever holds the code that the server printed at its
+//! start. There is no default account.
+
+use std::net::IpAddr;
+
+use base::observe::dice;
+use rules::names::UserName;
+use rules::people::Role;
+use rules::refusal::Refusal;
+
+use super::attempts::Attempts;
+use super::secret::{Secret, same};
+use super::{SignedIn, admit, new_person, password};
+use crate::catalog::Lane;
+use crate::catalog::events::Note;
+use crate::{Failure, Server};
+
+/// Seconds that a code is good.
+const GOOD_SECONDS: u64 = 3600;
+/// Letters of a code: none that are mistaken for another when read aloud.
+const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+
+/// Draws a new setup code and voids the one before it; None once setup is done, or where the code
+/// could not be kept (logged). Good for one hour. Whoever calls prints it once and forgets it.
+pub fn setup_link(server: &Server) -> Option<String> {
+    if !setup_open(server) {
+        return None;
+    }
+    // 16 letters of 5 bits each: nobody guesses that in an hour.
+    let letters: String = dice::<16>()
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
+        .collect();
+    let code = format!(
+        "{}-{}-{}-{}",
+        &letters[..4],
+        &letters[4..8],
+        &letters[8..12],
+        &letters[12..]
+    );
+    let hash = Secret::new(plain(&code)).hash();
+    let ends = server.clock().now().plus_seconds(GOOD_SECONDS);
+    let kept = server
+        .catalog()
+        .write_now(Lane::People, "keep a setup code", move |rows| {
+            rows.put_setup_code(&hash, ends)
+        });
+    match kept {
+        Ok(()) => Some(code),
+        Err(failure) => {
+            tracing::error!(error = %base::observe::chain(&failure), "no setup code");
+            None
+        }
+    }
+}
+
+/// Whether the first administrator is still to be made.
+pub fn setup_open(server: &Server) -> bool {
+    let read = server
+        .catalog()
+        .read_now("look at setup", |view| view.setup());
+    matches!(read, Ok(setup) if setup.done_at.is_none())
+}
+
+/// Makes the first administrator and signs them in.
+///
+/// Errors: `setup.done`, `setup.code-wrong`, `setup.code-expired`, `sign-in.locked` after ten wrong
+/// codes; names and passwords as for everybody.
+pub async fn set_up(
+    server: &Server,
+    code: &str,
+    name: &str,
+    password: impl Into<Secret>,
+    source: IpAddr,
+) -> Result<SignedIn, Failure> {
+    let password = password.into();
+    let attempts = Attempts::of_setup(source);
+    let setup = server
+        .catalog()
+        .read_now("look at setup", |view| view.setup())?;
+    if setup.done_at.is_some() {
+        return Err(done().into());
+    }
+    attempts.refuse_locked(server)?;
+    let given = Secret::new(plain(code)).hash();
+    let right = setup.hash.is_some_and(|hash| same(&hash, &given));
+    if !right {
+        attempts.failed(server).await?;
+        return Err(Refusal::invalid(
+            "setup.code-wrong",
+            "That is not the setup code of this start of the server.",
+        )
+        .at("/code")
+        .hint("It stands in the lines the server printed when it started; an older one is void.")
+        .into());
+    }
+    let now = server.clock().now();
+    if setup.expires_at.is_none_or(|end| end <= now) {
+        return Err(Refusal::invalid(
+            "setup.code-expired",
+            "That setup code was good for one hour, which is over.",
+        )
+        .at("/code")
+        .hint("Restart the server for a new one, or run as root on this machine: fardel user add NAME --role administrator.")
+        .into());
+    }
+    let name = UserName::parse(name)?;
+    password::check_new(&password, name.as_str(), "/password")?;
+    let hash = server.hasher().hash(&password).await?;
+    let person = new_person(name, Role::Administrator, now);
+    admit(server, person, source, move |rows, person| {
+        // Two browsers with the same code: the first one wins.
+        let setup = rows.setup()?;
+        if setup.done_at.is_some() {
+            return Err(done().into());
+        }
+        rows.insert_person(person, &hash)?;
+        rows.finish_setup()?;
+        rows.forget_failures("setup")?;
+        rows.note(Note {
+            actor: person.name.as_str(),
+            topic: "people",
+            object: &person.id.to_string(),
+            code: "setup.done",
+            before: "",
+            after: person.name.as_str(),
+        })
+    })
+    .await
+}
+
+fn done() -> Refusal {
+    Refusal::conflict("setup.done", "This machine is already set up.")
+        .hint("Sign in, or ask an administrator for an account.")
+}
+
+/// A code as it is compared: without hyphens and blanks, in capitals.
+fn plain(code: &str) -> String {
+    code.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(64)
+        .map(|letter| letter.to_ascii_uppercase())
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! The query language of lists: `state:running owner:jae image:host name:vit label:k=v kind:batch`
+//! and free words. Words with the same name widen, different names narrow.
+
+use rules::refusal::Refusal;
+use rules::session::{Phase, SessionKind, plain, text};
+
+use crate::catalog::listing::{Filter, SortKey};
+
+const LONGEST: usize = 1024;
+const MOST_WORDS: usize = 32;
+
+/// Reads a query. Empty text lets every session through.
+pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
+    text("query", "/q", query, LONGEST)?;
+    plain("query", "/q", query)?;
+    let words = split(query)?;
+    if words.len() > MOST_WORDS {
+        return Err(Refusal::invalid(
+            "query.too-many-words",
+            format!("A query has at most {MOST_WORDS} words."),
+        )
+        .at("/q"));
+    }
+    let mut filter = Filter::default();
+    for word in words {
+        let Some((name, value)) = word.split_once(':') else {
+            filter.words.push(word);
+            continue;
+        };
+        if value.is_empty() {
+            return Err(
+                Refusal::invalid("query.value-missing", format!("{name}: needs a value."))
+                    .at("/q")
+                    .hint(format!("{name}:… without a blank would work.")),
+            );
+        }
+        match name {
+            "state" => match value {
+                "live" => filter
+                    .phases
+                    .extend(Phase::ALL.into_iter().filter(|p| *p != Phase::Ended)),
+                "waiting" => filter.phases.push(Phase::Pending),
+                _ => filter.phases.push(Phase::parse(value).ok_or_else(|| {
+                    let all: Vec<&str> = Phase::ALL.into_iter().map(Phase::word).collect();
+                    Refusal::invalid(
+                        "query.state-unknown",
+                        format!("{} is no state of a session.", value.escape_debug()),
+                    )
+                    .at("/q")
+                    .hint(format!("One of {}, live would work.", all.join(", ")))
+                })?),
+            },
+            "kind" => filter.kinds.push(match value {
+                "interactive" => SessionKind::Interactive,
+                "batch" => SessionKind::Batch,
+                _ => {
+                    return Err(Refusal::invalid(
+                        "query.kind-unknown",
+                        format!("{} is no kind of session.", value.escape_debug()),
+                    )
+                    .at("/q")
+                    .hint("interactive or batch would work."));
+                }
+            }),
+            "owner" => filter.owners.push(value.to_owned()),
+            "image" => filter.images.push(value.to_owned()),
+            "name" => filter.names.push(value.to_owned()),
+            "label" => filter.labels.push(match value.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (value.to_owned(), None),
+            }),
+            _ => {
+                return Err(Refusal::invalid(
+                    "query.word-unknown",
+                    format!("Sessions have no {}.", name.escape_debug()),
+                )
+                .at("/q")
+                .hint("state, owner, image, name, label and kind would work; so do free words."));
+            }
+        }
+    }
+    Ok(filter)
+}
+
+/// Splits at blanks; double quotes keep blanks together.
+fn split(query: &str) -> Result<Vec<String>, Refusal> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quoted = false;
+    for letter in query.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => {
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            _ => word.push(letter),
+        }
+    }
+    if quoted {
+        return Err(Refusal::invalid(
+            "query.quote-open",
+            "A quotation mark of this query is not closed.",
+        )
+        .at("/q"));
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    Ok(words)
+}
+
+/// Reads an order such as `-created_at`: the key, and whether it descends.
+pub(super) fn sort(text: Option<&str>) -> Result<(SortKey, bool), Refusal> {
+    let text = match text {
+        None | Some("") => "-created_at",
+        Some(text) => text,
+    };
+    let (key, descending) = match text.strip_prefix('-') {
+        Some(key) => (key, true),
+        None => (text, false),
+    };
+    let key = match key {
+        "created_at" => SortKey::Created,
+        "started_at" => SortKey::Started,
+        "ended_at" => SortKey::Ended,
+        "name" => SortKey::Name,
+        _ => {
+            return Err(Refusal::invalid(
+                "sort.unknown",
+                "A list of sessions cannot be sorted by that.",
+            )
+            .at("/sort")
+            .hint("created_at, started_at, ended_at or name would work, with - for the reverse."));
+        }
+    };
+    Ok((key, descending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_language_is_read_as_documented() {
+        let filter =
+            parse(r#"state:running state:pending owner:jae label:team=vision label:x "two words""#)
+                .unwrap();
+        assert_eq!(filter.phases, [Phase::Running, Phase::Pending]);
+        assert_eq!(filter.owners, ["jae"]);
+        assert_eq!(
+            filter.labels,
+            [
+                ("team".to_owned(), Some("vision".to_owned())),
+                ("x".to_owned(), None)
+            ]
+        );
+        assert_eq!(filter.words, ["two words"]);
+        assert_eq!(parse("").unwrap(), Filter::default());
+    }
+
+    #[test]
+    fn what_is_not_in_the_language_is_refused_by_name() {
+        let code = |query: &str| parse(query).map_err(|refusal| refusal.code).unwrap_err();
+        for (query, wanted) in [
+            ("state:asleep", "query.state-unknown"),
+            ("kind:odd", "query.kind-unknown"),
+            ("colour:red", "query.word-unknown"),
+            ("state:", "query.value-missing"),
+            ("\"open", "query.quote-open"),
+            ("a\0b", "query.nul"),
+            ("\u{202e}x", "query.hidden-characters"),
+            (&"x".repeat(2000), "query.too-long"),
+            (&"x ".repeat(40), "query.too-many-words"),
+        ] {
+            assert_eq!(code(query), wanted, "{query:?}");
+        }
+        assert_eq!(
+            sort(Some("colour")).map_err(|refusal| refusal.code),
+            Err("sort.unknown".into())
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! What a person may do with sessions: launch, look, stop, change. Writes wishes only; passes of the
+//! conductor make them so.
+
+use rules::names::{ContainerName, SessionId, SessionName};
+use rules::permissions::{Verb, may};
+use rules::placement::{self, Explanation};
+use rules::refusal::Refusal;
+use rules::session::{self, Phase, SessionKind};
+use rules::world::World;
+use serde::{Deserialize, Serialize};
+
+use super::{Page, allowed, cursor, query};
+use crate::access::Caller;
+use crate::catalog::listing::Order;
+use crate::{Failure, Server};
+
+mod change;
+mod find;
+mod launch;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use change::{delete, pause, rename, resize, restart, resume, set_labels, stop};
+pub use launch::{LaunchRequest, Launched, Resources, duplicate, launch, preview};
+pub use view::{Event, Owner, Session};
+
+use find::find;
+use view::Names;
+
+/// What a list of sessions is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListQuery {
+    /// Query language; empty for everything.
+    pub q: String,
+    /// `created_at`, `started_at`, `ended_at` or `name`, `-` before it for the reverse; None is
+    /// newest first.
+    pub sort: Option<String>,
+    /// 1 to 500; None is 50.
+    pub limit: Option<u32>,
+    pub cursor: Option<String>,
+    /// `mine`, or `all` that the caller may see; None is `all`.
+    pub scope: Option<String>,
+}
+
+const MOST_ON_A_PAGE: u32 = 500;
+const USUAL_PAGE: u32 = 50;
+/// Waiting sessions that a queue explains. Each costs about one scheduling pass.
+const MOST_EXPLAINED: usize = 200;
+/// Events of one session that are shown.
+const MOST_EVENTS: u32 = 500;
+
+/// One page of sessions the caller may see.
+pub async fn list(
+    server: &Server,
+    caller: &Caller,
+    wanted: &ListQuery,
+) -> Result<Page<Session>, Failure> {
+    allowed(caller, Verb::SessionsRead)?;
+    let mut filter = query::parse(&wanted.q)?;
+    let (key, descending) = query::sort(wanted.sort.as_deref())?;
+    let limit = wanted.limit.unwrap_or(USUAL_PAGE);
+    if !(1..=MOST_ON_A_PAGE).contains(&limit) {
+        return Err(Refusal::invalid(
+            "limit.out-of-range",
+            format!("A page has 1 to {MOST_ON_A_PAGE} items."),
+        )
+        .at("/limit")
+        .into());
+    }
+    let only_own = match wanted.scope.as_deref() {
+        Some("mine") => true,
+        None | Some("" | "all") => !sees_all(caller),
+        Some(_) => {
+            return Err(Refusal::invalid("scope.unknown", "There is no such scope.")
+                .at("/scope")
+                .hint("mine or all would work.")
+                .into());
+        }
+    };
+    filter.owner = only_own.then_some(caller.subject.user);
+    let bound = format!(
+        "{}|{:?}|{}|{}",
+        caller.subject.user,
+        wanted.sort.as_deref().unwrap_or_default(),
+        only_own,
+        wanted.q
+    );
+    let signing = server.catalog().founding().cursor_key;
+    let after = match wanted.cursor.as_deref() {
+        None | Some("") => None,
+        Some(text) => Some(cursor::read(&signing, &bound, text)?),
+    };
+    server
+        .catalog()
+        .read("list sessions", move |view| {
+            // One row more than the page tells whether another page follows.
+            let order = Order {
+                key,
+                descending,
+                after,
+                limit: limit + 1,
+            };
+            let mut rows = view.list_sessions(&filter, &order)?;
+            let more = rows.len() > limit as usize;
+            rows.truncate(limit as usize);
+            let next_cursor = rows
+                .last()
+                .filter(|_| more)
+                .map(|last| cursor::write(&signing, &bound, &(key.of(last), last.id)));
+            let estimated_total = view.count_sessions(&filter)?;
+            let mut names = Names::new(view)?;
+            let items = rows
+                .iter()
+                .map(|row| names.show(row))
+                .collect::<Result<_, _>>()?;
+            Ok(Page {
+                items,
+                next_cursor,
+                estimated_total,
+            })
+        })
+        .await
+}
+
+/// One session, by id, name, or a prefix of the id that only one session has. A name means the live
+/// session of that name, else the newest one that ended; the caller's own before others'.
+///
+/// Errors: `session.not-found`, also for what the caller may not see; `session.ambiguous`.
+pub async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    server.catalog().read_now("show a session", |view| {
+        let row = find(view, caller, Verb::SessionsRead, id)?;
+        Names::new(view)?.show(&row)
+    })
+}
+
+/// Why a session is where it is: what it waits for, or where it went and why.
+pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanation, Failure> {
+    let (caller, id, now) = (caller.clone(), id.to_owned(), server.clock().now());
+    server
+        .catalog()
+        .read("explain a session", move |view| {
+            let row = find(view, &caller, Verb::SessionsRead, &id)?;
+            let world = view.world()?;
+            let explained = placement::explain_session(&world, &row, now);
+            Ok(discreet(explained, &world, &caller))
+        })
+        .await
+}
+
+/// Everything that waits and that the caller may see, in the order of the queue, each with why. At
+/// most 200; positions count everybody's.
+pub async fn queue(
+    server: &Server,
+    caller: &Caller,
+) -> Result<Vec<(Session, Explanation)>, Failure> {
+    allowed(caller, Verb::SessionsRead)?;
+    let (caller, now) = (caller.clone(), server.clock().now());
+    server
+        .catalog()
+        .read("show the queue", move |view| {
+            let world = view.world()?;
+            let mut waiting: Vec<&session::Session> = world
+                .sessions
+                .iter()
+                .filter(|s| s.phase == Phase::Pending)
+                .filter(|s| sees_all(&caller) || s.owner == caller.subject.user)
+                .collect();
+            waiting.sort_by_key(|s| (s.queued_at, s.id));
+            let mut names = Names::new(view)?;
+            waiting
+                .into_iter()
+                .take(MOST_EXPLAINED)
+                .map(|row| {
+                    let explained = placement::explain_session(&world, row, now);
+                    Ok((names.show(row)?, discreet(explained, &world, &caller)))
+                })
+                .collect()
+        })
+        .await
+}
+
+/// What happened to a session, oldest first; the newest 500.
+pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<Event>, Failure> {
+    server.catalog().read_now("show a history", |view| {
+        let row = find(view, caller, Verb::SessionsRead, id)?;
+        let rows = view.events_of(&row.id.to_string(), MOST_EVENTS)?;
+        Ok(rows.into_iter().map(Event::of).collect())
+    })
+}
+
+/// Leave to enter a session: its container, and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryTicket {
+    pub container: ContainerName,
+    pub session: SessionId,
+    pub name: SessionName,
+    pub kind: SessionKind,
+    pub state: Phase,
+}
+
+/// Checks that the caller may enter a session: its terminal, commands in it, its ports. The state is
+/// given, not checked: the node refuses what is not running.
+pub async fn enter(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
+    ticket(server, caller, Verb::SessionsEnter, id)
+}
+
+/// Checks that the caller may read a session's log, which stays after its end.
+pub async fn read_logs(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
+    ticket(server, caller, Verb::SessionsRead, id)
+}
+
+fn ticket(server: &Server, caller: &Caller, verb: Verb, id: &str) -> Result<EntryTicket, Failure> {
+    server.catalog().read_now("enter a session", |view| {
+        let row = find(view, caller, verb, id)?;
+        Ok(EntryTicket {
+            container: row.container(),
+            session: row.id,
+            name: row.name,
+            kind: row.order.kind,
+            state: row.phase,
+        })
+    })
+}
+
+/// Whether the caller may see sessions of everybody.
+pub(super) fn sees_all(caller: &Caller) -> bool {
+    let somebody_else = rules::names::UserId(uuid::Uuid::max());
+    may(&caller.subject, Verb::SessionsRead, Some(somebody_else)).is_ok()
+}
+
+/// An explanation as the caller may read it: sessions of others lose their names.
+fn discreet(mut explained: Explanation, world: &World, caller: &Caller) -> Explanation {
+    if sees_all(caller) {
+        return explained;
+    }
+    let own = |id: SessionId| {
+        world
+            .session(id)
+            .is_some_and(|session| session.owner == caller.subject.user)
+    };
+    for blocker in &mut explained.blockers {
+        if blocker.ends_with.is_some_and(|id| !own(id)) {
+            let before = std::mem::take(&mut blocker.text);
+            blocker.text = match blocker.code.as_str() {
+                "queue.behind" => {
+                    "A session of somebody else is in front of it and waits for room."
+                }
+                _ => "It waits for a session of somebody else.",
+            }
+            .to_owned();
+            if explained.sentence == before {
+                explained.sentence.clone_from(&blocker.text);
+            }
+            blocker.params.remove("session");
+            blocker.ends_with = None;
+        }
+    }
+    if let Some(eta) = &mut explained.eta {
+        eta.basis = "Sessions in its way end at their own limits by then.".to_owned();
+    }
+    explained
+}

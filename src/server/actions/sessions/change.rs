@@ -1,0 +1,326 @@
+//! Changing a session that exists. Each function turns wishes or the order in one row, under the
+//! generation that the caller saw where they name one, and gives the session as it is afterwards.
+
+use std::collections::BTreeMap;
+
+use rules::names::SessionName;
+use rules::permissions::Verb;
+use rules::placement;
+use rules::refusal::Refusal;
+use rules::session::{self, Environment, Phase, Reason, Wish};
+use rules::units::{Bytes, CpuShare};
+
+use super::find::find;
+use super::view::{Names, Session};
+use crate::access::Caller;
+use crate::catalog::{Lane, Rows};
+use crate::{Failure, Server};
+
+/// Ends a session: TERM and ten seconds of grace, or at once with `force`. One that is over is given
+/// back as it is.
+pub async fn stop(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    force: bool,
+) -> Result<Session, Failure> {
+    let by = caller.name.clone();
+    change(
+        server,
+        caller,
+        id,
+        None,
+        None,
+        "stop a session",
+        move |rows, session| {
+            let wish = if force { Wish::Kill } else { Wish::Stop };
+            let because =
+                Reason::new("session.stopped", format!("It was stopped by {by}.")).with("by", &by);
+            let no_restart = std::mem::take(&mut session.restart);
+            Ok(session.stop(wish, because, rows.now) || no_restart)
+        },
+    )
+    .await
+}
+
+/// Starts an ended session once more, or ends a live one and starts it again; under the same id, the
+/// next incarnation, with the order it has now.
+///
+/// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
+/// image is gone.
+pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    let by = caller.name.clone();
+    change(
+        server,
+        caller,
+        id,
+        None,
+        None,
+        "restart a session",
+        move |rows, session| {
+            if let Environment::Image { id, reference } = &session.order.environment
+                && rows.image(*id)?.is_none()
+            {
+                return Err(Refusal::conflict(
+                    "image.not-found",
+                    format!("Its image {reference} was removed."),
+                )
+                .hint("Import that image again and launch a new session from it.")
+                .into());
+            }
+            match session.phase {
+                Phase::Ended => {
+                    session.begin_again(rows.now);
+                    Ok(true)
+                }
+                // It has not started yet, so it starts once as it is.
+                Phase::Pending => Ok(false),
+                Phase::Scheduled | Phase::Preparing | Phase::Running | Phase::Stopping => {
+                    let before = std::mem::replace(&mut session.restart, true);
+                    let because = Reason::new("session.restarting", format!("{by} restarts it."))
+                        .with("by", &by);
+                    Ok(session.stop(Wish::Stop, because, rows.now) || !before)
+                }
+            }
+        },
+    )
+    .await
+}
+
+/// Gives a session another name.
+///
+/// Errors: `session.name-taken`, `session.name-invalid`, `session.stale`.
+pub async fn rename(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    name: &str,
+    if_match: Option<u64>,
+) -> Result<Session, Failure> {
+    let name = SessionName::parse(name.trim())?;
+    let code = Some("session.renamed");
+    change(
+        server,
+        caller,
+        id,
+        if_match,
+        code,
+        "rename a session",
+        move |_, session| {
+            if session.name == name {
+                return Ok(false);
+            }
+            session.name = name;
+            Ok(true)
+        },
+    )
+    .await
+}
+
+/// Replaces all labels of a session.
+pub async fn set_labels(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    labels: BTreeMap<String, String>,
+    if_match: Option<u64>,
+) -> Result<Session, Failure> {
+    session::check_labels(&labels)?;
+    let code = Some("session.labelled");
+    change(
+        server,
+        caller,
+        id,
+        if_match,
+        code,
+        "label a session",
+        move |_, session| {
+            if session.labels == labels {
+                return Ok(false);
+            }
+            session.labels = labels;
+            Ok(true)
+        },
+    )
+    .await
+}
+
+/// Changes how much a session may use, while it runs or before. What is None stays.
+///
+/// Errors: `resize.no-room` with what its machine could still give; what no machine could ever hold;
+/// `session.ended`.
+pub async fn resize(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    cpu: Option<CpuShare>,
+    memory: Option<Bytes>,
+    if_match: Option<u64>,
+) -> Result<Session, Failure> {
+    let code = Some("session.resized");
+    change(
+        server,
+        caller,
+        id,
+        if_match,
+        code,
+        "resize a session",
+        move |rows, session| {
+            if session.phase == Phase::Ended {
+                return Err(ended().into());
+            }
+            let mut demand = session.order.demand;
+            demand.cpu = cpu.unwrap_or(demand.cpu);
+            demand.memory = memory.unwrap_or(demand.memory);
+            demand.shm = demand.shm.min(demand.memory);
+            if demand == session.order.demand {
+                return Ok(false);
+            }
+            demand.check()?;
+            let world = rows.world()?;
+            placement::possible(&world, &demand, &session.order.environment)?;
+            if session.phase.holds_resources()
+                && let Some(node) = session.node.and_then(|id| world.node(id))
+            {
+                let used = world.used().remove(&node.id).unwrap_or_default();
+                // What others leave: the capacity without all that is used, plus its own part.
+                let cpu = (node.capacity.cpu + session.order.demand.cpu).saturating_sub(used.cpu);
+                let memory = (node.capacity.memory + session.order.demand.memory)
+                    .saturating_sub(used.memory);
+                if demand.cpu > cpu || demand.memory > memory {
+                    return Err(Refusal::capacity(
+                        "resize.no-room",
+                        format!("{} has no room for that beside what runs there.", node.name),
+                    )
+                    .at("/resources")
+                    .hint(format!("Up to {cpu} cores and {memory} would work now."))
+                    .into());
+                }
+            }
+            session.order.demand = demand;
+            Ok(true)
+        },
+    )
+    .await
+}
+
+/// Freezes a running session: it keeps its memory and its place, and uses no processor.
+pub async fn pause(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    set_paused(server, caller, id, true).await
+}
+
+/// Lets a frozen session go on.
+pub async fn resume(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    set_paused(server, caller, id, false).await
+}
+
+async fn set_paused(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    paused: bool,
+) -> Result<Session, Failure> {
+    let (code, what) = if paused {
+        ("session.paused", "pause a session")
+    } else {
+        ("session.resumed", "resume a session")
+    };
+    change(
+        server,
+        caller,
+        id,
+        None,
+        Some(code),
+        what,
+        move |_, session| {
+            if session.phase != Phase::Running || session.wish != Wish::Run {
+                return Err(Refusal::conflict(
+                    "session.not-running",
+                    format!(
+                        "It is {}, and only a running session can be paused.",
+                        session.phase.word()
+                    ),
+                )
+                .into());
+            }
+            let before = std::mem::replace(&mut session.paused, paused);
+            Ok(before != paused)
+        },
+    )
+    .await
+}
+
+/// Forgets an ended session; its history stays in the journal.
+///
+/// Errors: `session.live`, `session.depended-on`.
+pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    let (caller, id) = (caller.clone(), id.to_owned());
+    server
+        .catalog()
+        .write(Lane::People, "delete a session", move |rows| {
+            let row = find(rows, &caller, Verb::SessionsWrite, &id)?;
+            if row.phase != Phase::Ended {
+                return Err(Refusal::conflict(
+                    "session.live",
+                    format!("{} is not over.", row.name),
+                )
+                .hint("Stop it first.")
+                .into());
+            }
+            let waits = rows
+                .live_sessions()?
+                .into_iter()
+                .find(|live| live.order.depends_on.contains(&row.id));
+            if let Some(waits) = waits {
+                return Err(Refusal::conflict(
+                    "session.depended-on",
+                    format!("{} waits for how this one ended.", waits.name),
+                )
+                .hint("Delete it once that session has started and ended.")
+                .into());
+            }
+            let shown = Names::new(rows)?.show(&row)?;
+            rows.delete_session(row.id, caller.name.as_str())?;
+            Ok(shown)
+        })
+        .await
+}
+
+fn ended() -> Refusal {
+    Refusal::conflict("session.ended", "That session is over.")
+        .hint("Restart it, or launch a copy of it.")
+}
+
+/// Finds a session, checks the caller and the generation they saw, and writes what `edit` made of it.
+async fn change(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    if_match: Option<u64>,
+    code: Option<&'static str>,
+    what: &'static str,
+    edit: impl FnOnce(&Rows<'_>, &mut session::Session) -> Result<bool, Failure> + Send + 'static,
+) -> Result<Session, Failure> {
+    let (caller, id) = (caller.clone(), id.to_owned());
+    server
+        .catalog()
+        .write(Lane::People, what, move |rows| {
+            let seen = find(rows, &caller, Verb::SessionsWrite, &id)?;
+            if if_match.is_some_and(|generation| generation != seen.generation) {
+                return Err(Refusal::stale(
+                    "session.stale",
+                    format!(
+                        "{} was changed since you read it; it is at version {} now.",
+                        seen.name, seen.generation
+                    ),
+                )
+                .hint("Read it again and repeat the change.")
+                .into());
+            }
+            let row = rows.edit_session(seen.id, caller.name.as_str(), code, |session| {
+                edit(rows, session)
+            })?;
+            Names::new(rows)?.show(&row)
+        })
+        .await
+}

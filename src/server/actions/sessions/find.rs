@@ -1,0 +1,119 @@
+//! Which session a person means by what they typed: its name, its id, or the beginning of its id.
+
+use rules::names::{SessionId, UserId};
+use rules::permissions::{Verb, may};
+use rules::refusal::Refusal;
+use rules::session::{Phase, Session};
+
+use super::sees_all;
+use crate::Failure;
+use crate::access::Caller;
+use crate::catalog::View;
+
+/// Shorter beginnings of ids are not looked up: they say when, not which.
+const SHORTEST_PREFIX: usize = 4;
+
+/// The session that `text` means to the caller, who may do `verb` to it.
+pub(super) fn find(
+    view: &View<'_>,
+    caller: &Caller,
+    verb: Verb,
+    text: &str,
+) -> Result<Session, Failure> {
+    // The capability itself first, so that a token without it learns nothing of what exists.
+    may(&caller.subject, verb, None)?;
+    let missing = || {
+        Refusal::not_found("session.not-found", "There is no such session.")
+            .hint("The list of sessions has their names and ids.")
+    };
+    let found = match text.parse::<SessionId>() {
+        Ok(id) => view.session(id)?,
+        Err(_) => named(view, caller, text)?,
+    };
+    let session = found.ok_or_else(missing)?;
+    may(&caller.subject, verb, Some(session.owner)).map_err(|refusal| match refusal.kind {
+        rules::refusal::Kind::NotFound => missing(),
+        _ => refusal,
+    })?;
+    Ok(session)
+}
+
+fn named(view: &View<'_>, caller: &Caller, text: &str) -> Result<Option<Session>, Failure> {
+    if let Some(own) = view
+        .sessions_called(text, Some(caller.subject.user))?
+        .into_iter()
+        .next()
+        && own.phase != Phase::Ended
+    {
+        return Ok(Some(own));
+    }
+    let within: Option<UserId> = (!sees_all(caller)).then_some(caller.subject.user);
+    let called = view.sessions_called(text, within)?;
+    let live = called.iter().filter(|s| s.phase != Phase::Ended).count();
+    if live > 1 {
+        return Err(Refusal::conflict(
+            "session.ambiguous",
+            "Several people have a session of that name.",
+        )
+        .hint("Use the id.")
+        .into());
+    }
+    let mut called = called;
+    if live == 0 {
+        // Of ended ones the caller's own comes first.
+        called.sort_by_key(|s| s.owner != caller.subject.user);
+    }
+    if let Some(first) = called.into_iter().next() {
+        return Ok(Some(first));
+    }
+    let Some((low, high)) = range(text) else {
+        return Ok(None);
+    };
+    let mut found = view.sessions_between(low, high, within)?;
+    if found.len() > 1 {
+        return Err(Refusal::conflict(
+            "session.ambiguous",
+            "Several sessions have ids that begin so.",
+        )
+        .hint("Use more of the id, or the name.")
+        .into());
+    }
+    Ok(found.pop())
+}
+
+/// The lowest and the highest id that begin with these digits; None where it is no beginning.
+fn range(text: &str) -> Option<([u8; 16], [u8; 16])> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|c| *c != '-')
+        .map(|c| c.to_digit(16).map(|digit| digit as u8))
+        .collect::<Option<_>>()?;
+    if !(SHORTEST_PREFIX..=32).contains(&digits.len()) {
+        return None;
+    }
+    let fill = |with: u8| {
+        let mut bytes = [0; 16];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            let high = digits.get(at * 2).copied().unwrap_or(with);
+            let low = digits.get(at * 2 + 1).copied().unwrap_or(with);
+            *byte = high << 4 | low;
+        }
+        bytes
+    };
+    Some((fill(0), fill(15)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range;
+
+    #[test]
+    fn a_prefix_is_a_range_of_ids() {
+        let (low, high) = range("019a0-c").unwrap();
+        assert_eq!(low[..4], [0x01, 0x9a, 0x0c, 0x00]);
+        assert_eq!(high[..4], [0x01, 0x9a, 0x0c, 0xff]);
+        for text in ["", "019", "019x", "../..", &"0".repeat(33)] {
+            assert!(range(text).is_none(), "{text}");
+        }
+    }
+}

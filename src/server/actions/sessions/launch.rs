@@ -1,0 +1,571 @@
+//! Launching: from what a person typed to rows, all copies in one commit or none. Preview and
+//! duplicate live here too, since they read and write the same request.
+
+use rules::names::{SessionId, SessionName, UserId};
+use rules::permissions::{Verb, may};
+use rules::placement::{self, Explanation};
+use rules::refusal::Refusal;
+use rules::resources::Demand;
+use rules::session::{self, Environment, Outcome, Phase, SessionKind, Wish};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::world::World;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use super::discreet;
+use super::find::find;
+use super::view::Session;
+use crate::access::Caller;
+use crate::actions::{IdempotencyKey, check_key};
+use crate::catalog::idempotency::Key;
+use crate::catalog::{Lane, Rows, View};
+use crate::{Failure, Server};
+
+/// What a person asks for: the JSON body of `POST /sessions`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchRequest {
+    /// None: made from the image and some letters.
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default = "interactive")]
+    pub kind: SessionKind,
+    /// `host`, a reference, or the id of an image.
+    #[serde(default = "host")]
+    pub image: String,
+    /// Program and arguments; empty: what the image runs by itself.
+    #[serde(default)]
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub resources: Resources,
+    #[serde(default = "one")]
+    pub copies: u32,
+    #[serde(default)]
+    pub timeout_seconds: Option<u64>,
+    #[serde(default)]
+    pub longest_run_seconds: Option<u64>,
+    #[serde(default)]
+    pub start_at: Option<Timestamp>,
+    /// Ids or names of sessions that have to end well first.
+    #[serde(default)]
+    pub depends_on: Vec<String>,
+}
+
+fn interactive() -> SessionKind {
+    SessionKind::Interactive
+}
+
+fn host() -> String {
+    "host".to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for LaunchRequest {
+    /// One interactive session from the machine's own programs.
+    fn default() -> Self {
+        Self {
+            name: None,
+            kind: interactive(),
+            image: host(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            resources: Resources::default(),
+            copies: one(),
+            timeout_seconds: None,
+            longest_run_seconds: None,
+            start_at: None,
+            depends_on: Vec::new(),
+        }
+    }
+}
+
+/// Amounts; what is left out gets its default: one core, 1 GiB, 64 MiB of shared memory (at most half
+/// of the memory), no device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resources {
+    #[serde(default)]
+    pub cpu: Option<CpuShare>,
+    #[serde(default)]
+    pub memory: Option<Bytes>,
+    #[serde(default)]
+    pub shm: Option<Bytes>,
+    #[serde(default)]
+    pub gpu: Option<GpuShare>,
+}
+
+impl Resources {
+    fn demand(&self) -> Demand {
+        let usual = Demand::default();
+        let memory = self.memory.unwrap_or(usual.memory);
+        Demand {
+            cpu: self.cpu.unwrap_or(usual.cpu),
+            memory,
+            shm: self.shm.unwrap_or(usual.shm.min(Bytes(memory.0 / 2))),
+            gpu: self.gpu.unwrap_or(usual.gpu),
+        }
+    }
+}
+
+/// What a launch gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Launched {
+    /// One a copy, in order.
+    pub sessions: Vec<Session>,
+    /// This is the first answer to the same Idempotency-Key again; nothing new was launched.
+    pub replayed: bool,
+}
+
+/// A request that was understood, checked and looked up.
+struct Draft {
+    /// None: to be made up.
+    name: Option<SessionName>,
+    labels: BTreeMap<String, String>,
+    order: session::Order,
+    copies: u32,
+    /// The word a made-up name begins with.
+    word: String,
+}
+
+/// Made-up names tried before giving up; each has 30 random bits.
+const NAMES_TRIED: u32 = 8;
+
+/// Launches one session, or `copies` of them, all in one commit or none.
+///
+/// Errors: whatever is wrong with the request, by field; `session.name-taken`; what no machine here
+/// could ever hold; `idempotency.key-reused`; `disk.full`.
+pub async fn launch(
+    server: &Server,
+    caller: &Caller,
+    request: LaunchRequest,
+    key: Option<IdempotencyKey>,
+) -> Result<Launched, Failure> {
+    may(
+        &caller.subject,
+        Verb::SessionsWrite,
+        Some(caller.subject.user),
+    )?;
+    let key = match key {
+        None => None,
+        Some(key) => {
+            check_key(&key)?;
+            Some(Key {
+                principal: caller.subject.user,
+                route: key.route,
+                key: key.key,
+                digest: key.body_digest,
+            })
+        }
+    };
+    let draft = server.catalog().read_now("understand a launch", |view| {
+        draft(view, caller, request, server.clock().now())
+    })?;
+    let owner = caller.subject.user;
+    let name = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::People, "launch sessions", move |rows| {
+            if let Some(key) = &key
+                && let Some(first) = rows.answered(key)?
+            {
+                let sessions = serde_json::from_str(&first)
+                    .map_err(|error| crate::Fault::new("read the first answer", error))?;
+                return Ok(Launched {
+                    sessions,
+                    replayed: true,
+                });
+            }
+            if let Environment::Image { id, reference } = &draft.order.environment
+                && rows.image(*id)?.is_none()
+            {
+                return Err(no_image(reference).into());
+            }
+            let sessions: Vec<Session> = insert(rows, &draft, owner, name.as_str())?
+                .iter()
+                .map(|row| Session::of(row, name.clone(), None))
+                .collect();
+            if let Some(key) = &key {
+                let answer = serde_json::to_string(&sessions)
+                    .map_err(|error| crate::Fault::new("keep the first answer", error))?;
+                rows.remember_answer(key, &answer)?;
+            }
+            Ok(Launched {
+                sessions,
+                replayed: false,
+            })
+        })
+        .await
+}
+
+/// What would happen if this were launched now: the same checks, nothing written.
+pub async fn preview(
+    server: &Server,
+    caller: &Caller,
+    request: LaunchRequest,
+) -> Result<Explanation, Failure> {
+    may(
+        &caller.subject,
+        Verb::SessionsWrite,
+        Some(caller.subject.user),
+    )?;
+    let (caller, now) = (caller.clone(), server.clock().now());
+    server
+        .catalog()
+        .read("preview a launch", move |view| {
+            let world = view.world()?;
+            let draft = draft(view, &caller, request, now)?;
+            if let Some(name) = &draft.name {
+                for number in 1..=draft.copies {
+                    let name = name.copy(number, draft.copies)?;
+                    let taken = world
+                        .sessions
+                        .iter()
+                        .any(|s| s.owner == caller.subject.user && s.name == name);
+                    if taken {
+                        return Err(crate::catalog::sessions::name_taken(&name).into());
+                    }
+                }
+            }
+            let explained = placement::explain_draft(
+                &world,
+                &placement::Draft {
+                    environment: draft.order.environment,
+                    demand: draft.order.demand,
+                    start_at: draft.order.start_at,
+                    depends_on: draft.order.depends_on,
+                    copies: draft.copies,
+                },
+                now,
+            );
+            Ok(discreet(explained, &world, &caller))
+        })
+        .await
+}
+
+/// The request that would launch this session again, under a name that is free.
+pub async fn duplicate(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+) -> Result<LaunchRequest, Failure> {
+    server.catalog().read_now("duplicate a session", |view| {
+        let row = find(view, caller, Verb::SessionsRead, id)?;
+        let demand = row.order.demand;
+        Ok(LaunchRequest {
+            name: free_name(view, caller, row.name.as_str())?,
+            kind: row.order.kind,
+            image: row.order.environment.word().to_owned(),
+            command: row.order.command,
+            env: row.order.env,
+            labels: row.labels,
+            resources: Resources {
+                cpu: Some(demand.cpu),
+                memory: Some(demand.memory),
+                shm: Some(demand.shm),
+                gpu: Some(demand.gpu),
+            },
+            copies: 1,
+            timeout_seconds: row.order.timeout_seconds,
+            longest_run_seconds: row.order.longest_run_seconds,
+            // A start in the past, and dependencies that are over, are not asked for again.
+            start_at: None,
+            depends_on: Vec::new(),
+        })
+    })
+}
+
+/// `vit` or `vit-2` → the first of `vit-2`, `vit-3` … that no live session of the caller has; None
+/// where all of them are taken or too long.
+fn free_name(view: &View<'_>, caller: &Caller, name: &str) -> Result<Option<String>, Failure> {
+    let stem = match name.rsplit_once('-') {
+        Some((stem, number)) if number.chars().all(|c| c.is_ascii_digit()) => stem,
+        _ => name,
+    };
+    for number in 2..100 {
+        let Ok(candidate) = SessionName::parse(&format!("{stem}-{number}")) else {
+            return Ok(None);
+        };
+        let called = view.sessions_called(candidate.as_str(), Some(caller.subject.user))?;
+        if called.iter().all(|s| s.phase == Phase::Ended) {
+            return Ok(Some(candidate.to_string()));
+        }
+    }
+    Ok(None)
+}
+
+fn no_image(reference: &str) -> Refusal {
+    Refusal::invalid(
+        "image.not-found",
+        format!("There is no image called {}.", reference.escape_debug()),
+    )
+    .at("/image")
+    .hint("host, or one of the list of images, would work.")
+}
+
+fn draft(
+    view: &View<'_>,
+    caller: &Caller,
+    request: LaunchRequest,
+    now: Timestamp,
+) -> Result<Draft, Failure> {
+    if !(1..=session::MOST_COPIES).contains(&request.copies) {
+        return Err(Refusal::invalid(
+            "copies.out-of-range",
+            format!("A launch makes 1 to {} copies.", session::MOST_COPIES),
+        )
+        .at("/copies")
+        .into());
+    }
+    let name = match request.name.as_deref().map(str::trim) {
+        None | Some("") => None,
+        Some(text) => {
+            let name = SessionName::parse(text)?;
+            // The longest of the names has to fit too.
+            name.copy(request.copies, request.copies)?;
+            Some(name)
+        }
+    };
+    session::check_labels(&request.labels)?;
+    let (environment, runs_something) = environment(view, &request.image)?;
+    let depends_on = dependencies(view, caller, &request.depends_on, name.as_ref())?;
+    if request.kind == SessionKind::Interactive && request.timeout_seconds.is_some() {
+        return Err(Refusal::invalid(
+            "timeout.batch-only",
+            "A time limit of the command is for batch sessions.",
+        )
+        .at("/timeout_seconds")
+        .hint("longest_run_seconds limits any session.")
+        .into());
+    }
+    if request
+        .start_at
+        .is_some_and(|start| start > now.plus_seconds(session::LONGEST_SECONDS))
+    {
+        return Err(Refusal::invalid(
+            "start-at.too-far",
+            "That start is more than ten years away.",
+        )
+        .at("/start_at")
+        .into());
+    }
+    let word = environment.word().to_owned();
+    let order = session::Order {
+        kind: request.kind,
+        environment,
+        command: request.command,
+        env: request.env,
+        demand: request.resources.demand(),
+        timeout_seconds: request.timeout_seconds,
+        longest_run_seconds: request.longest_run_seconds,
+        start_at: request.start_at,
+        depends_on,
+    };
+    order.check()?;
+    if order.kind == SessionKind::Batch && order.command.is_empty() && !runs_something {
+        return Err(Refusal::invalid(
+            "command.missing",
+            "A batch session needs a command, and this image has none of its own.",
+        )
+        .at("/command")
+        .hint("[\"python3\", \"train.py\"] would work.")
+        .into());
+    }
+    // Whether it could ever start depends on the machines alone, so no session is read for it.
+    let machines = World {
+        nodes: view.nodes()?,
+        ..World::default()
+    };
+    placement::possible(&machines, &order.demand, &order.environment)?;
+    Ok(Draft {
+        name,
+        labels: request.labels,
+        order,
+        copies: request.copies,
+        word,
+    })
+}
+
+/// What a session starts from, and whether that runs something by itself.
+fn environment(view: &View<'_>, typed: &str) -> Result<(Environment, bool), Failure> {
+    let typed = typed.trim();
+    if typed == "host" {
+        return Ok((Environment::Host, false));
+    }
+    session::text("image", "/image", typed, rules::image::LONGEST_REFERENCE)?;
+    let found = match typed.parse::<rules::names::ImageId>() {
+        Ok(id) => view.image(id)?,
+        Err(_) => view.image_called(&rules::image::parse_reference(typed)?)?,
+    };
+    let image = found.ok_or_else(|| no_image(typed))?;
+    let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
+    Ok((
+        Environment::Image {
+            id: image.id,
+            reference: image.reference,
+        },
+        runs_something,
+    ))
+}
+
+/// The sessions that `typed` names, each once. A new session can depend on existing ones only, so no
+/// cycle can be made here but with itself.
+fn dependencies(
+    view: &View<'_>,
+    caller: &Caller,
+    typed: &[String],
+    own_name: Option<&SessionName>,
+) -> Result<Vec<SessionId>, Failure> {
+    if typed.len() > session::MOST_DEPENDENCIES {
+        return Err(Refusal::invalid(
+            "dependency.too-many",
+            format!(
+                "A session depends on at most {} others.",
+                session::MOST_DEPENDENCIES
+            ),
+        )
+        .at("/depends_on")
+        .into());
+    }
+    let mut ids = Vec::new();
+    for text in typed {
+        let text = text.trim();
+        let found = match find(view, caller, Verb::SessionsRead, text) {
+            Ok(session) => session,
+            Err(Failure::Refusal(refusal)) if refusal.code == "session.not-found" => {
+                let refusal = if own_name.is_some_and(|name| name.as_str() == text) {
+                    Refusal::invalid("dependency.cycle", "A session cannot depend on itself.")
+                } else {
+                    let shown: String =
+                        text.chars().take(80).flat_map(char::escape_debug).collect();
+                    Refusal::invalid(
+                        "dependency.not-found",
+                        format!("There is no session called {shown} to wait for."),
+                    )
+                    .hint("The name or id of one of your sessions would work.")
+                };
+                return Err(refusal.at("/depends_on").into());
+            }
+            Err(failure) => return Err(failure),
+        };
+        if found
+            .outcome
+            .is_some_and(|outcome| outcome != Outcome::Succeeded)
+        {
+            return Err(Refusal::invalid(
+                "dependency.failed",
+                format!(
+                    "{} did not end well, so this would never start.",
+                    found.name
+                ),
+            )
+            .at("/depends_on")
+            .hint("Restart that session first, or leave it out.")
+            .into());
+        }
+        if !ids.contains(&found.id) {
+            ids.push(found.id);
+        }
+    }
+    Ok(ids)
+}
+
+/// Writes the rows of a launch and gives them.
+fn insert(
+    rows: &Rows<'_>,
+    draft: &Draft,
+    owner: UserId,
+    actor: &str,
+) -> Result<Vec<session::Session>, Failure> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let name = match &draft.name {
+            Some(name) => name.clone(),
+            None => make_name(&draft.word)?,
+        };
+        match insert_named(rows, draft, &name, owner, actor) {
+            Err(Failure::Refusal(refusal))
+                if refusal.code == "session.name-taken"
+                    && draft.name.is_none()
+                    && draft.copies == 1
+                    && tried < NAMES_TRIED => {}
+            result => return result,
+        }
+    }
+}
+
+fn insert_named(
+    rows: &Rows<'_>,
+    draft: &Draft,
+    name: &SessionName,
+    owner: UserId,
+    actor: &str,
+) -> Result<Vec<session::Session>, Failure> {
+    let now = rows.now;
+    // Ids break ties in the queue, so that copies start in the order of their numbers.
+    let mut ids: Vec<SessionId> = (0..draft.copies)
+        .map(|_| SessionId::make(now, base::observe::dice()))
+        .collect();
+    ids.sort_unstable();
+    let mut written = Vec::with_capacity(ids.len());
+    for (id, number) in ids.into_iter().zip(1..) {
+        let row = session::Session {
+            id,
+            name: name.copy(number, draft.copies)?,
+            owner,
+            labels: draft.labels.clone(),
+            order: draft.order.clone(),
+            phase: Phase::Pending,
+            wish: Wish::Run,
+            paused: false,
+            restart: false,
+            incarnation: 1,
+            generation: 1,
+            node: None,
+            devices: Vec::new(),
+            created_at: now,
+            queued_at: now,
+            scheduled_at: None,
+            started_at: None,
+            stopping_at: None,
+            ended_at: None,
+            outcome: None,
+            exit_code: None,
+            reason: None,
+        };
+        rows.insert_session(&row, actor)?;
+        written.push(row);
+    }
+    Ok(written)
+}
+
+/// `host` → `host-k7m3xq`: the last word of the image and thirty random bits.
+fn make_name(image: &str) -> Result<SessionName, Refusal> {
+    const LETTERS: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
+    let path = image.rsplit_once(':').map_or(image, |(path, _)| path);
+    let word: String = path
+        .rsplit('/')
+        .next()
+        .unwrap_or(path)
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
+    let word = match word.trim_matches('-') {
+        "" => "session",
+        word => word,
+    };
+    let random: String = base::observe::dice::<6>()
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
+        .collect();
+    SessionName::parse(&format!("{word}-{random}"))
+}

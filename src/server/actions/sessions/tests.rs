@@ -1,0 +1,829 @@
+//! What people may do with sessions, on a catalog in memory.
+
+use std::collections::BTreeMap;
+
+use rules::names::{BootId, UserName};
+use rules::people::Role;
+use rules::placement::Verdict;
+use rules::refusal::Kind;
+use rules::resources::Capacity;
+use rules::session::{Outcome, Reason, Wish};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+
+use super::*;
+use crate::access::{Via, new_person};
+use crate::actions::IdempotencyKey;
+use crate::catalog::Lane;
+
+/// A server with one machine of four cores and 8 GiB.
+fn server() -> Server {
+    let server = Server::for_tests();
+    let node = rules::world::Node {
+        id: server.node(),
+        name: "fardel-01".into(),
+        boot: BootId(uuid::Uuid::from_u128(1)),
+        capacity: Capacity {
+            cpu: CpuShare(400),
+            memory: Bytes::gib(8),
+            devices: vec![],
+        },
+        host_environment: true,
+        seen_at: server.clock().now(),
+        generation: 0,
+        schedulable: true,
+        problems: vec![],
+    };
+    server
+        .catalog()
+        .write_now(Lane::Loops, "a machine", move |rows| rows.put_node(&node))
+        .unwrap();
+    server
+}
+
+fn person(server: &Server, name: &str, role: Role) -> Caller {
+    let person = new_person(UserName::parse(name).unwrap(), role, server.clock().now());
+    let written = person.clone();
+    server
+        .catalog()
+        .write_now(Lane::People, "a person", move |rows| {
+            rows.insert_person(&written, "!")
+        })
+        .unwrap();
+    Caller {
+        subject: rules::permissions::Subject {
+            user: person.id,
+            role,
+            scopes: None,
+        },
+        name: person.name,
+        language: String::new(),
+        theme: "system".into(),
+        time_zone: String::new(),
+        via: Via::LocalRoot,
+        request: String::new(),
+    }
+}
+
+fn named(name: &str) -> LaunchRequest {
+    LaunchRequest {
+        name: Some(name.into()),
+        ..LaunchRequest::default()
+    }
+}
+
+async fn one(server: &Server, caller: &Caller, request: LaunchRequest) -> Result<Session, Failure> {
+    let mut launched = launch(server, caller, request, None).await?;
+    assert_eq!(launched.sessions.len(), 1);
+    Ok(launched.sessions.remove(0))
+}
+
+fn refusal<T>(result: Result<T, Failure>) -> Refusal {
+    match result {
+        Ok(_) => panic!("it was done"),
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(Failure::Fault(fault)) => panic!("{}", base::observe::chain(&fault)),
+    }
+}
+
+fn code<T>(result: Result<T, Failure>) -> String {
+    refusal(result).code
+}
+
+/// Gives a session its place, runs it, and ends it with this exit code where one is given.
+fn carry_out(server: &Server, id: SessionId, exit: Option<i32>) {
+    let node = server.node();
+    server
+        .catalog()
+        .write_now(Lane::Loops, "carry out", move |rows| {
+            let now = rows.now;
+            let because = Reason::new("placement.room", "Room.");
+            rows.change_session(id, None, "test", None, |s| {
+                s.place(node, vec![], because, now);
+                true
+            })?;
+            rows.change_session(id, None, "test", None, |s| {
+                s.phase = Phase::Running;
+                s.started_at = Some(now);
+                true
+            })?;
+            if let Some(exit) = exit {
+                rows.change_session(id, None, "test", None, |s| {
+                    let outcome = if exit == 0 {
+                        Outcome::Succeeded
+                    } else {
+                        Outcome::Failed
+                    };
+                    s.end(outcome, Some(exit), now);
+                    true
+                })?;
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_launch_is_a_row_and_an_event_and_can_be_found_by_name_id_and_prefix() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("vit")).await.unwrap();
+    assert_eq!((session.state, session.generation), (Phase::Pending, 1));
+    let id = session.id.to_string();
+    for text in ["vit", &id, &id[..12]] {
+        assert_eq!(get(&server, &mina, text).await.unwrap(), session, "{text}");
+    }
+    let events = events(&server, &mina, "vit").await.unwrap();
+    let codes: Vec<&str> = events.iter().map(|e| e.code.as_str()).collect();
+    assert_eq!(codes, ["session.accepted"]);
+    let made_up = one(&server, &mina, LaunchRequest::default()).await.unwrap();
+    assert!(
+        made_up.name.as_str().starts_with("host-"),
+        "{}",
+        made_up.name
+    );
+}
+
+#[tokio::test]
+async fn copies_come_all_or_none() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    one(&server, &mina, named("job-3")).await.unwrap();
+    let many = LaunchRequest {
+        copies: 5,
+        ..named("job")
+    };
+    assert_eq!(
+        code(launch(&server, &mina, many.clone(), None).await),
+        "session.name-taken"
+    );
+    assert_eq!(
+        code(preview(&server, &mina, many.clone()).await),
+        "session.name-taken"
+    );
+    let all = async || {
+        list(&server, &mina, &ListQuery::default())
+            .await
+            .unwrap()
+            .items
+            .len()
+    };
+    assert_eq!(all().await, 1);
+    stop(&server, &mina, "job-3", false).await.unwrap();
+    let launched = launch(&server, &mina, many, None).await.unwrap();
+    let names: Vec<String> = launched
+        .sessions
+        .iter()
+        .map(|s| s.name.to_string())
+        .collect();
+    assert_eq!(names, ["job-1", "job-2", "job-3", "job-4", "job-5"]);
+    assert_eq!(all().await, 6);
+}
+
+#[tokio::test]
+async fn the_same_key_acts_once_and_another_body_is_refused() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let jae = person(&server, "jae", Role::User);
+    let key = |digest: u8| IdempotencyKey {
+        key: "k1".into(),
+        route: "POST /api/v1/sessions".into(),
+        body_digest: [digest; 32],
+    };
+    let first = launch(&server, &mina, named("a"), Some(key(1)))
+        .await
+        .unwrap();
+    let again = launch(&server, &mina, named("a"), Some(key(1)))
+        .await
+        .unwrap();
+    assert!(!first.replayed && again.replayed);
+    assert_eq!(first.sessions, again.sessions);
+    let reused = refusal(launch(&server, &mina, named("b"), Some(key(2))).await);
+    assert_eq!(
+        (reused.kind, reused.code.as_str()),
+        (Kind::Invalid, "idempotency.key-reused")
+    );
+    // Keys are everybody's own.
+    assert!(
+        !launch(&server, &jae, named("a"), Some(key(2)))
+            .await
+            .unwrap()
+            .replayed
+    );
+    // A day later the key is free.
+    server
+        .clock()
+        .set(server.clock().now().plus_seconds(86_401));
+    assert_eq!(
+        code(launch(&server, &mina, named("a"), Some(key(1))).await),
+        "session.name-taken"
+    );
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_by_field_and_nothing_is_left_behind() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let long = "x".repeat(1 << 20);
+    let with = |change: &dyn Fn(&mut LaunchRequest)| {
+        let mut request = named("ok");
+        change(&mut request);
+        request
+    };
+    let cases: Vec<(LaunchRequest, Kind, &str)> = vec![
+        (
+            with(&|r| r.image = "nothing:here".into()),
+            Kind::Invalid,
+            "image.not-found",
+        ),
+        (
+            with(&|r| r.image = "../etc".into()),
+            Kind::Invalid,
+            "image.reference-invalid",
+        ),
+        (
+            with(&|r| r.image = long.clone()),
+            Kind::Invalid,
+            "image.too-long",
+        ),
+        (
+            with(&|r| r.image = "a\0b".into()),
+            Kind::Invalid,
+            "image.nul",
+        ),
+        (
+            with(&|r| r.name = Some("../x".into())),
+            Kind::Invalid,
+            "session.name-invalid",
+        ),
+        (
+            with(&|r| r.name = Some("a\0".into())),
+            Kind::Invalid,
+            "session.name-invalid",
+        ),
+        (
+            with(&|r| r.name = Some("\u{202e}abc".into())),
+            Kind::Invalid,
+            "session.name-invalid",
+        ),
+        (
+            with(&|r| r.name = Some(long.clone())),
+            Kind::Invalid,
+            "session.name-invalid",
+        ),
+        (
+            with(&|r| r.copies = 0),
+            Kind::Invalid,
+            "copies.out-of-range",
+        ),
+        (
+            with(&|r| r.copies = 10_000),
+            Kind::Invalid,
+            "copies.out-of-range",
+        ),
+        (
+            with(&|r| {
+                r.copies = 500;
+                r.name = Some("x".repeat(62));
+            }),
+            Kind::Invalid,
+            "session.name-invalid",
+        ),
+        (
+            with(&|r| r.resources.memory = Some(Bytes(0))),
+            Kind::Invalid,
+            "memory.too-small",
+        ),
+        (
+            with(&|r| r.resources.memory = Some(Bytes(1_000_000_000_000))),
+            Kind::Capacity,
+            "memory.too-large",
+        ),
+        (
+            with(&|r| r.resources.cpu = Some(CpuShare(0))),
+            Kind::Invalid,
+            "cpu.too-small",
+        ),
+        (
+            with(&|r| r.resources.cpu = Some(CpuShare(99_900))),
+            Kind::Capacity,
+            "cpu.too-large",
+        ),
+        (
+            with(&|r| r.resources.gpu = Some(GpuShare(50))),
+            Kind::Capacity,
+            "gpu.none",
+        ),
+        (
+            with(&|r| r.resources.shm = Some(Bytes::gib(5))),
+            Kind::Invalid,
+            "shm.too-large",
+        ),
+        (
+            with(&|r| r.kind = SessionKind::Batch),
+            Kind::Invalid,
+            "command.missing",
+        ),
+        (
+            with(&|r| r.command = vec!["".into()]),
+            Kind::Invalid,
+            "command.empty",
+        ),
+        (
+            with(&|r| r.command = vec!["a\0".into()]),
+            Kind::Invalid,
+            "command.nul",
+        ),
+        (
+            with(&|r| r.command = vec![long.clone()]),
+            Kind::Invalid,
+            "command.too-long",
+        ),
+        (
+            with(&|r| r.command = vec!["x".repeat(100_000); 4]),
+            Kind::TooLarge,
+            "session.too-large",
+        ),
+        (
+            with(&|r| drop(r.env.insert("A=B".into(), "".into()))),
+            Kind::Invalid,
+            "env.name-invalid",
+        ),
+        (
+            with(&|r| drop(r.env.insert("A".into(), "\0".into()))),
+            Kind::Invalid,
+            "env.nul",
+        ),
+        (
+            with(&|r| drop(r.labels.insert("a".into(), "\u{202e}".into()))),
+            Kind::Invalid,
+            "label.hidden-characters",
+        ),
+        (
+            with(&|r| drop(r.labels.insert("a".into(), long.clone()))),
+            Kind::Invalid,
+            "label.too-long",
+        ),
+        (
+            with(&|r| r.depends_on = vec!["ok".into()]),
+            Kind::Invalid,
+            "dependency.cycle",
+        ),
+        (
+            with(&|r| r.depends_on = vec!["nobody".into()]),
+            Kind::Invalid,
+            "dependency.not-found",
+        ),
+        (
+            with(&|r| r.depends_on = vec!["a".into(); 99]),
+            Kind::Invalid,
+            "dependency.too-many",
+        ),
+        (
+            with(&|r| r.timeout_seconds = Some(5)),
+            Kind::Invalid,
+            "timeout.batch-only",
+        ),
+        (
+            with(&|r| r.longest_run_seconds = Some(0)),
+            Kind::Invalid,
+            "seconds.out-of-range",
+        ),
+        (
+            with(&|r| r.start_at = Some(Timestamp::from_millis(i64::MAX))),
+            Kind::Invalid,
+            "start-at.too-far",
+        ),
+    ];
+    for (request, kind, wanted) in cases {
+        let refused = refusal(launch(&server, &mina, request.clone(), None).await);
+        assert_eq!((refused.kind, refused.code.as_str()), (kind, wanted));
+        assert!(
+            refused.pointer.is_some() || kind == Kind::TooLarge,
+            "{refused:?}"
+        );
+        // A preview refuses the same, but for what it may call impossible in its answer.
+        assert_eq!(code(preview(&server, &mina, request).await), wanted);
+    }
+    let page = list(&server, &mina, &ListQuery::default()).await.unwrap();
+    assert_eq!(page.items, []);
+}
+
+#[test]
+fn the_body_of_a_launch_takes_no_unknown_fields() {
+    let read = |text: &str| serde_json::from_str::<LaunchRequest>(text);
+    assert_eq!(read("{}").unwrap(), LaunchRequest::default());
+    let full = read(r#"{"name":"a","kind":"batch","command":["true"],"resources":{"cpu":0.5,"memory":268435456}}"#)
+        .unwrap();
+    assert_eq!(full.resources.cpu, Some(CpuShare(50)));
+    for bad in [
+        r#"{"nmae":"a"}"#,
+        r#"{"resources":{"cpu":0.123}}"#,
+        r#"{"copies":-1}"#,
+        r#"{"resources":{"memory":-1}}"#,
+    ] {
+        assert!(read(bad).is_err(), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn others_sessions_do_not_exist_for_a_user() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let jae = person(&server, "jae", Role::User);
+    let boss = person(&server, "boss", Role::Administrator);
+    let session = one(&server, &mina, named("secret")).await.unwrap();
+    let id = session.id.to_string();
+    for text in ["secret", &id, &id[..12]] {
+        for result in [
+            code(get(&server, &jae, text).await),
+            code(stop(&server, &jae, text, true).await),
+            code(restart(&server, &jae, text).await),
+            code(rename(&server, &jae, text, "mine", None).await),
+            code(set_labels(&server, &jae, text, BTreeMap::new(), None).await),
+            code(resize(&server, &jae, text, Some(CpuShare(1)), None, None).await),
+            code(pause(&server, &jae, text).await),
+            code(resume(&server, &jae, text).await),
+            code(delete(&server, &jae, text).await),
+            code(duplicate(&server, &jae, text).await),
+            code(why(&server, &jae, text).await),
+            code(events(&server, &jae, text).await),
+            code(enter(&server, &jae, text).await),
+            code(read_logs(&server, &jae, text).await),
+        ] {
+            assert_eq!(result, "session.not-found", "{text}");
+        }
+    }
+    assert_eq!(get(&server, &boss, "secret").await.unwrap().id, session.id);
+    let seen = |page: Page<Session>| page.items.len();
+    let all = ListQuery::default();
+    let mine = ListQuery {
+        scope: Some("mine".into()),
+        ..ListQuery::default()
+    };
+    assert_eq!(seen(list(&server, &jae, &all).await.unwrap()), 0);
+    assert_eq!(seen(list(&server, &boss, &all).await.unwrap()), 1);
+    assert_eq!(seen(list(&server, &boss, &mine).await.unwrap()), 0);
+    assert_eq!(
+        code(
+            launch(
+                &server,
+                &jae,
+                LaunchRequest {
+                    depends_on: vec![id],
+                    ..LaunchRequest::default()
+                },
+                None
+            )
+            .await
+        ),
+        "dependency.not-found"
+    );
+}
+
+#[tokio::test]
+async fn a_token_does_only_what_its_scopes_say() {
+    let server = server();
+    let mut robot = person(&server, "robot", Role::Administrator);
+    one(&server, &robot, named("a")).await.unwrap();
+    robot.subject.scopes = Some(vec![Verb::SessionsRead]);
+    assert!(get(&server, &robot, "a").await.is_ok());
+    for result in [
+        code(launch(&server, &robot, named("b"), None).await),
+        code(preview(&server, &robot, named("b")).await),
+        code(stop(&server, &robot, "a", false).await),
+        code(enter(&server, &robot, "a").await),
+    ] {
+        assert_eq!(result, "token.scope-missing");
+    }
+    robot.subject.scopes = Some(vec![]);
+    for result in [
+        code(get(&server, &robot, "a").await),
+        code(list(&server, &robot, &ListQuery::default()).await),
+        code(queue(&server, &robot).await),
+    ] {
+        assert_eq!(result, "token.scope-missing");
+    }
+}
+
+#[tokio::test]
+async fn stopping_is_graceful_then_forced_and_harmless_afterwards() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    carry_out(&server, session.id, None);
+    let stopping = stop(&server, &mina, "a", false).await.unwrap();
+    assert_eq!(
+        (stopping.state, stopping.wish),
+        (Phase::Stopping, Wish::Stop)
+    );
+    assert_eq!(stopping.reason.unwrap().text, "It was stopped by mina.");
+    let killed = stop(&server, &mina, "a", true).await.unwrap();
+    assert_eq!(killed.wish, Wish::Kill);
+    let again = stop(&server, &mina, "a", false).await.unwrap();
+    assert_eq!(again.generation, killed.generation);
+    let waiting = one(&server, &mina, named("b")).await.unwrap();
+    let ended = stop(&server, &mina, &waiting.id.to_string(), false)
+        .await
+        .unwrap();
+    assert_eq!(
+        (ended.state, ended.outcome),
+        (Phase::Ended, Some(Outcome::Stopped))
+    );
+}
+
+#[tokio::test]
+async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    carry_out(&server, session.id, Some(3));
+    let again = restart(&server, &mina, "a").await.unwrap();
+    assert_eq!((again.state, again.incarnation), (Phase::Pending, 2));
+    assert_eq!((again.exit_code, again.outcome), (None, None));
+    carry_out(&server, session.id, None);
+    restart(&server, &mina, "a").await.unwrap();
+    let row = |server: &Server| {
+        server
+            .catalog()
+            .read_now("row", |view| view.session(session.id))
+            .unwrap()
+            .unwrap()
+    };
+    assert!(row(&server).restart && row(&server).phase == Phase::Stopping);
+    stop(&server, &mina, "a", false).await.unwrap();
+    assert!(!row(&server).restart);
+}
+
+#[tokio::test]
+async fn a_stale_change_is_refused_and_a_name_can_be_free_again() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    one(&server, &mina, named("b")).await.unwrap();
+    let renamed = rename(&server, &mina, "a", "c", Some(session.generation))
+        .await
+        .unwrap();
+    assert_eq!(renamed.name.as_str(), "c");
+    let stale = refusal(rename(&server, &mina, "c", "d", Some(session.generation)).await);
+    assert_eq!(
+        (stale.kind, stale.code.as_str()),
+        (Kind::Stale, "session.stale")
+    );
+    assert_eq!(
+        code(rename(&server, &mina, "c", "b", None).await),
+        "session.name-taken"
+    );
+    assert_eq!(
+        code(rename(&server, &mina, "c", "..", None).await),
+        "session.name-invalid"
+    );
+    assert_eq!(
+        get(&server, &mina, "c").await.unwrap().generation,
+        renamed.generation
+    );
+    let labels = BTreeMap::from([("team".to_owned(), "vision".to_owned())]);
+    let labelled = set_labels(&server, &mina, "c", labels.clone(), None)
+        .await
+        .unwrap();
+    assert_eq!(labelled.labels, labels);
+}
+
+#[tokio::test]
+async fn a_resize_holds_to_what_the_machine_has_left() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    let other = one(&server, &mina, named("b")).await.unwrap();
+    carry_out(&server, session.id, None);
+    carry_out(&server, other.id, None);
+    let grown = resize(
+        &server,
+        &mina,
+        "a",
+        Some(CpuShare(300)),
+        Some(Bytes::gib(7)),
+        None,
+    )
+    .await
+    .unwrap();
+    assert_eq!(grown.resources.cpu, CpuShare(300));
+    let full = refusal(resize(&server, &mina, "a", Some(CpuShare(301)), None, None).await);
+    assert_eq!(full.code, "resize.no-room");
+    assert!(full.hint.contains("3 cores and 7 GiB"), "{}", full.hint);
+    assert_eq!(
+        code(resize(&server, &mina, "a", Some(CpuShare(900)), None, None).await),
+        "cpu.too-large"
+    );
+    assert_eq!(
+        code(resize(&server, &mina, "a", None, Some(Bytes(1)), None).await),
+        "memory.too-small"
+    );
+    carry_out(&server, other.id, Some(0));
+    assert_eq!(
+        code(resize(&server, &mina, "b", None, Some(Bytes::gib(2)), None).await),
+        "session.ended"
+    );
+}
+
+#[tokio::test]
+async fn only_a_running_session_can_be_paused() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    assert_eq!(
+        code(pause(&server, &mina, "a").await),
+        "session.not-running"
+    );
+    carry_out(&server, session.id, None);
+    assert!(pause(&server, &mina, "a").await.unwrap().paused);
+    assert!(!resume(&server, &mina, "a").await.unwrap().paused);
+}
+
+#[tokio::test]
+async fn only_an_ended_session_nobody_waits_for_can_be_deleted() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let first = one(&server, &mina, named("first")).await.unwrap();
+    assert_eq!(code(delete(&server, &mina, "first").await), "session.live");
+    let second = LaunchRequest {
+        depends_on: vec!["first".into(), first.id.to_string()],
+        ..named("second")
+    };
+    let second = one(&server, &mina, second).await.unwrap();
+    assert_eq!(second.depends_on, [first.id]);
+    carry_out(&server, first.id, Some(0));
+    assert_eq!(
+        code(delete(&server, &mina, "first").await),
+        "session.depended-on"
+    );
+    stop(&server, &mina, "second", false).await.unwrap();
+    delete(&server, &mina, "first").await.unwrap();
+    assert_eq!(
+        code(get(&server, &mina, "first").await),
+        "session.not-found"
+    );
+    let third = LaunchRequest {
+        depends_on: vec!["second".into()],
+        ..named("third")
+    };
+    assert_eq!(
+        code(launch(&server, &mina, third, None).await),
+        "dependency.failed"
+    );
+}
+
+#[tokio::test]
+async fn pages_of_a_list_neither_lose_nor_repeat_and_cursors_are_bound() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    for n in 0..23 {
+        server.clock().set(server.clock().now().plus_seconds(n % 3));
+        one(&server, &mina, named(&format!("s{n}"))).await.unwrap();
+    }
+    for sort in [
+        "-created_at",
+        "created_at",
+        "name",
+        "-name",
+        "started_at",
+        "-ended_at",
+    ] {
+        let mut query = ListQuery {
+            sort: Some(sort.into()),
+            limit: Some(5),
+            ..ListQuery::default()
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let mut pages = 0;
+        loop {
+            let page = list(&server, &mina, &query).await.unwrap();
+            assert_eq!(page.estimated_total, 23);
+            pages += 1;
+            for item in page.items {
+                assert!(seen.insert(item.id), "{sort} repeats {}", item.name);
+            }
+            match page.next_cursor {
+                Some(cursor) => query.cursor = Some(cursor),
+                None => break,
+            }
+        }
+        assert_eq!((seen.len(), pages), (23, 5), "{sort}");
+        if let Some(cursor) = &query.cursor {
+            for other in [
+                ListQuery {
+                    q: "s1".into(),
+                    ..query.clone()
+                },
+                ListQuery {
+                    sort: None,
+                    ..query.clone()
+                },
+                ListQuery {
+                    cursor: Some(format!("{cursor}A")),
+                    ..query.clone()
+                },
+            ] {
+                if other != query {
+                    assert_eq!(code(list(&server, &mina, &other).await), "cursor.invalid");
+                }
+            }
+        }
+    }
+    let limit = ListQuery {
+        limit: Some(0),
+        ..ListQuery::default()
+    };
+    assert_eq!(
+        code(list(&server, &mina, &limit).await),
+        "limit.out-of-range"
+    );
+}
+
+#[tokio::test]
+async fn a_query_narrows_a_list() {
+    let server = server();
+    let mina = person(&server, "mina", Role::Administrator);
+    let jae = person(&server, "jae", Role::User);
+    let mut labelled = named("vit-1");
+    labelled.labels.insert("team".into(), "vision".into());
+    let vit = one(&server, &mina, labelled).await.unwrap();
+    let mut batch = named("train");
+    batch.kind = SessionKind::Batch;
+    batch.command = vec!["python3".into(), "Digits.py".into()];
+    one(&server, &jae, batch).await.unwrap();
+    carry_out(&server, vit.id, None);
+    for (q, wanted) in [
+        ("", vec!["train", "vit-1"]),
+        ("state:running", vec!["vit-1"]),
+        ("state:running state:pending", vec!["train", "vit-1"]),
+        ("state:live", vec!["train", "vit-1"]),
+        ("state:ended", vec![]),
+        ("owner:jae", vec!["train"]),
+        ("kind:batch", vec!["train"]),
+        ("name:vi", vec!["vit-1"]),
+        ("image:host", vec!["train", "vit-1"]),
+        ("label:team=vision", vec!["vit-1"]),
+        ("label:team", vec!["vit-1"]),
+        ("label:team=audio", vec![]),
+        ("digits", vec!["train"]),
+        ("digits owner:mina", vec![]),
+        ("%", vec![]),
+    ] {
+        let query = ListQuery {
+            q: q.into(),
+            sort: Some("name".into()),
+            ..ListQuery::default()
+        };
+        let page = list(&server, &mina, &query).await.unwrap();
+        let names: Vec<&str> = page.items.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, wanted, "{q}");
+    }
+}
+
+#[tokio::test]
+async fn preview_queue_and_why_agree_and_are_discreet() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let jae = person(&server, "jae", Role::User);
+    let big = |name: &str| {
+        let mut request = named(name);
+        request.resources.cpu = Some(CpuShare(300));
+        request
+    };
+    let fits = preview(&server, &mina, big("confidential")).await.unwrap();
+    assert_eq!(fits.verdict, Verdict::Now);
+    let first = one(&server, &mina, big("running")).await.unwrap();
+    carry_out(&server, first.id, None);
+    one(&server, &mina, big("confidential")).await.unwrap();
+    server.clock().set(server.clock().now().plus_seconds(1));
+    one(&server, &jae, big("later")).await.unwrap();
+    let queue_of_jae = queue(&server, &jae).await.unwrap();
+    let (session, explained) = &queue_of_jae[0];
+    assert_eq!((queue_of_jae.len(), session.name.as_str()), (1, "later"));
+    assert_eq!(explained.queue_position, Some(2));
+    assert_eq!(*explained, why(&server, &jae, "later").await.unwrap());
+    let told = serde_json::to_string(explained).unwrap();
+    assert!(!told.contains("confidential"), "{told}");
+    assert!(
+        explained.sentence.contains("somebody else"),
+        "{}",
+        explained.sentence
+    );
+    let to_its_owner = queue(&server, &mina).await.unwrap();
+    assert_eq!(to_its_owner[0].0.name.as_str(), "confidential");
+}
+
+#[tokio::test]
+async fn a_duplicate_launches_the_same_under_a_free_name() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let mut request = named("vit-2");
+    request.env.insert("A".into(), "b".into());
+    request.resources.cpu = Some(CpuShare(50));
+    one(&server, &mina, request).await.unwrap();
+    let again = duplicate(&server, &mina, "vit-2").await.unwrap();
+    assert_eq!(again.name.as_deref(), Some("vit-3"));
+    let session = one(&server, &mina, again).await.unwrap();
+    assert_eq!(session.env["A"], "b");
+    assert_eq!(session.resources.cpu, CpuShare(50));
+}

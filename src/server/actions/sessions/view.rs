@@ -1,0 +1,166 @@
+//! A session as people and programs see it: the body of the API and of `-o json`.
+
+use std::collections::BTreeMap;
+
+use rules::names::{NodeId, SessionId, SessionName, UserId, UserName};
+use rules::resources::{Demand, DeviceShare};
+use rules::session::{self, Outcome, Phase, Reason, SessionKind, Wish};
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+use crate::catalog::View;
+use crate::catalog::events::EventRow;
+
+/// Whose a session is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub id: UserId,
+    pub name: UserName,
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    pub id: SessionId,
+    pub name: SessionName,
+    pub owner: Owner,
+    pub state: Phase,
+    pub wish: Wish,
+    pub kind: SessionKind,
+    /// `host`, or the reference of an image.
+    pub image: String,
+    pub command: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    pub resources: Demand,
+    pub timeout_seconds: Option<u64>,
+    pub longest_run_seconds: Option<u64>,
+    pub start_at: Option<Timestamp>,
+    pub depends_on: Vec<SessionId>,
+    pub paused: bool,
+    /// Which start this is; 1 is the first.
+    pub incarnation: u32,
+    /// The name of the machine it is, or was, on.
+    pub node: Option<String>,
+    pub devices: Vec<DeviceShare>,
+    pub created_at: Timestamp,
+    pub scheduled_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub outcome: Option<Outcome>,
+    pub exit_code: Option<i32>,
+    pub reason: Option<Reason>,
+    /// Version of the row; the entity tag of the API.
+    pub generation: u64,
+}
+
+impl Session {
+    /// As `owner` sees a row on a machine called `node`.
+    pub(super) fn of(row: &session::Session, owner: UserName, node: Option<String>) -> Self {
+        Self {
+            id: row.id,
+            name: row.name.clone(),
+            owner: Owner {
+                id: row.owner,
+                name: owner,
+            },
+            state: row.phase,
+            wish: row.wish,
+            kind: row.order.kind,
+            image: row.order.environment.word().to_owned(),
+            command: row.order.command.clone(),
+            env: row.order.env.clone(),
+            labels: row.labels.clone(),
+            resources: row.order.demand,
+            timeout_seconds: row.order.timeout_seconds,
+            longest_run_seconds: row.order.longest_run_seconds,
+            start_at: row.order.start_at,
+            depends_on: row.order.depends_on.clone(),
+            paused: row.paused,
+            incarnation: row.incarnation,
+            node,
+            devices: row.devices.clone(),
+            created_at: row.created_at,
+            scheduled_at: row.scheduled_at,
+            started_at: row.started_at,
+            ended_at: row.ended_at,
+            outcome: row.outcome,
+            exit_code: row.exit_code,
+            reason: row.reason.clone(),
+            generation: row.generation,
+        }
+    }
+}
+
+/// Names of people and machines, each looked up once a list.
+pub(super) struct Names<'v, 'c> {
+    view: &'v View<'c>,
+    nodes: BTreeMap<NodeId, String>,
+    people: BTreeMap<UserId, UserName>,
+}
+
+impl<'v, 'c> Names<'v, 'c> {
+    pub(super) fn new(view: &'v View<'c>) -> Result<Self, Failure> {
+        let nodes = view.nodes()?.into_iter().map(|n| (n.id, n.name)).collect();
+        Ok(Self {
+            view,
+            nodes,
+            people: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn show(&mut self, row: &session::Session) -> Result<Session, Failure> {
+        let owner = match self.people.get(&row.owner) {
+            Some(name) => name.clone(),
+            None => {
+                let name = self.view.person_name(row.owner)?.ok_or_else(|| {
+                    crate::Fault::new("show a session", "its owner was never known")
+                })?;
+                self.people.insert(row.owner, name.clone());
+                name
+            }
+        };
+        let node = row.node.map(|id| {
+            self.nodes
+                .get(&id)
+                .cloned()
+                .unwrap_or_else(|| id.to_string())
+        });
+        Ok(Session::of(row, owner, node))
+    }
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    pub sequence: u64,
+    pub at: Timestamp,
+    /// A person's name, or the part of the server that did it.
+    pub actor: String,
+    /// `sessions`, `images`, `people`, `nodes`, `operations`.
+    pub topic: String,
+    /// Id of the thing.
+    pub object: String,
+    /// Stable, dotted, such as `session.running`.
+    pub code: String,
+    /// State before, in a word; empty where there was none.
+    pub before: String,
+    /// State after, or the reason for it in a sentence.
+    pub after: String,
+}
+
+impl Event {
+    pub(in crate::actions) fn of(row: EventRow) -> Self {
+        Self {
+            sequence: row.sequence,
+            at: row.at,
+            actor: row.actor,
+            topic: row.topic,
+            object: row.object,
+            code: row.code,
+            before: row.before,
+            after: row.after,
+        }
+    }
+}

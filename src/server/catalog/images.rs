@@ -1,0 +1,110 @@
+//! Rows of imported images. The bytes are `store`'s; a row says that they are whole and what people
+//! call them.
+
+use rules::image::Image;
+use rules::names::ImageId;
+use rules::units::Bytes;
+use rusqlite::{OptionalExtension as _, Row};
+
+use super::reader::View;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+const COLUMNS: &str = "id, reference, digest, size, architecture, created_at, imported_at, labels, \
+    entrypoint, command, env, user, working_directory, stop_signal, generation";
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Image> {
+    Ok(Image {
+        id: ImageId(value::id(row, "id")?),
+        reference: row.get("reference")?,
+        digest: row.get("digest")?,
+        size: Bytes(value::unsigned(row, "size")?),
+        architecture: row.get("architecture")?,
+        created_at: value::time(row, "created_at")?,
+        imported_at: value::time(row, "imported_at")?,
+        labels: value::json(row, "labels")?,
+        entrypoint: value::json(row, "entrypoint")?,
+        command: value::json(row, "command")?,
+        env: value::json(row, "env")?,
+        user: row.get("user")?,
+        working_directory: row.get("working_directory")?,
+        stop_signal: row.get("stop_signal")?,
+        generation: value::unsigned(row, "generation")?,
+    })
+}
+
+impl View<'_> {
+    pub(crate) fn image(&self, id: ImageId) -> Result<Option<Image>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!("select {COLUMNS} from image where id = ?1"))?
+            .query_row([id.0.as_bytes()], from_row)
+            .optional()?)
+    }
+
+    pub(crate) fn image_called(&self, reference: &str) -> Result<Option<Image>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!("select {COLUMNS} from image where reference = ?1"))?
+            .query_row([reference], from_row)
+            .optional()?)
+    }
+
+    /// Every image, by reference.
+    pub(crate) fn images(&self) -> Result<Vec<Image>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached(&format!("select {COLUMNS} from image order by reference"))?;
+        let rows = statement.query_map([], from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// How many live sessions start from this image.
+    pub(crate) fn image_users(&self, id: ImageId) -> Result<u32, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select count(*) from session where phase <> 'ended' and image = ?1")?
+            .query_row([id.0.as_bytes()], |row| row.get(0))?)
+    }
+}
+
+impl Rows<'_> {
+    /// Writes an image. A reference that another image has moves to this one, as tags do; the other
+    /// row goes where no live session starts from it.
+    pub(crate) fn put_image(&self, image: &Image) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(&format!(
+                "insert into image ({COLUMNS})
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+                 on conflict (id) do nothing"
+            ))?
+            .execute((
+                image.id.0.as_bytes(),
+                &image.reference,
+                &image.digest,
+                value::signed(image.size.0),
+                &image.architecture,
+                image.created_at.as_millis(),
+                image.imported_at.as_millis(),
+                value::text(&image.labels),
+                value::text(&image.entrypoint),
+                value::text(&image.command),
+                value::text(&image.env),
+                &image.user,
+                &image.working_directory,
+                &image.stop_signal,
+                value::signed(image.generation),
+            ))?;
+        Ok(())
+    }
+
+    /// Removes the row of an image; false where there was none.
+    pub(crate) fn remove_image(&self, id: ImageId) -> Result<bool, Failure> {
+        let gone = self
+            .connection
+            .prepare_cached("delete from image where id = ?1")?
+            .execute([id.0.as_bytes()])?;
+        Ok(gone == 1)
+    }
+}

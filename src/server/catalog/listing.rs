@@ -1,0 +1,234 @@
+//! Lists of sessions: filters, order and pages as SQL. What a word of the query language means is
+//! decided in `actions`; here it is only looked up.
+
+use rules::names::{SessionId, UserId};
+use rules::session::{Phase, Session, SessionKind};
+use rusqlite::types::Value;
+
+use super::reader::View;
+use super::sessions::{COLUMNS, from_row, kind_word};
+use super::value;
+use crate::Failure;
+
+/// Which sessions a list holds. Everything given must hold; empty means every session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Filter {
+    pub(crate) owner: Option<UserId>,
+    /// Names of owners; any of them.
+    pub(crate) owners: Vec<String>,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) kinds: Vec<SessionKind>,
+    /// Parts of references; any of them.
+    pub(crate) images: Vec<String>,
+    /// Parts of names; any of them.
+    pub(crate) names: Vec<String>,
+    /// Labels by name, and by value where one is given; all of them.
+    pub(crate) labels: Vec<(String, Option<String>)>,
+    /// Words that stand somewhere in name, image, command, labels or id; all of them.
+    pub(crate) words: Vec<String>,
+}
+
+/// By what a list is sorted; the id breaks ties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SortKey {
+    Created,
+    Started,
+    Ended,
+    Name,
+}
+
+impl SortKey {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Created => "created_at",
+            Self::Started => "coalesce(started_at, 0)",
+            Self::Ended => "coalesce(ended_at, 0)",
+            Self::Name => "lower(name)",
+        }
+    }
+
+    /// The value of this key in a row, as `Place` keeps it.
+    pub(crate) fn of(self, session: &Session) -> Key {
+        let time = |at: Option<rules::units::Timestamp>| {
+            Key::Number(at.map_or(0, rules::units::Timestamp::as_millis))
+        };
+        match self {
+            Self::Created => time(Some(session.created_at)),
+            Self::Started => time(session.started_at),
+            Self::Ended => time(session.ended_at),
+            Self::Name => Key::Text(session.name.as_str().to_ascii_lowercase()),
+        }
+    }
+}
+
+/// The value of a sort key.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Key {
+    Number(i64),
+    Text(String),
+}
+
+/// One page's order and where it begins.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Order {
+    pub(crate) key: SortKey,
+    pub(crate) descending: bool,
+    /// The last row of the page before.
+    pub(crate) after: Option<(Key, SessionId)>,
+    pub(crate) limit: u32,
+}
+
+/// A list is counted up to here; beyond, "about" is all that a page can use.
+const COUNTED: u32 = 10_000;
+
+impl View<'_> {
+    /// One page of the sessions that `filter` lets through.
+    pub(crate) fn list_sessions(
+        &self,
+        filter: &Filter,
+        order: &Order,
+    ) -> Result<Vec<Session>, Failure> {
+        let (mut clauses, mut values) = filter.sql();
+        let column = order.key.column();
+        let direction = if order.descending { "desc" } else { "asc" };
+        if let Some((key, id)) = &order.after {
+            let sign = if order.descending { "<" } else { ">" };
+            clauses.push(format!("({column}, id) {sign} (?, ?)"));
+            values.push(match key {
+                Key::Number(number) => Value::Integer(*number),
+                Key::Text(text) => Value::Text(text.clone()),
+            });
+            values.push(Value::Blob(id.0.as_bytes().to_vec()));
+        }
+        values.push(Value::Integer(order.limit.into()));
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {COLUMNS}
+             from session
+             {}
+             order by {column} {direction}, id {direction}
+             limit ?",
+            filter_clause(&clauses)
+        ))?;
+        let rows = statement.query_map(rusqlite::params_from_iter(values), from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// How many sessions `filter` lets through; 10,000 stands for that many or more.
+    pub(crate) fn count_sessions(&self, filter: &Filter) -> Result<u64, Failure> {
+        let (clauses, mut values) = filter.sql();
+        values.push(Value::Integer(COUNTED.into()));
+        let count = self
+            .connection
+            .prepare_cached(&format!(
+                "select count(*) as n
+                 from (select 1 from session {} limit ?)",
+                filter_clause(&clauses)
+            ))?
+            .query_row(rusqlite::params_from_iter(values), |row| {
+                value::unsigned(row, "n")
+            })?;
+        Ok(count)
+    }
+
+    /// Sessions of this name, live ones first, then the newest; of one owner where given.
+    pub(crate) fn sessions_called(
+        &self,
+        name: &str,
+        owner: Option<UserId>,
+    ) -> Result<Vec<Session>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {COLUMNS}
+             from session
+             where name = ?1 and (?2 is null or owner = ?2)
+             order by phase = 'ended', created_at desc, id desc
+             limit 8"
+        ))?;
+        let rows = statement.query_map((name, owner.map(|id| *id.0.as_bytes())), from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Sessions with ids from `low` to `high`, at most two: enough to know whether a prefix is
+    /// unique.
+    pub(crate) fn sessions_between(
+        &self,
+        low: [u8; 16],
+        high: [u8; 16],
+        owner: Option<UserId>,
+    ) -> Result<Vec<Session>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {COLUMNS}
+             from session
+             where id between ?1 and ?2 and (?3 is null or owner = ?3)
+             order by id
+             limit 2"
+        ))?;
+        let rows = statement.query_map((low, high, owner.map(|id| *id.0.as_bytes())), from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+fn filter_clause(clauses: &[String]) -> String {
+    if clauses.is_empty() {
+        String::new()
+    } else {
+        format!("where {}", clauses.join(" and "))
+    }
+}
+
+impl Filter {
+    fn sql(&self) -> (Vec<String>, Vec<Value>) {
+        let mut clauses = Vec::new();
+        let mut values = Vec::new();
+        if let Some(owner) = self.owner {
+            clauses.push("owner = ?".to_owned());
+            values.push(Value::Blob(owner.0.as_bytes().to_vec()));
+        }
+        let mut any = |clause: &str, texts: Vec<String>| {
+            if !texts.is_empty() {
+                let each = vec![clause; texts.len()];
+                clauses.push(format!("({})", each.join(" or ")));
+                values.extend(texts.into_iter().map(Value::Text));
+            }
+        };
+        any(
+            "owner in (select id from person where name = ?)",
+            self.owners.clone(),
+        );
+        let phases = self.phases.iter().map(|p| p.word().to_owned()).collect();
+        any("phase = ?", phases);
+        let kinds = self
+            .kinds
+            .iter()
+            .map(|k| kind_word(*k).to_owned())
+            .collect();
+        any("kind = ?", kinds);
+        any("instr(image_reference, ?) > 0", self.images.clone());
+        any("instr(lower(name), ?) > 0", lowered(&self.names));
+        for (name, wanted) in &self.labels {
+            let value = if wanted.is_some() {
+                " and value = ?"
+            } else {
+                ""
+            };
+            clauses.push(format!(
+                "exists (select 1 from json_each(labels) where key = ?{value})"
+            ));
+            values.push(Value::Text(name.clone()));
+            values.extend(wanted.clone().map(Value::Text));
+        }
+        for word in lowered(&self.words) {
+            clauses.push(
+                "instr(lower(name || char(10) || image_reference || char(10) || command \
+                 || char(10) || labels || char(10) || hex(id)), ?) > 0"
+                    .to_owned(),
+            );
+            values.push(Value::Text(word));
+        }
+        (clauses, values)
+    }
+}
+
+fn lowered(texts: &[String]) -> Vec<String> {
+    texts.iter().map(|text| text.to_lowercase()).collect()
+}

@@ -1,0 +1,506 @@
+//! Rows of people and of the ways they prove themselves: passwords, sign-ins of browsers, tokens,
+//! the one-time setup code, and failed attempts. Keeps hashes only; what they mean is `access`'s.
+
+use std::net::IpAddr;
+
+use rules::names::{TokenId, UserId, UserName};
+use rules::people::{Role, User};
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use rusqlite::{OptionalExtension as _, Row};
+use uuid::Uuid;
+
+use super::reader::View;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+/// Root on this machine, as the owner of what it starts over the local socket. Has no password and
+/// cannot be changed.
+pub(crate) const ROOT: UserId = UserId(Uuid::from_u128(0x0000_0000_0000_7000_8000_0000_0000_0000));
+
+/// A password field that no password matches.
+pub(crate) const NO_PASSWORD: &str = "!";
+
+/// One signed-in browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BrowserRow {
+    pub(crate) id: Uuid,
+    pub(crate) person: UserId,
+    pub(crate) created_at: Timestamp,
+    pub(crate) used_at: Timestamp,
+    /// Ends then whatever happens.
+    pub(crate) ends_at: Timestamp,
+    /// Address it signed in from.
+    pub(crate) source: String,
+}
+
+/// One API token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenRow {
+    pub(crate) id: TokenId,
+    pub(crate) person: UserId,
+    pub(crate) name: String,
+    pub(crate) scopes: Vec<Verb>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) used_at: Option<Timestamp>,
+    pub(crate) used_from: Option<String>,
+}
+
+/// The one-time code that makes the first administrator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SetupRow {
+    pub(crate) done_at: Option<Timestamp>,
+    pub(crate) hash: Option<[u8; 32]>,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+/// Failed sign-ins of one name or from one address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FailureRow {
+    pub(crate) failures: u32,
+    /// How often it was locked already; each time is twice as long.
+    pub(crate) locks: u32,
+    pub(crate) locked_until: Timestamp,
+    pub(crate) failed_at: Timestamp,
+}
+
+const PERSON: &str =
+    "id, name, role, language, theme, time_zone, suspended, created_at, generation";
+
+fn person_row(row: &Row<'_>) -> rusqlite::Result<User> {
+    Ok(User {
+        id: UserId(value::id(row, "id")?),
+        name: value::word(row, "name", |text| UserName::parse(text).ok())?,
+        role: value::word(row, "role", Role::parse)?,
+        language: row.get("language")?,
+        theme: row.get("theme")?,
+        time_zone: row.get("time_zone")?,
+        suspended: row.get("suspended")?,
+        created_at: value::time(row, "created_at")?,
+        generation: value::unsigned(row, "generation")?,
+    })
+}
+
+fn browser_row(row: &Row<'_>) -> rusqlite::Result<BrowserRow> {
+    Ok(BrowserRow {
+        id: value::id(row, "id")?,
+        person: UserId(value::id(row, "person")?),
+        created_at: value::time(row, "created_at")?,
+        used_at: value::time(row, "used_at")?,
+        ends_at: value::time(row, "ends_at")?,
+        source: row.get("source")?,
+    })
+}
+
+fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
+    // A scope that this version does not know gives nothing; it must never give everything.
+    let words: Vec<String> = value::json(row, "scopes")?;
+    Ok(TokenRow {
+        id: TokenId(value::id(row, "id")?),
+        person: UserId(value::id(row, "person")?),
+        name: row.get("name")?,
+        scopes: words.iter().filter_map(|word| Verb::parse(word)).collect(),
+        created_at: value::time(row, "created_at")?,
+        expires_at: value::time_or_none(row, "expires_at")?,
+        used_at: value::time_or_none(row, "used_at")?,
+        used_from: row.get("used_from")?,
+    })
+}
+
+impl View<'_> {
+    /// One person who was not removed.
+    pub(crate) fn person(&self, id: UserId) -> Result<Option<User>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!(
+                "select {PERSON} from person where id = ?1 and removed_at is null"
+            ))?
+            .query_row([id.0.as_bytes()], person_row)
+            .optional()?)
+    }
+
+    pub(crate) fn person_named(&self, name: &str) -> Result<Option<User>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!(
+                "select {PERSON} from person where name = ?1 and removed_at is null"
+            ))?
+            .query_row([name], person_row)
+            .optional()?)
+    }
+
+    /// Everybody who was not removed, by name.
+    pub(crate) fn people(&self) -> Result<Vec<User>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {PERSON} from person where removed_at is null order by name"
+        ))?;
+        let rows = statement.query_map([], person_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The name of everybody there ever was, for lists that show owners.
+    pub(crate) fn person_name(&self, id: UserId) -> Result<Option<UserName>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select name from person where id = ?1")?
+            .query_row([id.0.as_bytes()], |row| {
+                value::word(row, "name", |text| UserName::parse(text).ok())
+            })
+            .optional()?)
+    }
+
+    /// The stored password of a person.
+    pub(crate) fn password(&self, id: UserId) -> Result<Option<String>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select password from person where id = ?1 and removed_at is null")?
+            .query_row([id.0.as_bytes()], |row| row.get(0))
+            .optional()?)
+    }
+
+    /// How many administrators can sign in.
+    pub(crate) fn administrators(&self) -> Result<u32, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*)
+                 from person
+                 where role = 'administrator' and suspended = 0 and removed_at is null and id <> ?1",
+            )?
+            .query_row([ROOT.0.as_bytes()], |row| row.get(0))?)
+    }
+
+    /// The sign-in with this hash, and whose it is.
+    pub(crate) fn browser(&self, hash: &[u8; 32]) -> Result<Option<(BrowserRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, person, created_at, used_at, ends_at, source
+                 from browser_session
+                 where hash = ?1",
+            )?
+            .query_row([hash], browser_row)
+            .optional()?;
+        let Some(browser) = found else {
+            return Ok(None);
+        };
+        Ok(self.person(browser.person)?.map(|person| (browser, person)))
+    }
+
+    /// Sign-ins of one person, newest first.
+    pub(crate) fn browsers(&self, person: UserId) -> Result<Vec<BrowserRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, person, created_at, used_at, ends_at, source
+             from browser_session
+             where person = ?1
+             order by created_at desc, id desc",
+        )?;
+        let rows = statement.query_map([person.0.as_bytes()], browser_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The token with this hash, and whose it is.
+    pub(crate) fn token(&self, hash: &[u8; 32]) -> Result<Option<(TokenRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, person, name, scopes, created_at, expires_at, used_at, used_from
+                 from token
+                 where hash = ?1",
+            )?
+            .query_row([hash], token_row)
+            .optional()?;
+        let Some(token) = found else {
+            return Ok(None);
+        };
+        Ok(self.person(token.person)?.map(|person| (token, person)))
+    }
+
+    /// Tokens of one person, newest first.
+    pub(crate) fn tokens(&self, person: UserId) -> Result<Vec<TokenRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, person, name, scopes, created_at, expires_at, used_at, used_from
+             from token
+             where person = ?1
+             order by created_at desc, id desc",
+        )?;
+        let rows = statement.query_map([person.0.as_bytes()], token_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) fn setup(&self) -> Result<SetupRow, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select set_up_at, setup_hash, setup_expires_at from box where id = 1")?
+            .query_row([], |row| {
+                Ok(SetupRow {
+                    done_at: value::time_or_none(row, "set_up_at")?,
+                    hash: row.get("setup_hash")?,
+                    expires_at: value::time_or_none(row, "setup_expires_at")?,
+                })
+            })?)
+    }
+
+    /// Failed sign-ins of `subject`; zeros where there were none.
+    pub(crate) fn failures(&self, subject: &str) -> Result<FailureRow, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select failures, locks, locked_until, failed_at
+                 from sign_in_failure
+                 where subject = ?1",
+            )?
+            .query_row([subject], |row| {
+                Ok(FailureRow {
+                    failures: row.get(0)?,
+                    locks: row.get(1)?,
+                    locked_until: value::time(row, "locked_until")?,
+                    failed_at: value::time(row, "failed_at")?,
+                })
+            })
+            .optional()?
+            .unwrap_or_default())
+    }
+}
+
+impl Rows<'_> {
+    /// Writes a new person.
+    ///
+    /// Errors: `user.name-taken`.
+    pub(crate) fn insert_person(&self, person: &User, password: &str) -> Result<(), Failure> {
+        if self.person_named(person.name.as_str())?.is_some() {
+            return Err(Refusal::conflict(
+                "user.name-taken",
+                format!("There is already somebody called {}.", person.name),
+            )
+            .at("/name")
+            .hint("Choose another name.")
+            .into());
+        }
+        self.connection
+            .prepare_cached(
+                "insert into person
+                     (id, name, role, language, theme, time_zone, suspended, password, created_at,
+                      generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute((
+                person.id.0.as_bytes(),
+                person.name.as_str(),
+                person.role.word(),
+                &person.language,
+                &person.theme,
+                &person.time_zone,
+                person.suspended,
+                password,
+                person.created_at.as_millis(),
+                value::signed(person.generation),
+            ))?;
+        Ok(())
+    }
+
+    /// Writes what changed about a person, where the row is still of generation `seen`; raises it.
+    /// False where it is not, or where the person is gone.
+    pub(crate) fn put_person(&self, person: &User, seen: u64) -> Result<bool, Failure> {
+        let written = self
+            .connection
+            .prepare_cached(
+                "update person
+                 set role = ?2, language = ?3, theme = ?4, time_zone = ?5, suspended = ?6,
+                     generation = generation + 1
+                 where id = ?1 and generation = ?7 and removed_at is null",
+            )?
+            .execute((
+                person.id.0.as_bytes(),
+                person.role.word(),
+                &person.language,
+                &person.theme,
+                &person.time_zone,
+                person.suspended,
+                value::signed(seen),
+            ))?;
+        Ok(written == 1)
+    }
+
+    pub(crate) fn put_password(&self, id: UserId, password: &str) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update person
+                 set password = ?2, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((id.0.as_bytes(), password))?;
+        Ok(())
+    }
+
+    /// Takes a person out: the name is free again, every proof of theirs is gone, and what they
+    /// owned keeps its owner's name.
+    pub(crate) fn remove_person(&self, id: UserId) -> Result<(), Failure> {
+        self.forget_browsers(id, None)?;
+        self.connection
+            .prepare_cached("delete from token where person = ?1")?
+            .execute([id.0.as_bytes()])?;
+        self.connection
+            .prepare_cached(
+                "update person
+                 set removed_at = ?2, password = ?3, generation = generation + 1
+                 where id = ?1 and removed_at is null",
+            )?
+            .execute((id.0.as_bytes(), self.now.as_millis(), NO_PASSWORD))?;
+        Ok(())
+    }
+
+    pub(crate) fn insert_browser(
+        &self,
+        browser: &BrowserRow,
+        hash: &[u8; 32],
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into browser_session
+                     (id, hash, person, created_at, used_at, ends_at, source)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((
+                browser.id.as_bytes(),
+                hash,
+                browser.person.0.as_bytes(),
+                browser.created_at.as_millis(),
+                browser.used_at.as_millis(),
+                browser.ends_at.as_millis(),
+                &browser.source,
+            ))?;
+        Ok(())
+    }
+
+    pub(crate) fn touch_browser(&self, id: Uuid) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update browser_session set used_at = ?2 where id = ?1")?
+            .execute((id.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
+    /// Ends one sign-in of a person; false where there was none.
+    pub(crate) fn forget_browser(&self, id: Uuid, person: UserId) -> Result<bool, Failure> {
+        let gone = self
+            .connection
+            .prepare_cached("delete from browser_session where id = ?1 and person = ?2")?
+            .execute((id.as_bytes(), person.0.as_bytes()))?;
+        Ok(gone == 1)
+    }
+
+    /// Ends every sign-in of a person but one.
+    pub(crate) fn forget_browsers(&self, person: UserId, but: Option<Uuid>) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "delete from browser_session
+                 where person = ?1 and (?2 is null or id <> ?2)",
+            )?
+            .execute((person.0.as_bytes(), but.map(Uuid::into_bytes)))?;
+        Ok(())
+    }
+
+    /// Drops sign-ins that ended and failures that are a day old; gives how many rows went.
+    pub(crate) fn forget_old_sign_ins(&self, unused_since: Timestamp) -> Result<usize, Failure> {
+        let now = self.now.as_millis();
+        let browsers = self
+            .connection
+            .prepare_cached("delete from browser_session where ends_at <= ?1 or used_at <= ?2")?
+            .execute((now, unused_since.as_millis()))?;
+        let failures = self
+            .connection
+            .prepare_cached(
+                "delete from sign_in_failure
+                 where failed_at <= ?1 and locked_until <= ?2",
+            )?
+            .execute((now - 86_400_000, now))?;
+        Ok(browsers + failures)
+    }
+
+    pub(crate) fn insert_token(&self, token: &TokenRow, hash: &[u8; 32]) -> Result<(), Failure> {
+        let words: Vec<&str> = token.scopes.iter().map(|verb| verb.word()).collect();
+        self.connection
+            .prepare_cached(
+                "insert into token (id, person, name, hash, scopes, created_at, expires_at)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((
+                token.id.0.as_bytes(),
+                token.person.0.as_bytes(),
+                &token.name,
+                hash,
+                value::text(&words),
+                token.created_at.as_millis(),
+                token.expires_at.map(Timestamp::as_millis),
+            ))?;
+        Ok(())
+    }
+
+    pub(crate) fn touch_token(&self, id: TokenId, from: IpAddr) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update token set used_at = ?2, used_from = ?3 where id = ?1")?
+            .execute((id.0.as_bytes(), self.now.as_millis(), from.to_string()))?;
+        Ok(())
+    }
+
+    /// Revokes one token of a person; false where there was none.
+    pub(crate) fn forget_token(&self, id: TokenId, person: UserId) -> Result<bool, Failure> {
+        let gone = self
+            .connection
+            .prepare_cached("delete from token where id = ?1 and person = ?2")?
+            .execute((id.0.as_bytes(), person.0.as_bytes()))?;
+        Ok(gone == 1)
+    }
+
+    /// Puts a new setup code in force; the one before it is void.
+    pub(crate) fn put_setup_code(&self, hash: &[u8; 32], ends: Timestamp) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update box
+                 set setup_hash = ?1, setup_expires_at = ?2
+                 where id = 1 and set_up_at is null",
+            )?
+            .execute((hash, ends.as_millis()))?;
+        Ok(())
+    }
+
+    /// Closes setup for ever; a second call keeps the first time.
+    pub(crate) fn finish_setup(&self) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update box
+                 set set_up_at = ?1, setup_hash = null, setup_expires_at = null
+                 where id = 1 and set_up_at is null",
+            )?
+            .execute([self.now.as_millis()])?;
+        Ok(())
+    }
+
+    pub(crate) fn put_failures(&self, subject: &str, row: FailureRow) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into sign_in_failure (subject, failures, locks, locked_until, failed_at)
+                 values (?1, ?2, ?3, ?4, ?5)
+                 on conflict (subject) do update
+                 set failures = ?2, locks = ?3, locked_until = ?4, failed_at = ?5",
+            )?
+            .execute((
+                subject,
+                row.failures,
+                row.locks,
+                row.locked_until.as_millis(),
+                row.failed_at.as_millis(),
+            ))?;
+        Ok(())
+    }
+
+    pub(crate) fn forget_failures(&self, subject: &str) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from sign_in_failure where subject = ?1")?
+            .execute([subject])?;
+        Ok(())
+    }
+}
