@@ -86,7 +86,7 @@ impl Bench {
 }
 
 /// Whether unpacking can work here; says why the test is skipped when not.
-fn can_unpack(test: &str) -> bool {
+pub(super) fn can_unpack(test: &str) -> bool {
     let bench = Bench::new();
     match bench.store.can_unpack() {
         Ok(()) => true,

@@ -402,6 +402,11 @@ impl Layer<'_> {
             // Nothing lies below, and a device left behind would be listed by readdir.
             return Ok(());
         }
+        if matches!(self.beneath(above), Err(Errno::NOTDIR | Errno::LOOP)) {
+            // umoci lists what a directory held also when this layer puts a file or a link in its
+            // place: that hides everything below already.
+            return Ok(());
+        }
         let path = joined(above, hidden);
         if self.hidden(&path) || matches!(self.lower.look(&path)?, Found::Nothing) {
             self.facts.bound = true;
