@@ -92,6 +92,11 @@ fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<Pha
             Some(change)
         }
         SightState::Lost { reason } => Some(end(session, Outcome::Lost, None, now, reason.clone())),
+        // Nothing was started because nobody wanted it any more: that is a stop, not a refusal.
+        SightState::Refused { reason } if session.wish != Wish::Run => {
+            let told = session.reason.clone().unwrap_or_else(|| reason.clone());
+            Some(end(session, Outcome::Stopped, None, now, told))
+        }
         SightState::Refused { reason } => {
             Some(end(session, Outcome::Refused, None, now, reason.clone()))
         }

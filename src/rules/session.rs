@@ -247,6 +247,40 @@ pub struct Session {
 }
 
 impl Session {
+    /// A session as its launch leaves it: wanted, waiting, in its first incarnation.
+    pub fn launched(
+        id: SessionId,
+        name: SessionName,
+        owner: UserId,
+        order: Order,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            owner,
+            labels: BTreeMap::new(),
+            order,
+            phase: Phase::Pending,
+            wish: Wish::Run,
+            paused: false,
+            restart: false,
+            incarnation: 1,
+            generation: 1,
+            node: None,
+            devices: Vec::new(),
+            created_at: at,
+            queued_at: at,
+            scheduled_at: None,
+            started_at: None,
+            stopping_at: None,
+            ended_at: None,
+            outcome: None,
+            exit_code: None,
+            reason: None,
+        }
+    }
+
     pub fn container(&self) -> ContainerName {
         ContainerName {
             session: self.id,

@@ -92,6 +92,18 @@ impl Server {
     }
 }
 
+/// Moves this server's rows towards what people want, and speaks to the machine behind `link`: wakes
+/// on commits, reports and a clock of seconds. Runs until it is dropped; at most one a server.
+/// An error ends one pass, is logged, and the next pass tries again.
+pub fn conduct(
+    server: &Server,
+    link: base::link::ServerEnd,
+) -> impl Future<Output = ()> + Send + use<> {
+    let catalog = server.catalog().clone();
+    let clock = server.clock().clone();
+    conductor::driver::run(catalog, link, clock, server.settings().keep_days)
+}
+
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {

@@ -160,6 +160,11 @@ impl Rehearsal {
             })
     }
 
+    /// Rises with every commit that changed anything.
+    pub fn revision(&self) -> u64 {
+        *self.catalog.revision().borrow()
+    }
+
     /// The world as the rows have it.
     pub fn world(&self) -> Result<World, Failure> {
         self.catalog
@@ -176,3 +181,6 @@ impl Rehearsal {
 fn steady(now: Moment) -> Duration {
     Duration::from_millis(u64::try_from(now.steady.as_millis()).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests;

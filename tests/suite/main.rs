@@ -1,4 +1,5 @@
 //! The one integration binary; each module below says what it holds the product to.
 
 mod architecture;
+mod scenarios;
 mod simulation;

@@ -79,11 +79,8 @@ pub fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
     report
 }
 
-/// What the server makes of nodes that it has not heard from.
-pub fn invented(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<NodeReport> {
-    if fault != Some(Fault::SilenceReadAsAbsence) {
-        return Vec::new();
-    }
+/// What `SilenceReadAsAbsence` makes of nodes that it has not heard from.
+pub fn invented(world: &World, now: Timestamp) -> Vec<NodeReport> {
     world
         .nodes
         .iter()

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use rules::findings::findings;
@@ -124,6 +125,7 @@ struct Run {
     time_disturbed: u64,
     tally: Tally,
     trace: VecDeque<String>,
+    read: Option<(u64, Rc<World>)>,
 }
 
 /// Decides over commits; shared with the catalog.
@@ -206,6 +208,7 @@ impl Run {
             time_disturbed: 0,
             tally: Tally::default(),
             trace: VecDeque::new(),
+            read: None,
         }
     }
 
@@ -525,48 +528,31 @@ impl Run {
         } else {
             Vec::new()
         };
-        Session {
-            id: SessionId::make(now.wall, self.dice.bytes()),
-            name: self.name(),
-            owner: self.owner,
-            labels: [("request".to_owned(), self.requests.to_string())].into(),
-            order: Order {
-                kind,
-                environment: Environment::Host,
-                command: vec!["true".into()],
-                env: BTreeMap::new(),
-                demand: Demand {
-                    cpu: CpuShare(self.dice.between(1, 200) as u32),
-                    memory: Bytes::mib(self.dice.between(64, 3000)),
-                    shm: Bytes::ZERO,
-                    gpu: GpuShare(gpu),
-                },
-                timeout_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
-                longest_run_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
-                start_at: self
-                    .dice
-                    .chance(5)
-                    .then(|| now.wall.plus_seconds(self.dice.between(1, 30))),
-                depends_on,
+        let order = Order {
+            kind,
+            environment: Environment::Host,
+            command: vec!["true".into()],
+            env: BTreeMap::new(),
+            demand: Demand {
+                cpu: CpuShare(self.dice.between(1, 200) as u32),
+                memory: Bytes::mib(self.dice.between(64, 3000)),
+                shm: Bytes::ZERO,
+                gpu: GpuShare(gpu),
             },
-            phase: Phase::Pending,
-            wish: Wish::Run,
-            paused: false,
-            restart: false,
-            incarnation: 1,
-            generation: 1,
-            node: None,
-            devices: Vec::new(),
-            created_at: now.wall,
-            queued_at: now.wall,
-            scheduled_at: None,
-            started_at: None,
-            stopping_at: None,
-            ended_at: None,
-            outcome: None,
-            exit_code: None,
-            reason: None,
-        }
+            timeout_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
+            longest_run_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
+            start_at: self
+                .dice
+                .chance(5)
+                .then(|| now.wall.plus_seconds(self.dice.between(1, 30))),
+            depends_on,
+        };
+        let id = SessionId::make(now.wall, self.dice.bytes());
+        let mut session = Session::launched(id, self.name(), self.owner, order, now.wall);
+        session
+            .labels
+            .insert("request".to_owned(), self.requests.to_string());
+        session
     }
 
     /// The server's second: reports that arrived, one turn each or all in one, then one for the
@@ -584,7 +570,13 @@ impl Run {
                 reports.push(faults::read(self.fault, report));
             }
         }
-        reports.extend(faults::invented(self.fault, &self.world()?, now.wall));
+        if self.fault == Some(Fault::SilenceReadAsAbsence) {
+            let world = self
+                .server
+                .world()
+                .map_err(|failure| format!("the world cannot be read: {failure}"))?;
+            reports.extend(faults::invented(&world, now.wall));
+        }
         if reports.len() > 1 && self.dice.chance(50) {
             for report in reports {
                 self.turn(now, &[report])?;
@@ -643,13 +635,25 @@ impl Run {
         }
     }
 
-    fn world(&self) -> Result<World, String> {
-        self.server
+    /// The world as the rows have it, read anew only where they changed. Times at which nodes were
+    /// heard of may be old.
+    fn world(&mut self) -> Result<Rc<World>, String> {
+        let revision = self.server.revision();
+        if let Some((at, world)) = &self.read
+            && *at == revision
+        {
+            return Ok(Rc::clone(world));
+        }
+        let world = self
+            .server
             .world()
-            .map_err(|failure| format!("the world cannot be read: {failure}"))
+            .map_err(|failure| format!("the world cannot be read: {failure}"))?;
+        let world = Rc::new(world);
+        self.read = Some((revision, Rc::clone(&world)));
+        Ok(world)
     }
 
-    fn live_ids(&self) -> Result<Vec<SessionId>, String> {
+    fn live_ids(&mut self) -> Result<Vec<SessionId>, String> {
         Ok(self.world()?.sessions.iter().map(|s| s.id).collect())
     }
 
@@ -858,7 +862,7 @@ impl Run {
         Ok(())
     }
 
-    fn nothing_is_left(&self) -> Kept {
+    fn nothing_is_left(&mut self) -> Kept {
         let world = self.world()?;
         if let Some(s) = world.sessions.first() {
             return Err(format!("{} is {} at the end", s.name, s.phase.word()));

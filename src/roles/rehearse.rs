@@ -1,0 +1,531 @@
+//! `fardel rehearse FILE…`: plays a script of machines and people against the real rules and a
+//! catalog in memory, and tells second by second what the server decides. What support sends in as
+//! a script replays here; the scenarios of the tests are played by the same function.
+//!
+//! Never opens the machine's own state, and never starts a container.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use rules::findings::findings;
+use rules::messages::{Assignment, ContainerOrder, NodeReport};
+use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
+use rules::placement::{self, explain_session};
+use rules::refusal::Refusal;
+use rules::resources::{Capacity, Demand, Device};
+use rules::session::{Environment, Order, Phase, Reason, Session, SessionKind, Wish};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::world::World;
+use server::Failure;
+use server::rehearsal::Rehearsal;
+use server::rehearsal::stand_in::{Moment, Plan, StandIn};
+
+/// The commands of a script, for the help text and for whoever mistypes one.
+pub const COMMANDS: &str = "\
+node NAME cpu CORES mem SIZE [gpus N] [prepare SECONDS] [stop SECONDS]
+submit NAME [GPU] [cpu CORES] [mem SIZE] [gpu SHARE] [batch SECONDS] [exit CODE] [after NAME,…]
+       [at SECONDS] [timeout SECONDS] [longest SECONDS]
+stop NAME · kill NAME · restart NAME · pause NAME · resume NAME
+tick [SECONDS]        time passes, machines work and report, the server decides
+silent NODE [SECONDS] nothing passes its link (until `heard NODE` without a number)
+heard NODE            its link works again
+reboot NODE           its power goes and comes back
+crash                 the server dies and starts again; only its rows are left
+show                  machines and sessions
+why NAME              the scheduler's own answer
+# …                   a remark";
+
+/// Plays one script and gives what there is to read: every command after `> `, then what it led
+/// to. The same script always gives the same text.
+///
+/// Errors: `rehearse.script` with the line that cannot be read; a fault where the catalog itself
+/// fails.
+pub fn play(script: &str) -> Result<String, Failure> {
+    let mut stage = Stage::new()?;
+    for (number, line) in script.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            stage.say(line);
+            continue;
+        }
+        stage.say(&format!("> {line}"));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        stage.command(&words).map_err(|failure| match failure {
+            Failure::Refusal(refusal) => Failure::Refusal(Refusal {
+                text: format!("Line {}: {}", number + 1, refusal.text),
+                ..refusal
+            }),
+            fault @ Failure::Fault(_) => fault,
+        })?;
+    }
+    Ok(stage.text)
+}
+
+/// A machine on the stage, and its link.
+struct Machine {
+    stand_in: StandIn,
+    /// Second at which its link works again; None while it works.
+    silent_until: Option<u64>,
+    inbox: Option<Assignment>,
+    plan: Plan,
+}
+
+struct Stage {
+    server: Rehearsal,
+    owner: UserId,
+    machines: Vec<Machine>,
+    /// How the containers of a session behave, by its name.
+    runs: BTreeMap<String, (Option<u64>, i32)>,
+    ids: BTreeMap<String, SessionId>,
+    start: Timestamp,
+    second: u64,
+    boots: u8,
+    text: String,
+}
+
+fn wrong(text: impl Into<String>) -> Failure {
+    Refusal::invalid("rehearse.script", text)
+        .hint("`fardel rehearse --help` lists the commands.")
+        .into()
+}
+
+impl Stage {
+    fn new() -> Result<Self, Failure> {
+        // A Monday at nine, in 2027.
+        let start = Timestamp::from_millis(1_799_053_200_000);
+        let server = Rehearsal::open(start)?;
+        let owner = server.person("kim", start)?;
+        Ok(Self {
+            server,
+            owner,
+            machines: Vec::new(),
+            runs: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            start,
+            second: 0,
+            boots: 0,
+            text: String::new(),
+        })
+    }
+
+    fn say(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn now(&self) -> Moment {
+        Moment::plain(self.start.plus_seconds(self.second))
+    }
+
+    fn command(&mut self, words: &[&str]) -> Result<(), Failure> {
+        match words {
+            ["node", name, rest @ ..] => self.node(name, rest),
+            ["submit", name, rest @ ..] => self.submit(name, rest),
+            ["tick"] => self.tick(1),
+            ["tick", seconds] => self.tick(whole("tick", seconds)?),
+            ["stop", name] => self.wish(name, Wish::Stop),
+            ["kill", name] => self.wish(name, Wish::Kill),
+            ["restart", name] => self.restart(name),
+            ["pause", name] => self.pause(name, true),
+            ["resume", name] => self.pause(name, false),
+            ["silent", node] => self.silence(node, u64::MAX),
+            ["silent", node, seconds] => {
+                let until = self.second + whole("silent", seconds)?;
+                self.silence(node, until)
+            }
+            ["heard", node] => self.silence(node, 0),
+            ["reboot", node] => {
+                let boot = self.boot();
+                self.machine(node)?.stand_in.reboot(boot);
+                Ok(())
+            }
+            ["crash"] => {
+                self.server.crash();
+                Ok(())
+            }
+            ["show"] => self.show(),
+            ["why", name] => self.why(name),
+            [word, ..] => Err(wrong(format!("there is no command {word} of this shape."))),
+            [] => Ok(()),
+        }
+    }
+
+    fn boot(&mut self) -> BootId {
+        self.boots += 1;
+        BootId::make(self.now().wall, [self.boots; 10])
+    }
+
+    fn machine(&mut self, name: &str) -> Result<&mut Machine, Failure> {
+        self.machines
+            .iter_mut()
+            .find(|m| m.stand_in.name == name)
+            .ok_or_else(|| wrong(format!("there is no node {name}.")))
+    }
+
+    fn session(&self, name: &str) -> Result<Session, Failure> {
+        let id = self
+            .ids
+            .get(name)
+            .ok_or_else(|| wrong(format!("there is no session {name}.")))?;
+        self.server
+            .session(*id)?
+            .ok_or_else(|| wrong(format!("the row of {name} is gone.")))
+    }
+
+    fn node(&mut self, name: &str, words: &[&str]) -> Result<(), Failure> {
+        let mut options = Options::read(words)?;
+        let gpus = options.whole("gpus")?.unwrap_or(0);
+        let capacity = Capacity {
+            cpu: CpuShare::parse(options.needed("node", "cpu")?)?,
+            memory: Bytes::parse(options.needed("node", "mem")?)?,
+            devices: (0..gpus as u32)
+                .map(|index| Device {
+                    index,
+                    model: "rehearsed".into(),
+                    memory: Bytes::gib(80),
+                })
+                .collect(),
+        };
+        let plan = Plan {
+            prepare: options.whole("prepare")?.unwrap_or(1),
+            stop: options.whole("stop")?.unwrap_or(1),
+            ..Plan::default()
+        };
+        options.all_used("node")?;
+        let boot = self.boot();
+        let number = self.machines.len() as u8;
+        let id = NodeId::make(self.start, [number; 10]);
+        self.machines.push(Machine {
+            stand_in: StandIn::new(id, name, boot, capacity),
+            silent_until: None,
+            inbox: None,
+            plan,
+        });
+        Ok(())
+    }
+
+    fn submit(&mut self, name: &str, words: &[&str]) -> Result<(), Failure> {
+        let (gpu, words) = match words {
+            [share, rest @ ..] if share.starts_with(|c: char| c.is_ascii_digit()) => {
+                (Some(*share), rest)
+            }
+            all => (None, all),
+        };
+        let mut options = Options::read(words)?;
+        let now = self.now().wall;
+        let run = options.whole("batch")?;
+        let exit = options.whole("exit")?.unwrap_or(0) as i32;
+        let gpu = options.take("gpu").or(gpu).unwrap_or("0");
+        let mut depends_on = Vec::new();
+        for other in options.take("after").into_iter().flat_map(|l| l.split(',')) {
+            depends_on.push(self.session(other)?.id);
+        }
+        let order = Order {
+            kind: if run.is_some() {
+                SessionKind::Batch
+            } else {
+                SessionKind::Interactive
+            },
+            environment: Environment::Host,
+            command: vec!["work".into()],
+            env: BTreeMap::new(),
+            demand: Demand {
+                cpu: CpuShare::parse(options.take("cpu").unwrap_or("0.1"))?,
+                memory: Bytes::parse(options.take("mem").unwrap_or("256m"))?,
+                shm: Bytes::ZERO,
+                gpu: GpuShare::parse(gpu)?,
+            },
+            timeout_seconds: options.whole("timeout")?,
+            longest_run_seconds: options.whole("longest")?,
+            start_at: options.whole("at")?.map(|s| self.start.plus_seconds(s)),
+            depends_on,
+        };
+        options.all_used("submit")?;
+        order.check()?;
+        let demand = order.demand;
+        if let Err(refusal) =
+            placement::possible(&self.server.world()?, &demand, &Environment::Host)
+        {
+            self.say(&format!("  refused: {refusal}"));
+            return Ok(());
+        }
+        let number = self.ids.len() as u8;
+        let id = SessionId::make(now, [0, 0, 0, 0, 0, 0, 0, 0, 0, number]);
+        let session = Session::launched(id, SessionName::parse(name)?, self.owner, order, now);
+        match self.server.submit(&session, &format!("submit-{number}")) {
+            Ok(id) => {
+                self.ids.insert(name.to_owned(), id);
+                self.runs.insert(name.to_owned(), (run, exit));
+            }
+            Err(Failure::Refusal(refusal)) => self.say(&format!("  refused: {refusal}")),
+            Err(fault) => return Err(fault),
+        }
+        Ok(())
+    }
+
+    fn wish(&mut self, name: &str, wish: Wish) -> Result<(), Failure> {
+        let id = self.session(name)?.id;
+        let now = self.now().wall;
+        let because = Reason::new("session.stopped", "It was stopped.");
+        self.server.edit(id, move |s| s.stop(wish, because, now))?;
+        Ok(())
+    }
+
+    fn restart(&mut self, name: &str) -> Result<(), Failure> {
+        let id = self.session(name)?.id;
+        let now = self.now().wall;
+        self.server.edit(id, move |s| {
+            if s.phase == Phase::Ended {
+                s.begin_again(now);
+            } else {
+                let because = Reason::new("session.restarted", "It is restarted.");
+                s.restart = true;
+                s.stop(Wish::Stop, because, now);
+            }
+            true
+        })?;
+        Ok(())
+    }
+
+    fn pause(&mut self, name: &str, paused: bool) -> Result<(), Failure> {
+        let id = self.session(name)?.id;
+        self.server.edit(id, move |s| {
+            let change = s.paused != paused;
+            s.paused = paused;
+            change
+        })?;
+        Ok(())
+    }
+
+    fn silence(&mut self, node: &str, until: u64) -> Result<(), Failure> {
+        let second = self.second;
+        self.machine(node)?.silent_until = (until > second).then_some(until);
+        Ok(())
+    }
+
+    fn tick(&mut self, seconds: u64) -> Result<(), Failure> {
+        for _ in 0..seconds {
+            let before = self.rows()?;
+            self.second += 1;
+            let now = self.now();
+            self.server.set_clock(now.wall);
+            let reports = self.machines_work(now);
+            let prepared = self.server.prepare(now, &reports, &placement::decide)?;
+            for assignment in self.server.commit(prepared, now)? {
+                let to = self
+                    .machines
+                    .iter_mut()
+                    .find(|m| m.stand_in.id == assignment.node);
+                // What is sent into a dead link is lost; the conductor sends it again.
+                if let Some(machine) = to.filter(|m| m.silent_until.is_none()) {
+                    machine.inbox = Some(assignment);
+                }
+            }
+            self.tell_changes(&before)?;
+        }
+        Ok(())
+    }
+
+    fn machines_work(&mut self, now: Moment) -> Vec<NodeReport> {
+        let second = self.second;
+        let runs = &self.runs;
+        let mut reports = Vec::new();
+        for machine in &mut self.machines {
+            if machine.silent_until.is_some_and(|until| until <= second) {
+                machine.silent_until = None;
+            }
+            machine.stand_in.advance(now);
+            if let Some(assignment) = machine.inbox.take() {
+                machine.stand_in.take(assignment);
+            }
+            let usual = &machine.plan;
+            machine.stand_in.tend(now, &mut |order: &ContainerOrder| {
+                let (run, exit_code) = runs.get(&order.hostname).copied().unwrap_or((None, 0));
+                Plan {
+                    run,
+                    exit_code,
+                    ..usual.clone()
+                }
+            });
+            machine.stand_in.advance(now);
+            if machine.silent_until.is_none() {
+                reports.push(machine.stand_in.report(now));
+            }
+        }
+        reports
+    }
+
+    /// Every session of the script by name, in the order of submission.
+    fn rows(&self) -> Result<Vec<Session>, Failure> {
+        let mut rows = Vec::new();
+        for id in self.ids.values() {
+            rows.extend(self.server.session(*id)?);
+        }
+        rows.sort_by_key(|s| (s.created_at, s.id));
+        Ok(rows)
+    }
+
+    fn tell_changes(&mut self, before: &[Session]) -> Result<(), Failure> {
+        let clock = clock(self.second);
+        for (old, new) in before.iter().zip(self.rows()?) {
+            if (old.phase, old.incarnation) != (new.phase, new.incarnation) {
+                let line = format!(
+                    "  {clock}  {}: {} → {}{}",
+                    new.name,
+                    old.phase.word(),
+                    new.phase.word(),
+                    because(&new)
+                );
+                self.say(&line);
+            }
+        }
+        for finding in findings(&self.server.world()?) {
+            self.say(&format!(
+                "  {clock}  BROKEN {}: {}",
+                finding.code, finding.text
+            ));
+        }
+        Ok(())
+    }
+
+    fn show(&mut self) -> Result<(), Failure> {
+        let world = self.server.world()?;
+        let used = world.used();
+        let mut text = format!("  at {}\n", clock(self.second));
+        for node in &world.nodes {
+            let held = used.get(&node.id).cloned().unwrap_or_default();
+            let devices: Vec<String> = node
+                .capacity
+                .devices
+                .iter()
+                .map(|d| {
+                    let share = held.devices.get(&d.index).copied().unwrap_or_default();
+                    format!("device {} {share}", d.index)
+                })
+                .collect();
+            let silent = if node.is_silent(self.now().wall) {
+                "  silent"
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                text,
+                "  {:<10} {}/{} cores  {}/{}  {}{silent}",
+                node.name,
+                held.cpu,
+                node.capacity.cpu,
+                held.memory,
+                node.capacity.memory,
+                devices.join("  "),
+            );
+        }
+        for session in self.rows()? {
+            let _ = writeln!(
+                text,
+                "  {:<10} {:<9} {}",
+                session.name.as_str(),
+                session.phase.word(),
+                place(&world, &session)
+            );
+        }
+        let text: Vec<&str> = text.lines().map(str::trim_end).collect();
+        self.say(&text.join("\n"));
+        Ok(())
+    }
+
+    fn why(&mut self, name: &str) -> Result<(), Failure> {
+        let session = self.session(name)?;
+        let explanation = explain_session(&self.server.world()?, &session, self.now().wall);
+        self.say(&format!("  {}", explanation.sentence));
+        if let Some(position) = explanation.queue_position {
+            self.say(&format!("  place in the queue: {position}"));
+        }
+        for blocker in explanation.blockers {
+            self.say(&format!("  {}: {}", blocker.code, blocker.text));
+        }
+        for alternative in explanation.alternatives {
+            self.say(&format!("  or: {}", alternative.text));
+        }
+        Ok(())
+    }
+}
+
+fn clock(second: u64) -> String {
+    format!("{}:{:02}", second / 60, second % 60)
+}
+
+fn because(session: &Session) -> String {
+    let mut text = match session.outcome {
+        Some(outcome) => format!(" {}", outcome.word()),
+        None => String::new(),
+    };
+    let said = matches!(
+        session.phase,
+        Phase::Scheduled | Phase::Stopping | Phase::Ended
+    );
+    if let Some(reason) = session.reason.as_ref().filter(|_| said) {
+        let _ = write!(text, " ({})", reason.text);
+    }
+    text
+}
+
+fn place(world: &World, session: &Session) -> String {
+    let Some(node) = session.node.and_then(|id| world.node(id)) else {
+        return String::new();
+    };
+    let mut text = node.name.clone();
+    for part in &session.devices {
+        let _ = write!(text, "  device {} {}", part.index, part.share);
+    }
+    if session.incarnation > 1 {
+        let _ = write!(text, "  start {}", session.incarnation);
+    }
+    if let Some(outcome) = session.outcome {
+        let _ = write!(text, "  {}", outcome.word());
+    }
+    if let Some(code) = session.exit_code {
+        let _ = write!(text, "  exit {code}");
+    }
+    text
+}
+
+fn whole(what: &str, text: &str) -> Result<u64, Failure> {
+    text.parse()
+        .map_err(|_| wrong(format!("{what}: {text} is not a whole number.")))
+}
+
+/// `name value` pairs of a command.
+struct Options<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Options<'a> {
+    fn read(words: &[&'a str]) -> Result<Self, Failure> {
+        let mut options = BTreeMap::new();
+        for pair in words.chunks(2) {
+            let [name, value] = pair else {
+                return Err(wrong(format!("{} needs a value.", pair[0])));
+            };
+            options.insert(*name, *value);
+        }
+        Ok(Self(options))
+    }
+
+    fn take(&mut self, name: &str) -> Option<&'a str> {
+        self.0.remove(name)
+    }
+
+    fn whole(&mut self, name: &str) -> Result<Option<u64>, Failure> {
+        self.take(name).map(|text| whole(name, text)).transpose()
+    }
+
+    fn needed(&mut self, command: &str, name: &str) -> Result<&'a str, Failure> {
+        self.take(name)
+            .ok_or_else(|| wrong(format!("{command} needs {name}.")))
+    }
+
+    fn all_used(&self, command: &str) -> Result<(), Failure> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(wrong(format!("{command} knows no {name}."))),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The conductor's own loop, awake on its signals, against a stand-in behind a real link.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use base::link::{self, NodeEnd};
+use rules::names::{BootId, NodeId, SessionName};
+use rules::resources::{Capacity, Demand};
+use rules::session::{Environment, Order, Phase, Reason, SessionKind, Wish};
+use rules::units::{Bytes, CpuShare};
+
+use super::stand_in::{Plan, StandIn};
+use super::*;
+use crate::conductor::driver;
+
+fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
+    Session::launched(
+        SessionId::make(at, base::observe::dice()),
+        SessionName::parse(name).unwrap(),
+        owner,
+        Order {
+            kind: SessionKind::Interactive,
+            environment: Environment::Host,
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            demand: Demand::default(),
+            timeout_seconds: None,
+            longest_run_seconds: None,
+            start_at: None,
+            depends_on: Vec::new(),
+        },
+        at,
+    )
+}
+
+/// A machine behind the link: tends its containers a hundred times a second, and says what is new.
+async fn machine(mut end: NodeEnd, mut node: StandIn) {
+    let mut said = None;
+    loop {
+        if let Ok(Some(assignment)) =
+            tokio::time::timeout(Duration::from_millis(10), end.assignment()).await
+        {
+            node.take(Arc::unwrap_or_clone(assignment));
+        }
+        let now = Moment::plain(Clock::system().now());
+        node.tend(now, &mut |_| Plan {
+            prepare: 0,
+            stop: 0,
+            ..Plan::default()
+        });
+        node.advance(now);
+        let sights = Some((node.sights(), node.report(now).generation));
+        if sights != said {
+            said = sights;
+            end.send(node.report(now));
+        }
+    }
+}
+
+async fn until(rehearsal: &Rehearsal, id: SessionId, phase: Phase) {
+    let began = Instant::now();
+    loop {
+        let row = rehearsal.session(id).unwrap().unwrap();
+        if row.phase == phase {
+            return;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it stays {row:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_nothing() {
+    let clock = Clock::system();
+    let rehearsal = Rehearsal {
+        catalog: Catalog::open(&Place::Memory, clock.clone()).unwrap(),
+        clock: clock.clone(),
+        conductor: Conductor::default(),
+    };
+    let commits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&commits);
+    rehearsal.before_commits(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Fate::Live
+    });
+    let owner = rehearsal.person("kim", clock.now()).unwrap();
+    let (server_end, node_end) = link::local();
+    let node = StandIn::new(
+        NodeId::make(clock.now(), [1; 10]),
+        "box",
+        BootId::make(clock.now(), [2; 10]),
+        Capacity {
+            cpu: CpuShare(400),
+            memory: Bytes::gib(8),
+            devices: Vec::new(),
+        },
+    );
+    let machine = tokio::spawn(machine(node_end, node));
+    let loops = tokio::spawn(driver::run(
+        rehearsal.catalog.clone(),
+        server_end,
+        clock.clone(),
+        30,
+    ));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let before = commits.load(Ordering::Relaxed);
+
+    let kim = session(owner, "kim", clock.now());
+    rehearsal.submit(&kim, "key").unwrap();
+    until(&rehearsal, kim.id, Phase::Running).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let launched = commits.load(Ordering::Relaxed) - before;
+    assert!(
+        launched <= 5,
+        "a launch took {launched} commits: the launch, its place and list, and at most three reports"
+    );
+
+    rehearsal
+        .edit(kim.id, |s| {
+            let because = Reason::new("session.stopped", "Kim stopped it.");
+            s.stop(Wish::Stop, because, Clock::system().now())
+        })
+        .unwrap();
+    until(&rehearsal, kim.id, Phase::Ended).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let quiet = commits.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(commits.load(Ordering::Relaxed), quiet, "an idle loop wrote");
+    loops.abort();
+    machine.abort();
+}
