@@ -108,7 +108,7 @@ pub(super) async fn session(
 pub(super) async fn list(client: &Client, view: &View, request: &SessionLs) -> Result<u8, Trouble> {
     let mut query = request.query.clone();
     if !request.all && !query.contains("state:") {
-        query = format!("{query} live:true").trim().to_owned();
+        query = format!("{query} state:live").trim().to_owned();
     }
     let mut cursor = String::new();
     let mut all: Vec<Value> = Vec::new();

@@ -1,0 +1,179 @@
+//! How answers are built: entity tags, lists with the link to their next page, things that were made.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rules::refusal::Refusal;
+use serde::Serialize;
+use server::actions::Page;
+use sha2::{Digest, Sha256};
+
+use crate::doors::problem::Problem;
+
+/// What a handler gives.
+pub(super) type Answer = Result<Response, Problem>;
+
+/// One resource with its version as the entity tag; 304 where the client has that version.
+pub(super) fn one<T: Serialize>(headers: &HeaderMap, body: &T, generation: u64) -> Answer {
+    tagged(headers, body, format!("\"{generation}\""))
+}
+
+/// A body without a version of its own; its tag is a digest of what it says.
+pub(super) fn whole<T: Serialize>(headers: &HeaderMap, body: &T) -> Answer {
+    let text = written(body)?;
+    let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    let tag: String = digest[..12].iter().map(|b| format!("{b:02x}")).collect();
+    finished(headers, text, format!("\"{tag}\""))
+}
+
+/// A changed resource.
+pub(super) fn changed<T: Serialize>(body: &T, generation: u64) -> Answer {
+    tagged(&HeaderMap::new(), body, format!("\"{generation}\""))
+}
+
+/// A list that has no pages, in the form of one that has.
+pub(super) fn all<T: Serialize>(headers: &HeaderMap, items: Vec<T>) -> Answer {
+    let page = Page {
+        estimated_total: items.len() as u64,
+        items,
+        next_cursor: None,
+    };
+    whole(headers, &page)
+}
+
+/// One page of a list, with the address of the next one. `query` is what the client asked.
+pub(super) fn page<T: Serialize>(
+    headers: &HeaderMap,
+    path: &str,
+    query: &str,
+    page: &Page<T>,
+) -> Answer {
+    let mut response = whole(headers, page)?;
+    if let Some(cursor) = &page.next_cursor {
+        let kept = query
+            .split('&')
+            .filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="))
+            .map(|pair| format!("{pair}&"))
+            .collect::<String>();
+        let link = format!("<{path}?{kept}cursor={cursor}>; rel=\"next\"");
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            response.headers_mut().insert(header::LINK, link);
+        }
+    }
+    Ok(response)
+}
+
+/// Something new, and where it is.
+pub(super) fn made<T: Serialize>(body: &T, location: &str) -> Answer {
+    let mut response = json(StatusCode::CREATED, written(body)?);
+    place(&mut response, location);
+    Ok(response)
+}
+
+/// Work that goes on, and where to look at it.
+pub(super) fn accepted<T: Serialize>(body: &T, location: &str) -> Answer {
+    let mut response = json(StatusCode::ACCEPTED, written(body)?);
+    place(&mut response, location);
+    Ok(response)
+}
+
+/// A plain JSON body.
+pub(super) fn plain<T: Serialize>(status: StatusCode, body: &T) -> Answer {
+    Ok(json(status, written(body)?))
+}
+
+pub(super) fn nothing() -> Answer {
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The version in `If-Match`; None where there is none, or `*`.
+pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
+    let Some(given) = headers.get(header::IF_MATCH) else {
+        return Ok(None);
+    };
+    let text = given.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    text.strip_prefix('"')
+        .and_then(|t| t.strip_suffix('"'))
+        .and_then(|t| t.parse().ok())
+        .map(Some)
+        .ok_or_else(|| {
+            Refusal::stale(
+                "if-match.unknown",
+                "If-Match names no version of this resource.",
+            )
+            .hint("The ETag of a GET, such as \"3\", would work.")
+        })
+}
+
+/// The version in `If-Match`, which must be there: the change would undo somebody else's unseen.
+pub(super) fn must_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    if headers.contains_key(header::IF_MATCH) {
+        return Ok(if_match(headers)?);
+    }
+    let refusal = Refusal::stale(
+        "if-match.missing",
+        "This change needs the version that it was made from.",
+    )
+    .hint("Send the ETag of a GET as If-Match, or If-Match: * to overwrite.");
+    Err(Problem::with_status(
+        refusal,
+        StatusCode::PRECONDITION_REQUIRED,
+    ))
+}
+
+pub(super) fn with_header(mut response: Response, name: &'static str, value: &str) -> Response {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static(name), value);
+    }
+    response
+}
+
+fn place(response: &mut Response, location: &str) {
+    if let Ok(value) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, value);
+    }
+}
+
+fn tagged<T: Serialize>(headers: &HeaderMap, body: &T, tag: String) -> Answer {
+    finished(headers, written(body)?, tag)
+}
+
+fn finished(headers: &HeaderMap, text: String, tag: String) -> Answer {
+    let known = headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .any(|v| {
+            let v = v.trim();
+            v == "*" || v.strip_prefix("W/").unwrap_or(v) == tag
+        });
+    let response = if known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        json(StatusCode::OK, text)
+    };
+    Ok(with_header(response, "etag", &tag))
+}
+
+fn json(status: StatusCode, text: String) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (status, kind, text).into_response()
+}
+
+fn written<T: Serialize>(body: &T) -> Result<String, Problem> {
+    serde_json::to_string(body).map_err(|source| {
+        tracing::error!(
+            error = &source as &dyn std::error::Error,
+            "an answer cannot be written"
+        );
+        Problem::with_status(
+            Refusal::unavailable("server.fault", "The answer cannot be written as JSON."),
+            StatusCode::INTERNAL_SERVER_ERROR,
+        )
+    })
+}

@@ -1,0 +1,187 @@
+//! Reads what was sent: JSON bodies and queries, each wrong one refused with the field it is about.
+//! Never judges meaning; that is the action's.
+
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, Uri, header};
+use bytes::Bytes;
+use rules::refusal::{FieldError, Refusal};
+use serde::de::DeserializeOwned;
+use server::actions::IdempotencyKey;
+use sha2::{Digest, Sha256};
+
+use super::dress::too_large;
+use crate::doors::problem::Problem;
+
+/// A JSON body and what belongs to acting on it once.
+pub(super) struct Sent<T> {
+    pub(super) value: T,
+    /// None where the client sent no `Idempotency-Key`.
+    pub(super) key: Option<IdempotencyKey>,
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        must_be_json(&parts.headers)?;
+        let request = Request::from_parts(parts.clone(), body);
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|_| too_large())?;
+        let value = read(&bytes)?;
+        let key = key(&parts.method, &parts.uri, &parts.headers, &bytes);
+        Ok(Self { value, key })
+    }
+}
+
+fn must_be_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or("application/json");
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if matches!(kind, "application/json" | "application/merge-patch+json") {
+        return Ok(());
+    }
+    Err(
+        Refusal::malformed("body.not-json", "The body of this request must be JSON.")
+            .hint("Content-Type: application/json would work."),
+    )
+}
+
+/// Reads JSON; an empty body counts as `{}`.
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let bytes = if bytes.is_empty() { b"{}" } else { bytes };
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let pointer = pointer(error.path());
+        wrong(error.inner(), pointer)
+    })?;
+    reader.end().map_err(|error| wrong(&error, String::new()))?;
+    Ok(value)
+}
+
+fn wrong(error: &serde_json::Error, pointer: String) -> Refusal {
+    let (line, column) = (error.line(), error.column());
+    let mut said = error.to_string();
+    if let Some(at) = said.rfind(" at line ") {
+        said.truncate(at);
+    }
+    // What the client wrote may be long; the sentence should not be.
+    let short: String = said.chars().take(300).collect();
+    if !error.is_data() {
+        return Refusal::malformed(
+            "body.malformed",
+            format!("The body is not JSON: {short}, in line {line}, column {column}."),
+        )
+        .hint("An object such as {\"image\": \"host\"} would work.");
+    }
+    let mut refusal = Refusal::invalid("body.invalid", format!("The body does not fit: {short}."))
+        .hint("GET /api/v1/openapi.json describes every body.");
+    refusal.fields.push(FieldError {
+        pointer,
+        code: "body.invalid".to_owned(),
+        text: short,
+    });
+    refusal
+}
+
+/// The path of a field as a JSON pointer.
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    path.iter()
+        .map(|segment| match segment {
+            Segment::Seq { index } => format!("/{index}"),
+            Segment::Map { key } | Segment::Enum { variant: key } => {
+                format!("/{}", key.replace('~', "~0").replace('/', "~1"))
+            }
+            Segment::Unknown => "/?".to_owned(),
+        })
+        .collect()
+}
+
+/// The key under which this request acts once, where the client gave one.
+pub(super) fn key(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Option<IdempotencyKey> {
+    let given = headers.get("idempotency-key")?;
+    Some(IdempotencyKey {
+        // What is not text is given on as something the action refuses.
+        key: given.to_str().unwrap_or_default().to_owned(),
+        route: format!("{method} {}", uri.path()),
+        body_digest: Sha256::digest(body).into(),
+    })
+}
+
+/// A query, with our words where it is wrong.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(value)) => Ok(Self(value)),
+            Err(rejection) => {
+                let said: String = rejection.body_text().chars().take(300).collect();
+                Err(Refusal::malformed(
+                    "query.malformed",
+                    format!("The query of this address cannot be read: {said}."),
+                )
+                .hint("?limit=50&q=state:running would work.")
+                .into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::actions::sessions::LaunchRequest;
+
+    #[test]
+    fn every_wrong_body_says_where_it_is_wrong() {
+        for (body, code, pointer) in [
+            ("{\"image\": \"host\"", "body.malformed", None),
+            ("[1, 2", "body.malformed", None),
+            ("{} {}", "body.malformed", None),
+            ("\u{0}", "body.malformed", None),
+            ("{\"image\": 7}", "body.invalid", Some("/image")),
+            ("{\"imag\": \"host\"}", "body.invalid", Some("/imag")),
+            (
+                "{\"resources\": {\"memory\": -1}}",
+                "body.invalid",
+                Some("/resources/memory"),
+            ),
+            (
+                "{\"resources\": {\"cpu\": 0.351}}",
+                "body.invalid",
+                Some("/resources/cpu"),
+            ),
+            (
+                "{\"command\": [\"a\", 3]}",
+                "body.invalid",
+                Some("/command/1"),
+            ),
+            ("{\"copies\": 1.5}", "body.invalid", Some("/copies")),
+            ("{\"copies\": -1}", "body.invalid", Some("/copies")),
+            (
+                "{\"start_at\": \"noon\"}",
+                "body.invalid",
+                Some("/start_at"),
+            ),
+        ] {
+            let refusal = read::<LaunchRequest>(body.as_bytes()).expect_err(body);
+            assert_eq!(refusal.code, code, "{body}");
+            let found = refusal.fields.first().map(|f| f.pointer.as_str());
+            assert_eq!(found, pointer, "{body}");
+        }
+        assert!(read::<LaunchRequest>(b"").is_ok());
+    }
+}

@@ -1,0 +1,103 @@
+//! What every answer of the API wears: the id of its request, a body for every problem, no caching.
+//! Never decides anything.
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use rules::refusal::{Kind, Refusal};
+
+use crate::doors::problem::{self, Problem};
+use crate::doors::text::Language;
+
+/// The id of one request: for the log, the answer, and the person who reports trouble.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestId(pub String);
+
+/// Middleware: gives every request an id, keeps a client's own where it is harmless, and turns every
+/// refusal, also those of the router itself, into a problem document.
+pub async fn dress(mut request: Request, next: Next) -> Response {
+    let id = request
+        .headers()
+        .get("x-request-id")
+        .and_then(|v| v.to_str().ok())
+        .filter(|v| (8..=64).contains(&v.len()))
+        .filter(|v| v.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'))
+        .map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned);
+    let language = request
+        .headers()
+        .get(header::ACCEPT_LANGUAGE)
+        .and_then(|v| v.to_str().ok())
+        .map_or(Language::English, Language::accepted);
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let mut response = next.run(request).await;
+    let problem = response
+        .extensions_mut()
+        .remove::<Problem>()
+        .or_else(|| bare(&response));
+    if let Some(problem) = problem {
+        let allow = response.headers_mut().remove(header::ALLOW);
+        let tag = response.headers_mut().remove(header::ETAG);
+        response = problem::answer(&problem, &id, language);
+        for (name, value) in [(header::ALLOW, allow), (header::ETAG, tag)] {
+            if let Some(value) = value {
+                response.headers_mut().insert(name, value);
+            }
+        }
+    }
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        headers.insert("x-request-id", value);
+    }
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        // `no-cache` still allows a client to ask "is it still this?" by its entity tag.
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("private, no-cache"),
+        );
+    }
+    response
+}
+
+/// The problem behind an error status that a layer below gave without words.
+fn bare(response: &Response) -> Option<Problem> {
+    let status = response.status();
+    let worded = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .is_some_and(|v| v.starts_with("application/"));
+    if worded || !(status.is_client_error() || status.is_server_error()) {
+        return None;
+    }
+    let refusal = match status {
+        StatusCode::NOT_FOUND => {
+            Refusal::not_found("path.unknown", "There is nothing at this path.")
+                .hint("GET /api/v1/openapi.json lists every path.")
+        }
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Refusal::malformed("method.not-allowed", "This path does not take this method.")
+                .hint("The Allow header lists those that it takes.")
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+        StatusCode::REQUEST_TIMEOUT => {
+            Refusal::unavailable("request.timeout", "The request took too long.")
+        }
+        status if status.is_client_error() => {
+            Refusal::malformed("request.malformed", "This request cannot be read.")
+        }
+        _ => Refusal::new(
+            Kind::Unavailable,
+            "server.fault",
+            "Something went wrong in the server.",
+        )
+        .hint("Try again; an administrator finds the cause in the log by the request's id."),
+    };
+    Some(Problem::with_status(refusal, status))
+}
+
+/// The refusal of a body that is too long.
+pub(super) fn too_large() -> Refusal {
+    Refusal::too_large("body.too-large", "The body of this request is too large.")
+        .hint("JSON bodies have at most 1 MiB; archives go to /api/v1/uploads in pieces.")
+}

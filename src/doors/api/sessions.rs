@@ -1,0 +1,356 @@
+//! Sessions over REST: launch, list, show, change, explain. Streams into them are in `streams`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use rules::names::SessionName;
+use rules::refusal::{Kind, Refusal};
+use rules::session::{Phase, check_labels};
+use rules::units::{Bytes, CpuShare};
+use serde::Deserialize;
+use serde_json::json;
+use server::Failure;
+use server::actions::sessions::{self, LaunchRequest, ListQuery, Session};
+
+use super::Api;
+use super::answer::{self, Answer};
+use super::body::{Asked, Sent};
+use super::who::Who;
+use crate::doors::problem::Problem;
+
+/// Longest time one `?wait=` holds a request. Higher: proxies in between give up first. Lower: waiting
+/// clients ask more often.
+const LONGEST_WAIT: u64 = 60;
+/// How often a merge of labels is tried again when somebody else writes the same session.
+const MERGES: usize = 5;
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+    RawQuery(raw): RawQuery,
+    Asked(query): Asked<ListQuery>,
+) -> Answer {
+    let page = sessions::list(&api.server, &caller, &query).await?;
+    answer::page(
+        &headers,
+        "/api/v1/sessions",
+        &raw.unwrap_or_default(),
+        &page,
+    )
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LaunchOptions {
+    dry_run: bool,
+}
+
+pub(super) async fn launch(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Asked(options): Asked<LaunchOptions>,
+    sent: Sent<LaunchRequest>,
+) -> Answer {
+    if options.dry_run {
+        let explained = sessions::preview(&api.server, &caller, sent.value).await?;
+        return answer::plain(StatusCode::OK, &explained);
+    }
+    let launched = sessions::launch(&api.server, &caller, sent.value, sent.key).await?;
+    let replayed = launched.replayed;
+    let response = match launched.sessions.as_slice() {
+        [one] => {
+            let location = format!("/api/v1/sessions/{}", one.id);
+            let made = answer::made(one, &location)?;
+            answer::with_header(made, "etag", &format!("\"{}\"", one.generation))
+        }
+        several => {
+            let body = json!({
+                "items": several,
+                "next_cursor": null,
+                "estimated_total": several.len(),
+            });
+            answer::made(&body, "/api/v1/sessions")?
+        }
+    };
+    Ok(if replayed {
+        answer::with_header(response, "idempotency-replayed", "true")
+    } else {
+        response
+    })
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Waiting {
+    /// `running` or `ended`.
+    wait: Option<String>,
+    /// Seconds.
+    patience: Option<u64>,
+}
+
+pub(super) async fn get(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Asked(waiting): Asked<Waiting>,
+) -> Answer {
+    let mut session = sessions::get(&api.server, &caller, &id).await?;
+    if let Some(word) = waiting.wait {
+        let until = match word.as_str() {
+            "running" => Phase::Running,
+            "ended" => Phase::Ended,
+            _ => {
+                return Err(Refusal::invalid(
+                    "wait.unknown",
+                    "There is no such state to wait for.",
+                )
+                .at("/wait")
+                .hint("running or ended would work.")
+                .into());
+            }
+        };
+        let patience = Duration::from_secs(waiting.patience.unwrap_or(20).min(LONGEST_WAIT));
+        // Past its patience it answers with the state as it is.
+        let reached = tokio::time::timeout(patience, reach(&api, &caller, &session, until)).await;
+        if let Ok(reached) = reached {
+            session = reached?;
+        } else {
+            session = sessions::get(&api.server, &caller, &session.id.to_string()).await?;
+        }
+    }
+    answer::one(&headers, &session, session.generation)
+}
+
+/// The session once it is in that phase or past it.
+async fn reach(
+    api: &Api,
+    caller: &server::access::Caller,
+    session: &Session,
+    until: Phase,
+) -> Result<Session, Failure> {
+    let id = session.id.to_string();
+    loop {
+        let now = sessions::get(&api.server, caller, &id).await?;
+        if now.state >= until {
+            return Ok(now);
+        }
+        api.something_changed().await;
+    }
+}
+
+/// A merge patch: what is left out stays.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SessionPatch {
+    name: Option<String>,
+    /// A null removes a label.
+    labels: Option<BTreeMap<String, Option<String>>>,
+    resources: Option<ResourcesPatch>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ResourcesPatch {
+    cpu: Option<CpuShare>,
+    memory: Option<Bytes>,
+}
+
+pub(super) async fn patch(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: Sent<SessionPatch>,
+) -> Answer {
+    let mut seen = answer::if_match(&headers)?;
+    let SessionPatch {
+        name,
+        labels,
+        resources,
+    } = sent.value;
+    if resources.is_some() && (name.is_some() || labels.is_some()) {
+        return Err(Refusal::invalid(
+            "patch.too-much",
+            "Limits are changed alone: they may be refused while a new name is not.",
+        )
+        .hint("Send resources in one request, name and labels in another.")
+        .into());
+    }
+    // Everything that can be wrong with a label is found before the name is written.
+    if let Some(labels) = &labels {
+        let given = labels
+            .iter()
+            .filter_map(|(k, v)| Some((k.clone(), v.clone()?)))
+            .collect();
+        check_labels(&given)?;
+    }
+    if let Some(name) = &name {
+        SessionName::parse(name.trim())?;
+    }
+    let mut session = sessions::get(&api.server, &caller, &id).await?;
+    let id = session.id.to_string();
+    if let Some(resources) = resources {
+        let ResourcesPatch { cpu, memory } = resources;
+        session = sessions::resize(&api.server, &caller, &id, cpu, memory, seen)
+            .await
+            .map_err(|f| stale(f, &session))?;
+    }
+    if let Some(name) = name {
+        session = sessions::rename(&api.server, &caller, &id, &name, seen)
+            .await
+            .map_err(|f| stale(f, &session))?;
+        seen = Some(session.generation);
+    }
+    if let Some(labels) = labels {
+        session = merge_labels(&api, &caller, &id, &labels, seen).await?;
+    }
+    answer::changed(&session, session.generation)
+}
+
+/// Merges labels into those that are there. Without a version from the client, a write by somebody
+/// else in between is merged again.
+async fn merge_labels(
+    api: &Api,
+    caller: &server::access::Caller,
+    id: &str,
+    change: &BTreeMap<String, Option<String>>,
+    seen: Option<u64>,
+) -> Result<Session, Problem> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let now = sessions::get(&api.server, caller, id).await?;
+        let mut labels = now.labels.clone();
+        for (name, value) in change {
+            match value {
+                Some(value) => labels.insert(name.clone(), value.clone()),
+                None => labels.remove(name),
+            };
+        }
+        let version = seen.unwrap_or(now.generation);
+        match sessions::set_labels(&api.server, caller, id, labels, Some(version)).await {
+            Err(Failure::Refusal(refusal))
+                if refusal.kind == Kind::Stale && seen.is_none() && tries < MERGES => {}
+            done => return done.map_err(|f| stale(f, &now)),
+        }
+    }
+}
+
+/// A refusal for staleness names the version there is.
+fn stale(failure: Failure, now: &Session) -> Problem {
+    match failure {
+        Failure::Refusal(refusal) if refusal.kind == Kind::Stale && refusal.hint.is_empty() => {
+            let hint = format!(
+                "It is at version \"{}\" now; read it again.",
+                now.generation
+            );
+            refusal.hint(hint).into()
+        }
+        other => other.into(),
+    }
+}
+
+pub(super) async fn delete(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    sessions::delete(&api.server, &caller, &id).await?;
+    answer::nothing()
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct StopRequest {
+    /// Kill at once instead of asking first.
+    force: bool,
+}
+
+pub(super) async fn stop(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    sent: Sent<StopRequest>,
+) -> Answer {
+    let session = sessions::stop(&api.server, &caller, &id, sent.value.force).await?;
+    answer::changed(&session, session.generation)
+}
+
+pub(super) async fn kill(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    let session = sessions::stop(&api.server, &caller, &id, true).await?;
+    answer::changed(&session, session.generation)
+}
+
+pub(super) async fn restart(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    let session = sessions::restart(&api.server, &caller, &id).await?;
+    answer::changed(&session, session.generation)
+}
+
+pub(super) async fn pause(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    let session = sessions::pause(&api.server, &caller, &id).await?;
+    answer::changed(&session, session.generation)
+}
+
+pub(super) async fn resume(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    let session = sessions::resume(&api.server, &caller, &id).await?;
+    answer::changed(&session, session.generation)
+}
+
+/// The request that would make another one like it; nothing is made.
+pub(super) async fn duplicate(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    let request = sessions::duplicate(&api.server, &caller, &id).await?;
+    answer::plain(StatusCode::OK, &request)
+}
+
+pub(super) async fn why(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let explained = sessions::why(&api.server, &caller, &id).await?;
+    answer::whole(&headers, &explained)
+}
+
+pub(super) async fn events(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let events = sessions::events(&api.server, &caller, &id).await?;
+    answer::all(&headers, events)
+}
+
+pub(super) async fn queue(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+    let waiting = sessions::queue(&api.server, &caller).await?;
+    let items: Vec<_> = waiting
+        .into_iter()
+        .map(|(session, why)| json!({"session": session, "why": why}))
+        .collect();
+    answer::all(&headers, items)
+}

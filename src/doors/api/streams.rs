@@ -1,0 +1,477 @@
+//! Streams into a session: terminal, commands, log, ports. Carries bytes between a WebSocket and the
+//! link; never learns which machine answers.
+
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base::link::streams::{ByteStream, ExecRequest, LogStream, TermInput, TermOutput, TermStream};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream::{self, SplitSink};
+use futures_util::{SinkExt, StreamExt};
+use rules::refusal::Refusal;
+use rules::session::Phase;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use server::access::Caller;
+use server::actions::sessions::{self, EntryTicket};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Duration, MissedTickBehavior, interval};
+
+use super::Api;
+use super::answer::Answer;
+use super::body::Asked;
+use super::who::Who;
+use crate::doors::problem::Problem;
+
+/// Terminals: binary messages, first byte the channel.
+pub(super) const TERMINAL: &str = "v1.term";
+/// Ports: binary messages as they are; an empty one ends that direction.
+pub(super) const PORT: &str = "v1.tcp";
+
+const INPUT: u8 = 0;
+const OUTPUT: u8 = 1;
+const CONTROL: u8 = 2;
+const ERRORS: u8 = 3;
+
+/// Keeps connections through proxies and finds dead ones. Lower wakes phones; higher than a minute
+/// and some proxies cut a quiet terminal.
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// Largest message a client may send: a paste.
+const LARGEST_MESSAGE: usize = 1 << 20;
+/// Longest command line or environment of one exec, all together.
+const LARGEST_EXEC: usize = 256 << 10;
+
+type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+pub(super) async fn attach(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Asked(pairs): Asked<Vec<(String, String)>>,
+    upgrade: Upgrade,
+) -> Answer {
+    let upgrade = socket(upgrade, TERMINAL)?;
+    let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let size = size(&pairs)?;
+    let stream = api.streams.attach(ticket.container, size).await?;
+    Ok(terminal(upgrade, stream))
+}
+
+pub(super) async fn exec(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Asked(pairs): Asked<Vec<(String, String)>>,
+    upgrade: Upgrade,
+) -> Answer {
+    let upgrade = socket(upgrade, TERMINAL)?;
+    let request = exec_request(&pairs)?;
+    let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let stream = api.streams.exec(ticket.container, request).await?;
+    Ok(terminal(upgrade, stream))
+}
+
+pub(super) async fn port(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path((id, port)): Path<(String, String)>,
+    upgrade: Upgrade,
+) -> Answer {
+    let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
+        Refusal::invalid("port.invalid", "This is not the number of a port.")
+            .hint("1 to 65535 would work.")
+    })?;
+    let upgrade = socket(upgrade, PORT)?;
+    let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let stream = api.streams.dial(ticket.container, port).await?;
+    Ok(upgrade.on_upgrade(move |socket| tunnel(socket, stream)))
+}
+
+/// An upgrade that speaks `protocol`, or the refusal of a request that is none.
+fn socket(upgrade: Upgrade, protocol: &'static str) -> Result<WebSocketUpgrade, Problem> {
+    match upgrade {
+        Ok(upgrade) => Ok(upgrade
+            .protocols([protocol])
+            .max_message_size(LARGEST_MESSAGE)),
+        Err(_) => {
+            let refusal =
+                Refusal::malformed("websocket.needed", "This path speaks WebSocket only.").hint(
+                    format!("Open it as a WebSocket with the subprotocol {protocol}."),
+                );
+            Err(Problem::with_status(refusal, StatusCode::UPGRADE_REQUIRED))
+        }
+    }
+}
+
+fn size(pairs: &[(String, String)]) -> Result<Option<(u16, u16)>, Refusal> {
+    let number = |wanted: &str| {
+        pairs
+            .iter()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| {
+                value.parse::<u16>().ok().filter(|n| *n > 0).ok_or_else(|| {
+                    Refusal::invalid(
+                        "terminal.size",
+                        "A terminal has 1 to 65535 columns and rows.",
+                    )
+                    .at(format!("/{wanted}"))
+                    .hint("?cols=80&rows=24 would work.")
+                })
+            })
+            .transpose()
+    };
+    Ok(number("cols")?.zip(number("rows")?))
+}
+
+fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
+    let mut request = ExecRequest {
+        argv: Vec::new(),
+        env: Vec::new(),
+        cwd: None,
+        user: None,
+        tty: size(pairs)?,
+    };
+    let mut total = 0;
+    for (name, value) in pairs {
+        total += value.len();
+        rules::session::text("exec", &format!("/{name}"), value, LARGEST_EXEC)?;
+        match name.as_str() {
+            "command" => request.argv.push(value.clone()),
+            "env" => {
+                let (key, value) = value
+                    .split_once('=')
+                    .filter(|(k, _)| !k.is_empty())
+                    .ok_or_else(|| {
+                        Refusal::invalid("env.name-invalid", "A variable is NAME=VALUE.")
+                            .at("/env")
+                            .hint("env=OMP_NUM_THREADS=4 would work.")
+                    })?;
+                request.env.push((key.to_owned(), value.to_owned()));
+            }
+            "cwd" => request.cwd = Some(value.clone()),
+            "user" => request.user = Some(value.clone()),
+            "cols" | "rows" => {}
+            _ => {
+                return Err(
+                    Refusal::invalid("query.unknown", "exec does not know this word.")
+                        .at(format!("/{name}"))
+                        .hint("command, env, cwd, user, cols and rows would work."),
+                );
+            }
+        }
+    }
+    if total > LARGEST_EXEC {
+        return Err(
+            Refusal::too_large("exec.too-large", "This command is too long.")
+                .hint("Put long scripts into a file inside the session."),
+        );
+    }
+    if request.argv.first().is_some_and(String::is_empty) {
+        return Err(
+            Refusal::invalid("command.empty", "The first word is the program to run.")
+                .at("/command"),
+        );
+    }
+    Ok(request)
+}
+
+fn terminal(upgrade: WebSocketUpgrade, stream: TermStream) -> Response {
+    upgrade.on_upgrade(move |socket| pump(socket, stream))
+}
+
+/// Carries a terminal both ways until one side ends. The two directions do not wait for each other: a
+/// program that does not read must not keep its output back.
+async fn pump(socket: WebSocket, stream: TermStream) {
+    let (mut to, mut from) = socket.split();
+    let TermStream { input, mut output } = stream;
+    let typed = async {
+        while let Some(Ok(message)) = from.next().await {
+            let sent = match message {
+                Message::Binary(bytes) => typed_in(&bytes),
+                Message::Text(text) => control_in(text.as_bytes()),
+                Message::Close(_) => return,
+                Message::Ping(_) | Message::Pong(_) => None,
+            };
+            if let Some(sent) = sent
+                && input.send(sent).await.is_err()
+            {
+                // The process is over; its last words still go out.
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    let shown = async {
+        let mut ping = interval(PING_EVERY);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let message = tokio::select! {
+                out = output.recv() => out,
+                _ = ping.tick() => {
+                    if to.send(Message::Ping(Bytes::new())).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            if show(&mut to, message).await.is_break() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = typed => {}
+        () = shown => {}
+    }
+}
+
+/// Sends one piece; breaks after the last.
+async fn show(
+    to: &mut SplitSink<WebSocket, Message>,
+    piece: Option<TermOutput>,
+) -> std::ops::ControlFlow<()> {
+    use std::ops::ControlFlow::{Break, Continue};
+    let (message, last) = match piece {
+        Some(TermOutput::Stdout(bytes)) => (framed(OUTPUT, &bytes), false),
+        Some(TermOutput::Stderr(bytes)) => (framed(ERRORS, &bytes), false),
+        Some(TermOutput::Exit(code)) => (control(&json!({"exit": code})), true),
+        Some(TermOutput::Gone(why)) => (control(&json!({"gone": why})), true),
+        None => (control(&json!({"gone": "The stream ended."})), true),
+    };
+    if to.send(message).await.is_err() {
+        return Break(());
+    }
+    if !last {
+        return Continue(());
+    }
+    let close = CloseFrame {
+        code: axum::extract::ws::close_code::NORMAL,
+        reason: "".into(),
+    };
+    let _ = to.send(Message::Close(Some(close))).await;
+    Break(())
+}
+
+fn framed(channel: u8, bytes: &[u8]) -> Message {
+    let mut message = BytesMut::with_capacity(bytes.len() + 1);
+    message.put_u8(channel);
+    message.put_slice(bytes);
+    Message::Binary(message.freeze())
+}
+
+fn control(words: &Value) -> Message {
+    framed(CONTROL, words.to_string().as_bytes())
+}
+
+fn typed_in(message: &Bytes) -> Option<TermInput> {
+    match message.first()? {
+        &INPUT => Some(TermInput::Bytes(message.slice(1..))),
+        &CONTROL => control_in(&message[1..]),
+        // Channels that a client does not write to carry nothing.
+        _ => None,
+    }
+}
+
+fn control_in(text: &[u8]) -> Option<TermInput> {
+    #[derive(Deserialize)]
+    struct Words {
+        resize: Option<(u16, u16)>,
+        #[serde(default)]
+        close_input: bool,
+    }
+    let words: Words = serde_json::from_slice(text).ok()?;
+    match words.resize {
+        Some((columns, rows)) if columns > 0 && rows > 0 => {
+            Some(TermInput::Resize((columns, rows)))
+        }
+        Some(_) => None,
+        None => words.close_input.then_some(TermInput::CloseInput),
+    }
+}
+
+/// Carries a TCP connection over a WebSocket, each direction on its own.
+async fn tunnel(socket: WebSocket, stream: ByteStream) {
+    let (mut to, mut from) = socket.split();
+    let (mut read, mut write) = tokio::io::split(stream);
+    let inwards = async {
+        while let Some(Ok(message)) = from.next().await {
+            match message {
+                Message::Binary(bytes) if bytes.is_empty() => {
+                    if write.shutdown().await.is_err() {
+                        return;
+                    }
+                }
+                Message::Binary(bytes) => {
+                    if write.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                }
+                Message::Close(_) => return,
+                Message::Text(_) | Message::Ping(_) | Message::Pong(_) => {}
+            }
+        }
+    };
+    let outwards = async {
+        let mut buffer = BytesMut::with_capacity(16 << 10);
+        loop {
+            buffer.reserve(16 << 10);
+            match read.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => {
+                    // The other side may still be sending to us.
+                    let _ = to.send(Message::Binary(Bytes::new())).await;
+                    return;
+                }
+                Ok(_) => {
+                    let piece = buffer.split().freeze();
+                    if to.send(Message::Binary(piece)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    tokio::join!(async { inwards.await }, async { outwards.await });
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LogQuery {
+    /// First byte wanted.
+    since: u64,
+    /// `1` or `true`: stay until the session is over.
+    follow: Option<String>,
+}
+
+pub(super) async fn logs(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Asked(query): Asked<LogQuery>,
+) -> Answer {
+    let ticket = sessions::read_logs(&api.server, &caller, &id).await?;
+    let follow = matches!(query.follow.as_deref(), Some("1" | "true" | ""));
+    let waits = ticket.state < Phase::Running;
+    let body = if waits && !follow {
+        axum::body::Body::empty()
+    } else if waits {
+        let waiting = Reading::Waiting {
+            api: api.clone(),
+            caller: Box::new(caller),
+            id: ticket.session.to_string(),
+            since: query.since,
+        };
+        axum::body::Body::from_stream(stream::unfold(waiting, next_piece))
+    } else {
+        let log = api
+            .streams
+            .logs(ticket.container, query.since, follow)
+            .await?;
+        axum::body::Body::from_stream(stream::unfold(Reading::Open(log), next_piece))
+    };
+    let kind = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((kind, body).into_response())
+}
+
+/// A log on its way: the session may not have begun to write.
+enum Reading {
+    Waiting {
+        api: Api,
+        caller: Box<Caller>,
+        id: String,
+        since: u64,
+    },
+    Open(LogStream),
+}
+
+async fn next_piece(reading: Reading) -> Option<(Result<Bytes, std::io::Error>, Reading)> {
+    let mut log = match reading {
+        Reading::Open(log) => log,
+        Reading::Waiting {
+            api,
+            caller,
+            id,
+            since,
+        } => begin(&api, &caller, &id, since).await?,
+    };
+    let chunk = log.output.recv().await?;
+    Some((Ok(chunk.bytes), Reading::Open(log)))
+}
+
+/// Waits until there is a log; None where there will never be one.
+async fn begin(api: &Api, caller: &Caller, id: &str, since: u64) -> Option<LogStream> {
+    loop {
+        let ticket: EntryTicket = sessions::read_logs(&api.server, caller, id).await.ok()?;
+        if ticket.state >= Phase::Running {
+            match api.streams.logs(ticket.container, since, true).await {
+                Ok(log) => return Some(log),
+                // It ended without a container, or its log is gone.
+                Err(_) => return None,
+            }
+        }
+        api.something_changed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(words: &[(&str, &str)]) -> Vec<(String, String)> {
+        words
+            .iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn an_exec_is_read_from_its_query() {
+        let request = exec_request(&pairs(&[
+            ("command", "sh"),
+            ("command", ""),
+            ("env", "A=1=2"),
+            ("cols", "80"),
+            ("rows", "24"),
+            ("cwd", "/tmp"),
+        ]))
+        .expect("valid");
+        assert_eq!(request.argv, ["sh", ""]);
+        assert_eq!(request.env, [("A".to_owned(), "1=2".to_owned())]);
+        assert_eq!(request.tty, Some((80, 24)));
+        for wrong in [
+            &[("cols", "0"), ("rows", "24")][..],
+            &[("env", "A")],
+            &[("command", "")],
+            &[("command", "a\0b")],
+            &[("what", "x")],
+        ] {
+            assert!(exec_request(&pairs(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn messages_on_unknown_channels_carry_nothing() {
+        let read = |bytes: &'static [u8]| typed_in(&Bytes::from_static(bytes));
+        assert_eq!(read(b"\0ls\n"), Some(TermInput::Bytes("ls\n".into())));
+        assert_eq!(
+            read(b"\x02{\"resize\":[100,40]}"),
+            Some(TermInput::Resize((100, 40)))
+        );
+        assert_eq!(
+            read(b"\x02{\"close_input\":true}"),
+            Some(TermInput::CloseInput)
+        );
+        for odd in [
+            &b""[..],
+            b"\x01x",
+            b"\x09x",
+            b"\x02{",
+            b"\x02{\"resize\":[0,1]}",
+        ] {
+            assert_eq!(typed_in(&Bytes::copy_from_slice(odd)), None, "{odd:?}");
+        }
+    }
+}

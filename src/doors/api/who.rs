@@ -1,0 +1,123 @@
+//! Who calls the API: a token in `Authorization`, the cookie of a browser on our own page, or root on
+//! the local socket. Never says what they may do.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use rules::refusal::Refusal;
+use server::access::{self, Caller};
+
+use super::Api;
+use super::dress::RequestId;
+use crate::doors::origin;
+use crate::doors::peer::Peer;
+use crate::doors::problem::Problem;
+
+/// The proven caller of a request.
+pub(super) struct Who(pub(super) Caller);
+
+impl FromRequestParts<Api> for Who {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let peer = peer(parts);
+        let mut caller = prove(api, parts, peer).await?;
+        caller.request = parts
+            .extensions
+            .get::<RequestId>()
+            .map(|id| id.0.clone())
+            .unwrap_or_default();
+        Ok(Self(caller))
+    }
+}
+
+/// A caller where there is one; nobody is no error. For probes that tell more to some.
+pub(super) struct Perhaps(pub(super) Option<Caller>);
+
+impl FromRequestParts<Api> for Perhaps {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let peer = peer(parts);
+        match prove(api, parts, peer).await {
+            Ok(caller) => Ok(Self(Some(caller))),
+            Err(problem) if problem.status.is_client_error() => Ok(Self(None)),
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// The other end of the connection. Unknown means somewhere else.
+pub(super) struct From(pub(super) Peer);
+
+impl<S: Send + Sync> FromRequestParts<S> for From {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &S,
+    ) -> Result<Self, std::convert::Infallible> {
+        Ok(Self(peer(parts)))
+    }
+}
+
+fn peer(parts: &Parts) -> Peer {
+    let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+    parts
+        .extensions
+        .get::<Peer>()
+        .copied()
+        .unwrap_or(Peer::Tcp(nowhere))
+}
+
+async fn prove(api: &Api, parts: &Parts, peer: Peer) -> Result<Caller, Problem> {
+    if let Some(given) = parts.headers.get(header::AUTHORIZATION) {
+        let token = given
+            .to_str()
+            .ok()
+            .and_then(|text| text.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim());
+        let caller = match token {
+            Some(token) => access::by_token(&api.server, token, peer.address()).await?,
+            None => None,
+        };
+        return caller.ok_or_else(|| {
+            Refusal::unauthenticated(
+                "token.invalid",
+                "This token is unknown, expired or revoked.",
+            )
+            .hint("Sign in again with `fardel login`, or make a new token.")
+            .into()
+        });
+    }
+    if let Some(cookie) = cookie(&parts.headers) {
+        origin::check(&parts.method, &parts.headers)?;
+        if let Some(caller) = access::by_cookie(&api.server, cookie).await? {
+            return Ok(caller);
+        }
+    }
+    if peer == (Peer::Local { trusted: true }) {
+        return Ok(access::local_root(&api.server));
+    }
+    Err(
+        Refusal::unauthenticated("sign-in.needed", "Nobody is signed in on this request.")
+            .hint("Send a token (Authorization: Bearer …), or sign in with `fardel login`.")
+            .into(),
+    )
+}
+
+/// The value of the console's cookie, by its name under TLS or without.
+pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| COOKIES.contains(name))
+        .map(|(_, value)| value)
+}
+
+/// Browsers take the first name over TLS only; the second serves plain HTTP.
+pub(super) const COOKIES: [&str; 2] = ["__Host-fardel", "fardel"];

@@ -1,0 +1,186 @@
+//! Refusals and faults as `application/problem+json` (RFC 9457): the status of each sort, the stable
+//! code, what would work, and the id of the request. Pages put the same parts into words of their own.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rules::refusal::{Kind, Refusal};
+use serde_json::{Value, json};
+use server::Failure;
+
+use super::text::Language;
+
+/// Why a request was not done, on its way to become an answer. `dress` writes the body, since only
+/// there the id of the request and the language are known.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    pub refusal: Refusal,
+    pub status: StatusCode,
+}
+
+impl Problem {
+    pub fn with_status(refusal: Refusal, status: StatusCode) -> Self {
+        Self { refusal, status }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = status(refusal.kind);
+        Self { refusal, status }
+    }
+}
+
+impl From<Failure> for Problem {
+    /// A fault is logged here with every cause; the person gets the id of the request only.
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refusal(refusal) => refusal.into(),
+            Failure::Fault(fault) => {
+                tracing::error!(error = &fault as &dyn std::error::Error, "a request failed");
+                let refusal = Refusal::unavailable(
+                    "server.fault",
+                    "Something went wrong in the server; nothing was changed by this request.",
+                )
+                .hint(
+                    "Try again; an administrator finds the cause in the log by the request's id.",
+                );
+                Self::with_status(refusal, StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// The HTTP status of a sort of refusal. What never fits any machine is the request's meaning (422),
+/// like other things that are readable and impossible.
+pub fn status(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::Malformed => StatusCode::BAD_REQUEST,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Denied => StatusCode::FORBIDDEN,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Conflict => StatusCode::CONFLICT,
+        Kind::Stale => StatusCode::PRECONDITION_FAILED,
+        Kind::Invalid | Kind::Capacity => StatusCode::UNPROCESSABLE_ENTITY,
+        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Kind::TooOften => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// A few words for the sort of problem, in the reader's language.
+pub fn title(kind: Kind, language: Language) -> &'static str {
+    let (english, korean) = match kind {
+        Kind::Malformed => ("The request cannot be read", "요청을 읽을 수 없습니다"),
+        Kind::Unauthenticated => ("Sign in first", "먼저 로그인하세요"),
+        Kind::Denied => ("Not allowed", "허용되지 않습니다"),
+        Kind::NotFound => ("Not found", "찾을 수 없습니다"),
+        Kind::Conflict => ("Not possible now", "지금은 할 수 없습니다"),
+        Kind::Stale => ("Changed in the meantime", "그 사이에 바뀌었습니다"),
+        Kind::Invalid => ("Not possible as asked", "요청대로 할 수 없습니다"),
+        Kind::Capacity => ("No room", "자리가 없습니다"),
+        Kind::TooLarge => ("Too large", "너무 큽니다"),
+        Kind::TooOften => ("Too often", "너무 자주 요청했습니다"),
+        Kind::Unavailable => ("Not available now", "지금은 사용할 수 없습니다"),
+    };
+    match language {
+        Language::English => english,
+        Language::Korean => korean,
+    }
+}
+
+/// The word of a sort, for programs that choose by it: `not-found`, `capacity`, …
+fn word(kind: Kind) -> Value {
+    serde_json::to_value(kind).unwrap_or(Value::Null)
+}
+
+/// The body of a problem.
+pub fn document(problem: &Problem, request_id: &str, language: Language) -> Value {
+    let Problem { refusal, status } = problem;
+    let page = refusal.code.replace('.', "-");
+    let mut body = json!({
+        "type": format!("/docs/errors/{page}"),
+        "title": title(refusal.kind, language),
+        "status": status.as_u16(),
+        "detail": refusal.text,
+        "code": refusal.code,
+        "kind": word(refusal.kind),
+        "request_id": request_id,
+        "help": format!("/docs/errors/{page}"),
+    });
+    if !refusal.hint.is_empty() {
+        body["hint"] = refusal.hint.clone().into();
+    }
+    let mut fields: Vec<Value> = Vec::new();
+    if let Some(pointer) = &refusal.pointer {
+        fields.push(json!({"pointer": pointer, "code": refusal.code, "text": refusal.text}));
+    }
+    for field in &refusal.fields {
+        fields.push(json!({"pointer": field.pointer, "code": field.code, "text": field.text}));
+    }
+    if !fields.is_empty() {
+        body["errors"] = Value::Array(fields);
+    }
+    if let Some(seconds) = refusal.retry_after_seconds {
+        body["retry_after"] = seconds.into();
+    }
+    body
+}
+
+/// A whole answer for a problem, with the headers that belong to it.
+pub fn answer(problem: &Problem, request_id: &str, language: Language) -> Response {
+    let body = document(problem, request_id, language).to_string();
+    let mut response = (problem.status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::CONTENT_LANGUAGE,
+        HeaderValue::from_static(language.code()),
+    );
+    let retry = problem.refusal.retry_after_seconds;
+    if let Some(seconds) =
+        retry.or((problem.status == StatusCode::SERVICE_UNAVAILABLE).then_some(5))
+    {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if problem.status == StatusCode::UNAUTHORIZED {
+        headers.insert(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer realm=\"fardel\""),
+        );
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_its_code_its_hint_and_its_field() {
+        let refusal = Refusal::invalid("memory.too-small", "Too little.")
+            .at("/resources/memory")
+            .hint("256m would work.")
+            .retry_after(7);
+        let body = document(&refusal.into(), "r-1", Language::English);
+        assert_eq!(body["status"], 422);
+        assert_eq!(body["code"], "memory.too-small");
+        assert_eq!(body["kind"], "invalid");
+        assert_eq!(body["type"], "/docs/errors/memory-too-small");
+        assert_eq!(body["hint"], "256m would work.");
+        assert_eq!(body["errors"][0]["pointer"], "/resources/memory");
+        assert_eq!(body["retry_after"], 7);
+        assert_eq!(body["request_id"], "r-1");
+    }
+}
