@@ -19,6 +19,7 @@ pub(crate) mod password;
 pub mod secret;
 mod setup;
 
+pub(crate) use attempts::unlock;
 pub use setup::{set_up, setup_link, setup_open};
 
 use attempts::Attempts;
@@ -244,6 +245,17 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
             rows.forget_browser(session.0, person).map(|_| ())
         })
         .await
+}
+
+/// Refuses where the caller's own name is locked: whoever holds a browser may not guess the password
+/// behind it without end.
+pub(crate) fn refuse_locked(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    Attempts::of_name(caller.name.as_str()).refuse_locked(server)
+}
+
+/// Counts a wrong password that the caller gave for their own account.
+pub(crate) async fn count_failure(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    Attempts::of_name(caller.name.as_str()).failed(server).await
 }
 
 /// Writes a sign-in and gives its cookie. `also` is written with it, or neither is.

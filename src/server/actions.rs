@@ -8,6 +8,7 @@ use crate::Failure;
 use crate::access::Caller;
 
 mod cursor;
+pub mod people;
 mod query;
 pub mod sessions;
 

@@ -11,7 +11,9 @@ pub mod access;
 pub mod actions;
 mod catalog;
 mod conductor;
+pub mod events;
 pub mod rehearsal;
+pub mod routes;
 
 /// The truth of one box, opened. Cheap to clone; the last clone dropped closes the files.
 #[derive(Clone)]

@@ -26,7 +26,7 @@ const LONGEST_SUBJECT: usize = 80;
 /// The subjects that one attempt counts against.
 #[derive(Debug, Clone)]
 pub(super) struct Attempts {
-    subjects: [(String, u32); 2],
+    subjects: Vec<(String, u32)>,
     what: String,
 }
 
@@ -35,17 +35,25 @@ impl Attempts {
         let short: String = name.chars().take(LONGEST_SUBJECT).collect();
         Self {
             what: format!("Sign-in for {}", short.escape_debug()),
-            subjects: [
+            subjects: vec![
                 (format!("name:{short}"), MOST_OF_NAME),
                 (format!("address:{source}"), MOST_OF_ADDRESS),
             ],
         }
     }
 
+    /// Attempts by somebody who is signed in already: only the name counts.
+    pub(super) fn of_name(name: &str) -> Self {
+        Self {
+            what: format!("Sign-in for {}", name.escape_debug()),
+            subjects: vec![(format!("name:{name}"), MOST_OF_NAME)],
+        }
+    }
+
     pub(super) fn of_setup(source: IpAddr) -> Self {
         Self {
             what: "Setup".to_owned(),
-            subjects: [
+            subjects: vec![
                 ("setup".to_owned(), MOST_OF_NAME),
                 (format!("address:{source}"), MOST_OF_ADDRESS),
             ],
@@ -119,6 +127,7 @@ impl Attempts {
                     actor: "access",
                     topic: "people",
                     object: subject,
+                    owner: None,
                     code: "sign-in.locked",
                     before: "",
                     after: &row.locked_until.to_string(),

@@ -121,6 +121,7 @@ pub async fn set_up(
             actor: person.name.as_str(),
             topic: "people",
             object: &person.id.to_string(),
+            owner: None,
             code: "setup.done",
             before: "",
             after: person.name.as_str(),

@@ -88,6 +88,7 @@ impl Rows<'_> {
                     actor: happening.actor,
                     topic: "sessions",
                     object: &session.id.to_string(),
+                    owner: Some(session.owner),
                     code: &happening.code,
                     before: &happening.before,
                     after: &happening.after,

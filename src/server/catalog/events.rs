@@ -1,6 +1,8 @@
 //! Event rows: what happened, in order, for ever. Written in the same transaction as the change
 //! itself; never changed afterwards. The sequence is the journal that streams resume by.
 
+use rules::names::UserId;
+use rules::permissions::{Subject, Verb, may};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,8 @@ pub(crate) struct EventRow {
     pub(crate) topic: String,
     /// The id of the thing.
     pub(crate) object: String,
+    /// Whose the thing is; None for things of the box.
+    pub(crate) owner: Option<UserId>,
     /// Stable, dotted, such as `session.running`.
     pub(crate) code: String,
     /// Short words on the state before and after; empty where there was none.
@@ -33,6 +37,7 @@ pub(crate) struct Note<'a> {
     pub(crate) actor: &'a str,
     pub(crate) topic: &'a str,
     pub(crate) object: &'a str,
+    pub(crate) owner: Option<UserId>,
     pub(crate) code: &'a str,
     pub(crate) before: &'a str,
     pub(crate) after: &'a str,
@@ -43,14 +48,15 @@ impl Rows<'_> {
     pub(crate) fn note(&self, note: Note<'_>) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "insert into event (at, actor, topic, object, code, before, after)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "insert into event (at, actor, topic, object, owner, code, before, after)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute((
                 self.now.as_millis(),
                 note.actor,
                 note.topic,
                 note.object,
+                note.owner.map(|id| *id.0.as_bytes()),
                 note.code,
                 note.before,
                 note.after,
@@ -59,7 +65,7 @@ impl Rows<'_> {
     }
 }
 
-const COLUMNS: &str = "sequence, at, actor, topic, object, code, before, after";
+const COLUMNS: &str = "sequence, at, actor, topic, object, owner, code, before, after";
 
 fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
     Ok(EventRow {
@@ -68,35 +74,83 @@ fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
         actor: row.get("actor")?,
         topic: row.get("topic")?,
         object: row.get("object")?,
+        owner: value::id_or_none(row, "owner")?.map(UserId),
         code: row.get("code")?,
         before: row.get("before")?,
         after: row.get("after")?,
     })
 }
 
+/// Whose events a reader may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Administrators: everything.
+    Everybody,
+    /// One person: their own things, and images and machines, which are everybody's.
+    Person(UserId),
+}
+
+impl Audience {
+    /// What this caller may hear of: everything where they may look at the whole box.
+    pub(crate) fn of(subject: &Subject) -> Self {
+        match may(subject, Verb::SystemRead, None) {
+            Ok(()) => Self::Everybody,
+            Err(_) => Self::Person(subject.user),
+        }
+    }
+
+    fn person(self) -> Option<[u8; 16]> {
+        match self {
+            Self::Everybody => None,
+            Self::Person(id) => Some(*id.0.as_bytes()),
+        }
+    }
+}
+
 impl View<'_> {
-    /// Events after `sequence`, oldest first, at most `most`.
-    pub(crate) fn events_after(&self, sequence: u64, most: u32) -> Result<Vec<EventRow>, Failure> {
+    /// Events after `sequence` that `audience` may see, oldest first, at most `most`; and up to
+    /// which sequence was looked, seen or not.
+    pub(crate) fn events_after(
+        &self,
+        sequence: u64,
+        audience: Audience,
+        most: u32,
+    ) -> Result<(Vec<EventRow>, u64), Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
             "select {COLUMNS}
              from event
              where sequence > ?1
+             and (?2 is null or owner = ?2
+                  or (owner is null and topic in ('images', 'nodes')))
              order by sequence
-             limit ?2"
+             limit ?3"
         ))?;
-        let rows = statement.query_map((value::signed(sequence), most), from_row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let rows =
+            statement.query_map((value::signed(sequence), audience.person(), most), from_row)?;
+        let events: Vec<EventRow> = rows.collect::<Result<_, _>>()?;
+        let looked = if events.len() < most as usize {
+            self.event_range()?.1.max(sequence)
+        } else {
+            events.last().map_or(sequence, |event| event.sequence)
+        };
+        Ok((events, looked))
     }
 
-    /// The newest events, newest first, at most `most`.
-    pub(crate) fn events_latest(&self, most: u32) -> Result<Vec<EventRow>, Failure> {
+    /// The newest events that `audience` may see, newest first, at most `most`.
+    pub(crate) fn events_latest(
+        &self,
+        audience: Audience,
+        most: u32,
+    ) -> Result<Vec<EventRow>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
             "select {COLUMNS}
              from event
+             where ?1 is null or owner = ?1
+                   or (owner is null and topic in ('images', 'nodes'))
              order by sequence desc
-             limit ?1"
+             limit ?2"
         ))?;
-        let rows = statement.query_map([most], from_row)?;
+        let rows = statement.query_map((audience.person(), most), from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -115,12 +169,14 @@ impl View<'_> {
         Ok(events)
     }
 
-    /// The oldest and the newest sequence kept; (0, 0) while nothing has happened.
+    /// From which sequence on the journal is whole, and the newest; (0, 0) while nothing happened.
+    /// What happened to people is kept longer than the rest and does not count for the first.
     pub(crate) fn event_range(&self) -> Result<(u64, u64), Failure> {
         let range = self
             .connection
             .prepare_cached(
-                "select coalesce(min(sequence), 0), coalesce(max(sequence), 0) from event",
+                "select coalesce((select min(sequence) from event where topic <> 'people'), 0),
+                        coalesce((select max(sequence) from event), 0)",
             )?
             .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
         let number = |n: i64| u64::try_from(n).unwrap_or(0);

@@ -34,6 +34,8 @@ CREATE TABLE event (
     actor text not null,
     topic text not null,
     object text not null,
+    -- Whose the thing is; null where everybody may hear of it or administrators only.
+    owner blob,
     code text not null,
     before text not null,
     after text not null
@@ -185,13 +187,4 @@ CREATE TABLE token (
 ) strict;
 
 CREATE INDEX token_person on token (person);
-
-CREATE TABLE upload (
-    id blob primary key,
-    person blob not null references person (id),
-    name text not null,
-    size integer not null,
-    created_at integer not null,
-    expires_at integer not null
-) strict;
 

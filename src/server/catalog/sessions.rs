@@ -295,6 +295,7 @@ impl Rows<'_> {
 
     /// Removes an ended session; its events stay. A live one is left alone.
     pub(crate) fn delete_session(&self, id: SessionId, actor: &str) -> Result<Written, Failure> {
+        let owner = self.session(id)?.map(|session| session.owner);
         let gone = self
             .connection
             .prepare_cached("delete from session where id = ?1 and phase = 'ended'")?
@@ -306,6 +307,7 @@ impl Rows<'_> {
             actor,
             topic: "sessions",
             object: &id.to_string(),
+            owner,
             code: "session.deleted",
             before: Phase::Ended.word(),
             after: "",
@@ -347,6 +349,7 @@ impl Rows<'_> {
             actor,
             topic: "sessions",
             object: &session.id.to_string(),
+            owner: Some(session.owner),
             code,
             before,
             after: session

@@ -159,8 +159,11 @@ fn a_refused_request_undoes_only_its_own_writes() {
     let world = catalog.read_now("world", |view| view.world()).unwrap();
     assert_eq!(world.sessions.len(), 90);
     let events = catalog
-        .read_now("events", |view| view.events_after(0, 1000))
-        .unwrap();
+        .read_now("events", |view| {
+            view.events_after(0, events::Audience::Everybody, 1000)
+        })
+        .unwrap()
+        .0;
     assert_eq!(events.len(), 90, "refused requests left events behind");
     // Group commit: a hundred requests that wait together are not a hundred commits.
     assert!(world.revision < 95, "{} commits", world.revision);

@@ -149,6 +149,8 @@ create table event (
     actor text not null,
     topic text not null,
     object text not null,
+    -- Whose the thing is; null where everybody may hear of it or administrators only.
+    owner blob,
     code text not null,
     before text not null,
     after text not null
@@ -167,15 +169,6 @@ create table idempotency (
 ) strict, without rowid;
 
 create index idempotency_created on idempotency (created_at);
-
-create table upload (
-    id blob primary key,
-    person blob not null references person (id),
-    name text not null,
-    size integer not null,
-    created_at integer not null,
-    expires_at integer not null
-) strict;
 
 create table operation (
     id blob primary key,

@@ -1,0 +1,533 @@
+//! What a person may do with accounts: administrators with everybody's, everybody with their own.
+//! The last administrator can be neither suspended, demoted nor removed.
+
+use rules::names::{UserId, UserName};
+use rules::people::{Role, User};
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use rules::session::{Phase, plain, text};
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::allowed;
+use crate::access::password::{self, Checked};
+use crate::access::secret::Secret;
+use crate::access::{self, Caller, Via};
+use crate::catalog::events::Note;
+use crate::catalog::people::ROOT;
+use crate::catalog::{Lane, Rows, View};
+use crate::{Failure, Server};
+
+#[cfg(test)]
+mod tests;
+pub mod tokens;
+
+/// What a person may set about themselves; what is None stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Preferences {
+    /// `en`, `ko`, or empty for what the browser asks.
+    pub language: Option<String>,
+    /// `light`, `dark` or `system`.
+    pub theme: Option<String>,
+    /// IANA name such as `Asia/Seoul`; empty means UTC.
+    pub time_zone: Option<String>,
+}
+
+/// One signed-in browser of the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignIn {
+    pub id: Uuid,
+    pub created_at: Timestamp,
+    pub used_at: Timestamp,
+    pub ends_at: Timestamp,
+    /// Address it signed in from.
+    pub source: String,
+    /// The caller's own browser.
+    pub current: bool,
+}
+
+/// Everybody with an account, by name. Root on the machine is nobody's account and left out.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
+    allowed(caller, Verb::PeopleRead)?;
+    server.catalog().read_now("list people", |view| {
+        let mut people = view.people()?;
+        people.retain(|person| person.id != ROOT);
+        Ok(people)
+    })
+}
+
+/// One person, by id or name. Errors: `user.not-found`.
+pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
+    allowed(caller, Verb::PeopleRead)?;
+    server
+        .catalog()
+        .read_now("show a person", |view| find(view, who))
+}
+
+/// Makes an account.
+///
+/// Errors: `user.name-invalid`, `user.name-taken`, `password.…`. The first administrator made here
+/// closes setup as well.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    role: Role,
+    password: impl Into<Secret>,
+) -> Result<User, Failure> {
+    let password = password.into();
+    allowed(caller, Verb::PeopleWrite)?;
+    let name = UserName::parse(name.trim())?;
+    password::check_new(&password, name.as_str(), "/password")?;
+    // A name that is taken is said before the costly part.
+    let taken = server.catalog().read_now("look for a name", |view| {
+        Ok(view.person_named(name.as_str())?.is_some())
+    })?;
+    let hash = if taken {
+        String::new()
+    } else {
+        server.hasher().hash(&password).await?
+    };
+    let person = access::new_person(name, role, server.clock().now());
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::People, "add a person", move |rows| {
+            rows.insert_person(&person, &hash)?;
+            if role == Role::Administrator {
+                rows.finish_setup()?;
+            }
+            note(rows, &actor, &person, "person.added", "", role.word())?;
+            Ok(person)
+        })
+        .await
+}
+
+/// Sets somebody's password, ends their sign-ins and lifts a lock on their name.
+pub async fn set_password(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    password: impl Into<Secret>,
+) -> Result<User, Failure> {
+    let password = password.into();
+    allowed(caller, Verb::PeopleWrite)?;
+    let person = server
+        .catalog()
+        .read_now("show a person", |view| find(view, who))?;
+    password::check_new(&password, person.name.as_str(), "/password")?;
+    let hash = server.hasher().hash(&password).await?;
+    let who = person.id.to_string();
+    change(
+        server,
+        caller,
+        who,
+        "set a password",
+        move |rows, person, actor| {
+            rows.put_password(person.id, &hash)?;
+            rows.forget_browsers(person.id, None)?;
+            access::unlock(rows, person.name.as_str())?;
+            note(rows, actor, person, "person.password-set", "", "")
+        },
+    )
+    .await
+}
+
+/// Makes somebody an administrator, or an ordinary user again.
+///
+/// Errors: `person.last-administrator`, `person.stale` where `if_match` is not their version.
+pub async fn set_role(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    role: Role,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
+    allowed(caller, Verb::PeopleWrite)?;
+    change(
+        server,
+        caller,
+        who.to_owned(),
+        "set a role",
+        move |rows, person, actor| {
+            fresh(person, if_match)?;
+            if person.role == role {
+                return Ok(());
+            }
+            if role != Role::Administrator {
+                keep_an_administrator(rows, person)?;
+            }
+            let before = person.role;
+            let changed = User {
+                role,
+                ..person.clone()
+            };
+            put(rows, &changed)?;
+            note(
+                rows,
+                actor,
+                person,
+                "person.role-set",
+                before.word(),
+                role.word(),
+            )
+        },
+    )
+    .await
+}
+
+/// Shuts somebody out, or lets them in again. Their sessions go on; their sign-ins end at once.
+///
+/// Errors: `person.self`, `person.last-administrator`, `person.stale`.
+pub async fn suspend(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    suspended: bool,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
+    allowed(caller, Verb::PeopleWrite)?;
+    let own = caller.subject.user;
+    change(
+        server,
+        caller,
+        who.to_owned(),
+        "suspend a person",
+        move |rows, person, actor| {
+            fresh(person, if_match)?;
+            if person.suspended == suspended {
+                return Ok(());
+            }
+            if suspended {
+                if person.id == own {
+                    return Err(oneself("suspend").into());
+                }
+                keep_an_administrator(rows, person)?;
+                rows.forget_browsers(person.id, None)?;
+            }
+            let changed = User {
+                suspended,
+                ..person.clone()
+            };
+            put(rows, &changed)?;
+            let code = if suspended {
+                "person.suspended"
+            } else {
+                "person.admitted"
+            };
+            note(rows, actor, person, code, "", "")
+        },
+    )
+    .await
+}
+
+/// Takes an account away. What it owned keeps its owner's name; the name is free again.
+///
+/// Errors: `person.has-sessions` while sessions of theirs live, `person.self`,
+/// `person.last-administrator`, `person.stale`.
+pub async fn remove(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
+    allowed(caller, Verb::PeopleWrite)?;
+    let (own, actor, who) = (caller.subject.user, caller.name.clone(), who.to_owned());
+    server
+        .catalog()
+        .write(Lane::People, "remove a person", move |rows| {
+            let person = find(rows, &who)?;
+            fresh(&person, if_match)?;
+            if person.id == own {
+                return Err(oneself("remove").into());
+            }
+            keep_an_administrator(rows, &person)?;
+            let live = rows
+                .live_sessions()?
+                .iter()
+                .filter(|s| s.owner == person.id && s.phase != Phase::Ended)
+                .count();
+            if live > 0 {
+                return Err(Refusal::conflict(
+                    "person.has-sessions",
+                    format!("{} has {live} sessions that are not over.", person.name),
+                )
+                .hint("Stop them first, or suspend the account.")
+                .into());
+            }
+            rows.remove_person(person.id)?;
+            note(
+                rows,
+                &actor,
+                &person,
+                "person.removed",
+                person.role.word(),
+                "",
+            )?;
+            Ok(person)
+        })
+        .await
+}
+
+/// The caller's own account.
+pub async fn me(server: &Server, caller: &Caller) -> Result<User, Failure> {
+    allowed(caller, Verb::Me)?;
+    server
+        .catalog()
+        .read_now("show an account", |view| own(view, caller))
+}
+
+/// Sets the caller's language, theme and time zone.
+pub async fn set_me(
+    server: &Server,
+    caller: &Caller,
+    preferences: Preferences,
+) -> Result<User, Failure> {
+    allowed(caller, Verb::Me)?;
+    check(&preferences)?;
+    let caller = caller.clone();
+    server
+        .catalog()
+        .write(Lane::People, "set preferences", move |rows| {
+            let person = own(rows, &caller)?;
+            let changed = User {
+                language: preferences.language.unwrap_or(person.language),
+                theme: preferences.theme.unwrap_or(person.theme),
+                time_zone: preferences.time_zone.unwrap_or(person.time_zone),
+                ..person
+            };
+            put(rows, &changed)?;
+            own(rows, &caller)
+        })
+        .await
+}
+
+/// Changes the caller's password and ends every other sign-in of theirs.
+///
+/// Errors: `password.wrong`, `password.…` for a bad new one, `sign-in.locked` after ten wrong ones.
+pub async fn change_password(
+    server: &Server,
+    caller: &Caller,
+    old: impl Into<Secret>,
+    new: impl Into<Secret>,
+) -> Result<(), Failure> {
+    let (old, new) = (old.into(), new.into());
+    allowed(caller, Verb::Me)?;
+    if caller.subject.user == ROOT {
+        return Err(not_an_account().into());
+    }
+    access::refuse_locked(server, caller)?;
+    let (person, stored) = server.catalog().read_now("show an account", |view| {
+        let person = own(view, caller)?;
+        let stored = view.password(person.id)?;
+        Ok((person, stored))
+    })?;
+    if server.hasher().check(&old, stored).await? == Checked::Wrong {
+        access::count_failure(server, caller).await?;
+        return Err(
+            Refusal::invalid("password.wrong", "That is not your present password.")
+                .at("/old")
+                .into(),
+        );
+    }
+    password::check_new(&new, person.name.as_str(), "/new")?;
+    let hash = server.hasher().hash(&new).await?;
+    let keep = match caller.via {
+        Via::Browser { session } => Some(session.0),
+        Via::Token { .. } | Via::LocalRoot => None,
+    };
+    server
+        .catalog()
+        .write(Lane::People, "change a password", move |rows| {
+            rows.put_password(person.id, &hash)?;
+            rows.forget_browsers(person.id, keep)?;
+            note(
+                rows,
+                &person.name,
+                &person,
+                "person.password-changed",
+                "",
+                "",
+            )
+        })
+        .await
+}
+
+/// The caller's signed-in browsers, newest first.
+pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, Failure> {
+    allowed(caller, Verb::Me)?;
+    let rows = server
+        .catalog()
+        .read_now("list sign-ins", |view| view.browsers(caller.subject.user))?;
+    let current = |id: Uuid| match caller.via {
+        Via::Browser { session } => session.0 == id,
+        Via::Token { .. } | Via::LocalRoot => false,
+    };
+    let now = server.clock().now();
+    Ok(rows
+        .into_iter()
+        .filter(|row| row.ends_at > now)
+        .map(|row| SignIn {
+            id: row.id,
+            created_at: row.created_at,
+            used_at: row.used_at,
+            ends_at: row.ends_at,
+            source: row.source,
+            current: current(row.id),
+        })
+        .collect())
+}
+
+/// Ends one signed-in browser of the caller. Errors: `sign-in.not-found`.
+pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(), Failure> {
+    allowed(caller, Verb::Me)?;
+    let person = caller.subject.user;
+    let ended = server
+        .catalog()
+        .write(Lane::People, "end a sign-in", move |rows| {
+            rows.forget_browser(id, person)
+        })
+        .await?;
+    if ended {
+        Ok(())
+    } else {
+        Err(Refusal::not_found("sign-in.not-found", "There is no such sign-in.").into())
+    }
+}
+
+fn find(view: &View<'_>, who: &str) -> Result<User, Failure> {
+    let found = match who.parse::<UserId>() {
+        Ok(id) => view.person(id)?,
+        Err(_) => view.person_named(who)?,
+    };
+    found
+        .filter(|person| person.id != ROOT)
+        .ok_or_else(|| Refusal::not_found("user.not-found", "There is nobody of that name.").into())
+}
+
+fn own(view: &View<'_>, caller: &Caller) -> Result<User, Failure> {
+    view.person(caller.subject.user)?
+        .ok_or_else(|| Refusal::unauthenticated("person.gone", "This account was removed.").into())
+}
+
+/// Finds a person, checks who asks, runs `work`, and gives them as they are afterwards.
+async fn change(
+    server: &Server,
+    caller: &Caller,
+    who: String,
+    what: &'static str,
+    work: impl FnOnce(&Rows<'_>, &User, &UserName) -> Result<(), Failure> + Send + 'static,
+) -> Result<User, Failure> {
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::People, what, move |rows| {
+            let person = find(rows, &who)?;
+            work(rows, &person, &actor)?;
+            find(rows, &person.id.to_string())
+        })
+        .await
+}
+
+fn put(rows: &Rows<'_>, person: &User) -> Result<(), Failure> {
+    if rows.put_person(person, person.generation)? {
+        return Ok(());
+    }
+    Err(crate::Fault::new("change a person", "the row changed inside one transaction").into())
+}
+
+fn fresh(person: &User, if_match: Option<u64>) -> Result<(), Refusal> {
+    if if_match.is_none_or(|generation| generation == person.generation) {
+        return Ok(());
+    }
+    Err(Refusal::stale(
+        "person.stale",
+        format!(
+            "{} was changed since you read it; it is at version {} now.",
+            person.name, person.generation
+        ),
+    )
+    .hint("Read it again and repeat the change."))
+}
+
+fn keep_an_administrator(rows: &Rows<'_>, person: &User) -> Result<(), Failure> {
+    let counts = person.role == Role::Administrator && !person.suspended;
+    if counts && rows.administrators()? <= 1 {
+        return Err(Refusal::conflict(
+            "person.last-administrator",
+            format!("{} is the last administrator of this machine.", person.name),
+        )
+        .hint("Make somebody else an administrator first.")
+        .into());
+    }
+    Ok(())
+}
+
+fn oneself(verb: &str) -> Refusal {
+    Refusal::conflict(
+        "person.self",
+        format!("You cannot {verb} your own account."),
+    )
+    .hint("Another administrator can.")
+}
+
+fn not_an_account() -> Refusal {
+    Refusal::conflict(
+        "person.root",
+        "Root on this machine has no account, hence no password and no tokens.",
+    )
+    .hint("Sign in as a person of this machine.")
+}
+
+fn note(
+    rows: &Rows<'_>,
+    actor: &UserName,
+    person: &User,
+    code: &str,
+    before: &str,
+    after: &str,
+) -> Result<(), Failure> {
+    rows.note(Note {
+        actor: actor.as_str(),
+        topic: "people",
+        object: &person.id.to_string(),
+        owner: None,
+        code,
+        before,
+        after,
+    })
+}
+
+fn check(preferences: &Preferences) -> Result<(), Refusal> {
+    if let Some(language) = preferences.language.as_deref()
+        && !["", "en", "ko"].contains(&language)
+    {
+        return Err(
+            Refusal::invalid("language.unknown", "There is no translation into that.")
+                .at("/language")
+                .hint("en or ko would work."),
+        );
+    }
+    if let Some(theme) = preferences.theme.as_deref()
+        && !["light", "dark", "system"].contains(&theme)
+    {
+        return Err(Refusal::invalid("theme.unknown", "There is no such theme.")
+            .at("/theme")
+            .hint("light, dark or system would work."));
+    }
+    if let Some(zone) = preferences
+        .time_zone
+        .as_deref()
+        .filter(|zone| !zone.is_empty())
+        && (zone.len() > 64 || jiff::tz::TimeZone::get(zone).is_err())
+    {
+        return Err(
+            Refusal::invalid("time-zone.unknown", "There is no such time zone.")
+                .at("/time_zone")
+                .hint("A name such as Asia/Seoul or Europe/Berlin would work."),
+        );
+    }
+    Ok(())
+}

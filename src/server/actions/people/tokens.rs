@@ -1,0 +1,195 @@
+//! The caller's API tokens. The secret is shown once and kept as a hash; what a token may do is never
+//! more than what its maker may.
+
+use std::net::IpAddr;
+
+use rules::names::TokenId;
+use rules::permissions::Verb;
+
+use super::*;
+use crate::access::TOKEN_PREFIX;
+use crate::catalog::people::TokenRow;
+
+/// Tokens one person may have. More would be a leak in a script.
+const MOST: usize = 100;
+const LONGEST_NAME: usize = 64;
+
+/// One token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    pub id: TokenId,
+    pub name: String,
+    /// Words of what it may do, such as `sessions:read`.
+    pub scopes: Vec<String>,
+    pub created_at: Timestamp,
+    /// None: good until it is revoked.
+    pub expires_at: Option<Timestamp>,
+    /// To the minute.
+    pub used_at: Option<Timestamp>,
+    pub used_from: Option<String>,
+}
+
+impl Token {
+    fn of(row: TokenRow) -> Self {
+        Self {
+            id: row.id,
+            name: row.name,
+            scopes: row
+                .scopes
+                .iter()
+                .map(|verb| verb.word().to_owned())
+                .collect(),
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            used_at: row.used_at,
+            used_from: row.used_from.filter(|from| from.parse::<IpAddr>().is_ok()),
+        }
+    }
+}
+
+/// The caller's tokens, newest first.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Token>, Failure> {
+    allowed(caller, Verb::Me)?;
+    let rows = server
+        .catalog()
+        .read_now("list tokens", |view| view.tokens(caller.subject.user))?;
+    Ok(rows.into_iter().map(Token::of).collect())
+}
+
+/// Makes a token and gives its secret, this once.
+///
+/// Errors: `token.name-…`, `scope.unknown`, `scope.missing` where none is given, `scope.wider` for a
+/// token that would make a stronger one, `expires-at.past`, `token.too-many`.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    scopes: &[String],
+    expires_at: Option<Timestamp>,
+) -> Result<(Token, Secret), Failure> {
+    allowed(caller, Verb::Me)?;
+    if caller.subject.user == ROOT {
+        return Err(not_an_account().into());
+    }
+    let name = name.trim().to_owned();
+    text("token", "/name", &name, LONGEST_NAME)?;
+    plain("token", "/name", &name)?;
+    if name.is_empty() {
+        return Err(
+            Refusal::invalid("token.name-missing", "A token needs a name.")
+                .at("/name")
+                .hint("Where it will be used would work, such as nightly training.")
+                .into(),
+        );
+    }
+    let scopes = read_scopes(caller, scopes)?;
+    let now = server.clock().now();
+    if expires_at.is_some_and(|end| end <= now) {
+        return Err(
+            Refusal::invalid("expires-at.past", "That end of the token is in the past.")
+                .at("/expires_at")
+                .into(),
+        );
+    }
+    let secret = Secret::draw(TOKEN_PREFIX);
+    let hash = secret.hash();
+    let row = TokenRow {
+        id: TokenId::make(now, base::observe::dice()),
+        person: caller.subject.user,
+        name,
+        scopes,
+        created_at: now,
+        expires_at,
+        used_at: None,
+        used_from: None,
+    };
+    let actor = caller.name.clone();
+    let token = server
+        .catalog()
+        .write(Lane::People, "make a token", move |rows| {
+            if rows.tokens(row.person)?.len() >= MOST {
+                return Err(Refusal::conflict(
+                    "token.too-many",
+                    format!("You have {MOST} tokens already."),
+                )
+                .hint("Revoke those that nobody uses any more.")
+                .into());
+            }
+            rows.insert_token(&row, &hash)?;
+            token_note(rows, &actor, &row, "token.made")?;
+            Ok(Token::of(row))
+        })
+        .await?;
+    Ok((token, secret))
+}
+
+/// Revokes a token at once. Errors: `token.not-found`.
+pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Token, Failure> {
+    allowed(caller, Verb::Me)?;
+    let (person, actor) = (caller.subject.user, caller.name.clone());
+    server
+        .catalog()
+        .write(Lane::People, "revoke a token", move |rows| {
+            let row = rows
+                .tokens(person)?
+                .into_iter()
+                .find(|row| row.id == id)
+                .ok_or_else(|| Refusal::not_found("token.not-found", "There is no such token."))?;
+            rows.forget_token(id, person)?;
+            token_note(rows, &actor, &row, "token.revoked")?;
+            Ok(Token::of(row))
+        })
+        .await
+}
+
+fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Verb>, Refusal> {
+    let all: Vec<&str> = Verb::ALL.iter().map(|verb| verb.word()).collect();
+    let hint = format!("Any of {} would work.", all.join(", "));
+    if words.is_empty() {
+        return Err(Refusal::invalid(
+            "scope.missing",
+            "A token needs at least one scope, or it could do nothing.",
+        )
+        .at("/scopes")
+        .hint(hint));
+    }
+    let mut scopes = Vec::new();
+    for word in words {
+        let verb = Verb::parse(word).ok_or_else(|| {
+            let shown: String = word.chars().take(40).flat_map(char::escape_debug).collect();
+            Refusal::invalid("scope.unknown", format!("There is no scope {shown}."))
+                .at("/scopes")
+                .hint(hint.clone())
+        })?;
+        if let Some(own) = &caller.subject.scopes
+            && !own.contains(&verb)
+        {
+            return Err(Refusal::denied(
+                "scope.wider",
+                format!("This token has not {word} itself, so it cannot give it."),
+            )
+            .at("/scopes"));
+        }
+        if !scopes.contains(&verb) {
+            scopes.push(verb);
+        }
+    }
+    Ok(scopes)
+}
+
+fn token_note(
+    rows: &Rows<'_>,
+    actor: &UserName,
+    row: &TokenRow,
+    code: &str,
+) -> Result<(), Failure> {
+    rows.note(Note {
+        actor: actor.as_str(),
+        topic: "people",
+        object: &row.id.to_string(),
+        owner: Some(row.person),
+        code,
+        before: "",
+        after: &row.name,
+    })
+}
