@@ -1,16 +1,25 @@
 //! Starts as whatever the arguments say. Decides nothing else.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use fardel::roles::client::{self, Engines};
+use fardel::roles::{hold, shim};
 
 fn main() -> ExitCode {
+    // Before any parsing: a shim starts with every container and must be light.
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match words.get(1).and_then(|word| word.to_str()) {
+        Some("shim") => return shim::run(&words[2..]),
+        Some("hold") => return hold::run(&words[2..]),
+        _ => {}
+    }
     let engines = Engines {
         serve: |_| missing("serve"),
         rehearse: |_| missing("rehearse"),
         bench: |_| missing("bench"),
     };
-    client::main(std::env::args_os().collect(), &engines)
+    client::main(words, &engines)
 }
 
 /// This build has the word, but not yet the engine behind it.

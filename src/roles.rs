@@ -3,4 +3,6 @@
 
 pub mod client;
 pub mod doctor;
+pub mod hold;
 pub mod rehearse;
+pub mod shim;

@@ -1,5 +1,6 @@
 //! The one integration binary; each module below says what it holds the product to.
 
 mod architecture;
+mod containers;
 mod scenarios;
 mod simulation;

@@ -1,0 +1,68 @@
+//! Builds the guests (programs of ours that run inside containers) and hands them to `node`.
+//! One plain `cargo build` gives one whole binary: the same `rustc` compiles each guest here, and
+//! the room embeds the result. Never downloads anything and never calls a second cargo.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    let room = PathBuf::from(
+        env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets the manifest directory"),
+    );
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets the output directory"));
+    let rustc = env::var_os("RUSTC").expect("cargo names its compiler");
+    let target = env::var("TARGET").expect("cargo names its target");
+    let source = room.join("../guest/init/init.rs");
+    println!("cargo::rerun-if-changed={}", source.display());
+    println!("cargo::rerun-if-changed=../../packaging/guests.rs");
+
+    // No libc, no start files, no relocations: the kernel maps the file and jumps to `_start`.
+    let built = Command::new(&rustc)
+        .arg(&source)
+        .args([
+            "--edition",
+            "2024",
+            "--crate-type",
+            "bin",
+            "--crate-name",
+            "init",
+        ])
+        .args(["--target", &target])
+        .args([
+            "-C",
+            "opt-level=s",
+            "-C",
+            "panic=abort",
+            "-C",
+            "strip=symbols",
+        ])
+        .args([
+            "-C",
+            "relocation-model=static",
+            "-C",
+            "target-feature=+crt-static",
+        ])
+        .args([
+            "-C",
+            "link-arg=-nostartfiles",
+            "-C",
+            "link-arg=-nostdlib",
+            "-C",
+            "link-arg=-static",
+        ])
+        .args([
+            "-C",
+            "link-arg=-Wl,--build-id=none,-z,noexecstack,-z,norelro",
+        ])
+        .arg("-o")
+        .arg(out.join("init"))
+        .status();
+    match built {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("the container's first process did not compile: {status}"),
+        Err(error) => {
+            panic!("the compiler could not be started for the container's first process: {error}")
+        }
+    }
+}

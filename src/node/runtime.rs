@@ -1,0 +1,767 @@
+//! Makes, enters, watches and ends containers on this machine: an order goes in, sights come out.
+//!
+//! Face: `Runtime::{open, adopt, start, sights, changes, stop, kill, pause, resume, set_cpu,
+//! set_memory, usage, exec, attach, log, dial, forget, findings}`; `shim::main` and `hold::main`
+//! for the two roles that other processes of ours play. Everything is synchronous; streams are
+//! sockets that callers may make asynchronous.
+//!
+//! The server's side holds no container: each has a shim process that lives through every end of
+//! the server. What is known here is rebuilt from the shims by `adopt`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+use crate::network;
+
+use cgroup::{CgroupError, Group, Hierarchies};
+use host_environment::{Digest, HostError};
+use launch::{Launch, RunRecord};
+use wire::{Kind, PROTOCOL, Reply, Request};
+
+pub use launch::ContainerStream;
+pub use logs::{LogPiece, LogReader};
+pub use order::{
+    ContainerName, ContainerOrder, ContainerSight, ExecOrder, ExitRecord, IdRange, MountOrder,
+    RootOrder, Standing, TerminalSize, Usage, UserOrder,
+};
+pub use rootfs::HostGround;
+
+mod cgroup;
+mod container;
+mod descriptors;
+pub mod findings;
+pub mod hold;
+mod host_environment;
+mod identity;
+mod launch;
+mod logs;
+mod order;
+mod people;
+mod rootfs;
+mod seccomp;
+pub mod shim;
+mod spec;
+mod terminal;
+pub mod wire;
+
+/// Where the runtime keeps things.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Lasts: logs, sessions' own layers, the host environment's skeleton.
+    pub data: PathBuf,
+    /// Ends with the machine: sockets and records of running containers.
+    pub run: PathBuf,
+    /// The program started as `PROGRAM shim DIRECTORY`; usually this very binary.
+    pub shim_binary: PathBuf,
+}
+
+/// Something of ours that did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeFault {
+    #[error("could not {what} {path}")]
+    File {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("could not {what}")]
+    System {
+        what: &'static str,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("there is no container {0}")]
+    Unknown(ContainerName),
+    #[error("container {0} exists already")]
+    Exists(ContainerName),
+    #[error("container {0} is not running")]
+    NotRunning(ContainerName),
+    #[error("container {0} has not ended")]
+    StillThere(ContainerName),
+    #[error("this machine cannot run containers: {}", .0.what)]
+    CannotRun(findings::Finding),
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The containers of this machine.
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    places: Places,
+    box_id: String,
+    hierarchies: Option<Hierarchies>,
+    findings: Vec<findings::Finding>,
+    entries: Mutex<BTreeMap<ContainerName, Entry>>,
+    host: Mutex<Option<HostGround>>,
+    /// Rung for callers when a standing changes.
+    bell: OwnedFd,
+    /// Rung for the watching thread when the set of shims changes.
+    watch: OwnedFd,
+}
+
+/// What is known of one container.
+struct Entry {
+    standing: Standing,
+    /// The subscription; absent once the container is over.
+    shim: Option<UnixStream>,
+    received: Vec<u8>,
+    /// The detaching process of a fresh shim, until it is waited for.
+    detaching: Option<Child>,
+}
+
+impl Runtime {
+    /// Opens the runtime and looks at what the machine can do. Succeeds also where no container
+    /// could run: `findings` say why and `start` refuses. Touches no container; see `adopt`.
+    pub fn open(places: Places) -> Result<Self, RuntimeFault> {
+        for path in [
+            places.data.join("containers"),
+            places.data.join("logs"),
+            places.run.join("c"),
+        ] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&path)
+                .map_err(file("create", &path))?;
+        }
+        let data = places
+            .data
+            .canonicalize()
+            .map_err(file("find", &places.data))?;
+        let mut digest = Digest::new();
+        digest.add(data.as_os_str().as_encoded_bytes());
+        let box_id = format!("{:08x}", digest.0 & 0xffff_ffff);
+        let hierarchies = Hierarchies::detect().ok();
+        let findings = findings::look(&data, hierarchies.as_ref(), &box_id);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = || {
+            eventfd(0, flags).map_err(|error| RuntimeFault::System {
+                what: "make a bell",
+                source: error.into(),
+            })
+        };
+        let shared = Arc::new(Shared {
+            places: Places { data, ..places },
+            box_id,
+            hierarchies,
+            findings,
+            entries: Mutex::default(),
+            host: Mutex::default(),
+            bell: bell()?,
+            watch: bell()?,
+        });
+        let watched = Arc::downgrade(&shared);
+        let bell = shared
+            .watch
+            .try_clone()
+            .map_err(|source| RuntimeFault::System {
+                what: "share a bell",
+                source,
+            })?;
+        std::thread::Builder::new()
+            .name("containers".to_owned())
+            .spawn(move || watch(&watched, &bell))
+            .map_err(|source| RuntimeFault::System {
+                what: "start the watching thread",
+                source,
+            })?;
+        Ok(Self { shared })
+    }
+
+    /// What this machine lacks, worst first; empty when everything works.
+    pub fn findings(&self) -> &[findings::Finding] {
+        &self.shared.findings
+    }
+
+    /// Short name of this installation in control groups; differs between data directories.
+    pub fn box_id(&self) -> &str {
+        &self.shared.box_id
+    }
+
+    /// Finds the containers of an earlier server: subscribes to living shims, reads the ends of
+    /// dead ones, kills what has lost its supervisor. Gives the sights of all of them.
+    pub fn adopt(&self) -> Result<Vec<ContainerSight>, RuntimeFault> {
+        let shared = &self.shared;
+        let mut names = names_below(&shared.places.run.join("c"))?;
+        names.extend(names_below(&shared.places.data.join("containers"))?);
+        names.sort();
+        names.dedup();
+        for name in names {
+            if shared.entries().contains_key(&name) {
+                continue;
+            }
+            let directory = shared.directory(&name);
+            let entry = match ExitRecord::read(&directory) {
+                Ok(record) => Entry::over(Standing::Ended(record)),
+                Err(_) => match launch::adopt(&directory)
+                    .and_then(|shim| first_sight(shim).map_err(launch::NotAdopted::Silent))
+                {
+                    Ok(entry) => entry,
+                    // It may have ended while we looked.
+                    Err(why) => match ExitRecord::read(&directory) {
+                        Ok(record) => Entry::over(Standing::Ended(record)),
+                        Err(_) => Entry::over(shared.declare_lost(&name, &why.to_string())),
+                    },
+                },
+            };
+            shared.entries().insert(name, entry);
+        }
+        shared.look_again();
+        Ok(self.sights())
+    }
+
+    /// Starts a container: writes its launch and starts its shim, then returns. What becomes of it
+    /// is seen by `sights`; a container that cannot be made ends with code 125 and a reason.
+    pub fn start(&self, order: &ContainerOrder) -> Result<(), RuntimeFault> {
+        let shared = &self.shared;
+        if let Some(finding) = shared
+            .findings
+            .iter()
+            .find(|finding| finding.prevents_containers)
+        {
+            return Err(RuntimeFault::CannotRun(finding.clone()));
+        }
+        let mut entries = shared.entries();
+        let directory = shared.directory(&order.name);
+        if entries.contains_key(&order.name) || directory.exists() {
+            return Err(RuntimeFault::Exists(order.name.clone()));
+        }
+        let host = if order.root.host_environment {
+            Some(shared.host_ground()?)
+        } else {
+            None
+        };
+        let launch = Launch {
+            protocol: PROTOCOL,
+            order: order.clone(),
+            box_id: shared.box_id.clone(),
+            own_directory: shared.own_directory(&order.name),
+            log_directory: shared.log_directory(&order.name),
+            host,
+        };
+        for path in [&directory, &launch.own_directory, &launch.log_directory] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(path)
+                .map_err(file("create", path))?;
+        }
+        launch
+            .write(&directory)
+            .map_err(file("write the launch in", &directory))?;
+        let (shim, child) = launch::spawn(&shared.places.shim_binary, &directory)
+            .map_err(file("start", &shared.places.shim_binary))?;
+        shim.set_nonblocking(true)
+            .map_err(|source| RuntimeFault::System {
+                what: "prepare a socket",
+                source,
+            })?;
+        let entry = Entry {
+            standing: Standing::Preparing,
+            shim: Some(shim),
+            received: Vec::new(),
+            detaching: Some(child),
+        };
+        entries.insert(order.name.clone(), entry);
+        drop(entries);
+        shared.look_again();
+        Ok(())
+    }
+
+    /// Every known container, by name.
+    pub fn sights(&self) -> Vec<ContainerSight> {
+        self.shared
+            .entries()
+            .iter()
+            .map(|(name, entry)| ContainerSight {
+                name: name.clone(),
+                standing: entry.standing.clone(),
+            })
+            .collect()
+    }
+
+    /// One container; nothing when it is unknown.
+    pub fn sight(&self, name: &ContainerName) -> Option<ContainerSight> {
+        self.shared.entries().get(name).map(|entry| ContainerSight {
+            name: name.clone(),
+            standing: entry.standing.clone(),
+        })
+    }
+
+    /// A counter that becomes readable when any container changes; reading it silences it.
+    /// An event descriptor: poll it, or make it asynchronous.
+    pub fn changes(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+
+    /// Waits until a container changes or patience ends, and silences the bell; true when one did.
+    pub fn wait_for_change(&self, patience: Duration) -> bool {
+        let mut watched = [PollFd::new(&self.shared.bell, PollFlags::IN)];
+        let patience = rustix::time::Timespec {
+            tv_sec: patience.as_secs().cast_signed(),
+            tv_nsec: i64::from(patience.subsec_nanos()),
+        };
+        let rung = poll(&mut watched, Some(&patience)).is_ok_and(|count| count > 0);
+        silence(&self.shared.bell);
+        rung
+    }
+
+    /// Asks the command to end, and ends it after the grace. The shim counts the time, so this
+    /// survives the server.
+    pub fn stop(&self, name: &ContainerName, grace: Duration) -> Result<(), RuntimeFault> {
+        let grace_milliseconds = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        self.ask(name, &Request::Stop { grace_milliseconds })
+    }
+
+    /// Ends the command now.
+    pub fn kill(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        self.ask(name, &Request::Kill)
+    }
+
+    /// Stops every process of a running container where it stands.
+    pub fn pause(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        self.running(name)?;
+        self.shared.group(name)?.freeze()?;
+        self.shared.mark_paused(name, true);
+        Ok(())
+    }
+
+    /// Lets a paused container go on.
+    pub fn resume(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        self.running(name)?;
+        self.shared.group(name)?.thaw()?;
+        self.shared.mark_paused(name, false);
+        Ok(())
+    }
+
+    /// Changes the processor limit of a running container, in hundredths of a core.
+    pub fn set_cpu(&self, name: &ContainerName, hundredths: u32) -> Result<(), RuntimeFault> {
+        self.running(name)?;
+        Ok(self.shared.group(name)?.set_cpu(hundredths)?)
+    }
+
+    /// Changes the memory limit of a running container; refused below what is in use.
+    pub fn set_memory(&self, name: &ContainerName, bytes: u64) -> Result<(), RuntimeFault> {
+        self.running(name)?;
+        Ok(self.shared.group(name)?.set_memory(bytes)?)
+    }
+
+    /// What a running container uses now. About ten small reads.
+    pub fn usage(&self, name: &ContainerName) -> Result<Usage, RuntimeFault> {
+        self.running(name)?;
+        Ok(self.shared.group(name)?.usage()?)
+    }
+
+    /// Runs one more program inside; gives its input and output. Ends with an exit frame.
+    pub fn exec(
+        &self,
+        name: &ContainerName,
+        order: &ExecOrder,
+    ) -> Result<ContainerStream, RuntimeFault> {
+        self.open_stream(name, &Request::Exec(order.clone()))
+    }
+
+    /// The container's own terminal or output: up to 256 KiB of recent output, then live. Input
+    /// and sizes go back where it has a terminal. Ends with an exit frame.
+    pub fn attach(
+        &self,
+        name: &ContainerName,
+        size: Option<TerminalSize>,
+    ) -> Result<ContainerStream, RuntimeFault> {
+        self.open_stream(name, &Request::Attach { size })
+    }
+
+    /// Everything the container wrote, during its life and until `forget_log`.
+    pub fn log(&self, name: &ContainerName) -> LogReader {
+        LogReader::new(self.shared.log_directory(name))
+    }
+
+    /// Connects to a port inside, also where the program listens on 127.0.0.1 only.
+    pub fn dial(&self, name: &ContainerName, port: u16) -> Result<TcpStream, RuntimeFault> {
+        self.running(name)?;
+        let fault = |source| RuntimeFault::System {
+            what: "connect into the container",
+            source,
+        };
+        let record = RunRecord::read(&self.shared.directory(name)).map_err(fault)?;
+        let first = record
+            .first
+            .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
+        let namespace = File::open(format!("/proc/{}/ns/net", first.pid)).map_err(fault)?;
+        // Checked after opening: the namespace is this process's, not that of a later owner of its number.
+        first
+            .open()
+            .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
+        network::dial(&namespace, port).map_err(fault)
+    }
+
+    /// Removes what is left of a container that is over: its own layers, records and control
+    /// group. Its log stays. Fine for a container that is not known.
+    pub fn forget(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        let shared = &self.shared;
+        if shared
+            .entries()
+            .get(name)
+            .is_some_and(|entry| entry.shim.is_some())
+        {
+            return Err(RuntimeFault::StillThere(name.clone()));
+        }
+        if shared.hierarchies.is_some() {
+            let group = shared.group(name)?;
+            group.kill_all()?;
+            group.remove()?;
+        }
+        for path in [shared.own_directory(name), shared.directory(name)] {
+            match fs::remove_dir_all(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => {
+                    return Err(RuntimeFault::File {
+                        what: "remove",
+                        path,
+                        source,
+                    });
+                }
+            }
+        }
+        shared.entries().remove(name);
+        Ok(())
+    }
+
+    /// Removes the log of a container.
+    pub fn forget_log(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        let path = self.shared.log_directory(name);
+        match fs::remove_dir_all(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(RuntimeFault::File {
+                what: "remove",
+                path,
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what this installation keeps in the machine's control groups; for a machine that
+    /// stops being one. Leaves everything when a container still lives.
+    pub fn retire(&self) {
+        if let Some(hierarchies) = &self.shared.hierarchies {
+            if let Err(error) = hierarchies.whole_box(&self.shared.box_id).remove_if_empty() {
+                tracing::debug!("control groups of this installation remain: {error}");
+            }
+        }
+    }
+
+    fn running(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        match self.sight(name).map(|sight| sight.standing) {
+            Some(Standing::Running { .. }) => Ok(()),
+            Some(_) => Err(RuntimeFault::NotRunning(name.clone())),
+            None => Err(RuntimeFault::Unknown(name.clone())),
+        }
+    }
+
+    fn ask(&self, name: &ContainerName, request: &Request) -> Result<(), RuntimeFault> {
+        self.living(name)?;
+        match launch::ask(&self.shared.directory(name), request) {
+            Ok(Reply::Done) => Ok(()),
+            Ok(Reply::Refused { why }) => Err(RuntimeFault::Refused(why)),
+            Err(source) => Err(RuntimeFault::System {
+                what: "speak to the container's supervisor",
+                source,
+            }),
+        }
+    }
+
+    fn open_stream(
+        &self,
+        name: &ContainerName,
+        request: &Request,
+    ) -> Result<ContainerStream, RuntimeFault> {
+        self.living(name)?;
+        match launch::open_stream(&self.shared.directory(name), request) {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(why)) => Err(RuntimeFault::Refused(why)),
+            Err(source) => Err(RuntimeFault::System {
+                what: "speak to the container's supervisor",
+                source,
+            }),
+        }
+    }
+
+    /// A container that is not over.
+    fn living(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        match self.sight(name).map(|sight| sight.standing) {
+            Some(Standing::Ended(_) | Standing::Lost { .. }) => {
+                Err(RuntimeFault::NotRunning(name.clone()))
+            }
+            Some(_) => Ok(()),
+            None => Err(RuntimeFault::Unknown(name.clone())),
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // The watching thread sees that nobody holds the runtime any more. Containers go on.
+        ring(&self.shared.watch);
+    }
+}
+
+impl Shared {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<ContainerName, Entry>> {
+        // Entries are replaced whole; a panic elsewhere cannot leave one half changed.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn directory(&self, name: &ContainerName) -> PathBuf {
+        self.places.run.join("c").join(name.as_str())
+    }
+
+    fn own_directory(&self, name: &ContainerName) -> PathBuf {
+        self.places.data.join("containers").join(name.as_str())
+    }
+
+    fn log_directory(&self, name: &ContainerName) -> PathBuf {
+        self.places.data.join("logs").join(name.as_str())
+    }
+
+    fn group(&self, name: &ContainerName) -> Result<Group, RuntimeFault> {
+        let hierarchies = self.hierarchies.as_ref().ok_or(CgroupError::Absent)?;
+        Ok(hierarchies.session(&self.box_id, name))
+    }
+
+    fn host_ground(&self) -> Result<HostGround, RuntimeFault> {
+        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ground) = &*host {
+            return Ok(ground.clone());
+        }
+        let ground = host_environment::prepare(&self.places.data)?;
+        *host = Some(ground.clone());
+        Ok(ground)
+    }
+
+    fn mark_paused(&self, name: &ContainerName, now: bool) {
+        if let Some(Entry {
+            standing: Standing::Running { paused, .. },
+            ..
+        }) = self.entries().get_mut(name)
+        {
+            *paused = now;
+        }
+        ring(&self.bell);
+    }
+
+    /// The end of a container whose shim is gone: what it wrote down, or lost.
+    fn resolve(&self, name: &ContainerName) -> Standing {
+        match ExitRecord::read(&self.directory(name)) {
+            Ok(record) => Standing::Ended(record),
+            Err(_) => self.declare_lost(name, "its supervisor is gone"),
+        }
+    }
+
+    fn declare_lost(&self, name: &ContainerName, why: &str) -> Standing {
+        let killed = match self.group(name) {
+            Ok(group) => group.kill_all().and_then(|()| group.remove()),
+            Err(_) => Ok(()),
+        };
+        if let Err(error) = killed {
+            tracing::error!(%name, "processes of a lost container remain: {error}");
+        }
+        Standing::Lost {
+            why: why.to_owned(),
+        }
+    }
+
+    fn look_again(&self) {
+        ring(&self.watch);
+        ring(&self.bell);
+    }
+}
+
+impl Entry {
+    fn over(standing: Standing) -> Self {
+        Self {
+            standing,
+            shim: None,
+            received: Vec::new(),
+            detaching: None,
+        }
+    }
+
+    /// Takes what the shim said; false when it hung up.
+    fn listen(&mut self) -> bool {
+        let Some(shim) = &mut self.shim else {
+            return true;
+        };
+        let mut buffer = [0u8; 4096];
+        loop {
+            match shim.read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+        }
+        self.take_events()
+    }
+
+    fn take_events(&mut self) -> bool {
+        loop {
+            match wire::take(&mut self.received) {
+                Ok(Some(frame)) if frame.kind == Kind::Event => {
+                    match serde_json::from_slice::<wire::Event>(&frame.payload) {
+                        Ok(event) => self.standing = event.standing,
+                        Err(_) => return false,
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// Reads the first event of an adopted shim, so that a sight is true from the beginning.
+fn first_sight(shim: UnixStream) -> io::Result<Entry> {
+    let mut entry = Entry {
+        standing: Standing::Preparing,
+        shim: Some(shim),
+        received: Vec::new(),
+        detaching: None,
+    };
+    let mut buffer = [0u8; 4096];
+    while entry.received.is_empty() {
+        let count = entry.shim.as_mut().expect("just given").read(&mut buffer)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        entry.received.extend_from_slice(&buffer[..count]);
+        if !entry.take_events() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if entry.received.is_empty() {
+            break;
+        }
+    }
+    entry
+        .shim
+        .as_ref()
+        .expect("just given")
+        .set_nonblocking(true)?;
+    Ok(entry)
+}
+
+/// Listens to all shims until the runtime is dropped.
+fn watch(shared: &std::sync::Weak<Shared>, bell: &OwnedFd) {
+    loop {
+        let Some(runtime) = shared.upgrade() else {
+            return;
+        };
+        let subscriptions: Vec<(ContainerName, OwnedFd)> = runtime
+            .entries()
+            .iter()
+            .filter_map(|(name, entry)| {
+                Some((
+                    name.clone(),
+                    entry.shim.as_ref()?.as_fd().try_clone_to_owned().ok()?,
+                ))
+            })
+            .collect();
+        // Not held while waiting: the last owner must be able to go.
+        drop(runtime);
+        let mut watched = vec![PollFd::new(bell, PollFlags::IN)];
+        watched.extend(
+            subscriptions
+                .iter()
+                .map(|(_, socket)| PollFd::new(socket, PollFlags::IN)),
+        );
+        if poll(&mut watched, None).is_err() {
+            continue;
+        }
+        let Some(runtime) = shared.upgrade() else {
+            return;
+        };
+        silence(bell);
+        let spoken: Vec<&ContainerName> = watched[1..]
+            .iter()
+            .zip(&subscriptions)
+            .filter(|(poll, _)| !poll.revents().is_empty())
+            .map(|(_, (name, _))| name)
+            .collect();
+        for name in spoken {
+            hear(&runtime, name);
+        }
+    }
+}
+
+fn hear(runtime: &Shared, name: &ContainerName) {
+    let (detaching, hung_up) = {
+        let mut entries = runtime.entries();
+        let Some(entry) = entries.get_mut(name) else {
+            return;
+        };
+        let hung_up = !entry.listen();
+        (entry.detaching.take(), hung_up)
+    };
+    if let Some(mut child) = detaching {
+        // It forks and leaves before the first word can arrive, so this does not wait.
+        let _ = child.wait();
+    }
+    if hung_up {
+        let already = matches!(
+            runtime
+                .entries()
+                .get(name)
+                .map(|entry| entry.standing.clone()),
+            Some(Standing::Ended(_))
+        );
+        let standing = (!already).then(|| runtime.resolve(name));
+        if let Some(entry) = runtime.entries().get_mut(name) {
+            entry.shim = None;
+            if let Some(standing) = standing {
+                entry.standing = standing;
+            }
+        }
+    }
+    ring(&runtime.bell);
+}
+
+fn ring(bell: &OwnedFd) {
+    // A full counter is already ringing.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+fn silence(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0u8; 8]);
+}
+
+fn names_below(path: &Path) -> Result<Vec<ContainerName>, RuntimeFault> {
+    let entries = fs::read_dir(path).map_err(file("list", path))?;
+    Ok(entries
+        .flatten()
+        .filter_map(|entry| ContainerName::parse(entry.file_name().to_str()?).ok())
+        .collect())
+}
+
+fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RuntimeFault {
+    let path = path.to_owned();
+    move |source| RuntimeFault::File { what, path, source }
+}

@@ -1,0 +1,543 @@
+//! Control groups: which kind this machine has, where ours lie, what a container uses, live limit
+//! changes, freezing, killing, removing. Creating a container's group is libcontainer's part.
+//!
+//! Layout below each hierarchy: `/fardel/BOX/sessions/NAME` for containers, `/fardel/BOX/shims`
+//! for shims on version 2. Never touches a group outside `/fardel`.
+//!
+//! Statistics and limits go through cgroups-rs; what it lacks (OOM counts, `cgroup.kill`, plain
+//! removal) is read and written here in a few lines.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cgroups_rs::cpu::CpuController;
+use cgroups_rs::cpuacct::CpuAcctController;
+use cgroups_rs::freezer::FreezerController;
+use cgroups_rs::memory::MemController;
+use cgroups_rs::pid::PidController;
+
+use super::order::{ContainerName, Usage};
+
+/// One scheduling period of the processor limit. The kernel's own default; shorter costs more
+/// switches, longer makes a throttled terminal feel frozen.
+const PERIOD_MICROSECONDS: u64 = 100_000;
+
+/// How long a group may take to empty after its processes were killed. Longer only under a hung
+/// device; then the group is left and named in the fault.
+const EMPTYING: Duration = Duration::from_secs(5);
+
+/// What kind of control groups the machine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Hierarchies {
+    /// One directory per controller, by controller name; also hybrid machines.
+    Separate {
+        controllers: BTreeMap<String, PathBuf>,
+    },
+    /// Everything below one directory.
+    Unified { root: PathBuf },
+}
+
+/// A step on control groups that did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    #[error("this machine has no mounted control groups")]
+    Absent,
+    #[error("could not {what} {path}")]
+    File {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("could not {what}: {source}")]
+    Controller {
+        what: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("{wanted} bytes is less than the {used} bytes in use now")]
+    BelowUse { wanted: u64, used: u64 },
+    #[error("processes in {path} do not end")]
+    NotEmpty { path: PathBuf },
+}
+
+impl Hierarchies {
+    /// Looks at this machine's mounts.
+    pub(super) fn detect() -> Result<Self, CgroupError> {
+        let path = PathBuf::from("/proc/self/mountinfo");
+        let mounts = fs::read_to_string(&path).map_err(|source| CgroupError::File {
+            what: "read",
+            path,
+            source,
+        })?;
+        Self::from_mounts(&mounts).ok_or(CgroupError::Absent)
+    }
+
+    fn from_mounts(mounts: &str) -> Option<Self> {
+        const CONTROLLERS: [&str; 8] = [
+            "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids", "blkio",
+        ];
+        let mut controllers = BTreeMap::new();
+        let mut unified = None;
+        for line in mounts.lines() {
+            let (left, right) = line.split_once(" - ")?;
+            let place = left.split(' ').nth(4)?;
+            let mut right = right.split(' ');
+            match right.next()? {
+                "cgroup2" if place == "/sys/fs/cgroup" => unified = Some(PathBuf::from(place)),
+                "cgroup" => {
+                    for option in right.nth(1)?.split(',') {
+                        if CONTROLLERS.contains(&option) {
+                            controllers.insert(option.to_owned(), PathBuf::from(place));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        match unified {
+            Some(root) => Some(Self::Unified { root }),
+            None if controllers.contains_key("memory") => Some(Self::Separate { controllers }),
+            None => None,
+        }
+    }
+
+    /// Whether everything lies below one directory (version 2).
+    pub(super) fn unified(&self) -> bool {
+        matches!(self, Self::Unified { .. })
+    }
+
+    /// The groups of one container.
+    pub(super) fn session(&self, box_id: &str, name: &ContainerName) -> Group {
+        self.group(format!("/fardel/{box_id}/sessions/{name}"))
+    }
+
+    /// The group of the supervising processes.
+    pub(super) fn shims(&self, box_id: &str) -> Group {
+        self.group(format!("/fardel/{box_id}/shims"))
+    }
+
+    /// The group of the process that owns the whole box.
+    pub(super) fn holder(&self, box_id: &str) -> Group {
+        self.group(format!("/fardel/{box_id}/hold"))
+    }
+
+    /// All of one box, for removal when it is empty.
+    pub(super) fn whole_box(&self, box_id: &str) -> Group {
+        self.group(format!("/fardel/{box_id}"))
+    }
+
+    fn group(&self, path: String) -> Group {
+        Group {
+            hierarchies: self.clone(),
+            path,
+        }
+    }
+}
+
+/// One group in every hierarchy; it may or may not exist.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    hierarchies: Hierarchies,
+    /// Absolute, as the specification of a container wants it.
+    path: String,
+}
+
+impl Group {
+    /// The path below each hierarchy; always absolute (a relative one would select a service manager).
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The directory of one controller; nothing when the machine lacks it.
+    pub(super) fn directory(&self, controller: &str) -> Option<PathBuf> {
+        let below = self.path.trim_start_matches('/');
+        match &self.hierarchies {
+            Hierarchies::Unified { root } => Some(root.join(below)),
+            Hierarchies::Separate { controllers } => {
+                controllers.get(controller).map(|root| root.join(below))
+            }
+        }
+    }
+
+    /// Every distinct directory of this group, existing or not.
+    pub(super) fn directories(&self) -> Vec<PathBuf> {
+        let below = self.path.trim_start_matches('/');
+        let mut all: Vec<PathBuf> = match &self.hierarchies {
+            Hierarchies::Unified { root } => vec![root.join(below)],
+            Hierarchies::Separate { controllers } => {
+                controllers.values().map(|root| root.join(below)).collect()
+            }
+        };
+        all.dedup();
+        all
+    }
+
+    fn v2(&self) -> bool {
+        self.hierarchies.unified()
+    }
+
+    fn required(&self, controller: &'static str) -> Result<PathBuf, CgroupError> {
+        self.directory(controller)
+            .filter(|path| path.is_dir())
+            .ok_or_else(|| CgroupError::File {
+                what: "find the control group",
+                path: PathBuf::from(&self.path),
+                source: io::ErrorKind::NotFound.into(),
+            })
+    }
+
+    /// Puts a process of ours into this group, making it where needed.
+    pub(super) fn enter(&self, pid: i32) -> Result<(), CgroupError> {
+        for path in self.directories() {
+            fs::create_dir_all(&path).map_err(|source| CgroupError::File {
+                what: "create",
+                path: path.clone(),
+                source,
+            })?;
+            join(&path, pid)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a process into the existing group of a container, in every hierarchy that has it.
+    pub(super) fn join_existing(&self, pid: i32) -> Result<(), CgroupError> {
+        let mut joined = false;
+        for path in self.directories().into_iter().filter(|path| path.is_dir()) {
+            join(&path, pid)?;
+            joined = true;
+        }
+        if joined {
+            Ok(())
+        } else {
+            Err(CgroupError::Absent)
+        }
+    }
+
+    /// What the container uses now. About ten small reads.
+    pub(super) fn usage(&self) -> Result<Usage, CgroupError> {
+        let memory = self.required("memory")?;
+        let stat = read(&memory.join("memory.stat"))?;
+        let (current, limit, inactive) = if self.v2() {
+            ("memory.current", "memory.max", "inactive_file")
+        } else {
+            (
+                "memory.usage_in_bytes",
+                "memory.limit_in_bytes",
+                "total_inactive_file",
+            )
+        };
+        let droppable = field(&stat, inactive).unwrap_or(0);
+        let cpu_microseconds = if self.v2() {
+            field(
+                &read(&self.required("cpu")?.join("cpu.stat"))?,
+                "usage_usec",
+            )
+            .unwrap_or(0)
+        } else {
+            CpuAcctController::new(self.required("cpuacct")?)
+                .cpuacct()
+                .usage
+                / 1000
+        };
+        let pids = self
+            .required("pids")
+            .ok()
+            .and_then(|path| PidController::new(path, self.v2()).get_pid_current().ok())
+            .unwrap_or(0);
+        Ok(Usage {
+            cpu_microseconds,
+            memory_bytes: number(&memory.join(current))?.saturating_sub(droppable),
+            memory_limit: number(&memory.join(limit)).unwrap_or(u64::MAX),
+            pids,
+        })
+    }
+
+    /// Changes the processor limit of a running container.
+    pub(super) fn set_cpu(&self, hundredths: u32) -> Result<(), CgroupError> {
+        let (quota, period) = cpu_quota(hundredths);
+        let path = self.required("cpu")?;
+        if self.v2() {
+            return write(&path.join("cpu.max"), &format!("{quota} {period}"));
+        }
+        CpuController::new(path, false)
+            .set_cfs_quota_and_period(Some(quota), Some(period))
+            .map_err(|source| CgroupError::Controller {
+                what: "change the processor limit",
+                source: source.into(),
+            })
+    }
+
+    /// Changes the memory limit of a running container. Refused when more is in use: version 1
+    /// refuses by itself, version 2 would kill.
+    pub(super) fn set_memory(&self, bytes: u64) -> Result<(), CgroupError> {
+        let used = self.usage()?.memory_bytes;
+        if bytes < used {
+            return Err(CgroupError::BelowUse {
+                wanted: bytes,
+                used,
+            });
+        }
+        let path = self.required("memory")?;
+        if self.v2() {
+            write(&path.join("memory.swap.max"), "0").ok();
+            return write(&path.join("memory.max"), &bytes.to_string());
+        }
+        let limit = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let memory = MemController::new(path.clone(), false);
+        let change = |what: &'static str, done: cgroups_rs::error::Result<()>| {
+            done.map_err(|source| CgroupError::Controller {
+                what,
+                source: source.into(),
+            })
+        };
+        // Memory plus swap may never be below memory: the order depends on the direction.
+        let swap_counted = path.join("memory.memsw.limit_in_bytes").exists();
+        let growing = bytes > number(&path.join("memory.limit_in_bytes"))?;
+        if swap_counted && growing {
+            change(
+                "change the limit of memory and swap",
+                memory.set_memswap_limit(limit),
+            )?;
+        }
+        change("change the memory limit", memory.set_limit(limit))?;
+        if swap_counted && !growing {
+            change(
+                "change the limit of memory and swap",
+                memory.set_memswap_limit(limit),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Stops every process where it stands.
+    pub(super) fn freeze(&self) -> Result<(), CgroupError> {
+        let path = self.required("freezer")?;
+        if self.v2() {
+            return write(&path.join("cgroup.freeze"), "1");
+        }
+        FreezerController::new(path, false)
+            .freeze()
+            .map_err(|source| CgroupError::Controller {
+                what: "freeze the container",
+                source: source.into(),
+            })
+    }
+
+    /// Lets every process go on.
+    pub(super) fn thaw(&self) -> Result<(), CgroupError> {
+        let path = self.required("freezer")?;
+        if self.v2() {
+            return write(&path.join("cgroup.freeze"), "0");
+        }
+        FreezerController::new(path, false)
+            .thaw()
+            .map_err(|source| CgroupError::Controller {
+                what: "thaw the container",
+                source: source.into(),
+            })
+    }
+
+    /// How many processes the memory limit killed; zero when it cannot be read any more.
+    pub(super) fn oom_kills(&self) -> u64 {
+        let Some(path) = self.directory("memory") else {
+            return 0;
+        };
+        let file = if self.v2() {
+            "memory.events"
+        } else {
+            "memory.oom_control"
+        };
+        fs::read_to_string(path.join(file))
+            .ok()
+            .and_then(|text| field(&text, "oom_kill"))
+            .unwrap_or(0)
+    }
+
+    /// Numbers of the processes inside, as seen from the host.
+    pub(super) fn processes(&self) -> Vec<i32> {
+        let Some(path) = self.directory("pids").or_else(|| self.directory("memory")) else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        collect_processes(&path, &mut all);
+        all
+    }
+
+    /// Kills everything inside and waits until it is gone. Does nothing when the group is absent.
+    pub(super) fn kill_all(&self) -> Result<(), CgroupError> {
+        let until = Instant::now() + EMPTYING;
+        if self.v2() {
+            if let Some(path) = self.directory("memory").filter(|path| path.is_dir()) {
+                write(&path.join("cgroup.kill"), "1")?;
+            }
+        }
+        loop {
+            let inside = self.processes();
+            if inside.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(CgroupError::NotEmpty {
+                    path: PathBuf::from(&self.path),
+                });
+            }
+            // Frozen first: a process that forks faster than we kill would win otherwise. The
+            // kernel lets a frozen process die on SIGKILL only after thawing on version 1.
+            self.freeze().ok();
+            for pid in self.processes() {
+                // SAFETY: no memory is involved; the pid was read from our own frozen group, so it cannot have been reused.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+            self.thaw().ok();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Removes the group and everything below it unless a process is inside.
+    pub(super) fn remove_if_empty(&self) -> Result<(), CgroupError> {
+        for path in self.directories() {
+            remove_tree(&path).map_err(|source| CgroupError::File {
+                what: "remove",
+                path,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Removes the group and everything below it. Fine when it is gone already.
+    pub(super) fn remove(&self) -> Result<(), CgroupError> {
+        let until = Instant::now() + EMPTYING;
+        for path in self.directories() {
+            while let Err(source) = remove_tree(&path) {
+                let busy = source.raw_os_error() == Some(libc::EBUSY);
+                if !busy || Instant::now() > until {
+                    return Err(CgroupError::File {
+                        what: "remove",
+                        path,
+                        source,
+                    });
+                }
+                // The last process has ended but the kernel has not yet let go of it.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Quota and period in microseconds for hundredths of a core; the kernel's smallest quota is 1 ms.
+pub(super) fn cpu_quota(hundredths: u32) -> (i64, u64) {
+    let quota = u64::from(hundredths) * PERIOD_MICROSECONDS / 100;
+    (
+        i64::try_from(quota.max(1000)).expect("a quota of this many cores fits"),
+        PERIOD_MICROSECONDS,
+    )
+}
+
+fn join(path: &Path, pid: i32) -> Result<(), CgroupError> {
+    write(&path.join("cgroup.procs"), &pid.to_string())
+}
+
+fn collect_processes(path: &Path, into: &mut Vec<i32>) {
+    if let Ok(text) = fs::read_to_string(path.join("cgroup.procs")) {
+        into.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+    }
+    for below in fs::read_dir(path).into_iter().flatten().flatten() {
+        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_processes(&below.path(), into);
+        }
+    }
+}
+
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => {}
+    }
+    for below in fs::read_dir(path)?.flatten() {
+        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&below.path())?;
+        }
+    }
+    fs::remove_dir(path)
+}
+
+fn read(path: &Path) -> Result<String, CgroupError> {
+    fs::read_to_string(path).map_err(|source| CgroupError::File {
+        what: "read",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CgroupError> {
+    fs::write(path, text).map_err(|source| CgroupError::File {
+        what: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn number(path: &Path) -> Result<u64, CgroupError> {
+    let text = read(path)?;
+    // "max" means no limit.
+    Ok(text.trim().parse().unwrap_or(u64::MAX))
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .strip_prefix(' ')?
+            .trim()
+            .parse()
+            .ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEPARATE: &str = "\
+31 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+32 31 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+33 31 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+34 31 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn a_hybrid_machine_counts_as_separate_hierarchies() {
+        let found = Hierarchies::from_mounts(SEPARATE).expect("memory is there");
+        let name = ContainerName::parse("s-1").expect("plain");
+        let group = found.session("b0", &name);
+        assert_eq!(group.path(), "/fardel/b0/sessions/s-1");
+        assert_eq!(
+            group.directory("cpuacct"),
+            Some("/sys/fs/cgroup/cpu,cpuacct/fardel/b0/sessions/s-1".into())
+        );
+        assert_eq!(group.directory("pids"), None);
+    }
+
+    #[test]
+    fn one_mount_at_the_usual_place_is_version_two() {
+        let found =
+            Hierarchies::from_mounts("30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+                .expect("unified");
+        assert!(found.unified());
+        assert_eq!(
+            Hierarchies::from_mounts("30 24 0:26 / / rw - ext4 /dev/vda rw\n"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_share_of_a_core_becomes_a_quota() {
+        assert_eq!(cpu_quota(50), (50_000, 100_000));
+        assert_eq!(cpu_quota(200), (200_000, 100_000));
+        assert_eq!(cpu_quota(0), (1000, 100_000));
+    }
+}

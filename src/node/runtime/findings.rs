@@ -1,0 +1,173 @@
+//! What this machine lacks for running containers, each with a code, a sentence and a way out; for
+//! `doctor`, for refusals and for the log. Looks only; changes nothing that stays.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::Hierarchies;
+use super::order::IdRange;
+use super::rootfs;
+
+/// One thing that is missing or less than it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable, for scripts: `no_root`, `no_cgroups`, `cgroups_read_only`, `no_overlay`,
+    /// `no_user_namespaces`, `no_idmapped_mounts`, `no_seccomp`, `no_time_namespace`,
+    /// `missing_controllers`, `cannot_protect_shims`.
+    pub code: String,
+    pub what: String,
+    /// How to get it.
+    pub remedy: String,
+    /// Without it no container can start safely; the others cost comfort.
+    pub prevents_containers: bool,
+}
+
+fn preventing(code: &str, what: impl Into<String>, remedy: &str) -> Finding {
+    Finding {
+        code: code.to_owned(),
+        what: what.into(),
+        remedy: remedy.to_owned(),
+        prevents_containers: true,
+    }
+}
+
+fn lessening(code: &str, what: impl Into<String>, remedy: &str) -> Finding {
+    Finding {
+        prevents_containers: false,
+        ..preventing(code, what, remedy)
+    }
+}
+
+/// Looks at the machine. What prevents containers comes first. Costs a few milliseconds.
+pub(super) fn look(data: &Path, hierarchies: Option<&Hierarchies>, box_id: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        found.push(preventing(
+            "no_root",
+            "fardel does not run as root",
+            "start it as root, or by its service unit",
+        ));
+        // Everything below would fail for this reason alone.
+        return found;
+    }
+    match hierarchies {
+        None => found.push(preventing(
+            "no_cgroups",
+            "no control groups are mounted at /sys/fs/cgroup",
+            "mount them (mount -t cgroup2 none /sys/fs/cgroup), or give this container its host's",
+        )),
+        Some(hierarchies) => look_at_groups(hierarchies, box_id, &mut found),
+    }
+    if !fs::read_to_string("/proc/filesystems")
+        .is_ok_and(|text| text.lines().any(|line| line.ends_with("\toverlay")))
+    {
+        found.push(preventing(
+            "no_overlay",
+            "the kernel has no overlay file system",
+            "load it: modprobe overlay",
+        ));
+    }
+    let probe = IdRange {
+        base: 0x7000_0000,
+        size: 65_536,
+    };
+    match rootfs::user_namespace(probe) {
+        Err(error) => found.push(preventing(
+            "no_user_namespaces",
+            format!("user namespaces are refused: {}", deepest(&error)),
+            "allow them: sysctl user.max_user_namespaces=65536",
+        )),
+        Ok(ids) => {
+            if let Err(error) = rootfs::probe_id_map(data, ids.as_fd()) {
+                found.push(preventing(
+                    "no_idmapped_mounts",
+                    format!("the file system of {} has no id-mapped mounts: {error}", data.display()),
+                    "keep the data directory on ext4, xfs, btrfs or tmpfs, and run Linux 5.19 or later",
+                ));
+            }
+        }
+    }
+    let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    if actions.is_empty() {
+        found.push(preventing(
+            "no_seccomp",
+            "the kernel has no system call filters",
+            "use a kernel with CONFIG_SECCOMP_FILTER",
+        ));
+    }
+    if !Path::new("/proc/self/ns/time").exists() {
+        found.push(preventing(
+            "no_time_namespace",
+            "the kernel has no time namespaces",
+            "run Linux 5.6 or later with CONFIG_TIME_NS",
+        ));
+    }
+    if rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .maximum
+        .is_some_and(|limit| limit < 65_536)
+    {
+        found.push(lessening(
+            "few_open_files",
+            "this process may open few files, and so may every session",
+            "start fardel with LimitNOFILE=1048576",
+        ));
+    }
+    found.sort_by_key(|finding| !finding.prevents_containers);
+    found
+}
+
+fn look_at_groups(hierarchies: &Hierarchies, box_id: &str, found: &mut Vec<Finding>) {
+    let group = hierarchies.whole_box(box_id);
+    for path in group.directories() {
+        if let Err(error) = fs::create_dir_all(&path) {
+            found.push(preventing(
+                "cgroups_read_only",
+                format!(
+                    "control groups cannot be made ({}: {error})",
+                    path.display()
+                ),
+                "mount /sys/fs/cgroup writable, and give fardel's unit Delegate=yes",
+            ));
+            return;
+        }
+    }
+    for (controller, loss) in [
+        ("memory", "memory limits"),
+        ("cpu", "processor limits"),
+        ("pids", "process limits"),
+        ("devices", "the device fence"),
+        ("freezer", "pausing"),
+    ] {
+        if group.directory(controller).is_none() {
+            let fence = matches!(controller, "memory" | "pids" | "devices");
+            let make = if fence {
+                preventing
+            } else {
+                |code: &str, what: String, remedy: &str| lessening(code, what, remedy)
+            };
+            found.push(make(
+                "missing_controllers",
+                format!("the {controller} controller is missing: no {loss}"),
+                "mount it below /sys/fs/cgroup",
+            ));
+        }
+    }
+}
+
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut at = error;
+    while let Some(below) = at.source() {
+        at = below;
+    }
+    at.to_string()
+}
+
+impl From<Finding> for io::Error {
+    fn from(finding: Finding) -> Self {
+        Self::other(finding.what)
+    }
+}

@@ -1,0 +1,90 @@
+//! Knows a process by more than its number: pid, start time and boot together. Numbers are
+//! reused; a signal to a bare pid may reach a stranger. Never signals by pid alone.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// A process that can be recognised again, also by a later server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ProcessIdentity {
+    pub pid: i32,
+    /// Clock ticks after boot, field 22 of `/proc/PID/stat`.
+    pub start_time: u64,
+    pub boot_id: String,
+}
+
+impl ProcessIdentity {
+    /// The identity of a living process; an error when it is gone.
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
+        Ok(Self {
+            pid,
+            start_time: start_time(pid)?,
+            boot_id: boot_id()?,
+        })
+    }
+
+    /// A handle to exactly this process, or nothing when it is gone or its number was reused.
+    pub(super) fn open(&self) -> Option<OwnedFd> {
+        if boot_id().ok()? != self.boot_id {
+            return None;
+        }
+        let handle = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        // Compared after opening: from here on the handle cannot come to mean another process.
+        (start_time(self.pid).ok()? == self.start_time).then_some(handle)
+    }
+
+    /// Sends a signal to exactly this process; false when it is gone.
+    pub(super) fn signal(&self, signal: i32) -> bool {
+        // SAFETY: only numbers of real signals are passed on by the callers in this room.
+        let signal = unsafe { Signal::from_raw_unchecked(signal) };
+        self.open()
+            .is_some_and(|handle| pidfd_send_signal(handle.as_fd(), signal).is_ok())
+    }
+}
+
+/// This start of the machine.
+pub(super) fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim()
+        .to_owned())
+}
+
+fn start_time(pid: i32) -> io::Result<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The second field is a name in parentheses that may hold anything; count from its end.
+    line.rsplit_once(") ")
+        .and_then(|(_, rest)| rest.split(' ').nth(19))
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a process without a start time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_number_or_another_boot_is_a_stranger() {
+        let own = ProcessIdentity::of(std::process::id() as i32).expect("this process lives");
+        assert!(own.open().is_some());
+        assert!(
+            ProcessIdentity {
+                start_time: own.start_time + 1,
+                ..own.clone()
+            }
+            .open()
+            .is_none()
+        );
+        assert!(
+            ProcessIdentity {
+                boot_id: "another".into(),
+                ..own
+            }
+            .open()
+            .is_none()
+        );
+    }
+}

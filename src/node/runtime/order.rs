@@ -1,0 +1,224 @@
+//! What may be asked of the runtime and what it tells: orders in, sights and records out. Plain
+//! values, written to disk and to the shim as JSON; nothing here touches a process or a file.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of one incarnation of one container; also a directory, a cgroup and a socket name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContainerName(String);
+
+/// A container name that could not be a directory name.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "a container name has 1 to 120 characters of a-z, A-Z, 0-9, '-', '_' and '.', and begins with a letter or digit"
+)]
+pub struct BadContainerName;
+
+impl ContainerName {
+    /// Checks a name; refuses what could leave a directory or confuse a cgroup path.
+    pub fn parse(text: &str) -> Result<Self, BadContainerName> {
+        let fits = (1..=120).contains(&text.len())
+            && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && text
+                .chars()
+                .all(|each| each.is_ascii_alphanumeric() || "-_.".contains(each));
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(BadContainerName)
+        }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ContainerName {
+    type Error = BadContainerName;
+    fn try_from(text: String) -> Result<Self, BadContainerName> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ContainerName> for String {
+    fn from(name: ContainerName) -> String {
+        name.0
+    }
+}
+
+impl fmt::Display for ContainerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Everything needed to make one container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerOrder {
+    pub name: ContainerName,
+    pub root: RootOrder,
+    /// Program and arguments; a program without a slash is looked up on PATH inside.
+    pub command: Vec<String>,
+    /// Later entries win. PATH, HOME, HOSTNAME and TERM get a value when they have none.
+    pub environment: Vec<(String, String)>,
+    /// Working directory inside; the user's home when absent and it exists, else `/`.
+    pub directory: Option<String>,
+    pub user: UserOrder,
+    pub hostname: String,
+    /// A terminal of this size, or plain pipes.
+    pub terminal: Option<TerminalSize>,
+    /// Hundredths of a processor core; 100 is one core.
+    pub cpu_hundredths: u32,
+    pub memory_bytes: u64,
+    pub shm_bytes: u64,
+    /// Processes and threads together.
+    pub pids: u32,
+    pub ids: IdRange,
+    /// Sent first by `stop`; 15 (TERM) for most programs.
+    pub stop_signal: i32,
+    /// Host directories shown inside, id-mapped like the layers.
+    #[serde(default)]
+    pub mounts: Vec<MountOrder>,
+}
+
+/// Where the root file system comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootOrder {
+    /// Read-only directories owned by root, lowest first, as an image manifest lists them.
+    pub layers: Vec<PathBuf>,
+    /// Adds this machine's own programs (the `host` environment) below all layers.
+    pub host_environment: bool,
+}
+
+/// A directory of the host at a place inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountOrder {
+    pub from: PathBuf,
+    pub at: String,
+    pub read_only: bool,
+}
+
+/// Who runs the command, in numbers of the container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserOrder {
+    /// `work` in the host environment, root elsewhere.
+    Usual,
+    /// `name`, `uid`, `name:group` or `uid:gid`, looked up in the container's own files.
+    Named(String),
+}
+
+/// Columns and rows of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    pub columns: u16,
+    pub rows: u16,
+}
+
+/// Host user and group numbers `base .. base + size` that the container's `0 .. size` stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    pub base: u32,
+    pub size: u32,
+}
+
+/// One more program inside a running container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecOrder {
+    pub command: Vec<String>,
+    /// Added to the container's own environment; later entries win.
+    pub environment: Vec<(String, String)>,
+    /// The container's own working directory when absent.
+    pub directory: Option<String>,
+    /// The container's own user when absent.
+    pub user: Option<String>,
+    pub terminal: Option<TerminalSize>,
+}
+
+/// What one container looks like now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerSight {
+    pub name: ContainerName,
+    pub standing: Standing,
+}
+
+/// How far a container has come. Times are Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "phase")]
+pub enum Standing {
+    /// The shim is starting or mounts the root file system.
+    Preparing,
+    /// The container exists, its command does not run yet.
+    Starting,
+    Running {
+        since: u64,
+        pid: i32,
+        paused: bool,
+    },
+    Ended(ExitRecord),
+    /// The supervisor vanished without a record; whatever was left has been killed.
+    Lost {
+        why: String,
+    },
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// The command's own code, 128 + signal when a signal ended it; 125 when it never started.
+    pub code: i32,
+    pub signal: Option<i32>,
+    /// The memory limit ended the command.
+    pub oom_killed: bool,
+    /// A sentence for people where the code alone says too little.
+    pub reason: Option<String>,
+    /// Absent when the command never started.
+    pub started_at: Option<u64>,
+    pub ended_at: u64,
+}
+
+/// What a container uses now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time since the start.
+    pub cpu_microseconds: u64,
+    /// Memory in use without page cache that can be dropped.
+    pub memory_bytes: u64,
+    pub memory_limit: u64,
+    pub pids: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_name_never_leaves_its_directory() {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "-x",
+            ".x",
+            "a b",
+            "ä",
+            "a\0",
+            &"x".repeat(121),
+        ] {
+            assert_eq!(ContainerName::parse(bad), Err(BadContainerName), "{bad:?}");
+        }
+        assert_eq!(
+            ContainerName::parse("s-17.2_a")
+                .expect("a plain name")
+                .as_str(),
+            "s-17.2_a"
+        );
+    }
+}

@@ -1,0 +1,431 @@
+//! Lays the ground a container stands on: a mount namespace of the shim's own, a user namespace
+//! with the session's id range, id-mapped views of shared layers, and an overlay above them.
+//!
+//! Everything is mounted in the shim's private namespace, so that nothing is left when shim and
+//! container are gone, whatever killed them. Never changes the owner or content of a layer or of a
+//! mounted folder; only the session's own upper directories belong to its ids.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+
+use super::order::{ContainerOrder, IdRange};
+
+/// A step of laying the ground that did not work.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GroundError {
+    #[error("could not {what}")]
+    Step {
+        what: &'static str,
+        source: io::Error,
+    },
+    #[error("could not {what} {path}")]
+    Path {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error(
+        "{path} lies on a file system without id-mapped mounts; move it to ext4, xfs, btrfs or tmpfs"
+    )]
+    NoIdMap { path: PathBuf, source: io::Error },
+    #[error(
+        "the id range {base}+{size} is not usable: it needs at least 65536 ids and may not include the machine's own first 65536"
+    )]
+    BadRange { base: u32, size: u32 },
+    #[error("the environment has no layers")]
+    NoLayers,
+    #[error("no place for the stage: none of {0} is a free directory")]
+    NoStage(&'static str),
+}
+
+type Result<T> = std::result::Result<T, GroundError>;
+
+fn step(what: &'static str) -> impl FnOnce(io::Error) -> GroundError {
+    move |source| GroundError::Step { what, source }
+}
+
+fn at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GroundError {
+    let path = path.to_owned();
+    move |source| GroundError::Path { what, path, source }
+}
+
+/// Directories that exist on every machine and hold nothing a shim needs. One of them is covered,
+/// in the shim's own namespace only, so that paths are short, the same everywhere, reachable for
+/// the container's ids, and say nothing about this machine.
+const STAGES: [&str; 4] = ["/mnt", "/media", "/srv", "/opt"];
+
+/// The covered place where everything of one container is mounted.
+#[derive(Clone, Debug)]
+pub(super) struct Stage {
+    place: PathBuf,
+}
+
+impl Stage {
+    /// Enters a mount namespace of our own and covers one directory in it. `ours` are directories
+    /// that must stay visible.
+    pub(super) fn enter(ours: &[&Path]) -> Result<Self> {
+        unshare(CloneFlags::CLONE_NEWNS)
+            .map_err(io::Error::from)
+            .map_err(step("make a mount namespace"))?;
+        mount(
+            None::<&str>,
+            "/",
+            None::<&str>,
+            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+            None::<&str>,
+        )
+        .map_err(io::Error::from)
+        .map_err(step("keep mounts to ourselves"))?;
+        let free = |place: &Path| {
+            place.is_dir()
+                && !place.is_symlink()
+                && !ours.iter().any(|path| path.starts_with(place))
+        };
+        let place = STAGES
+            .iter()
+            .map(PathBuf::from)
+            .find(|place| free(place))
+            .ok_or(GroundError::NoStage("/mnt, /media, /srv, /opt"))?;
+        mount(
+            Some("stage"),
+            &place,
+            Some("tmpfs"),
+            MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+            Some("mode=0755,size=16m"),
+        )
+        .map_err(io::Error::from)
+        .map_err(at("cover", &place))?;
+        Ok(Self { place })
+    }
+
+    /// The container's root file system once it is mounted.
+    pub(super) fn root(&self) -> PathBuf {
+        self.place.join("root")
+    }
+
+    fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path = self.place.join(name);
+        fs::create_dir_all(&path).map_err(at("create", &path))?;
+        Ok(path)
+    }
+
+    /// A small file on the stage, readable by everybody.
+    pub(super) fn write_file(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.place.join(name);
+        if let Some(above) = path.parent() {
+            fs::create_dir_all(above).map_err(at("create", above))?;
+        }
+        fs::write(&path, text).map_err(at("write", &path))?;
+        Ok(path)
+    }
+
+    /// Shows a directory of the host on the stage with the session's ids: what root owns outside,
+    /// the session's root owns inside.
+    pub(super) fn show(
+        &self,
+        name: &str,
+        from: &Path,
+        ids: BorrowedFd<'_>,
+        read_only: bool,
+    ) -> Result<PathBuf> {
+        let place = self.directory(name)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, from, flags)
+            .map_err(io::Error::from)
+            .map_err(at("open", from))?;
+        map_ids(tree.as_fd(), ids, read_only).map_err(|source| GroundError::NoIdMap {
+            path: from.to_owned(),
+            source,
+        })?;
+        move_mount(
+            tree.as_fd(),
+            "",
+            CWD,
+            &place,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+        .map_err(io::Error::from)
+        .map_err(at("mount", &place))?;
+        Ok(place)
+    }
+
+    /// Mounts an overlay: `lower` on the stage (topmost first), own `upper` and `work` below `own`.
+    pub(super) fn overlay(
+        &self,
+        target: &Path,
+        lower: &[PathBuf],
+        own: &Path,
+        prefix: &str,
+    ) -> Result<()> {
+        let names: Vec<String> = lower
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let own = own.display();
+        // A session's own layer dies with it: no need to wait for the disk.
+        let options = format!(
+            "lowerdir={},upperdir={own}/{prefix}upper,workdir={own}/{prefix}work,volatile",
+            names.join(":")
+        );
+        mount(
+            Some("root"),
+            target,
+            Some("overlay"),
+            MsFlags::empty(),
+            Some(options.as_str()),
+        )
+        .map_err(io::Error::from)
+        .map_err(at("mount the overlay on", target))
+    }
+
+    /// Shows the session's own directory on the stage, so that no path of this machine is in any mount option.
+    pub(super) fn bind(&self, name: &str, from: &Path) -> Result<PathBuf> {
+        let place = self.directory(name)?;
+        mount(
+            Some(from),
+            &place,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )
+        .map_err(io::Error::from)
+        .map_err(at("bind", from))?;
+        Ok(place)
+    }
+}
+
+/// Mounts the whole root file system of an order; `own` is the session's directory on disk.
+pub(super) fn mount_root(
+    stage: &Stage,
+    order: &ContainerOrder,
+    host: Option<&HostGround>,
+    own: &Path,
+    ids: BorrowedFd<'_>,
+) -> Result<()> {
+    let mut lower = Vec::new();
+    if let Some(host) = host {
+        lower.push(stage.show("l0", &host.skeleton, ids, true)?);
+    }
+    for (number, layer) in order.root.layers.iter().enumerate() {
+        lower.push(stage.show(&format!("l{}", number + 1), layer, ids, true)?);
+    }
+    if lower.is_empty() {
+        return Err(GroundError::NoLayers);
+    }
+    lower.reverse();
+    prepare_own(own, "", order.ids)?;
+    if host.is_some() {
+        let home = own.join("upper/home");
+        own_directory(&home, order.ids.base, 0o755)?;
+        own_directory(&home.join("work"), order.ids.base + HOST_USER_ID, 0o755)?;
+    }
+    let own_shown = stage.bind("own", own)?;
+    let root = stage.directory("root")?;
+    stage.overlay(&root, &lower, &own_shown, "")?;
+    if let Some(host) = host {
+        for name in &host.trees {
+            let shown = stage.show(&format!("h-{name}"), &Path::new("/").join(name), ids, true)?;
+            let prefix = format!("{name}-");
+            prepare_own(own, &prefix, order.ids)?;
+            stage.overlay(&root.join(name), &[shown], &own_shown, &prefix)?;
+        }
+    }
+    Ok(())
+}
+
+/// The machine's own programs, as `host_environment` prepared them.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct HostGround {
+    /// A small root directory with links, mount points and the harmless part of `/etc`.
+    pub skeleton: PathBuf,
+    /// Names of directories at the root of the machine that are shown whole: `usr`, and `lib` and
+    /// its kin where they are not links into `usr`.
+    pub trees: Vec<String>,
+}
+
+/// User and group number of `work`, who runs things in the host environment.
+pub(super) const HOST_USER_ID: u32 = 1000;
+
+fn prepare_own(own: &Path, prefix: &str, ids: IdRange) -> Result<()> {
+    for name in ["upper", "work"] {
+        own_directory(&own.join(format!("{prefix}{name}")), ids.base, 0o755)?;
+    }
+    Ok(())
+}
+
+fn own_directory(path: &Path, owner: u32, mode: u32) -> Result<()> {
+    match fs::DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(at("create", path)(error)),
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(at("set the mode of", path))?;
+    chown(path, Some(owner), Some(owner)).map_err(at("give to the session", path))
+}
+
+/// Makes a user namespace with this range and gives a handle to it; no process stays in it.
+pub(super) fn user_namespace(ids: IdRange) -> Result<OwnedFd> {
+    let bad = GroundError::BadRange {
+        base: ids.base,
+        size: ids.size,
+    };
+    if ids.base < 65_536 || ids.size < 65_536 || ids.base.checked_add(ids.size).is_none() {
+        return Err(bad);
+    }
+    let (mut ready, mut tell) = io::pipe().map_err(step("make a pipe"))?;
+    let (mut released, release) = io::pipe().map_err(step("make a pipe"))?;
+    // SAFETY: a shim has one thread; the child only makes system calls and leaves.
+    let child = unsafe { libc::fork() };
+    if child < 0 {
+        return Err(step("fork for a user namespace")(io::Error::last_os_error()));
+    }
+    if child == 0 {
+        drop(release);
+        // SAFETY: plain system call; the answer goes to the parent as one byte.
+        let made = unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0;
+        let _ = tell.write_all(&[u8::from(made)]);
+        let _ = released.read(&mut [0]);
+        // SAFETY: leaves without running anything of the parent's.
+        unsafe { libc::_exit(0) };
+    }
+    drop(tell);
+    let made = (|| {
+        let mut answer = [0];
+        ready.read_exact(&mut answer)?;
+        if answer[0] == 0 {
+            return Err(io::Error::other(
+                "the kernel refuses user namespaces (see user.max_user_namespaces)",
+            ));
+        }
+        let map = format!("0 {} {}\n", ids.base, ids.size);
+        fs::write(format!("/proc/{child}/uid_map"), &map)?;
+        fs::write(format!("/proc/{child}/gid_map"), &map)?;
+        Ok(OwnedFd::from(File::open(format!("/proc/{child}/ns/user"))?))
+    })();
+    drop(release);
+    // SAFETY: waits for exactly the child made above.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    made.map_err(step("make a user namespace"))
+}
+
+/// The kernel's `struct mount_attr`.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, read_only: bool) -> io::Result<()> {
+    let mut set = libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    if read_only {
+        set |= libc::MOUNT_ATTR_RDONLY;
+    }
+    let attributes = MountAttributes {
+        set,
+        clear: 0,
+        propagation: 0,
+        user_namespace: ids.as_raw_fd() as u64,
+    };
+    // SAFETY: the structure has the kernel's layout and its size is passed; the path is empty and terminated.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
+        )
+    };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether directories like `path` can be shown with other ids. Mounts nothing anywhere.
+pub(super) fn probe_id_map(path: &Path, ids: BorrowedFd<'_>) -> io::Result<()> {
+    let tree = open_tree(
+        CWD,
+        path,
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+    )?;
+    map_ids(tree.as_fd(), ids, true)
+}
+
+/// Reads a small file of the container's root as the container would see it: links are followed
+/// inside, never out. Nothing when it is absent or no plain file.
+pub(super) fn read_inside(root: &Path, path: &str, limit: u64) -> Option<String> {
+    let root = rustix::fs::open(
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
+    let name = CString::new(path.trim_start_matches('/')).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = openat2(
+        root,
+        name,
+        flags,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+    )
+    .ok()?;
+    let file = File::from(file);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.take(limit).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whether a directory exists inside, links followed inside.
+pub(super) fn directory_inside(root: &Path, path: &str) -> bool {
+    let Ok(root) = rustix::fs::open(
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) else {
+        return false;
+    };
+    let Ok(name) = CString::new(path.trim_start_matches('/')) else {
+        return false;
+    };
+    let name = if name.is_empty() {
+        CString::from(c".")
+    } else {
+        name
+    };
+    openat2(
+        root,
+        name,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+    )
+    .is_ok()
+}
+
+/// Takes ownership of a raw descriptor returned by the kernel.
+///
+/// # Safety
+/// Nobody else may own it.
+pub(super) unsafe fn own(descriptor: i32) -> OwnedFd {
+    // SAFETY: the caller's promise.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}

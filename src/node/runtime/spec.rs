@@ -1,0 +1,166 @@
+//! Turns an order and the prepared ground into the OCI specification of one container. Pure: same
+//! input, same text; never looks at the machine. No hooks, no control group mount, always an
+//! absolute control group path.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::cgroup::cpu_quota;
+use super::order::ContainerOrder;
+
+#[cfg(test)]
+mod tests;
+
+/// What a container's processes may hold; ten, all of them only over the session's own id range.
+pub(super) const CAPABILITIES: [(&str, u32); 10] = [
+    ("CAP_CHOWN", 0),
+    ("CAP_DAC_OVERRIDE", 1),
+    ("CAP_FOWNER", 3),
+    ("CAP_FSETID", 4),
+    ("CAP_KILL", 5),
+    ("CAP_SETGID", 6),
+    ("CAP_SETUID", 7),
+    ("CAP_SETPCAP", 8),
+    ("CAP_NET_BIND_SERVICE", 10),
+    ("CAP_SYS_CHROOT", 18),
+];
+
+/// Character devices every container may use: null zero full random urandom tty ptmx.
+/// (major, minor); the terminals of `/dev/pts` (major 136) come beside them.
+pub(super) const DEVICES: [(u32, u32); 7] =
+    [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
+
+/// Terminals of `/dev/pts`.
+pub(super) const TERMINAL_MAJOR: u32 = 136;
+
+/// How readily the kernel's memory killer takes a session's process before one of ours.
+pub(super) const OOM_SCORE: i32 = 200;
+
+/// Open files a process may have, unless the machine allows us fewer.
+const OPEN_FILES: u64 = 1_048_576;
+
+/// What was prepared before the specification is written.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    pub root: PathBuf,
+    /// Absolute path below each control group hierarchy.
+    pub cgroup_path: String,
+    /// A namespace file with the session's id range.
+    pub user_namespace: PathBuf,
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+    pub directory: String,
+    /// Complete; PATH and HOME are never missing or empty (libcontainer would ask the name service).
+    pub environment: Vec<(String, String)>,
+    /// Files and directories shown inside: from, at, read-only.
+    pub binds: Vec<(PathBuf, String, bool)>,
+    /// Seconds the machine has been up; the container's clocks begin at zero.
+    pub uptime_seconds: i64,
+    /// The present hard limit of open files, which only a stronger process could raise.
+    pub open_files_hard_limit: u64,
+}
+
+/// Gives the specification as libcontainer reads it.
+pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
+    let capabilities: Vec<&str> = CAPABILITIES.iter().map(|(name, _)| *name).collect();
+    let environment: Vec<String> = ground
+        .environment
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let open_files = OPEN_FILES.min(ground.open_files_hard_limit);
+    let (quota, period) = cpu_quota(order.cpu_hundredths);
+    let mut process = json!({
+        "terminal": order.terminal.is_some(),
+        "user": { "uid": ground.uid, "gid": ground.gid, "additionalGids": ground.groups, "umask": 0o022 },
+        "args": order.command,
+        "env": environment,
+        "cwd": ground.directory,
+        "capabilities": {
+            "bounding": capabilities, "effective": capabilities, "permitted": capabilities,
+            "inheritable": [], "ambient": [],
+        },
+        "rlimits": [
+            { "type": "RLIMIT_NOFILE", "soft": open_files, "hard": open_files },
+            { "type": "RLIMIT_CORE", "soft": 0, "hard": 0 },
+        ],
+        "noNewPrivileges": true,
+        "oomScoreAdj": OOM_SCORE,
+    });
+    if let Some(size) = order.terminal {
+        process["consoleSize"] = json!({ "height": size.rows, "width": size.columns });
+    }
+    json!({
+        "ociVersion": "1.2.0",
+        "process": process,
+        "root": { "path": ground.root, "readonly": false },
+        "hostname": order.hostname,
+        "mounts": mounts(order, ground),
+        "linux": {
+            "namespaces": [
+                { "type": "user", "path": ground.user_namespace },
+                { "type": "pid" }, { "type": "network" }, { "type": "ipc" },
+                { "type": "uts" }, { "type": "mount" }, { "type": "cgroup" }, { "type": "time" },
+            ],
+            "timeOffsets": {
+                "monotonic": { "secs": -ground.uptime_seconds, "nanosecs": 0 },
+                "boottime": { "secs": -ground.uptime_seconds, "nanosecs": 0 },
+            },
+            "cgroupsPath": ground.cgroup_path,
+            "rootfsPropagation": "private",
+            "resources": {
+                "devices": devices(),
+                "memory": { "limit": order.memory_bytes, "swap": order.memory_bytes },
+                "cpu": { "quota": quota, "period": period, "shares": shares(order.cpu_hundredths) },
+                "pids": { "limit": order.pids },
+            },
+            "maskedPaths": [
+                "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys",
+                "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list",
+                "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
+                "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security",
+            ],
+            "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
+        },
+    })
+}
+
+fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {
+    let mut mounts = vec![
+        json!({ "destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"] }),
+        json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755", "size=65536k"] }),
+        json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts",
+                "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"] }),
+        json!({ "destination": "/dev/shm", "type": "tmpfs", "source": "shm",
+                "options": ["nosuid", "noexec", "nodev", "mode=1777", format!("size={}", order.shm_bytes)] }),
+        json!({ "destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": ["nosuid", "noexec", "nodev"] }),
+        json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid", "noexec", "nodev", "ro"] }),
+    ];
+    for (from, at, read_only) in &ground.binds {
+        let mut options = vec!["bind", "nosuid", "nodev"];
+        if *read_only {
+            options.push("ro");
+        }
+        mounts
+            .push(json!({ "destination": at, "type": "bind", "source": from, "options": options }));
+    }
+    mounts
+}
+
+fn devices() -> Vec<Value> {
+    let mut rules = vec![json!({ "allow": false, "access": "rwm" })];
+    for (major, minor) in DEVICES {
+        rules.push(
+            json!({ "allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm" }),
+        );
+    }
+    rules.push(json!({ "allow": true, "type": "c", "major": TERMINAL_MAJOR, "access": "rwm" }));
+    rules
+}
+
+/// Weight under contention: 1024 for one core, as everybody expects it; the kernel's floor is 2.
+fn shares(hundredths: u32) -> u64 {
+    (u64::from(hundredths) * 1024 / 100).max(2)
+}

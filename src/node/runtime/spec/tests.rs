@@ -1,0 +1,125 @@
+//! The specification of a typical order, and what must never appear in any.
+
+use std::path::PathBuf;
+
+use super::super::order::{ContainerName, IdRange, RootOrder, TerminalSize, UserOrder};
+use super::*;
+
+fn order() -> ContainerOrder {
+    ContainerOrder {
+        name: ContainerName::parse("s-1.1").expect("plain"),
+        root: RootOrder {
+            layers: vec!["/layers/a".into()],
+            host_environment: false,
+        },
+        command: vec!["sh".into(), "-c".into(), "exit 7".into()],
+        environment: vec![],
+        directory: None,
+        user: UserOrder::Usual,
+        hostname: "notebook".into(),
+        terminal: None,
+        cpu_hundredths: 50,
+        memory_bytes: 268_435_456,
+        shm_bytes: 67_108_864,
+        pids: 512,
+        ids: IdRange {
+            base: 200_000,
+            size: 65_536,
+        },
+        stop_signal: 15,
+        mounts: vec![],
+    }
+}
+
+fn ground() -> Ground {
+    Ground {
+        root: PathBuf::from("/mnt/root"),
+        cgroup_path: "/fardel/b0/sessions/s-1.1".into(),
+        user_namespace: PathBuf::from("/proc/self/fd/7"),
+        uid: 0,
+        gid: 0,
+        groups: vec![],
+        directory: "/".into(),
+        environment: vec![
+            ("PATH".into(), "/bin".into()),
+            ("HOME".into(), "/root".into()),
+        ],
+        binds: vec![(PathBuf::from("/mnt/files/hosts"), "/etc/hosts".into(), true)],
+        uptime_seconds: 100,
+        open_files_hard_limit: 20_000,
+    }
+}
+
+#[test]
+fn limits_of_the_order_stand_in_the_specification() {
+    let spec = specification(&order(), &ground());
+    assert_eq!(
+        spec["linux"]["resources"]["memory"]["limit"],
+        268_435_456u64
+    );
+    assert_eq!(spec["linux"]["resources"]["memory"]["swap"], 268_435_456u64);
+    assert_eq!(spec["linux"]["resources"]["cpu"]["quota"], 50_000);
+    assert_eq!(spec["linux"]["resources"]["pids"]["limit"], 512);
+    assert_eq!(spec["process"]["noNewPrivileges"], true);
+}
+
+#[test]
+fn open_files_are_clamped_to_what_this_process_may_give() {
+    let spec = specification(&order(), &ground());
+    assert_eq!(spec["process"]["rlimits"][0]["hard"], 20_000);
+}
+
+#[test]
+fn no_specification_has_hooks_a_cgroup_mount_or_a_relative_cgroup_path() {
+    let mut terminal = order();
+    terminal.terminal = Some(TerminalSize {
+        columns: 132,
+        rows: 50,
+    });
+    for order in [order(), terminal] {
+        let spec = specification(&order, &ground());
+        assert!(spec.get("hooks").is_none());
+        assert!(
+            spec["linux"]["cgroupsPath"]
+                .as_str()
+                .is_some_and(|path| path.starts_with('/'))
+        );
+        for mount in spec["mounts"].as_array().expect("a list") {
+            assert!(
+                !mount["type"]
+                    .as_str()
+                    .is_some_and(|kind| kind.starts_with("cgroup"))
+            );
+        }
+    }
+}
+
+#[test]
+fn everything_not_granted_is_denied_first() {
+    let spec = specification(&order(), &ground());
+    let rules = spec["linux"]["resources"]["devices"]
+        .as_array()
+        .expect("a list")
+        .clone();
+    assert_eq!(
+        rules[0],
+        serde_json::json!({ "allow": false, "access": "rwm" })
+    );
+    assert!(
+        rules[1..].iter().all(|rule| rule["type"] == "c"),
+        "no block device is ever granted"
+    );
+}
+
+#[test]
+fn at_most_ten_capabilities_and_none_inherited() {
+    let spec = specification(&order(), &ground());
+    let capabilities = &spec["process"]["capabilities"];
+    assert!(
+        capabilities["bounding"]
+            .as_array()
+            .is_some_and(|list| list.len() <= 10)
+    );
+    assert_eq!(capabilities["inheritable"], serde_json::json!([]));
+    assert_eq!(capabilities["ambient"], serde_json::json!([]));
+}

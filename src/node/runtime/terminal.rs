@@ -1,0 +1,148 @@
+//! The near end of a container's input and output: the terminal or the pipe, and the recent output
+//! that a person who comes back sees first. Never blocks: a slow reader or writer waits, the shim
+//! does not.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::order::TerminalSize;
+
+/// Recent output kept for people who attach later. More costs memory in every shim; less than a
+/// few screens of colour output makes a reload look like a loss.
+const SCROLLBACK_BYTES: usize = 256 * 1024;
+
+/// Input that waits for a program which does not read. A paste beyond this is cut.
+const WAITING_INPUT: usize = 256 * 1024;
+
+/// The last output of a container.
+#[derive(Debug, Default)]
+pub(super) struct Scrollback {
+    bytes: VecDeque<u8>,
+}
+
+impl Scrollback {
+    /// Remembers output, forgetting the oldest beyond the bound.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(SCROLLBACK_BYTES)..];
+        let excess = (self.bytes.len() + bytes.len()).saturating_sub(SCROLLBACK_BYTES);
+        self.bytes.drain(..excess);
+        self.bytes.extend(bytes);
+    }
+
+    /// Everything remembered, oldest first.
+    pub(super) fn replay(&self) -> Vec<u8> {
+        let (first, second) = self.bytes.as_slices();
+        [first, second].concat()
+    }
+}
+
+/// One end of a program's input and output, ours.
+#[derive(Debug)]
+pub(super) struct Line {
+    descriptor: OwnedFd,
+    waiting: Vec<u8>,
+    pub is_terminal: bool,
+}
+
+/// What reading gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Bytes(usize),
+    Nothing,
+    /// The other end is closed for good.
+    End,
+}
+
+impl Line {
+    /// Takes an end and makes it non-blocking.
+    pub(super) fn new(descriptor: OwnedFd, is_terminal: bool) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&descriptor, true)?;
+        Ok(Self {
+            descriptor,
+            waiting: Vec::new(),
+            is_terminal,
+        })
+    }
+
+    /// For polling.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Whether input waits to be written.
+    pub(super) fn wants_to_write(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Reads what is there.
+    pub(super) fn hear(&self, into: &mut [u8]) -> Heard {
+        match rustix::io::read(&self.descriptor, into) {
+            Ok(0) => Heard::End,
+            Ok(count) => Heard::Bytes(count),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Heard::Nothing,
+            // A terminal whose last program closed it answers EIO.
+            Err(_) => Heard::End,
+        }
+    }
+
+    /// Takes input for the program; what does not fit the bound is dropped.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        let room = WAITING_INPUT.saturating_sub(self.waiting.len());
+        self.waiting
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.flush();
+    }
+
+    /// Writes as much as the program takes now.
+    pub(super) fn flush(&mut self) {
+        while !self.waiting.is_empty() {
+            match rustix::io::write(&self.descriptor, &self.waiting) {
+                Ok(count) => drop(self.waiting.drain(..count)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(_) => self.waiting.clear(),
+            }
+        }
+        self.waiting.shrink_to(4096);
+    }
+
+    /// Tells a terminal its size; nothing for a pipe.
+    pub(super) fn resize(&self, size: TerminalSize) {
+        if self.is_terminal {
+            let window = libc::winsize {
+                ws_row: size.rows,
+                ws_col: size.columns,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            };
+            // SAFETY: the structure outlives the call. A terminal that is gone needs no size.
+            unsafe {
+                libc::ioctl(
+                    self.descriptor.as_raw_fd(),
+                    libc::TIOCSWINSZ,
+                    &raw const window,
+                )
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scrollback_keeps_the_newest_bytes_in_order() {
+        let mut scrollback = Scrollback::default();
+        let mut all = Vec::new();
+        for number in 0..60_000u32 {
+            let line = format!("{number}\n");
+            scrollback.add(line.as_bytes());
+            all.extend_from_slice(line.as_bytes());
+        }
+        assert_eq!(scrollback.replay(), all[all.len() - SCROLLBACK_BYTES..]);
+        scrollback.add(&vec![b'z'; SCROLLBACK_BYTES * 3]);
+        assert_eq!(scrollback.replay(), vec![b'z'; SCROLLBACK_BYTES]);
+    }
+}

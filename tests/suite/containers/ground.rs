@@ -1,0 +1,228 @@
+//! What the container tests stand on: an installation of their own in a temporary directory, orders
+//! in the host environment, and waiting with an end.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use node::runtime::wire::Kind;
+use node::runtime::{
+    ContainerName, ContainerOrder, ContainerStream, ExitRecord, IdRange, Places, RootOrder,
+    Runtime, Standing, UserOrder,
+};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a loaded machine; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Id ranges and names must differ between tests that run at the same time.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// One installation of the runtime; everything it left is removed at the end.
+pub(super) struct Ground {
+    pub runtime: Runtime,
+    pub directory: TempDir,
+}
+
+impl Ground {
+    /// An installation, or nothing after saying why containers cannot run here.
+    pub(super) fn lay(test: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let runtime = open(&directory);
+        if let Some(finding) = runtime
+            .findings()
+            .iter()
+            .find(|finding| finding.prevents_containers)
+        {
+            skips::skip(test, &finding.what);
+            return None;
+        }
+        Some(Self { runtime, directory })
+    }
+
+    /// The server dies: its sockets close and nobody is told anything. What stands in its place
+    /// knows no container yet.
+    pub(super) fn crash(&mut self) {
+        self.runtime = open(&self.directory);
+    }
+
+    /// A new server finds what the dead one left.
+    pub(super) fn reopen(&mut self) {
+        self.runtime
+            .adopt()
+            .expect("the containers of the earlier server");
+    }
+
+    /// An order for `command` in the host environment as root inside.
+    pub(super) fn order(&self, command: &[&str]) -> ContainerOrder {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        ContainerOrder {
+            name: ContainerName::parse(&format!("t{number}.1")).expect("a plain name"),
+            root: RootOrder {
+                layers: vec![],
+                host_environment: true,
+            },
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            environment: vec![],
+            directory: None,
+            user: UserOrder::Named("root".to_owned()),
+            hostname: "box".to_owned(),
+            terminal: None,
+            cpu_hundredths: 100,
+            memory_bytes: 256 << 20,
+            shm_bytes: 64 << 20,
+            pids: 256,
+            ids: IdRange {
+                base: 100_000 + number * 65_536,
+                size: 65_536,
+            },
+            stop_signal: 15,
+            mounts: vec![],
+        }
+    }
+
+    pub(super) fn shell(&self, script: &str) -> ContainerOrder {
+        self.order(&["sh", "-c", script])
+    }
+
+    pub(super) fn start(&self, order: &ContainerOrder) -> ContainerName {
+        self.runtime.start(order).expect("the start is accepted");
+        order.name.clone()
+    }
+
+    pub(super) fn standing(&self, name: &ContainerName) -> Standing {
+        self.runtime
+            .sight(name)
+            .expect("a known container")
+            .standing
+    }
+
+    /// Waits until `ready` gives something for the container's standing.
+    pub(super) fn wait<T>(
+        &self,
+        name: &ContainerName,
+        ready: impl Fn(&Standing) -> Option<T>,
+    ) -> T {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let standing = self.standing(name);
+            if let Some(value) = ready(&standing) {
+                return value;
+            }
+            assert!(
+                Instant::now() < until,
+                "{name} is still {standing:?}\n{}",
+                self.diagnosis(name)
+            );
+            self.runtime.wait_for_change(Duration::from_millis(500));
+        }
+    }
+
+    /// Waits until the command runs; gives its first process.
+    pub(super) fn running(&self, name: &ContainerName) -> i32 {
+        self.wait(name, |standing| match standing {
+            Standing::Running { pid, .. } => Some(Ok(*pid)),
+            Standing::Ended(record) => Some(Err(record.clone())),
+            _ => None,
+        })
+        .unwrap_or_else(|record| {
+            panic!(
+                "{name} ended instead of running: {record:?}\n{}",
+                self.diagnosis(name)
+            )
+        })
+    }
+
+    pub(super) fn ended(&self, name: &ContainerName) -> ExitRecord {
+        self.wait(name, |standing| match standing {
+            Standing::Ended(record) => Some(record.clone()),
+            Standing::Lost { why } => panic!("{name} was lost: {why}"),
+            _ => None,
+        })
+    }
+
+    /// Runs to the end; gives the record and everything that was written.
+    pub(super) fn run(&self, order: &ContainerOrder) -> (ExitRecord, String) {
+        let name = self.start(order);
+        let record = self.ended(&name);
+        let text = self.log(&name);
+        assert!(
+            record.started_at.is_some(),
+            "{name} never started: {record:?}\n{}",
+            self.diagnosis(&name)
+        );
+        (record, text)
+    }
+
+    /// What a script answers inside, trimmed; it must succeed.
+    pub(super) fn answer(&self, script: &str) -> String {
+        let (record, text) = self.run(&self.shell(script));
+        assert_eq!(record.code, 0, "{script}: {text}");
+        text.trim().to_owned()
+    }
+
+    pub(super) fn log(&self, name: &ContainerName) -> String {
+        String::from_utf8_lossy(
+            &self
+                .runtime
+                .log(name)
+                .read(0, 1 << 20)
+                .expect("a log")
+                .bytes,
+        )
+        .into_owned()
+    }
+
+    fn diagnosis(&self, name: &ContainerName) -> String {
+        let path = self
+            .directory
+            .path()
+            .join("data/logs")
+            .join(name.as_str())
+            .join("shim.log");
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        for sight in self.runtime.sights() {
+            if !matches!(sight.standing, Standing::Ended(_) | Standing::Lost { .. }) {
+                let _ = self.runtime.kill(&sight.name);
+            }
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        for sight in self.runtime.sights() {
+            while self.runtime.forget(&sight.name).is_err() && Instant::now() < until {
+                self.runtime.wait_for_change(Duration::from_millis(20));
+            }
+        }
+        self.runtime.retire();
+    }
+}
+
+fn open(directory: &TempDir) -> Runtime {
+    Runtime::open(Places {
+        data: directory.path().join("data"),
+        run: directory.path().join("run"),
+        shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
+    })
+    .expect("the runtime opens on every machine")
+}
+
+/// Everything a stream says until its program ends: output, errors, exit code.
+pub(super) fn hear(stream: &mut ContainerStream) -> (String, String, Option<i32>) {
+    let (mut output, mut errors, mut code) = (Vec::new(), Vec::new(), None);
+    while let Some(frame) = stream.next().expect("the stream stays whole") {
+        match frame.kind {
+            Kind::Output => output.extend(frame.payload),
+            Kind::Errors => errors.extend(frame.payload),
+            Kind::Exit => code = node::runtime::wire::number_of(&frame.payload),
+            other => panic!("a stream never says {other:?}"),
+        }
+    }
+    (
+        String::from_utf8_lossy(&output).into_owned(),
+        String::from_utf8_lossy(&errors).into_owned(),
+        code,
+    )
+}

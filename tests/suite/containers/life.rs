@@ -1,0 +1,88 @@
+//! From start to end: output, exit codes, stopping, and the server's death in between.
+
+use std::time::Duration;
+
+use node::runtime::Standing;
+
+use super::ground::Ground;
+
+#[test]
+fn a_command_runs_says_something_and_ends_with_its_own_code() {
+    let Some(ground) = Ground::lay("a_command_runs_says_something_and_ends_with_its_own_code")
+    else {
+        return;
+    };
+    let (record, text) = ground.run(&ground.shell("echo hi; exit 7"));
+    assert_eq!((record.code, text.as_str()), (7, "hi\n"));
+    assert!(record.ended_at >= record.started_at.expect("it started"));
+}
+
+#[test]
+fn every_way_of_ending_has_its_true_code() {
+    let Some(ground) = Ground::lay("every_way_of_ending_has_its_true_code") else {
+        return;
+    };
+    for (script, code, signal) in [
+        ("exit 0", 0, None),
+        ("exit 42", 42, None),
+        ("exec /no/such/program", 127, None),
+        ("kill -KILL $$", 137, Some(9)),
+        ("kill -SEGV $$", 139, Some(11)),
+        ("kill -TERM $$", 143, Some(15)),
+    ] {
+        let (record, _) = ground.run(&ground.shell(script));
+        assert_eq!((record.code, record.signal), (code, signal), "{script}");
+    }
+    let (record, text) = ground.run(&ground.order(&["no-such-program"]));
+    assert_eq!(record.code, 127);
+    assert!(text.contains("no such program"), "{text}");
+}
+
+#[test]
+fn stop_asks_first_and_forces_after_the_grace() {
+    let Some(ground) = Ground::lay("stop_asks_first_and_forces_after_the_grace") else {
+        return;
+    };
+    let polite = ground.start(
+        &ground.shell("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"),
+    );
+    let stubborn =
+        ground.start(&ground.shell("trap '' TERM; echo up; while :; do sleep 0.05; done"));
+    for name in [&polite, &stubborn] {
+        ground.running(name);
+        while !ground.log(name).contains("up") {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    ground
+        .runtime
+        .stop(&polite, Duration::from_secs(30))
+        .expect("asked");
+    ground
+        .runtime
+        .stop(&stubborn, Duration::from_millis(300))
+        .expect("asked");
+    assert_eq!(ground.ended(&polite).code, 3);
+    assert_eq!(ground.ended(&stubborn).code, 137);
+}
+
+#[test]
+fn a_new_server_learns_the_code_of_a_container_that_lived_on() {
+    let Some(mut ground) = Ground::lay("a_new_server_learns_the_code_of_a_container_that_lived_on")
+    else {
+        return;
+    };
+    let early = ground.start(&ground.shell("sleep 0.3; exit 44"));
+    let late = ground.start(&ground.shell("sleep 2; exit 33"));
+    ground.running(&early);
+    let pid = ground.running(&late);
+    ground.crash();
+    std::thread::sleep(Duration::from_millis(800));
+    ground.reopen();
+    assert!(
+        matches!(ground.standing(&late), Standing::Running { pid: now, .. } if now == pid),
+        "adopted as it was"
+    );
+    assert_eq!(ground.ended(&early).code, 44, "ended while no server lived");
+    assert_eq!(ground.ended(&late).code, 33, "ended under the new server");
+}
