@@ -297,7 +297,14 @@ impl Row {
             let tag = if block.href.is_some() { "a" } else { "span" };
             let _ = write!(out, "<{tag} class=\"sl {kind}{tiny} w-{width}\"");
             if let Some(href) = &block.href {
-                let _ = write!(out, " href=\"{}\"", escaped(href));
+                // Where a block is too small for words, the title is its name.
+                let _ = write!(
+                    out,
+                    " href=\"{}\" title=\"{}, {}\"",
+                    escaped(href),
+                    escaped(&block.name),
+                    escaped(&block.note)
+                );
             }
             out.push('>');
             if block.kind == Kind::Free {
