@@ -18,10 +18,15 @@ const TYPES = {
   ".svg": "image/svg+xml",
   ".woff2": "font/woff2",
 };
-// The console's policy without the nonce that only the terminal needs.
-const POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; " +
-  "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+/// The console's policy; only a page with a terminal has a nonce in it.
+function policy(html) {
+  const nonce = html.match(/<meta name="fardel-nonce" content="([^"]+)"/)?.[1];
+  const styles = nonce ? `'self' 'nonce-${nonce}'` : "'self'";
+  return (
+    `default-src 'none'; script-src 'self'; style-src ${styles}; img-src 'self' data: blob:; font-src 'self'; ` +
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+  );
+}
 
 let browser;
 let server;
@@ -38,11 +43,12 @@ before(async () => {
       response.writeHead(204).end();
       return;
     }
+    const bytes = readFileSync(file);
     response.writeHead(200, {
       "content-type": TYPES[extname(file)] ?? "application/octet-stream",
-      "content-security-policy": POLICY,
+      "content-security-policy": policy(extname(file) === ".html" ? bytes.toString() : ""),
     });
-    response.end(readFileSync(file));
+    response.end(bytes);
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   origin = `http://127.0.0.1:${server.address().port}`;
