@@ -83,7 +83,8 @@ for (const language of languages) {
             told.push(...(await violations(page)).map((line) => `${width} px: ${line}`));
           }
         }
-        told.push(...complaints);
+        // The terminal finds nobody behind it here; journeys.mjs looks at it with a real session.
+        told.push(...complaints.filter((line) => !line.startsWith("WebSocket connection")));
         await context.close();
         assert.deepEqual(told, []);
       });
