@@ -466,7 +466,7 @@ fn check_words(
     references: &[(Reference, usize)],
     found: &mut Vec<Breach>,
 ) {
-    let whole_file_is_test = file.ends_with("/tests.rs") || file.contains("/tests/");
+    let whole_file_is_test = is_test_file(file);
     for word in WORDS {
         let at_home = word
             .homes
@@ -542,6 +542,11 @@ fn check_words(
     }
 }
 
+/// Whether a file holds nothing but tests, by its name.
+fn is_test_file(file: &str) -> bool {
+    file.ends_with("/tests.rs") || file.ends_with("_test.rs") || file.contains("/tests/")
+}
+
 fn check_purity(
     file: &str,
     source: &Source,
@@ -557,7 +562,7 @@ fn check_purity(
             .find(|part| path.windows(part.len()).any(|at| at == **part));
         if let Some(part) = impure
             && !source.in_test(*token)
-            && !file.ends_with("/tests.rs")
+            && !is_test_file(file)
         {
             found.push(Breach {
                 file: file.to_owned(),

@@ -1,0 +1,177 @@
+// What a person does on the first day, in a real browser against the real binary: set up, look around,
+// launch, stop; with the keyboard alone, and without script. On every page: no violation of
+// accessibility, nothing refused by the server's own policy, nothing wider than the screen.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { open, setUp, signIn, until } from "./lib/house.mjs";
+
+const PAGES = ["/", "/sessions", "/sessions/new", "/queue", "/images", "/me", "/docs", "/about", "/nothing-here"];
+const FIRST_VISIT_BYTES = 130_000;
+
+let browser;
+let house;
+let state;
+
+before(async () => {
+  browser = await launch();
+  house = await open();
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+test("a first visit carries no more than it promises", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const debug = await context.newCDPSession(page);
+  await debug.send("Network.enable");
+  let bytes = 0;
+  debug.on("Network.loadingFinished", (event) => (bytes += event.encodedDataLength));
+  await page.goto(`${house.origin}/login`, { waitUntil: "networkidle" });
+  await context.close();
+  console.log(`first visit: ${bytes} bytes`);
+  assert.ok(bytes > 0 && bytes <= FIRST_VISIT_BYTES, `${bytes} bytes`);
+});
+
+test("the setup link makes the first administrator, once", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const complaints = listen(page);
+  const link = await house.setupLink();
+  await page.goto(link);
+  assert.deepEqual(await violations(page), []);
+  await setUp(page, house);
+  assert.deepEqual(complaints, []);
+  state = await context.storageState();
+  const again = await context.newPage();
+  await again.goto(link);
+  assert.equal(await again.locator("form[action='/setup'] #password").count(), 0, "the link works twice");
+  await context.close();
+});
+
+for (const path of PAGES) {
+  test(`${path} is accessible, obeys the policy and fits, in both languages and themes`, async () => {
+    const told = [];
+    for (const locale of ["en-US", "ko-KR"]) {
+      for (const colorScheme of ["light", "dark"]) {
+        const context = await browser.newContext({ storageState: state, locale, colorScheme });
+        const page = await context.newPage();
+        const complaints = listen(page);
+        // The stream of changes never ends, so the network is never idle.
+        await page.goto(house.origin + path, { waitUntil: "load" });
+        for (const width of [1440, 390]) {
+          await page.setViewportSize({ width, height: 900 });
+          const wide = await overflow(page);
+          if (wide > 0) told.push(`${locale} ${colorScheme} ${width} px: ${wide} px too wide`);
+          const lines = await violations(page);
+          told.push(...lines.map((line) => `${locale} ${colorScheme} ${width} px: ${line}`));
+        }
+        // A page that is not there says so to the browser as well.
+        told.push(...complaints.filter((line) => path !== "/nothing-here" || !line.includes("404")));
+        await context.close();
+      }
+    }
+    assert.deepEqual(told, []);
+  });
+}
+
+/// Presses Tab until `selector` has the focus; fails when it never gets it.
+async function tabTo(page, selector) {
+  for (let presses = 0; presses < 120; presses += 1) {
+    if (await page.evaluate((wanted) => document.activeElement?.matches(wanted) ?? false, selector)) return;
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`Tab never reaches ${selector}`);
+}
+
+test("keyboard alone launches a session and stops it", async () => {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/sessions/new`);
+  await tabTo(page, "#cpu");
+  await page.keyboard.press("Control+A");
+  await page.keyboard.type("0.5");
+  await tabTo(page, "#name");
+  await page.keyboard.type("by-keyboard");
+  // The button follows the preview, which follows the form.
+  await page.waitForTimeout(600);
+  await tabTo(page, "button[name=act][value=launch]");
+  await Promise.all([
+    page.waitForURL((address) => /\/sessions(\/[0-9a-f-]{8,}|$|\?)/.test(address.pathname) && !address.pathname.endsWith("/new")),
+    page.keyboard.press("Enter"),
+  ]);
+  await page.goto(`${house.origin}/sessions`);
+  const row = page.locator("tr", { hasText: "by-keyboard" });
+  await until(() => "the session in the list", async () => (await row.count()) > 0);
+  await tabTo(page, "tr:has-text('by-keyboard') form button".replace(/:has-text\('([^']*)'\)/, ":has(a.nm)"));
+  await page.keyboard.press("Enter");
+  await until(
+    () => "the session stops",
+    async () => {
+      await page.goto(`${house.origin}/sessions`);
+      return (await page.locator("tr", { hasText: "by-keyboard" }).locator("form[action$='/stop']").count()) === 0;
+    },
+  );
+  await context.close();
+});
+
+test("without script a session is launched, seen and stopped", async () => {
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  const page = await context.newPage();
+  await signIn(page, house);
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.fill("#name", "without-script");
+  await page.fill("#cpu", "0.5");
+  await page.click("button[name=act][value=launch]");
+  await page.goto(`${house.origin}/sessions`);
+  const row = page.locator("tr", { hasText: "without-script" });
+  assert.equal(await row.count(), 1);
+  await row.locator("form[action$='/stop'] button").click();
+  await until(
+    () => "the session stops",
+    async () => {
+      await page.goto(`${house.origin}/sessions`);
+      return (await page.locator("tr", { hasText: "without-script" }).locator("form[action$='/stop']").count()) === 0;
+    },
+  );
+  await context.close();
+});
+
+test("a terminal answers with the session's own limits, and after a reload as well", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("sessions need root");
+    return;
+  }
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.fill("#name", "terminal");
+  await page.fill("#cpu", "1");
+  await page.waitForTimeout(600);
+  await page.click("button[name=act][value=launch]");
+  await page.waitForURL((address) => !address.pathname.endsWith("/new"));
+  await page.goto(`${house.origin}/sessions`);
+  await page.locator("tr", { hasText: "terminal" }).locator("a.nm").click();
+  await until(
+    () => `the session runs: ${house.said().slice(-2000)}`,
+    async () => {
+      await page.reload();
+      return (await page.locator("#terminal").count()) > 0;
+    },
+  );
+  const shown = () => page.locator("#terminal .xterm-rows, #terminal .xterm-accessibility").first().innerText();
+  await page.locator("#terminal .xterm").waitFor();
+  await page.click("#terminal");
+  await page.keyboard.type("echo cores=$(nproc)\n");
+  await until(() => "nproc answers 1", async () => /cores=1\b/.test(await shown()));
+  await page.reload();
+  await page.locator("#terminal .xterm").waitFor();
+  await until(() => "the scrollback comes back", async () => /cores=1\b/.test(await shown()));
+  assert.deepEqual(complaints, []);
+  await context.close();
+});

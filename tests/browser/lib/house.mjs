@@ -1,0 +1,113 @@
+// A real server of its own for one test file: own state, own runtime directory, own port. Ends it and
+// removes everything afterwards; never touches another server on this machine.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const PATIENCE_MS = 20_000;
+
+/// The administrator whom `setUp` makes.
+export const PERSON = { name: "mina", password: "a long walk by the river 7" };
+
+function freePort() {
+  return new Promise((done, fail) => {
+    const probe = createServer();
+    probe.on("error", fail);
+    probe.listen(0, "127.0.0.1", () => {
+      const { port } = probe.address();
+      probe.close(() => done(port));
+    });
+  });
+}
+
+/// Waits until `ask` answers something true; fails with `what` when it does not in time.
+export async function until(what, ask) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const answer = await ask();
+    if (answer) return answer;
+    assert.ok(Date.now() < end, `in vain: ${what()}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+/// Starts `fardel serve` and waits for its first 200.
+export async function open() {
+  const binary = process.env.FARDEL_BINARY;
+  assert.ok(binary, "FARDEL_BINARY names the binary");
+  const folder = mkdtempSync(join(tmpdir(), "fardel-browser-"));
+  const port = await freePort();
+  const origin = `http://127.0.0.1:${port}`;
+  const environment = {
+    ...process.env,
+    FARDEL_DATA: join(folder, "data"),
+    FARDEL_RUN: join(folder, "run"),
+    FARDEL_LISTEN: `127.0.0.1:${port}`,
+  };
+  let said = "";
+  const child = spawn(binary, ["serve"], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
+  child.stdout.on("data", (bytes) => (said += bytes));
+  child.stderr.on("data", (bytes) => (said += bytes));
+  const ended = new Promise((done) => child.on("exit", done));
+  const house = {
+    origin,
+    environment,
+    binary,
+    said: () => said,
+    /// The one-time link as the server printed it.
+    setupLink: () =>
+      until(
+        () => `a setup link in: ${said}`,
+        async () => said.match(/https?:\/\/\S*\/setup\S*/)?.[0],
+      ),
+    /// Ends the server, waits, removes its folder.
+    async close() {
+      child.kill("SIGTERM");
+      await ended;
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+  try {
+    await until(
+      () => `200 from ${origin}/healthz; the server says: ${said}`,
+      async () => {
+        assert.equal(child.exitCode, null, `the server ended: ${said}`);
+        return fetch(`${origin}/healthz`).then(
+          (answer) => answer.ok,
+          () => false,
+        );
+      },
+    );
+  } catch (error) {
+    await house.close();
+    throw error;
+  }
+  return house;
+}
+
+/// Goes through the setup page and arrives signed in on the overview.
+export async function setUp(page, house) {
+  await page.goto(await house.setupLink());
+  await page.fill("#name", PERSON.name);
+  await page.fill("#password", PERSON.password);
+  await page.fill("#again", PERSON.password);
+  await Promise.all([
+    page.waitForURL(`${house.origin}/`),
+    page.click("form[action='/setup'] button[type=submit]"),
+  ]);
+}
+
+/// Signs in through the login page.
+export async function signIn(page, house) {
+  await page.goto(`${house.origin}/login`);
+  await page.fill("#name", PERSON.name);
+  await page.fill("#password", PERSON.password);
+  await Promise.all([
+    page.waitForURL(`${house.origin}/`),
+    page.click("form[action='/login'] button[type=submit]"),
+  ]);
+}
