@@ -124,8 +124,9 @@ pub(super) const WORDS: &[Homed] = &[
     Homed {
         shown: "tokio::spawn",
         spelling: Spelling::PathEnd(&["tokio", "spawn"]),
-        homes: &["src/roles/", "src/base/"],
-        reason: "every task has an owner who ends it: a role spawns, the rooms give it futures",
+        homes: &["src/roles/", "src/base/", "src/node/dial.rs"],
+        reason: "every task has an owner who ends it: a role spawns, the rooms give it futures; \
+                 dial's end with the stream they carry",
         planted: "fn planted() { tokio::spawn(async {}); }",
         free_in_tests: true,
     },
