@@ -4,6 +4,9 @@
 mod answer;
 mod body;
 mod dress;
+mod events;
+pub mod openapi;
+mod people;
 mod sessions;
 mod streams;
 mod who;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use base::link::streams::Streams;
 use server::Server;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -26,17 +29,6 @@ pub(super) struct Api {
     server: Server,
     streams: Arc<dyn Streams>,
 }
-
-impl Api {
-    /// Comes back when rows may have changed. Whoever waits looks again, and may look in vain.
-    async fn something_changed(&self) {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// Between two looks of a request that waits. Higher: a short command feels slow. Lower: waiting costs
-/// processor time.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Every route of the API and the probes.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
@@ -62,6 +54,24 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
         .route("/queue", get(sessions::queue))
+        .route("/users", get(people::list).post(people::create))
+        .route(
+            "/users/{id}",
+            get(people::get).patch(people::patch).delete(people::remove),
+        )
+        .route("/users/{id}/password", post(people::set_password))
+        .route("/users/{id}/suspend", post(people::suspend))
+        .route("/me", get(people::me).patch(people::set_me))
+        .route("/me/password", post(people::change_password))
+        .route(
+            "/me/tokens",
+            get(people::list_tokens).post(people::create_token),
+        )
+        .route("/me/tokens/{id}", delete(people::revoke_token))
+        .route("/sign-in", post(people::sign_in))
+        .route("/setup", post(people::set_up))
+        .route("/events", get(events::follow))
+        .route("/openapi.json", get(openapi::serve))
         .fallback(nothing_here);
     Router::new()
         .nest("/api/v1", v1)

@@ -132,13 +132,17 @@ async fn reach(
     session: &Session,
     until: Phase,
 ) -> Result<Session, Failure> {
+    let mut revision = server::events::revision(&api.server);
     let id = session.id.to_string();
     loop {
+        revision.borrow_and_update();
         let now = sessions::get(&api.server, caller, &id).await?;
         if now.state >= until {
             return Ok(now);
         }
-        api.something_changed().await;
+        if revision.changed().await.is_err() {
+            return Ok(now);
+        }
     }
 }
 

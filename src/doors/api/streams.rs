@@ -403,7 +403,9 @@ async fn next_piece(reading: Reading) -> Option<(Result<Bytes, std::io::Error>, 
 
 /// Waits until there is a log; None where there will never be one.
 async fn begin(api: &Api, caller: &Caller, id: &str, since: u64) -> Option<LogStream> {
+    let mut revision = server::events::revision(&api.server);
     loop {
+        revision.borrow_and_update();
         let ticket: EntryTicket = sessions::read_logs(&api.server, caller, id).await.ok()?;
         if ticket.state >= Phase::Running {
             match api.streams.logs(ticket.container, since, true).await {
@@ -412,7 +414,7 @@ async fn begin(api: &Api, caller: &Caller, id: &str, since: u64) -> Option<LogSt
                 Err(_) => return None,
             }
         }
-        api.something_changed().await;
+        revision.changed().await.ok()?;
     }
 }
 

@@ -42,6 +42,19 @@ fn labels(row: &Value) -> String {
     }
 }
 
+/// `before → after`, as far as there is one of them.
+fn what(row: &Value) -> String {
+    match (
+        row["before"].as_str().unwrap_or_default(),
+        row["after"].as_str().unwrap_or_default(),
+    ) {
+        ("", "") => "-".to_owned(),
+        ("", after) => after.to_owned(),
+        (before, "") => before.to_owned(),
+        (before, after) => format!("{before} → {after}"),
+    }
+}
+
 fn words(row: &Value, key: &str) -> String {
     let words: Vec<&str> = row[key]
         .as_array()
@@ -321,7 +334,7 @@ pub(super) const EVENTS: &[Column] = &[
     Column {
         title: "WHAT",
         rank: 0,
-        give: |r, _| text(r, "text"),
+        give: |r, _| what(r),
     },
     Column {
         title: "NUMBER",

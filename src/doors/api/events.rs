@@ -1,0 +1,133 @@
+//! The journal as server-sent events: what changed, resumed by number. Bounded by what one reader
+//! takes; a reader that is slow is not waited for, it catches up from the journal.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream;
+use rules::refusal::Refusal;
+use serde::Deserialize;
+use server::events::{Next, Subscription, subscribe};
+
+use super::Api;
+use super::answer::Answer;
+use super::body::Asked;
+use super::who::Who;
+
+/// Keeps the connection alive through proxies, and finds readers that are gone.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// What a reader may choose among.
+const TOPICS: [&str; 5] = ["sessions", "images", "people", "nodes", "operations"];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct EventQuery {
+    /// Comma separated; all when empty.
+    topics: String,
+    since: Option<u64>,
+}
+
+pub(super) async fn follow(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+    Asked(query): Asked<EventQuery>,
+) -> Answer {
+    let topics = topics(&query.topics)?;
+    let resumed = headers
+        .get("last-event-id")
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.trim().parse().ok());
+    let since = resumed.or(query.since);
+    let subscription = subscribe(&api.server, &caller.subject, since).await?;
+    let events = stream::unfold((subscription, topics), next_event);
+    Ok(Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT).text("still here"))
+        .into_response())
+}
+
+fn topics(words: &str) -> Result<BTreeSet<String>, Refusal> {
+    let mut chosen = BTreeSet::new();
+    for word in words.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        // `session` and `sessions` mean the same.
+        let plural = if word.ends_with('s') || word == "people" {
+            word.to_owned()
+        } else {
+            format!("{word}s")
+        };
+        let plural = if plural == "users" {
+            "people".to_owned()
+        } else {
+            plural
+        };
+        if !TOPICS.contains(&plural.as_str()) {
+            return Err(Refusal::invalid(
+                "topic.unknown",
+                "There is no such topic in the journal.",
+            )
+            .at("/topics")
+            .hint(format!("{} would work.", TOPICS.join(", "))));
+        }
+        chosen.insert(plural);
+    }
+    Ok(chosen)
+}
+
+type Reader = (Subscription, BTreeSet<String>);
+
+async fn next_event(
+    (mut subscription, topics): Reader,
+) -> Option<(Result<Event, Infallible>, Reader)> {
+    loop {
+        let event = match subscription.next().await {
+            Ok(Some(Next::Reset(after))) => Event::default()
+                .event("reset")
+                .id(after.to_string())
+                .data(format!("{{\"after\":{after}}}")),
+            Ok(Some(Next::Change(change))) => {
+                if !topics.is_empty() && !topics.contains(&change.topic) {
+                    continue;
+                }
+                let id = change.sequence.to_string();
+                match Event::default().event("change").id(id).json_data(&change) {
+                    Ok(event) => event,
+                    Err(error) => {
+                        tracing::error!(%error, "a change cannot be written");
+                        return None;
+                    }
+                }
+            }
+            Ok(None) => return None,
+            Err(failure) => {
+                tracing::error!(
+                    error = &failure as &dyn std::error::Error,
+                    "the journal cannot be read"
+                );
+                return None;
+            }
+        };
+        return Some((Ok(event), (subscription, topics)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_taken_in_both_numbers_and_unknown_ones_refused() {
+        let chosen = topics("session, images,user").expect("known");
+        assert_eq!(
+            chosen.into_iter().collect::<Vec<_>>(),
+            ["images", "people", "sessions"]
+        );
+        assert!(topics("").expect("all").is_empty());
+        assert_eq!(topics("gpu").expect_err("unknown").code, "topic.unknown");
+    }
+}

@@ -1,0 +1,218 @@
+//! The OpenAPI 3.1 document, made from one table of routes. The same table is what the tests of roles
+//! and of the three doors go through, so that no route exists that they do not know.
+
+mod schemas;
+
+use axum::http::{HeaderMap, Method};
+use rules::permissions::Verb;
+use serde_json::{Value, json};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::answer::{self, Answer};
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nobody needs to be signed in.
+    Nothing,
+    /// Anybody who is signed in.
+    SignIn,
+    /// Whoever may do this: a role that may, and a token with this scope.
+    Verb(Verb),
+}
+
+/// One route.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    pub method: &'static str,
+    /// Below the host, parameters in braces.
+    pub path: &'static str,
+    /// Name of the operation in generated clients.
+    pub operation: &'static str,
+    pub tag: &'static str,
+    pub summary: &'static str,
+    pub needs: Needs,
+    /// `name: what it is` of each word of the query.
+    pub query: &'static [(&'static str, &'static str)],
+    pub body: Option<&'static str>,
+    /// Status of success.
+    pub status: u16,
+    pub answer: Reply,
+    /// Statuses of the refusals that belong to this route besides 401, 403 and 503.
+    pub refusals: &'static [u16],
+}
+
+/// What a success says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    Schema(&'static str),
+    /// JSON of no fixed shape.
+    Json,
+    Text,
+    /// A stream of server-sent events.
+    Events,
+    /// The connection becomes a WebSocket with this subprotocol.
+    Socket(&'static str),
+    Nothing,
+}
+
+pub mod routes;
+
+pub use routes::ROUTES;
+
+/// The document, as it is served and committed.
+pub fn document() -> Value {
+    let mut paths = serde_json::Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = operation(route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fardel",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "A private AI cloud for one machine.",
+            "description": "Ids are UUIDv7, times RFC 3339 in UTC, sizes bytes, shares of cores and \
+                devices numbers with at most two decimals. Refusals are RFC 9457 problem documents \
+                with a stable `code`. A session may be named by its id, a unique beginning of it, or \
+                its name. POST takes an `Idempotency-Key`: the same key and body act once.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}, {"cookie": []}],
+        "tags": [
+            {"name": "sessions", "description": "Launch, watch and change sessions."},
+            {"name": "streams", "description": "Terminals, commands, logs and ports of sessions."},
+            {"name": "images", "description": "Environments and how they come in."},
+            {"name": "people", "description": "Accounts, sign-in and tokens."},
+            {"name": "system", "description": "The machine as a whole, and probes."},
+        ],
+        "paths": paths,
+        "components": {
+            "schemas": components(),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-fardel"},
+            },
+        },
+    })
+}
+
+fn components() -> Value {
+    let mut all = Vec::new();
+    routes::schemas(&mut all);
+    let mut components = serde_json::Map::new();
+    for (name, schema) in all {
+        let schema = serde_json::to_value(schema).unwrap_or(Value::Null);
+        components.insert(name, schema);
+    }
+    Value::Object(components)
+}
+
+/// Adds a type and everything inside it.
+fn collect<T: ToSchema + PartialSchema>(
+    all: &mut Vec<(
+        String,
+        utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
+    )>,
+) {
+    all.push((T::name().into_owned(), T::schema()));
+    T::schemas(all);
+}
+
+fn operation(route: &Route) -> Value {
+    let mut parameters: Vec<Value> = route
+        .path
+        .split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| {
+            json!({
+                "name": name, "in": "path", "required": true,
+                "schema": {"type": "string"},
+            })
+        })
+        .collect();
+    parameters.extend(route.query.iter().map(|(name, about)| {
+        json!({
+            "name": name, "in": "query", "required": false, "description": about,
+            "schema": {"type": "string"},
+        })
+    }));
+    if route.method == "POST" && route.needs != Needs::Nothing {
+        parameters.push(json!({
+            "name": "Idempotency-Key", "in": "header", "required": false,
+            "schema": {"type": "string", "maxLength": 200},
+        }));
+    }
+    let mut responses = serde_json::Map::new();
+    responses.insert(route.status.to_string(), success(route));
+    let mut refusals: Vec<u16> = route.refusals.to_vec();
+    if route.needs != Needs::Nothing {
+        refusals.extend([401, 403]);
+    }
+    refusals.sort_unstable();
+    for status in refusals {
+        responses.insert(
+            status.to_string(),
+            json!({
+                "description": "Refused; `code` says why and `hint` what would work.",
+                "content": {"application/problem+json": {"schema": reference("Problem")}},
+            }),
+        );
+    }
+    let mut operation = json!({
+        "operationId": route.operation,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "parameters": parameters,
+        "responses": responses,
+    });
+    if let Some(body) = route.body {
+        let kind = if route.method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        operation["requestBody"] = json!({
+            "required": route.method != "POST" || !matches!(body, "StopRequest"),
+            "content": {kind: {"schema": reference(body)}},
+        });
+    }
+    match route.needs {
+        Needs::Nothing => operation["security"] = json!([]),
+        Needs::SignIn => {}
+        Needs::Verb(verb) => operation["x-scope"] = verb.word().into(),
+    }
+    operation
+}
+
+fn success(route: &Route) -> Value {
+    let content = match route.answer {
+        Reply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
+        Reply::Json => json!({"application/json": {"schema": {}}}),
+        Reply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+        Reply::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+        Reply::Socket(protocol) => {
+            return json!({"description": format!("A WebSocket with the subprotocol {protocol}.")});
+        }
+        Reply::Nothing => return json!({"description": "Done."}),
+    };
+    json!({"description": "Done.", "content": content})
+}
+
+fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{schema}")})
+}
+
+/// The method of a row, for those who call it.
+pub fn method(route: &Route) -> Method {
+    route
+        .method
+        .parse()
+        .expect("the methods of the table are methods of HTTP")
+}
+
+pub(super) async fn serve(headers: HeaderMap) -> Answer {
+    answer::whole(&headers, &document())
+}

@@ -1,0 +1,267 @@
+//! Every route of the API, one row each. A handler without a row fails the tests, and so does a row
+//! without a handler.
+
+use rules::permissions::Verb;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+
+use super::schemas as shape;
+use super::{Needs, Reply, Route, collect};
+
+const READ: Needs = Needs::Verb(Verb::SessionsRead);
+const WRITE: Needs = Needs::Verb(Verb::SessionsWrite);
+const ENTER: Needs = Needs::Verb(Verb::SessionsEnter);
+
+const ROUTE: Route = Route {
+    method: "GET",
+    path: "",
+    operation: "",
+    tag: "sessions",
+    summary: "",
+    needs: Needs::SignIn,
+    query: &[],
+    body: None,
+    status: 200,
+    answer: Reply::Json,
+    refusals: &[],
+};
+
+const SESSION: Reply = Reply::Schema("Session");
+
+/// The routes, in the order of the document.
+pub const ROUTES: &[Route] = &[
+    Route {
+        path: "/api/v1/sessions",
+        operation: "listSessions",
+        summary: "List sessions",
+        needs: READ,
+        query: &[
+            (
+                "q",
+                "state:running owner:mina image:host name:vit label:team=vision kind:batch, or words",
+            ),
+            (
+                "sort",
+                "created_at, started_at, ended_at or name; a minus in front turns it round",
+            ),
+            ("limit", "1 to 500, 50 when left out"),
+            ("cursor", "from the page before"),
+            ("scope", "mine or all"),
+        ],
+        answer: Reply::Schema("SessionPage"),
+        refusals: &[400, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sessions",
+        operation: "launch",
+        summary: "Launch one session or several copies",
+        needs: WRITE,
+        query: &[("dry_run", "true: explain what would happen, make nothing")],
+        body: Some("LaunchRequest"),
+        status: 201,
+        answer: SESSION,
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/sessions/{id}",
+        operation: "getSession",
+        summary: "Show one session",
+        needs: READ,
+        query: &[
+            ("wait", "running or ended: answer when it is there"),
+            ("patience", "seconds to wait, at most 60"),
+        ],
+        answer: SESSION,
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "PATCH",
+        path: "/api/v1/sessions/{id}",
+        operation: "changeSession",
+        summary: "Change name, labels or limits",
+        needs: WRITE,
+        body: Some("SessionPatch"),
+        answer: SESSION,
+        refusals: &[400, 404, 409, 412, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "DELETE",
+        path: "/api/v1/sessions/{id}",
+        operation: "deleteSession",
+        summary: "Remove an ended session and its log",
+        needs: WRITE,
+        status: 204,
+        answer: Reply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/stop",
+        operation: "stopSession",
+        summary: "End a session: TERM, then KILL",
+        needs: WRITE,
+        body: Some("StopRequest"),
+        answer: SESSION,
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/kill",
+        operation: "killSession",
+        summary: "End a session at once",
+        needs: WRITE,
+        answer: SESSION,
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/restart",
+        operation: "restartSession",
+        summary: "Start a session anew",
+        needs: WRITE,
+        answer: SESSION,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/pause",
+        operation: "pauseSession",
+        summary: "Freeze a session",
+        needs: WRITE,
+        answer: SESSION,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/resume",
+        operation: "resumeSession",
+        summary: "Let a frozen session go on",
+        needs: WRITE,
+        answer: SESSION,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/duplicate",
+        operation: "duplicateSession",
+        summary: "The request that would make another one like it",
+        needs: READ,
+        answer: Reply::Schema("LaunchRequest"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/sessions/{id}/why",
+        operation: "explainSession",
+        summary: "Why it waits, runs where it runs, or ended",
+        needs: READ,
+        answer: Reply::Schema("Explanation"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/sessions/{id}/events",
+        operation: "listSessionEvents",
+        summary: "What happened to a session",
+        needs: READ,
+        answer: Reply::Schema("EventPage"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/sessions/{id}/logs",
+        operation: "readLog",
+        tag: "streams",
+        summary: "What a session wrote",
+        needs: READ,
+        query: &[
+            ("since", "first byte wanted"),
+            ("follow", "1: stay until the session is over"),
+        ],
+        answer: Reply::Text,
+        refusals: &[400, 404, 409],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/sessions/{id}/attach",
+        operation: "attach",
+        tag: "streams",
+        summary: "The terminal of the main process",
+        needs: ENTER,
+        query: &[("cols", "columns"), ("rows", "rows")],
+        status: 101,
+        answer: Reply::Socket("v1.term"),
+        refusals: &[404, 409, 422, 426],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/sessions/{id}/exec",
+        operation: "exec",
+        tag: "streams",
+        summary: "Run a command inside",
+        needs: ENTER,
+        query: &[
+            ("command", "program, then arguments, one each"),
+            ("env", "NAME=VALUE, several times"),
+            ("cwd", "directory to start in"),
+            ("user", "name, or uid[:gid]"),
+            ("cols", "columns; with rows: gives it a terminal"),
+            ("rows", "rows"),
+        ],
+        status: 101,
+        answer: Reply::Socket("v1.term"),
+        refusals: &[404, 409, 413, 422, 426],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/sessions/{id}/ports/{port}",
+        operation: "openPort",
+        tag: "streams",
+        summary: "A TCP connection to a port inside",
+        needs: ENTER,
+        status: 101,
+        answer: Reply::Socket("v1.tcp"),
+        refusals: &[404, 409, 422, 426],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/queue",
+        operation: "listQueue",
+        summary: "What waits, in the order it will start, and why",
+        needs: READ,
+        answer: Reply::Schema("WaitingPage"),
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/openapi.json",
+        operation: "describe",
+        tag: "system",
+        summary: "This document",
+        needs: Needs::Nothing,
+        ..ROUTE
+    },
+];
+
+/// Every shape that rows name, with everything inside them.
+pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+    collect::<shape::SessionPage>(all);
+    collect::<shape::Session>(all);
+    collect::<shape::LaunchRequest>(all);
+    collect::<shape::SessionPatch>(all);
+    collect::<shape::StopRequest>(all);
+    collect::<shape::Explanation>(all);
+    collect::<shape::EventPage>(all);
+    collect::<shape::WaitingPage>(all);
+    collect::<shape::Problem>(all);
+}

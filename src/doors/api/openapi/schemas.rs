@@ -1,0 +1,364 @@
+//! The shapes of bodies, for the OpenAPI document only: what `server::actions` reads and writes, said
+//! once more in the words of the API. Tests hold them to real answers; nothing is parsed by them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// One session.
+#[derive(ToSchema)]
+pub(super) struct Session {
+    #[schema(format = Uuid)]
+    id: String,
+    /// Letters, digits and hyphens; unique among the live sessions of its owner.
+    name: String,
+    owner: Owner,
+    state: State,
+    wish: Wish,
+    kind: Kind,
+    /// `host`, or the reference of an image.
+    image: String,
+    /// Program and arguments; empty: what the image runs by itself.
+    command: Vec<String>,
+    env: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+    resources: Resources,
+    timeout_seconds: Option<u64>,
+    longest_run_seconds: Option<u64>,
+    #[schema(format = DateTime)]
+    start_at: Option<String>,
+    depends_on: Vec<String>,
+    paused: bool,
+    /// Which start this is; 1 is the first.
+    incarnation: u32,
+    /// Name of the machine it is, or was, on.
+    node: Option<String>,
+    devices: Vec<DeviceShare>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    scheduled_at: Option<String>,
+    #[schema(format = DateTime)]
+    started_at: Option<String>,
+    #[schema(format = DateTime)]
+    ended_at: Option<String>,
+    outcome: Option<Outcome>,
+    /// 0 to 255, a signal as 128 and its number; only once it ended with a known end.
+    exit_code: Option<i32>,
+    reason: Option<Reason>,
+    /// Version of the session, and its ETag.
+    generation: u64,
+}
+
+/// Whose it is.
+#[derive(ToSchema)]
+pub(super) struct Owner {
+    #[schema(format = Uuid)]
+    id: String,
+    name: String,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "a shape of the document; no value of it is made")]
+pub(super) enum State {
+    Pending,
+    Scheduled,
+    Preparing,
+    Running,
+    Stopping,
+    Ended,
+}
+
+/// What its owner wants of it.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "a shape of the document; no value of it is made")]
+pub(super) enum Wish {
+    Run,
+    Stop,
+    Kill,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[schema(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Interactive,
+    Batch,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "a shape of the document; no value of it is made")]
+pub(super) enum Outcome {
+    Succeeded,
+    Failed,
+    Stopped,
+    Refused,
+    Lost,
+}
+
+/// What a session has: cores and devices with at most two decimals, bytes.
+#[derive(ToSchema)]
+pub(super) struct Resources {
+    cpu: f64,
+    memory: u64,
+    shm: u64,
+    gpu: f64,
+}
+
+/// A share of one device, in hundredths.
+#[derive(ToSchema)]
+pub(super) struct DeviceShare {
+    index: u32,
+    share: f64,
+}
+
+/// Why something is as it is.
+#[derive(ToSchema)]
+pub(super) struct Reason {
+    /// Stable, dotted.
+    code: String,
+    /// One English sentence.
+    text: String,
+    #[schema(required = false)]
+    params: BTreeMap<String, String>,
+}
+
+/// What a new session is to be. Everything has a default; `{}` is a shell on the machine's own
+/// programs.
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LaunchRequest {
+    name: Option<String>,
+    #[schema(required = false)]
+    kind: Kind,
+    /// `host`, or the reference or id of an image.
+    #[schema(required = false)]
+    image: String,
+    #[schema(required = false)]
+    command: Vec<String>,
+    #[schema(required = false)]
+    env: BTreeMap<String, String>,
+    #[schema(required = false)]
+    labels: BTreeMap<String, String>,
+    #[schema(required = false)]
+    resources: LaunchResources,
+    #[schema(required = false, minimum = 1, maximum = 500)]
+    copies: u32,
+    #[schema(minimum = 1)]
+    timeout_seconds: Option<u64>,
+    #[schema(minimum = 1)]
+    longest_run_seconds: Option<u64>,
+    #[schema(format = DateTime)]
+    start_at: Option<String>,
+    /// Ids or names of sessions that have to end well first.
+    #[schema(required = false)]
+    depends_on: Vec<String>,
+}
+
+/// Amounts; what is left out gets its default.
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LaunchResources {
+    /// Cores, at most two decimals.
+    #[schema(minimum = 0.01)]
+    cpu: Option<f64>,
+    /// Bytes.
+    #[schema(minimum = 16_777_216)]
+    memory: Option<u64>,
+    /// Bytes.
+    shm: Option<u64>,
+    /// Devices, at most two decimals.
+    gpu: Option<f64>,
+}
+
+/// A merge patch. Limits are changed alone.
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionPatch {
+    name: Option<String>,
+    /// A null removes a label.
+    labels: Option<BTreeMap<String, Option<String>>>,
+    resources: Option<ResourcesPatch>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResourcesPatch {
+    cpu: Option<f64>,
+    memory: Option<u64>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StopRequest {
+    /// Kill at once instead of asking first.
+    #[schema(required = false)]
+    force: bool,
+}
+
+/// One page of sessions.
+#[derive(ToSchema)]
+pub(super) struct SessionPage {
+    items: Vec<Session>,
+    /// Asks for the next page; null at the end.
+    next_cursor: Option<String>,
+    /// 10,000 stands for that many or more.
+    estimated_total: u64,
+}
+
+/// The one answer to "would it start?" and "why is it waiting?".
+#[derive(ToSchema)]
+pub(super) struct Explanation {
+    verdict: Verdict,
+    /// One English sentence that says it all.
+    sentence: String,
+    eta: Option<Eta>,
+    /// Where it would go, or is.
+    node: Option<String>,
+    devices: Vec<DeviceShare>,
+    reason: Option<Reason>,
+    /// 1 is next.
+    queue_position: Option<u32>,
+    blockers: Vec<Blocker>,
+    checks: Vec<Check>,
+    alternatives: Vec<Alternative>,
+    rooms: Vec<Room>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "a shape of the document; no value of it is made")]
+pub(super) enum Verdict {
+    Now,
+    Wait,
+    Never,
+    Settled,
+}
+
+/// When a waiting session would start.
+#[derive(ToSchema)]
+pub(super) struct Eta {
+    p50_seconds: u64,
+    p90_seconds: u64,
+    basis: String,
+}
+
+/// Why a session has no place yet.
+#[derive(ToSchema)]
+pub(super) struct Blocker {
+    code: String,
+    text: String,
+    #[schema(required = false)]
+    params: BTreeMap<String, String>,
+    /// The session whose end would remove it.
+    #[schema(required = false)]
+    ends_with: Option<String>,
+}
+
+/// One thing that was checked, before and after.
+#[derive(ToSchema)]
+pub(super) struct Check {
+    code: String,
+    before: String,
+    after: String,
+    limit: String,
+    ok: bool,
+}
+
+/// A nearby request with another answer.
+#[derive(ToSchema)]
+pub(super) struct Alternative {
+    demand: Resources,
+    verdict: Verdict,
+    text: String,
+}
+
+/// How full one machine is.
+#[derive(ToSchema)]
+pub(super) struct Room {
+    node: String,
+    name: String,
+    cpu: f64,
+    cpu_used: f64,
+    memory: u64,
+    memory_used: u64,
+    chosen: bool,
+}
+
+/// One thing that happened.
+#[derive(ToSchema)]
+pub(super) struct Event {
+    /// Place in the journal.
+    sequence: u64,
+    #[schema(format = DateTime)]
+    at: String,
+    /// A person's name, or the part of the server that did it.
+    actor: String,
+    /// `sessions`, `images`, `people`, `nodes`, `operations`.
+    topic: String,
+    /// Id of the thing.
+    object: String,
+    /// Stable, dotted, such as `session.running`.
+    code: String,
+    before: String,
+    after: String,
+}
+
+#[derive(ToSchema)]
+pub(super) struct EventPage {
+    items: Vec<Event>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}
+
+/// A waiting session and why it waits.
+#[derive(ToSchema)]
+pub(super) struct Waiting {
+    session: Session,
+    why: Explanation,
+}
+
+#[derive(ToSchema)]
+pub(super) struct WaitingPage {
+    items: Vec<Waiting>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}
+
+/// Why a request was not done (RFC 9457).
+#[derive(ToSchema)]
+pub(super) struct Problem {
+    /// Relative address of the manual's page about this code.
+    r#type: String,
+    title: String,
+    status: u16,
+    /// What was wrong.
+    detail: String,
+    /// Stable, dotted; never translated.
+    code: String,
+    /// Sort of refusal: malformed, unauthenticated, denied, not-found, conflict, stale, invalid,
+    /// capacity, too-large, too-often, unavailable.
+    kind: String,
+    request_id: String,
+    help: String,
+    /// What would work.
+    #[schema(required = false)]
+    hint: String,
+    #[schema(required = false)]
+    errors: Vec<FieldProblem>,
+    /// Seconds.
+    #[schema(required = false)]
+    retry_after: u64,
+}
+
+/// One field that was wrong.
+#[derive(ToSchema)]
+pub(super) struct FieldProblem {
+    /// JSON pointer into the body.
+    pointer: String,
+    code: String,
+    text: String,
+}
