@@ -11,6 +11,7 @@ mod cursor;
 pub mod people;
 mod query;
 pub mod sessions;
+pub mod system;
 
 /// Names one POST of one caller, so that a repetition acts once.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use base::observe::Clock;
 use rules::refusal::Refusal;
+use rules::units::Timestamp;
 use tokio::sync::{oneshot, watch};
 
 use crate::{Failure, Fault};
@@ -20,6 +21,7 @@ pub(crate) mod nodes;
 mod open;
 pub(crate) mod people;
 mod reader;
+pub(crate) mod samples;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
@@ -49,6 +51,7 @@ struct Inner {
     reads: reader::Pool,
     revision: watch::Receiver<u64>,
     heard: nodes::Heard,
+    samples: Arc<samples::Samples>,
     clock: Clock,
     founding: Founding,
     /// Held until everything above is closed: a second server is refused by it.
@@ -69,6 +72,7 @@ impl Catalog {
     /// directory that cannot be written, a file that is no catalog; each says the way out.
     pub(crate) fn open(place: &Place, clock: Clock) -> Result<Self, Failure> {
         let opened = open::open(place, &clock)?;
+        let samples = Arc::new(samples::Samples::open(place)?);
         let (announce, revision) = watch::channel(opened.revision);
         let heard = nodes::Heard::default();
         let engine = writer::Engine::new(opened.writer, clock.clone(), announce, heard.clone());
@@ -90,6 +94,7 @@ impl Catalog {
             reads,
             revision,
             heard,
+            samples,
             clock,
             founding: opened.founding,
             _lock: opened.lock,
@@ -193,6 +198,23 @@ impl Catalog {
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.0.clock
+    }
+
+    /// What sessions used.
+    pub(crate) fn samples(&self) -> &samples::Samples {
+        &self.0.samples
+    }
+
+    /// Keeps what a report says about usage, on a thread for blocking work; nobody waits for it.
+    /// Call it from within the runtime.
+    pub(crate) fn record_usage(&self, report: &rules::messages::NodeReport, at: Timestamp) {
+        let used: Vec<_> = report
+            .containers
+            .iter()
+            .filter_map(|sight| sight.usage.map(|usage| (sight.name, usage)))
+            .collect();
+        let samples = Arc::clone(&self.0.samples);
+        tokio::task::spawn_blocking(move || samples.record(at, &used));
     }
 
     /// What was drawn once when this box was founded.

@@ -17,12 +17,14 @@ use crate::{Failure, Server};
 mod change;
 mod find;
 mod launch;
+mod overview;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub use change::{delete, pause, rename, resize, restart, resume, set_labels, stop};
 pub use launch::{LaunchRequest, Launched, Resources, duplicate, launch, preview};
+pub use overview::{Counts, Machine, Overview, Own, Sample, Slice, overview, samples};
 pub use view::{Event, Owner, Session};
 
 use find::find;

@@ -131,6 +131,31 @@ impl View<'_> {
         Ok(count)
     }
 
+    /// How many sessions ended after `since`, and how many of them did not end well.
+    pub(crate) fn count_ended(
+        &self,
+        owner: Option<UserId>,
+        since: rules::units::Timestamp,
+    ) -> Result<(u64, u64), Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*) as ended,
+                        count(*) filter (where outcome in ('failed', 'lost', 'refused')) as failed
+                 from session
+                 where phase = 'ended' and ended_at > ?1 and (?2 is null or owner = ?2)",
+            )?
+            .query_row(
+                (since.as_millis(), owner.map(|id| *id.0.as_bytes())),
+                |row| {
+                    Ok((
+                        value::unsigned(row, "ended")?,
+                        value::unsigned(row, "failed")?,
+                    ))
+                },
+            )?)
+    }
+
     /// Sessions of this name, live ones first, then the newest; of one owner where given.
     pub(crate) fn sessions_called(
         &self,

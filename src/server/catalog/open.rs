@@ -221,7 +221,7 @@ fn make_directory(directory: &Path) -> Result<(), Refusal> {
 
 /// Makes the file before SQLite does, so that it is never readable by others, not even at first.
 /// The WAL and its index take the file's mode over.
-fn make_file(path: &Path) -> Result<(), Refusal> {
+pub(super) fn make_file(path: &Path) -> Result<(), Refusal> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)

@@ -83,7 +83,9 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                         linked = false;
                         continue;
                     };
-                    catalog.heard(report.node, clock.now());
+                    let at = clock.now();
+                    catalog.heard(report.node, at);
+                    catalog.record_usage(&report, at);
                     let known = heard.is_none()
                         && absorbed.as_deref().is_some_and(|a| listen::same(a, &report));
                     if !known {

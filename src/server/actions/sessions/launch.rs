@@ -16,6 +16,7 @@ use super::discreet;
 use super::find::find;
 use super::view::Session;
 use crate::access::Caller;
+use crate::actions::system::refuse_full_disk;
 use crate::actions::{IdempotencyKey, check_key};
 use crate::catalog::idempotency::Key;
 use crate::catalog::{Lane, Rows, View};

@@ -827,3 +827,70 @@ async fn a_duplicate_launches_the_same_under_a_free_name() {
     assert_eq!(session.env["A"], "b");
     assert_eq!(session.resources.cpu, CpuShare(50));
 }
+
+#[tokio::test]
+async fn an_overview_shows_others_work_as_room_without_names() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let jae = person(&server, "jae", Role::User);
+    let boss = person(&server, "boss", Role::Administrator);
+    let hers = one(&server, &mina, named("confidential")).await.unwrap();
+    carry_out(&server, hers.id, None);
+    let his = one(&server, &jae, named("his")).await.unwrap();
+    carry_out(&server, his.id, Some(3));
+    let to_jae = overview(&server, &jae).await.unwrap();
+    let text = serde_json::to_string(&to_jae).unwrap();
+    assert!(
+        !text.contains("confidential") && !text.contains("mina"),
+        "{text}"
+    );
+    let machine = &to_jae.machines[0];
+    assert_eq!((machine.cpu_used, machine.slices.len()), (CpuShare(100), 1));
+    assert_eq!(
+        (
+            to_jae.counts.running,
+            to_jae.counts.ended,
+            to_jae.counts.failed
+        ),
+        (0, 1, 1)
+    );
+    assert_eq!(to_jae.own, Own::default());
+    let to_boss = overview(&server, &boss).await.unwrap();
+    assert_eq!(
+        to_boss.machines[0].slices[0].name.as_deref(),
+        Some("confidential")
+    );
+    assert_eq!(to_boss.counts.running, 1);
+    assert_eq!(to_boss.findings, []);
+    let own = overview(&server, &mina).await.unwrap().own;
+    assert_eq!((own.live, own.running, own.memory), (1, 1, Bytes::gib(1)));
+}
+
+#[tokio::test]
+async fn samples_are_rates_of_the_limit() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let jae = person(&server, "jae", Role::User);
+    let session = one(&server, &mina, named("a")).await.unwrap();
+    let container = enter(&server, &mina, "a").await.unwrap().container;
+    let start = server.clock().now();
+    for tick in 0..3_u64 {
+        let usage = rules::messages::Usage {
+            cpu_microseconds: tick * 1_000_000,
+            memory: Bytes::mib(256),
+            processes: 3,
+        };
+        server
+            .catalog()
+            .samples()
+            .record(start.plus_seconds(tick * 2), &[(container, usage)]);
+    }
+    let all = samples(&server, &mina, "a", None).await.unwrap();
+    assert_eq!(all.len(), 2);
+    assert_eq!((all[1].cpu, all[1].cpu_percent_of_limit), (0.5, 50.0));
+    assert_eq!(all[1].memory_percent_of_limit, 25.0);
+    assert_eq!(
+        code(samples(&server, &jae, &session.id.to_string(), None).await),
+        "session.not-found"
+    );
+}

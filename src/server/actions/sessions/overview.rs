@@ -1,0 +1,280 @@
+//! The machine at a glance, and one session's use of it over time. Other people's work is shown as
+//! taken room without names, unless the caller may see everybody's.
+
+use std::collections::BTreeMap;
+
+use rules::findings::{Finding, findings};
+use rules::names::{NodeId, SessionId};
+use rules::permissions::Verb;
+use rules::resources::{Device, DeviceShare};
+use rules::session::{Phase, Reason};
+use rules::units::{Bytes, CpuShare, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::find::find;
+use super::sees_all;
+use super::view::{Event, Owner};
+use crate::access::Caller;
+use crate::actions::allowed;
+use crate::catalog::events::Audience;
+use crate::{Failure, Server};
+
+/// Events shown on an overview.
+const RECENT: u32 = 20;
+
+/// Everything of one moment that a person needs to judge the box.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Overview {
+    pub machines: Vec<Machine>,
+    /// Sessions the caller may see, by state.
+    pub counts: Counts,
+    /// Newest first, as the caller may hear.
+    pub recent: Vec<Event>,
+    /// Broken invariants; empty for a sound box, and for people who may not look at it.
+    pub findings: Vec<Finding>,
+    pub own: Own,
+}
+
+/// One machine with everything that holds room on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    pub id: NodeId,
+    pub name: String,
+    pub seen_at: Timestamp,
+    /// It has not answered for so long that it gets no new sessions.
+    pub silent: bool,
+    pub schedulable: bool,
+    pub host_environment: bool,
+    pub problems: Vec<Reason>,
+    pub cpu: CpuShare,
+    /// Given to sessions.
+    pub cpu_used: CpuShare,
+    /// Cores that sessions use at this moment; None where nothing was measured.
+    pub cpu_busy: Option<f64>,
+    pub memory: Bytes,
+    pub memory_used: Bytes,
+    pub memory_busy: Option<Bytes>,
+    pub devices: Vec<Device>,
+    /// What holds room, oldest first.
+    pub slices: Vec<Slice>,
+}
+
+/// The room one session holds. Without id, name and owner where it is somebody else's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    pub id: Option<SessionId>,
+    pub name: Option<String>,
+    pub owner: Option<Owner>,
+    pub mine: bool,
+    pub state: Phase,
+    pub paused: bool,
+    pub cpu: CpuShare,
+    pub memory: Bytes,
+    pub devices: Vec<DeviceShare>,
+    /// Cores and bytes it uses at this moment; None where nothing was measured or it is not shown.
+    pub cpu_busy: Option<f64>,
+    pub memory_busy: Option<Bytes>,
+}
+
+/// How many sessions stand where. Ended ones are those of the last day.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub pending: u64,
+    pub scheduled: u64,
+    pub preparing: u64,
+    pub running: u64,
+    pub stopping: u64,
+    pub ended: u64,
+    /// Of the ended ones, those that did not end well.
+    pub failed: u64,
+}
+
+/// What the caller has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    pub live: u64,
+    pub waiting: u64,
+    pub running: u64,
+    /// Held by sessions of the caller.
+    pub cpu: CpuShare,
+    pub memory: Bytes,
+}
+
+/// One moment of a session's use.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    pub at: Timestamp,
+    /// Cores used since the sample before.
+    pub cpu: f64,
+    /// 100 is all the session may use.
+    pub cpu_percent_of_limit: f64,
+    pub memory: Bytes,
+    pub memory_percent_of_limit: f64,
+    pub processes: u64,
+}
+
+/// The box as the caller may see it.
+pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Failure> {
+    allowed(caller, Verb::SessionsRead)?;
+    let (caller, now) = (caller.clone(), server.clock().now());
+    let rates = server.catalog().samples().rates();
+    server
+        .catalog()
+        .read("show the overview", move |view| {
+            let world = view.world()?;
+            let everything = sees_all(&caller);
+            let whole_box = matches!(Audience::of(&caller.subject), Audience::Everybody);
+            let mut owners = BTreeMap::new();
+            for session in &world.sessions {
+                if let std::collections::btree_map::Entry::Vacant(entry) =
+                    owners.entry(session.owner)
+                    && let Some(name) = view.person_name(session.owner)?
+                {
+                    entry.insert(name);
+                }
+            }
+            let used = world.used();
+            let machines = world
+                .nodes
+                .iter()
+                .map(|node| {
+                    let held = used.get(&node.id).cloned().unwrap_or_default();
+                    let here = || {
+                        world
+                            .sessions
+                            .iter()
+                            .filter(|s| s.node == Some(node.id) && s.phase.holds_resources())
+                    };
+                    let measured: Vec<_> = here().filter_map(|s| rates.get(&s.id)).collect();
+                    let slices = here()
+                        .map(|s| {
+                            let mine = s.owner == caller.subject.user;
+                            let shown = mine || everything;
+                            let rate = rates.get(&s.id).filter(|_| shown);
+                            Slice {
+                                id: shown.then_some(s.id),
+                                name: shown.then(|| s.name.to_string()),
+                                owner: owners.get(&s.owner).filter(|_| shown).map(|name| Owner {
+                                    id: s.owner,
+                                    name: name.clone(),
+                                }),
+                                mine,
+                                state: s.phase,
+                                paused: s.paused,
+                                cpu: s.order.demand.cpu,
+                                memory: s.order.demand.memory,
+                                devices: s.devices.clone(),
+                                cpu_busy: rate.map(|r| r.cores),
+                                memory_busy: rate.map(|r| r.memory),
+                            }
+                        })
+                        .collect();
+                    Machine {
+                        id: node.id,
+                        name: node.name.clone(),
+                        seen_at: node.seen_at,
+                        silent: node.is_silent(now),
+                        schedulable: node.schedulable,
+                        host_environment: node.host_environment,
+                        problems: node.problems.clone(),
+                        cpu: node.capacity.cpu,
+                        cpu_used: held.cpu,
+                        cpu_busy: (!measured.is_empty())
+                            .then(|| measured.iter().map(|r| r.cores).sum()),
+                        memory: node.capacity.memory,
+                        memory_used: held.memory,
+                        memory_busy: (!measured.is_empty())
+                            .then(|| measured.iter().map(|r| r.memory).sum()),
+                        devices: node.capacity.devices.clone(),
+                        slices,
+                    }
+                })
+                .collect();
+            let mut counts = Counts::default();
+            let mut own = Own::default();
+            for session in &world.sessions {
+                let mine = session.owner == caller.subject.user;
+                if mine {
+                    own.live += 1;
+                    own.waiting += u64::from(session.phase == Phase::Pending);
+                    own.running += u64::from(session.phase == Phase::Running);
+                    if session.phase.holds_resources() {
+                        own.cpu = own.cpu + session.order.demand.cpu;
+                        own.memory = own.memory + session.order.demand.memory;
+                    }
+                }
+                if !(mine || everything) {
+                    continue;
+                }
+                match session.phase {
+                    Phase::Pending => counts.pending += 1,
+                    Phase::Scheduled => counts.scheduled += 1,
+                    Phase::Preparing => counts.preparing += 1,
+                    Phase::Running => counts.running += 1,
+                    Phase::Stopping => counts.stopping += 1,
+                    Phase::Ended => {}
+                }
+            }
+            let owner = (!everything).then_some(caller.subject.user);
+            let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
+            (counts.ended, counts.failed) = view.count_ended(owner, day)?;
+            let recent = view.events_latest(Audience::of(&caller.subject), RECENT)?;
+            Ok(Overview {
+                machines,
+                counts,
+                recent: recent.into_iter().map(Event::of).collect(),
+                findings: if whole_box {
+                    findings(&world)
+                } else {
+                    Vec::new()
+                },
+                own,
+            })
+        })
+        .await
+}
+
+/// What a session used after `since`, oldest first: every two seconds of the last quarter of an hour,
+/// once a minute before that, for a week.
+pub async fn samples(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    since: Option<Timestamp>,
+) -> Result<Vec<Sample>, Failure> {
+    let row = server.catalog().read_now("show samples", |view| {
+        find(view, caller, Verb::SessionsRead, id)
+    })?;
+    let rows = server
+        .catalog()
+        .samples()
+        .of(row.id, since.unwrap_or_default())?;
+    let demand = row.order.demand;
+    let percent = |part: f64, whole: f64| {
+        if whole > 0.0 {
+            part / whole * 100.0
+        } else {
+            0.0
+        }
+    };
+    Ok(rows
+        .windows(2)
+        .filter(|pair| pair[0].incarnation == pair[1].incarnation)
+        .map(|pair| {
+            let (before, after) = (&pair[0], &pair[1]);
+            let spent = after
+                .cpu_microseconds
+                .saturating_sub(before.cpu_microseconds);
+            let elapsed = after.at.millis_since(before.at).max(1) * 1000;
+            let cpu = spent as f64 / elapsed as f64;
+            Sample {
+                at: after.at,
+                cpu,
+                cpu_percent_of_limit: percent(cpu, demand.cpu.as_f64()),
+                memory: after.memory,
+                memory_percent_of_limit: percent(after.memory.0 as f64, demand.memory.0 as f64),
+                processes: after.processes,
+            }
+        })
+        .collect())
+}

@@ -1,0 +1,239 @@
+//! What a person may know about the box itself: whether it is well, its figures, its settings.
+
+use std::path::Path;
+
+use rules::findings::{Finding, findings};
+use rules::permissions::Verb;
+use rules::session::Phase;
+use rules::units::{Bytes, CpuShare, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::allowed;
+use crate::access::{self, Caller};
+use crate::catalog::Lane;
+use crate::{Failure, Server};
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// `catalog.writes`, `disk.room`, `machine.answers`, `setup.done`.
+    pub code: String,
+    pub ok: bool,
+    /// The server can do its work while this is not ok.
+    pub minor: bool,
+    /// One English sentence.
+    pub text: String,
+    /// What would help; empty where all is well.
+    pub hint: String,
+}
+
+/// Free bytes below which new work is refused, so that what runs can still be stopped and recorded.
+pub(crate) const RESERVE: Bytes = Bytes::mib(64);
+/// Free bytes below which people are warned.
+const WARNED: Bytes = Bytes::gib(1);
+
+/// Whether the server is ready, in parts. Needs nobody: it names nothing of anybody's.
+///
+/// Costs one empty turn of the writer, so that a stuck disk is seen.
+pub async fn health(server: &Server) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut say = |code: &str, ok: bool, minor: bool, text: String, hint: &str| {
+        checks.push(Check {
+            code: code.to_owned(),
+            ok,
+            minor,
+            text,
+            hint: if ok { String::new() } else { hint.to_owned() },
+        });
+    };
+    let wrote = server
+        .catalog()
+        .write(Lane::People, "look whether writes work", |rows| {
+            rows.revision()
+        })
+        .await;
+    match wrote {
+        Ok(_) => say(
+            "catalog.writes",
+            true,
+            false,
+            "The catalog can be written.".into(),
+            "",
+        ),
+        Err(failure) => {
+            tracing::error!(error = %base::observe::chain(&failure), "the catalog is not well");
+            say(
+                "catalog.writes",
+                false,
+                false,
+                "The catalog cannot be written.".into(),
+                "The server's log says why.",
+            );
+        }
+    }
+    match free(&server.settings().data) {
+        Some(free) => say(
+            "disk.room",
+            free >= RESERVE,
+            false,
+            format!("{free} are free on the disk of the state."),
+            "Remove images that nobody uses, or free space on that disk.",
+        ),
+        None => say(
+            "disk.room",
+            true,
+            true,
+            "The free space of the disk is not known.".into(),
+            "",
+        ),
+    }
+    let now = server.clock().now();
+    let answers = server
+        .catalog()
+        .read_now("look at machines", |view| view.nodes())
+        .unwrap_or_default()
+        .iter()
+        .any(|node| !node.is_silent(now));
+    say(
+        "machine.answers",
+        answers,
+        true,
+        if answers {
+            "A machine answers.".into()
+        } else {
+            "No machine has answered lately, so sessions wait.".into()
+        },
+        "The server's log says what its machine lacks; so does: fardel doctor.",
+    );
+    let done = !access::setup_open(server);
+    say(
+        "setup.done",
+        done,
+        true,
+        if done {
+            "Setup is done.".into()
+        } else {
+            "The first administrator is still to be made.".into()
+        },
+        "Open the setup link that the server printed when it started.",
+    );
+    checks
+}
+
+/// Refuses new work while the disk is so full that running work could not be recorded.
+pub(crate) fn refuse_full_disk(server: &Server) -> Result<(), Failure> {
+    match free(&server.settings().data) {
+        Some(free) if free < RESERVE => Err(crate::catalog::disk_full().into()),
+        _ => Ok(()),
+    }
+}
+
+fn free(directory: &Path) -> Option<Bytes> {
+    let found = rustix::fs::statvfs(directory).ok()?;
+    Some(Bytes(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+/// What is wrong with the rows; empty for a sound box.
+pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding>, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    server
+        .catalog()
+        .read("look for findings", |view| Ok(findings(&view.world()?)))
+        .await
+}
+
+/// Figures of one moment, for `/metrics`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Live sessions by state, all six words present but `ended`.
+    pub sessions: Vec<(Phase, u64)>,
+    pub machines: Vec<MachineMetrics>,
+    /// Commits since the box was founded.
+    pub revision: u64,
+    /// Events written since the box was founded.
+    pub events: u64,
+    pub images: u64,
+    pub disk_free: Option<Bytes>,
+    /// Images that are being imported or wait for it.
+    pub operations_open: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineMetrics {
+    pub name: String,
+    pub seen_at: Timestamp,
+    pub silent: bool,
+    pub cpu: CpuShare,
+    pub cpu_used: CpuShare,
+    pub memory: Bytes,
+    pub memory_used: Bytes,
+}
+
+/// Figures for whoever watches the box from outside. Doors let only loopback in without a caller.
+pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics, Failure> {
+    if let Some(caller) = caller {
+        allowed(caller, Verb::SystemRead)?;
+    }
+    let now = server.clock().now();
+    let disk_free = free(&server.settings().data);
+    server
+        .catalog()
+        .read("take figures", move |view| {
+            let world = view.world()?;
+            let used = world.used();
+            let live = Phase::ALL
+                .into_iter()
+                .filter(|phase| *phase != Phase::Ended);
+            let count = |phase: Phase| world.sessions.iter().filter(|s| s.phase == phase).count();
+            Ok(Metrics {
+                sessions: live.map(|phase| (phase, count(phase) as u64)).collect(),
+                machines: world
+                    .nodes
+                    .iter()
+                    .map(|node| {
+                        let held = used.get(&node.id).cloned().unwrap_or_default();
+                        MachineMetrics {
+                            name: node.name.clone(),
+                            seen_at: node.seen_at,
+                            silent: node.is_silent(now),
+                            cpu: node.capacity.cpu,
+                            cpu_used: held.cpu,
+                            memory: node.capacity.memory,
+                            memory_used: held.memory,
+                        }
+                    })
+                    .collect(),
+                revision: world.revision,
+                events: view.event_range()?.1,
+                images: view.images()?.len() as u64,
+                disk_free,
+                operations_open: 0,
+            })
+        })
+        .await
+}
+
+/// The settings in force, as `fardel config show` prints them. Holds no secrets.
+pub async fn settings(
+    server: &Server,
+    caller: &Caller,
+) -> Result<base::settings::Settings, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    Ok(server.settings().clone())
+}
+
+/// What people are warned about on the overview: a disk that fills up.
+pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Check>, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    Ok(free(&server.settings().data)
+        .filter(|free| *free < WARNED)
+        .map(|free| Check {
+            code: "disk.low".into(),
+            ok: false,
+            minor: true,
+            text: format!("Only {free} are free on the disk of the state."),
+            hint: "Remove images that nobody uses, or free space on that disk.".into(),
+        })
+        .into_iter()
+        .collect())
+}

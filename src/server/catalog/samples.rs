@@ -1,0 +1,301 @@
+//! What sessions used, moment by moment: `samples.sqlite`, a file of its own that may lose its last
+//! second and is begun anew when it is damaged. Nothing a person was promised is kept here alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rules::messages::Usage;
+use rules::names::{ContainerName, SessionId};
+use rules::units::{Bytes, Timestamp};
+use rusqlite::Connection;
+
+use super::value;
+use super::{Place, open};
+use crate::{Failure, Fault};
+
+const FILE: &str = "samples.sqlite";
+/// Raised when the tables change; an older file is thrown away, which is what it is for.
+const VERSION: i32 = 1;
+/// Least milliseconds between two samples that are kept. Shorter: more writes. Longer: live strips
+/// jump.
+const APART: u64 = 1_900;
+/// Every sample is kept this long; of older ones the first of each minute.
+const FINE_SECONDS: u64 = 15 * 60;
+/// Minutes are kept this long.
+const COARSE_SECONDS: u64 = 7 * 86_400;
+
+/// One sample of one container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UsageRow {
+    pub(crate) at: Timestamp,
+    pub(crate) incarnation: u32,
+    /// Since its start, microseconds.
+    pub(crate) cpu_microseconds: u64,
+    pub(crate) memory: Bytes,
+    pub(crate) processes: u64,
+}
+
+/// What one session used between its two newest samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rate {
+    /// Cores in use.
+    pub(crate) cores: f64,
+    pub(crate) memory: Bytes,
+}
+
+pub(crate) struct Samples {
+    connection: Mutex<Connection>,
+    latest: Mutex<Latest>,
+}
+
+#[derive(Default)]
+struct Latest {
+    at: Timestamp,
+    minute: i64,
+    seen: BTreeMap<ContainerName, Usage>,
+    rates: BTreeMap<SessionId, Rate>,
+}
+
+impl Samples {
+    pub(super) fn open(place: &Place) -> Result<Self, Failure> {
+        let connection = match place {
+            Place::Memory => Connection::open_in_memory()
+                .map_err(|error| Fault::new("open samples in memory", error))?,
+            Place::Directory(directory) => {
+                let path = directory.join(FILE);
+                match connect(&path) {
+                    Ok(connection) => connection,
+                    Err(error) => {
+                        tracing::warn!(%error, path = %path.display(), "samples are begun anew");
+                        for ending in ["", "-wal", "-shm"] {
+                            // What is not there need not go; anything else shows in the next line.
+                            let _ = std::fs::remove_file(directory.join(format!("{FILE}{ending}")));
+                        }
+                        connect(&path)?
+                    }
+                }
+            }
+        };
+        connection
+            .execute_batch(
+                "create table if not exists usage (
+                     session blob not null,
+                     at integer not null,
+                     incarnation integer not null,
+                     cpu_microseconds integer not null,
+                     memory integer not null,
+                     processes integer not null,
+                     primary key (session, at)
+                 ) strict, without rowid;
+                 create table if not exists usage_minute (
+                     session blob not null,
+                     at integer not null,
+                     incarnation integer not null,
+                     cpu_microseconds integer not null,
+                     memory integer not null,
+                     processes integer not null,
+                     primary key (session, at)
+                 ) strict, without rowid;",
+            )
+            .map_err(|error| Fault::new("found the samples", error))?;
+        Ok(Self {
+            connection: Mutex::new(connection),
+            latest: Mutex::default(),
+        })
+    }
+
+    /// Keeps what a report says about usage. Samples that follow each other too closely are left
+    /// out. Never fails: what cannot be written is logged and lost.
+    pub(crate) fn record(&self, at: Timestamp, used: &[(ContainerName, Usage)]) {
+        let mut latest = locked(&self.latest);
+        let apart = at.millis_since(latest.at);
+        if apart < APART && at >= latest.at {
+            return;
+        }
+        let new_minute = at.as_millis() / 60_000 != latest.minute;
+        latest.rates = used
+            .iter()
+            .map(|(name, usage)| {
+                let before = latest
+                    .seen
+                    .get(name)
+                    .map_or(usage.cpu_microseconds, |u| u.cpu_microseconds);
+                let spent = usage.cpu_microseconds.saturating_sub(before);
+                let cores = spent as f64 / (apart.max(1) as f64 * 1000.0);
+                let memory = usage.memory;
+                (name.session, Rate { cores, memory })
+            })
+            .collect();
+        latest.seen = used.iter().copied().collect();
+        latest.at = at;
+        latest.minute = at.as_millis() / 60_000;
+        drop(latest);
+        if used.is_empty() && !new_minute {
+            return;
+        }
+        if let Err(error) = self.write(at, used, new_minute) {
+            tracing::warn!(%error, "samples were not written");
+        }
+    }
+
+    fn write(
+        &self,
+        at: Timestamp,
+        used: &[(ContainerName, Usage)],
+        new_minute: bool,
+    ) -> rusqlite::Result<()> {
+        let mut connection = locked(&self.connection);
+        let transaction = connection.transaction()?;
+        let tables: &[&str] = if new_minute {
+            &["usage", "usage_minute"]
+        } else {
+            &["usage"]
+        };
+        for table in tables {
+            let mut insert = transaction.prepare_cached(&format!(
+                "insert or replace into {table}
+                     (session, at, incarnation, cpu_microseconds, memory, processes)
+                 values (?1, ?2, ?3, ?4, ?5, ?6)"
+            ))?;
+            for (name, usage) in used {
+                insert.execute((
+                    name.session.0.as_bytes(),
+                    at.as_millis(),
+                    name.incarnation,
+                    value::signed(usage.cpu_microseconds),
+                    value::signed(usage.memory.0),
+                    value::signed(usage.processes),
+                ))?;
+            }
+        }
+        if new_minute {
+            for (table, seconds) in [("usage", FINE_SECONDS), ("usage_minute", COARSE_SECONDS)] {
+                let before = at.as_millis() - (seconds * 1000) as i64;
+                transaction
+                    .prepare_cached(&format!("delete from {table} where at < ?1"))?
+                    .execute([before])?;
+            }
+        }
+        transaction.commit()
+    }
+
+    /// Samples of a session after `since`, oldest first: each one of the last quarter of an hour,
+    /// one a minute before. Empty where nothing was sampled.
+    pub(crate) fn of(
+        &self,
+        session: SessionId,
+        since: Timestamp,
+    ) -> Result<Vec<UsageRow>, Failure> {
+        let connection = locked(&self.connection);
+        let mut statement = connection.prepare_cached(
+            "select at, incarnation, cpu_microseconds, memory, processes
+             from usage_minute
+             where session = ?1 and at > ?2
+             and at < coalesce((select min(at) from usage where session = ?1), ?3)
+             union all
+             select at, incarnation, cpu_microseconds, memory, processes
+             from usage
+             where session = ?1 and at > ?2
+             order by at",
+        )?;
+        let rows =
+            statement.query_map((session.0.as_bytes(), since.as_millis(), i64::MAX), |row| {
+                Ok(UsageRow {
+                    at: value::time(row, "at")?,
+                    incarnation: row.get("incarnation")?,
+                    cpu_microseconds: value::unsigned(row, "cpu_microseconds")?,
+                    memory: Bytes(value::unsigned(row, "memory")?),
+                    processes: value::unsigned(row, "processes")?,
+                })
+            })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What each running session uses now; absent where nothing was sampled yet.
+    pub(crate) fn rates(&self) -> BTreeMap<SessionId, Rate> {
+        locked(&self.latest).rates.clone()
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, Failure> {
+    open::make_file(path)?;
+    let connection =
+        Connection::open(path).map_err(|error| Fault::new("open the samples", error))?;
+    let version: i32 = connection.query_row("pragma user_version", [], |row| row.get(0))?;
+    if version != 0 && version != VERSION {
+        return Err(Fault::new("open the samples", "they are of another version").into());
+    }
+    connection.execute_batch("pragma busy_timeout = 5000;")?;
+    connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+    connection.execute_batch(&format!(
+        "pragma synchronous = normal;
+         pragma temp_store = memory;
+         pragma cache_size = -2000;
+         pragma trusted_schema = off;
+         pragma user_version = {VERSION};"
+    ))?;
+    Ok(connection)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(n: u128) -> ContainerName {
+        ContainerName {
+            session: SessionId(uuid::Uuid::from_u128(n)),
+            incarnation: 1,
+        }
+    }
+
+    fn usage(cpu_seconds: f64) -> Usage {
+        Usage {
+            cpu_microseconds: (cpu_seconds * 1e6) as u64,
+            memory: Bytes::mib(100),
+            processes: 2,
+        }
+    }
+
+    #[test]
+    fn samples_thin_out_with_age_and_rates_are_of_the_newest_two() {
+        let samples = Samples::open(&Place::Memory).unwrap();
+        let start = 1_800_000_000_000;
+        for tick in 0..3600_i64 {
+            let at = Timestamp::from_millis(start + tick * 1000);
+            samples.record(at, &[(name(1), usage(tick as f64 * 0.5))]);
+        }
+        let all = samples.of(name(1).session, Timestamp::default()).unwrap();
+        assert!(
+            all.is_sorted_by(|a, b| a.at < b.at),
+            "out of order or doubled"
+        );
+        let recent = Timestamp::from_millis(start + 3_600_000 - 900_000);
+        let fine = all.iter().filter(|row| row.at >= recent).count();
+        let coarse = all.len() - fine;
+        assert!((440..=470).contains(&fine), "{fine}");
+        assert!((40..=80).contains(&coarse), "{coarse}");
+        let rate = samples.rates()[&name(1).session];
+        assert!((rate.cores - 0.5).abs() < 0.01, "{}", rate.cores);
+        let later = samples.of(name(1).session, recent).unwrap();
+        assert!(later.len() < all.len() && later.iter().all(|row| row.at > recent));
+        assert_eq!(samples.of(name(2).session, recent).unwrap(), []);
+    }
+
+    #[test]
+    fn a_damaged_file_is_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::Directory(directory.path().to_path_buf());
+        std::fs::write(directory.path().join(FILE), "no database".repeat(500)).unwrap();
+        let samples = Samples::open(&place).unwrap();
+        samples.record(Timestamp::from_millis(5_000), &[(name(1), usage(1.0))]);
+        drop(samples);
+        let again = Samples::open(&place).unwrap();
+        let kept = again.of(name(1).session, Timestamp::default()).unwrap();
+        assert_eq!(kept.len(), 1);
+    }
+}
