@@ -24,9 +24,11 @@ pub enum Step {
 /// gives the same steps until the sights change.
 ///
 /// A container that is not on the assignment is killed, and forgotten once it is over. A container
-/// that is over is never started again: a restart is another incarnation.
+/// that is over is never started again: a restart is another incarnation. Starts come last: what a
+/// list takes from one container it may give to another, and the taking must come first.
 pub fn steps(assignment: &Assignment, sights: &[ContainerSight]) -> Vec<Step> {
     let mut steps = Vec::new();
+    let mut starts = Vec::new();
     for sight in sights {
         let wanted = assignment.containers.iter().any(|o| o.name == sight.name);
         match (wanted, sight.state.is_over()) {
@@ -38,7 +40,7 @@ pub fn steps(assignment: &Assignment, sights: &[ContainerSight]) -> Vec<Step> {
     for order in &assignment.containers {
         let sight = sights.iter().find(|s| s.name == order.name);
         match (sight.map(|s| &s.state), order.want) {
-            (None, Want::Run | Want::Pause) => steps.push(Step::Start(order.clone())),
+            (None, Want::Run | Want::Pause) => starts.push(Step::Start(order.clone())),
             // Never started and no longer wanted: the report says so by its absence, and the
             // refusal to start is made here as a record.
             (None, Want::Stop | Want::Kill) => steps.push(Step::Stop(order.name)),
@@ -57,5 +59,6 @@ pub fn steps(assignment: &Assignment, sights: &[ContainerSight]) -> Vec<Step> {
             (Some(_), _) => {}
         }
     }
+    steps.append(&mut starts);
     steps
 }

@@ -7,6 +7,7 @@ pub mod stand_in;
 use std::time::Duration;
 
 use base::observe::Clock;
+use base::settings::{Layer, Settings};
 use rules::messages::{Assignment, NodeReport};
 use rules::names::{SessionId, UserId};
 use rules::placement::Decision;
@@ -14,12 +15,12 @@ use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::World;
 
-use crate::Failure;
 use crate::catalog::idempotency::Key;
 use crate::catalog::sessions::Written;
-use crate::catalog::{AtCommit, Catalog, Lane, Place};
+use crate::catalog::{AtCommit, Catalog, Lane};
 use crate::conductor::{Conductor, Turn};
 use crate::rehearsal::stand_in::Moment;
+use crate::{Failure, Server};
 
 /// What happens at one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +34,7 @@ pub enum Fate {
 
 /// A server that is played step by step.
 pub struct Rehearsal {
-    catalog: Catalog,
-    clock: Clock,
+    server: Server,
     conductor: Conductor,
 }
 
@@ -49,19 +49,27 @@ impl Prepared {
 }
 
 impl Rehearsal {
-    /// An empty catalog in memory.
+    /// A server with an empty catalog in memory.
     pub fn open(at: Timestamp) -> Result<Self, Failure> {
-        let clock = Clock::set_by_hand(at);
+        let settings = Settings::read(Layer::default(), |_| None)?;
         Ok(Self {
-            catalog: Catalog::open(&Place::Memory, clock.clone())?,
-            clock,
+            server: Server::in_memory(settings, Clock::set_by_hand(at))?,
             conductor: Conductor::default(),
         })
     }
 
+    /// For the actions of people. They end at once: everything runs on this thread.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn catalog(&self) -> &Catalog {
+        self.server.catalog()
+    }
+
     /// Moves the server's clock.
     pub fn set_clock(&self, wall: Timestamp) {
-        self.clock.set(wall);
+        self.server.clock().set(wall);
     }
 
     /// Reads, and runs every pass; writes nothing. `decide` chooses places.
@@ -72,10 +80,10 @@ impl Rehearsal {
         decide: &dyn Fn(&World, Timestamp) -> Vec<Decision>,
     ) -> Result<Prepared, Failure> {
         for report in reports {
-            self.catalog.heard(report.node, now.wall);
+            self.catalog().heard(report.node, now.wall);
         }
         let sight = self
-            .catalog
+            .catalog()
             .read_now("look at the world", |view| view.sight())?;
         let reports: Vec<&NodeReport> = reports.iter().collect();
         let turn = self
@@ -88,7 +96,7 @@ impl Rehearsal {
     /// for then nothing was written.
     pub fn commit(&mut self, prepared: Prepared, now: Moment) -> Result<Vec<Assignment>, Failure> {
         let written = match prepared.0.writes() {
-            Some(writes) => self.catalog.record_turn_now(writes)?,
+            Some(writes) => self.catalog().record_turn_now(writes)?,
             None => true,
         };
         Ok(if written {
@@ -101,12 +109,12 @@ impl Rehearsal {
     /// The server dies and starts again: everything but the rows is forgotten.
     pub fn crash(&mut self) {
         self.conductor = Conductor::default();
-        self.catalog.forget_heard();
+        self.catalog().forget_heard();
     }
 
     /// Asks for the fate of every commit from now on.
     pub fn before_commits(&self, mut ask: impl FnMut(&'static str) -> Fate + Send + 'static) {
-        self.catalog.before_commits(move |what| match ask(what) {
+        self.catalog().before_commits(move |what| match ask(what) {
             Fate::Live => AtCommit::Commit,
             Fate::DieBefore => AtCommit::DieBefore,
             Fate::DieAfter => AtCommit::DieAfter,
@@ -115,14 +123,14 @@ impl Rehearsal {
 
     /// Fills the disk, so that the catalog cannot grow; or frees it.
     pub fn fill_disk(&self, full: bool) {
-        self.catalog.limit_growth(full.then_some(0));
+        self.catalog().limit_growth(full.then_some(0));
     }
 
     /// Writes a person.
     pub fn person(&self, name: &str, at: Timestamp) -> Result<UserId, Failure> {
         let id = UserId::make(at, [7; 10]);
         let name = name.to_owned();
-        self.catalog
+        self.catalog()
             .write_now(Lane::People, "a person", move |rows| {
                 rows.stand_in_person(id, &name, at)?;
                 Ok(id)
@@ -138,14 +146,15 @@ impl Rehearsal {
             key: key.to_owned(),
             digest: [0; 32],
         };
-        self.catalog.write_now(Lane::People, "launch", move |rows| {
-            if let Some(answer) = rows.answered(&key)? {
-                return Ok(answer.parse()?);
-            }
-            rows.insert_session(&session, "person")?;
-            rows.remember_answer(&key, &session.id.to_string())?;
-            Ok(session.id)
-        })
+        self.catalog()
+            .write_now(Lane::People, "launch", move |rows| {
+                if let Some(answer) = rows.answered(&key)? {
+                    return Ok(answer.parse()?);
+                }
+                rows.insert_session(&session, "person")?;
+                rows.remember_answer(&key, &session.id.to_string())?;
+                Ok(session.id)
+            })
     }
 
     /// Changes a session as an action of a person would. False where it changed nothing.
@@ -154,7 +163,7 @@ impl Rehearsal {
         id: SessionId,
         change: impl FnOnce(&mut Session) -> bool + Send + 'static,
     ) -> Result<bool, Failure> {
-        self.catalog
+        self.catalog()
             .write_now(Lane::People, "a person's wish", move |rows| {
                 Ok(rows.change_session(id, None, "person", None, change)? == Written::Yes)
             })
@@ -162,18 +171,18 @@ impl Rehearsal {
 
     /// Rises with every commit that changed anything.
     pub fn revision(&self) -> u64 {
-        *self.catalog.revision().borrow()
+        *self.catalog().revision().borrow()
     }
 
     /// The world as the rows have it.
     pub fn world(&self) -> Result<World, Failure> {
-        self.catalog
+        self.catalog()
             .read_now("look at the world", |view| view.world())
     }
 
     /// One row, whatever its phase; None where there is none.
     pub fn session(&self, id: SessionId) -> Result<Option<Session>, Failure> {
-        self.catalog
+        self.catalog()
             .read_now("look at a session", |view| view.session(id))
     }
 }

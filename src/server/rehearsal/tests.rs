@@ -13,7 +13,6 @@ use rules::units::{Bytes, CpuShare};
 
 use super::stand_in::{Plan, StandIn};
 use super::*;
-use crate::conductor::driver;
 
 fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
     Session::launched(
@@ -77,9 +76,9 @@ async fn until(rehearsal: &Rehearsal, id: SessionId, phase: Phase) {
 #[tokio::test]
 async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_nothing() {
     let clock = Clock::system();
+    let settings = Settings::read(Layer::default(), |_| None).unwrap();
     let rehearsal = Rehearsal {
-        catalog: Catalog::open(&Place::Memory, clock.clone()).unwrap(),
-        clock: clock.clone(),
+        server: Server::in_memory(settings, clock.clone()).unwrap(),
         conductor: Conductor::default(),
     };
     let commits = Arc::new(AtomicUsize::new(0));
@@ -101,12 +100,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
         },
     );
     let machine = tokio::spawn(machine(node_end, node));
-    let loops = tokio::spawn(driver::run(
-        rehearsal.catalog.clone(),
-        server_end,
-        clock.clone(),
-        30,
-    ));
+    let loops = tokio::spawn(crate::conduct(rehearsal.server(), server_end));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = commits.load(Ordering::Relaxed);
 

@@ -7,16 +7,21 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt as _;
 use rules::findings::findings;
 use rules::messages::{Assignment, NodeReport};
-use rules::names::{ContainerName, SessionId, SessionName, UserId};
+use rules::names::{ContainerName, SessionId, SessionName, UserId, UserName};
+use rules::people::Role;
+use rules::permissions::Subject;
 use rules::placement;
 use rules::resources::{Demand, Used};
-use rules::session::{Environment, Order, Phase, Reason, Session, SessionKind, Wish};
+use rules::session::{Environment, Order, Phase, Session, SessionKind};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::World;
 use server::Failure;
-use server::rehearsal::stand_in::Moment;
+use server::access::{Caller, Via};
+use server::actions::sessions as actions;
+use server::rehearsal::stand_in::{Life, Moment};
 use server::rehearsal::{Fate, Rehearsal};
 
 use super::dice::Dice;
@@ -93,11 +98,29 @@ struct Asked {
     key: String,
 }
 
+/// What a person does to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Stop { force: bool },
+    Restart,
+    Pause,
+    Resume,
+    Resize(CpuShare, Bytes),
+}
+
+/// In a rehearsal nothing waits for another thread.
+fn at_once<T>(action: impl Future<Output = T>) -> T {
+    action
+        .now_or_never()
+        .expect("a rehearsal runs on one thread")
+}
+
 struct Run {
     dice: Dice,
     fault: Option<Fault>,
     server: Rehearsal,
     owner: UserId,
+    caller: Caller,
     machines: Vec<Machine>,
     /// By the second of delivery.
     mail: BTreeMap<(Timestamp, u64), Mail>,
@@ -159,6 +182,19 @@ impl Run {
         let owner = server
             .person("kim", start)
             .expect("an empty catalog takes a person");
+        let caller = Caller {
+            subject: Subject {
+                user: owner,
+                role: Role::User,
+                scopes: None,
+            },
+            name: UserName::parse("kim").expect("letters"),
+            language: String::new(),
+            theme: String::new(),
+            time_zone: String::new(),
+            via: Via::LocalRoot,
+            request: String::new(),
+        };
         let fate = Arc::new(Mutex::new(FateDice {
             dice: dice.split(),
             chance: 0,
@@ -187,6 +223,7 @@ impl Run {
             fault,
             server,
             owner,
+            caller,
             machines,
             mail: BTreeMap::new(),
             posted: 0,
@@ -221,11 +258,7 @@ impl Run {
             self.pass_a_second()?;
         }
         for id in self.live_ids()? {
-            self.edit(id, |session, now| {
-                session.restart = false;
-                session.stop(Wish::Stop, Reason::new("session.stopped", "The end."), now);
-                true
-            });
+            self.act(id, Deed::Stop { force: false });
         }
         for _ in 0..END {
             self.pass_a_second()?;
@@ -428,33 +461,67 @@ impl Run {
         // Mostly the newest: the old ones are over.
         let from = known.len().saturating_sub(12);
         let id = *self.dice.pick(&known[from..]);
-        let roll = self.dice.between(0, 99);
-        let fault = self.fault;
-        let because = || Reason::new("session.stopped", "Kim stopped it.");
-        match roll {
-            0..=49 => self.edit(id, move |s, now| s.stop(Wish::Stop, because(), now)),
-            50..=64 => self.edit(id, move |s, now| s.stop(Wish::Kill, because(), now)),
-            65..=84 => {
-                self.tally.restarts += 1;
-                self.edit(id, move |s, now| {
-                    if s.phase == Phase::Ended {
-                        s.begin_again(now);
-                        if fault == Some(Fault::IncarnationReused) {
-                            s.incarnation -= 1;
-                        }
-                        return true;
-                    }
-                    let fresh = !s.restart;
-                    s.restart = true;
-                    s.stop(Wish::Stop, because(), now) || fresh
-                });
+        let deed = match self.dice.between(0, 99) {
+            0..=44 => Deed::Stop { force: false },
+            45..=59 => Deed::Stop { force: true },
+            60..=74 => Deed::Restart,
+            75..=82 => Deed::Pause,
+            83..=89 => Deed::Resume,
+            _ => Deed::Resize(
+                CpuShare(self.dice.between(1, 250) as u32),
+                Bytes::mib(self.dice.between(64, 4000)),
+            ),
+        };
+        if deed == Deed::Restart {
+            self.tally.restarts += 1;
+            if self.fault == Some(Fault::IncarnationReused) {
+                self.restart_under_the_old_number(id);
+                return;
             }
-            _ => self.edit(id, move |s, _| {
-                let change = s.wish == Wish::Run && s.phase != Phase::Ended;
-                s.paused ^= change;
-                change
-            }),
         }
+        self.act(id, deed);
+    }
+
+    /// One of the product's own actions.
+    fn act(&mut self, id: SessionId, deed: Deed) {
+        let (server, caller) = (self.server.server(), &self.caller);
+        let name = id.to_string();
+        let result = match deed {
+            Deed::Stop { force } => at_once(actions::stop(server, caller, &name, force)),
+            Deed::Restart => at_once(actions::restart(server, caller, &name)),
+            Deed::Pause => at_once(actions::pause(server, caller, &name)),
+            Deed::Resume => at_once(actions::resume(server, caller, &name)),
+            Deed::Resize(cpu, memory) => at_once(actions::resize(
+                server,
+                caller,
+                &name,
+                Some(cpu),
+                Some(memory),
+                None,
+            )),
+        };
+        self.died("at the commit of an action");
+        match result {
+            Ok(_) => self.say(format!("{deed:?} of {id}")),
+            Err(Failure::Refusal(refusal)) => {
+                self.say(format!("{deed:?} of {id} is refused: {}", refusal.code));
+            }
+            Err(Failure::Fault(_)) => self.say(format!("{deed:?} of {id} gets no answer")),
+        }
+    }
+
+    fn restart_under_the_old_number(&mut self, id: SessionId) {
+        let now = self.now().wall;
+        let result = self.server.edit(id, move |session| {
+            let over = session.phase == Phase::Ended;
+            if over {
+                session.begin_again(now);
+                session.incarnation -= 1;
+            }
+            over
+        });
+        self.died("at the commit of a restart");
+        self.say(format!("{id} is restarted wrongly: {result:?}"));
     }
 
     fn submit(&mut self, mut asked: Asked) {
@@ -479,21 +546,6 @@ impl Run {
                 self.unanswered.push_back(asked);
             }
             Err(failure) => self.say(format!("a launch is refused: {failure}")),
-        }
-    }
-
-    fn edit(
-        &mut self,
-        id: SessionId,
-        change: impl FnOnce(&mut Session, Timestamp) -> bool + Send + 'static,
-    ) {
-        let now = self.now().wall;
-        let result = self.server.edit(id, move |session| change(session, now));
-        self.died("at the commit of an edit");
-        match result {
-            Ok(true) => self.say(format!("{id} is edited")),
-            Ok(false) => {}
-            Err(failure) => self.say(format!("an edit is refused: {failure}")),
         }
     }
 
@@ -692,7 +744,17 @@ impl Run {
             let node = &machine.stand_in;
             let mut used = Used::default();
             for container in node.containers.iter().filter(|c| c.lives()) {
-                used.add(&container.order.demand, &container.order.devices);
+                // What is not made yet gets the limits that the list has when it is.
+                let ordered = node
+                    .ledger
+                    .iter()
+                    .flat_map(|a| &a.containers)
+                    .find(|o| o.name == container.order.name);
+                let order = match (&container.life, ordered) {
+                    (Life::Preparing { .. }, Some(ordered)) => ordered,
+                    _ => &container.order,
+                };
+                used.add(&order.demand, &order.devices);
             }
             if used.cpu > node.capacity.cpu {
                 return Err(format!("{} runs {} cores", node.name, used.cpu));
@@ -856,8 +918,10 @@ impl Run {
         if let Some((name, _)) = self.unwanted.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("{name} is unwanted, and still there"));
         }
-        if second - self.quiet_since > PATIENCE && !placement::decide(world, now.wall).is_empty() {
-            return Err("a session could move, and nobody moves it".into());
+        if second - self.quiet_since > PATIENCE
+            && let Some(decision) = placement::decide(world, now.wall).first()
+        {
+            return Err(format!("nobody takes the decision {decision:?}"));
         }
         Ok(())
     }
