@@ -8,3 +8,14 @@ pub mod pages;
 pub mod peer;
 pub mod problem;
 pub mod text;
+
+use std::sync::Arc;
+
+use axum::Router;
+use base::link::streams::Streams;
+use server::Server;
+
+/// Every route of every door.
+pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
+    api::router(server, streams)
+}

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use fardel::roles::client::{self, Engines};
-use fardel::roles::{hold, shim};
+use fardel::roles::{hold, server, shim};
 
 fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let engines = Engines {
-        serve: |_| missing("serve"),
+        serve: server::main,
         rehearse: |_| missing("rehearse"),
         bench: |_| missing("bench"),
     };

@@ -5,4 +5,5 @@ pub mod client;
 pub mod doctor;
 pub mod hold;
 pub mod rehearse;
+pub mod server;
 pub mod shim;

@@ -54,11 +54,22 @@ impl NodeEnd {
         self.report.send_replace(Some(Arc::new(report)));
     }
 
+    /// The assignments of this link, as they come.
+    pub fn assigned(&self) -> Assigned {
+        Assigned(self.assigned.clone())
+    }
+}
+
+/// Hands out assignments; only ever the newest.
+#[derive(Debug)]
+pub struct Assigned(watch::Receiver<Option<Arc<Assignment>>>);
+
+impl Assigned {
     /// Waits for an assignment newer than the last one taken; None once the server's end is gone.
-    pub async fn assignment(&mut self) -> Option<Arc<Assignment>> {
+    pub async fn next(&mut self) -> Option<Arc<Assignment>> {
         loop {
-            self.assigned.changed().await.ok()?;
-            let newest = self.assigned.borrow_and_update().clone();
+            self.0.changed().await.ok()?;
+            let newest = self.0.borrow_and_update().clone();
             if newest.is_some() {
                 return newest;
             }

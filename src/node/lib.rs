@@ -1,6 +1,174 @@
-//! This machine: makes containers what an assignment says they should be, and reports what is.
-//! Never sees the catalog, a person or an HTTP request; speaks to the server only in the two
-//! messages of `rules::messages`.
+//! Room 4, this machine: makes containers what an assignment says they should be, and reports what
+//! is. Never sees the catalog, a person or an HTTP request; speaks to the server only in the two
+//! messages of `rules::messages`, and lets doors in by `base::link::streams`.
 
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use base::link::NodeEnd;
+use base::link::streams::Streams;
+use base::observe::Clock;
+use rules::names::{BootId, NodeId};
+use rules::resources::Capacity;
+use rules::session::Reason;
+use rules::units::{Bytes, CpuShare};
+use store::images::ImageStore;
+
+mod assignment;
+mod dial;
+mod inventory;
 mod network;
+mod report;
 pub mod runtime;
+mod tidy;
+
+use assignment::Ledger;
+use runtime::{Places, Runtime, RuntimeFault};
+use tidy::{Tidy, Wake};
+
+/// What a machine is opened with.
+#[derive(Debug)]
+pub struct Options {
+    pub id: NodeId,
+    pub places: Places,
+    pub host_environment: bool,
+    /// The administrator's bounds; None: all there is, less a reserve of memory.
+    pub cpu: Option<CpuShare>,
+    pub memory: Option<Bytes>,
+}
+
+/// Why the machine could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeFault {
+    #[error("the runtime cannot be opened")]
+    Runtime(#[from] RuntimeFault),
+    #[error("what this machine was told cannot be read from {path}")]
+    Ledger { path: PathBuf, source: io::Error },
+    #[error("the kernel does not say which boot this is")]
+    Boot(#[source] io::Error),
+    #[error("a thread of the machine cannot be started")]
+    Thread(#[source] io::Error),
+}
+
+/// This machine, opened; containers of an earlier server are adopted.
+pub struct Node {
+    runtime: Arc<Runtime>,
+    tidy: Tidy,
+}
+
+impl Node {
+    /// Opens the machine and adopts what an earlier server left running. Ends nothing, starts
+    /// nothing. Costs a few milliseconds and one connection for each running container.
+    pub fn open(
+        options: Options,
+        images: Arc<ImageStore>,
+        clock: Clock,
+    ) -> Result<Self, NodeFault> {
+        let boot = boot().map_err(NodeFault::Boot)?;
+        let data = options.places.data.clone();
+        let runtime = Arc::new(Runtime::open(options.places)?);
+        runtime.adopt()?;
+        let ledger = Ledger::open(&data, boot, options.id).map_err(|source| NodeFault::Ledger {
+            path: data.join("node.json"),
+            source,
+        })?;
+        let problems = runtime
+            .findings()
+            .iter()
+            .map(|finding| {
+                let prefix = if finding.prevents_containers {
+                    "node.refuses"
+                } else {
+                    "node.lacks"
+                };
+                Reason::new(
+                    format!("{prefix}.{}", finding.code.replace('_', "-")),
+                    format!("{}: {}.", finding.what, finding.remedy),
+                )
+            })
+            .collect();
+        let tidy = Tidy {
+            runtime: Arc::clone(&runtime),
+            images,
+            ledger,
+            clock,
+            name: inventory::machine_name(),
+            boot,
+            capacity: inventory::capacity(options.cpu, options.memory),
+            host_environment: options.host_environment,
+            problems,
+            refused: BTreeMap::new(),
+            stopping: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            usage: BTreeMap::new(),
+        };
+        Ok(Self { runtime, tidy })
+    }
+
+    pub fn capacity(&self) -> &Capacity {
+        &self.tidy.capacity
+    }
+
+    /// What this machine lacks; see `runtime::findings`.
+    pub fn findings(&self) -> &[runtime::findings::Finding] {
+        self.runtime.findings()
+    }
+
+    /// The way into its containers.
+    pub fn streams(&self) -> Arc<dyn Streams> {
+        Arc::new(dial::Dial {
+            runtime: Arc::clone(&self.runtime),
+        })
+    }
+
+    /// Does what the link says until its other end is gone. Ends no container then: the next server
+    /// finds them running. Starts two threads, which end with it.
+    pub async fn run(self, link: NodeEnd) -> Result<(), NodeFault> {
+        let (wake, wakes) = channel();
+        let Self { runtime, tidy } = self;
+        let link = Arc::new(link);
+        watch_containers(Arc::downgrade(&runtime), wake.clone()).map_err(NodeFault::Thread)?;
+        drop(runtime);
+        let mut assigned = link.assigned();
+        let reports = Arc::clone(&link);
+        let worker = std::thread::Builder::new()
+            .name("tidy".to_owned())
+            .spawn(move || tidy.run(&wakes, &reports))
+            .map_err(NodeFault::Thread)?;
+        while let Some(assignment) = assigned.next().await {
+            if wake.send(Wake::Assigned(assignment)).is_err() {
+                break;
+            }
+        }
+        let _ = wake.send(Wake::Closed);
+        // The thread answers to `Closed` within one step.
+        let _ = tokio::task::spawn_blocking(move || worker.join()).await;
+        Ok(())
+    }
+}
+
+/// Rings the machine's loop whenever a container changes; ends with the runtime.
+fn watch_containers(runtime: std::sync::Weak<Runtime>, wake: Sender<Wake>) -> io::Result<()> {
+    /// How soon the thread notices that the machine was closed.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    std::thread::Builder::new()
+        .name("changes".to_owned())
+        .spawn(move || {
+            while let Some(runtime) = runtime.upgrade() {
+                if runtime.wait_for_change(PATIENCE) && wake.send(Wake::Changed).is_err() {
+                    return;
+                }
+            }
+        })?;
+    Ok(())
+}
+
+/// This start of the operating system.
+fn boot() -> io::Result<BootId> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    text.trim().parse().map_err(io::Error::other)
+}

@@ -1,0 +1,256 @@
+//! Leads byte streams into containers: terminal, command, log, port. Turns the shim's frames into
+//! the link's words; decides nothing about who may enter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::link::streams::{
+    ByteStream, ExecRequest, Later, LogChunk, LogStream, Size, Streams, TermInput, TermOutput,
+    TermStream,
+};
+use base::observe::chain;
+use bytes::Bytes;
+use rules::names::ContainerName;
+use rules::refusal::Refusal;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use crate::runtime::wire::{self, Kind};
+use crate::runtime::{
+    self, ContainerStream, ExecOrder, Runtime, RuntimeFault, Standing, TerminalSize,
+};
+
+/// Messages between a door and a stream. More: a slow reader holds megabytes. Fewer: a fast writer
+/// waits for every screen.
+const QUEUE: usize = 64;
+/// Most bytes of one piece of a log.
+const PIECE: usize = 64 << 10;
+/// How long a follower waits before it looks whether the container is over.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The way into this machine's containers.
+pub(crate) struct Dial {
+    pub(crate) runtime: Arc<Runtime>,
+}
+
+impl Streams for Dial {
+    fn attach(&self, container: ContainerName, size: Option<Size>) -> Later<TermStream> {
+        self.open(container, move |runtime, name| {
+            runtime.attach(name, size.map(terminal))
+        })
+    }
+
+    fn exec(&self, container: ContainerName, request: ExecRequest) -> Later<TermStream> {
+        let argv = if request.argv.is_empty() {
+            vec!["/bin/sh".to_owned()]
+        } else {
+            request.argv
+        };
+        let order = ExecOrder {
+            command: argv,
+            environment: request.env,
+            directory: request.cwd,
+            user: request.user,
+            terminal: request.tty.map(terminal),
+        };
+        self.open(container, move |runtime, name| runtime.exec(name, &order))
+    }
+
+    fn logs(&self, container: ContainerName, since: u64, follow: bool) -> Later<LogStream> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let (send, output) = mpsc::channel(QUEUE);
+            std::thread::Builder::new()
+                .name("log".to_owned())
+                .spawn(move || read_log(&runtime, &name, since, follow, &send))
+                .map_err(|e| {
+                    Refusal::unavailable("log.busy", format!("The log cannot be read now: {e}."))
+                })?;
+            Ok(LogStream { output })
+        })
+    }
+
+    fn dial(&self, container: ContainerName, port: u16) -> Later<ByteStream> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let dialled = tokio::task::spawn_blocking(move || runtime.dial(&name, port)).await;
+            let socket = dialled
+                .map_err(|e| Refusal::unavailable("port.unreachable", e.to_string()))?
+                .map_err(|fault| {
+                    Refusal::unavailable(
+                        "port.unreachable",
+                        format!("Nothing answers on port {port}: {}.", chain(&fault)),
+                    )
+                    .hint("Start the program that listens there, then try again.")
+                })?;
+            let failed =
+                |e: std::io::Error| Refusal::unavailable("port.unreachable", e.to_string());
+            socket.set_nonblocking(true).map_err(failed)?;
+            let socket = tokio::net::TcpStream::from_std(socket).map_err(failed)?;
+            Ok(Box::new(socket) as ByteStream)
+        })
+    }
+}
+
+impl Dial {
+    fn open(
+        &self,
+        container: ContainerName,
+        open: impl FnOnce(&Runtime, &runtime::ContainerName) -> Result<ContainerStream, RuntimeFault>
+        + Send
+        + 'static,
+    ) -> Later<TermStream> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let opened = tokio::task::spawn_blocking(move || open(&runtime, &name)).await;
+            let stream = opened
+                .map_err(|e| Refusal::unavailable("container.unreachable", e.to_string()))?
+                .map_err(|fault| match fault {
+                    RuntimeFault::Unknown(_) | RuntimeFault::NotRunning(_) => {
+                        Refusal::conflict("container.not-running", "The session is not running.")
+                            .hint("Its log can still be read.")
+                    }
+                    RuntimeFault::Refused(why) => Refusal::invalid("exec.refused", why),
+                    other => Refusal::unavailable(
+                        "container.unreachable",
+                        format!("The session cannot be entered: {}.", chain(&other)),
+                    ),
+                })?;
+            let (socket, ahead) = stream.into_parts();
+            let failed =
+                |e: std::io::Error| Refusal::unavailable("container.unreachable", e.to_string());
+            socket.set_nonblocking(true).map_err(failed)?;
+            let socket = UnixStream::from_std(socket).map_err(failed)?;
+            let (input, typed) = mpsc::channel(QUEUE);
+            let (shown, output) = mpsc::channel(QUEUE);
+            // Owned by the stream: it ends when the door drops its ends or the shim hangs up.
+            tokio::spawn(carry(socket, ahead, typed, shown));
+            Ok(TermStream { input, output })
+        })
+    }
+}
+
+fn inner(name: ContainerName) -> Result<runtime::ContainerName, Refusal> {
+    runtime::ContainerName::parse(&name.to_string())
+        .map_err(|e| Refusal::invalid("container.name-invalid", e.to_string()))
+}
+
+fn terminal((columns, rows): Size) -> TerminalSize {
+    TerminalSize { columns, rows }
+}
+
+/// Carries frames both ways until the program ended, the shim hung up or nobody listens any more.
+async fn carry(
+    socket: UnixStream,
+    ahead: Vec<u8>,
+    mut typed: mpsc::Receiver<TermInput>,
+    shown: mpsc::Sender<TermOutput>,
+) {
+    let (mut from, mut to) = socket.into_split();
+    let mut received = ahead;
+    let mut buffer = vec![0u8; 16 << 10];
+    let mut open = true;
+    loop {
+        loop {
+            match wire::take(&mut received) {
+                Ok(Some(frame)) => {
+                    let (said, last) = match frame.kind {
+                        Kind::Output => (TermOutput::Stdout(Bytes::from(frame.payload)), false),
+                        Kind::Errors => (TermOutput::Stderr(Bytes::from(frame.payload)), false),
+                        Kind::Exit => (
+                            TermOutput::Exit(wire::number_of(&frame.payload).unwrap_or(1)),
+                            true,
+                        ),
+                        _ => continue,
+                    };
+                    if shown.send(said).await.is_err() || last {
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    let _ = shown.send(TermOutput::Gone(error.to_string())).await;
+                    return;
+                }
+            }
+        }
+        tokio::select! {
+            count = from.read(&mut buffer) => match count {
+                Ok(0) => {
+                    let _ = shown.send(TermOutput::Gone("the session closed the stream".to_owned())).await;
+                    return;
+                }
+                Ok(count) => received.extend_from_slice(&buffer[..count]),
+                Err(error) => {
+                    let _ = shown.send(TermOutput::Gone(error.to_string())).await;
+                    return;
+                }
+            },
+            input = typed.recv(), if open => {
+                let mut frames = Vec::new();
+                match input {
+                    Some(TermInput::Bytes(bytes)) => wire::put(&mut frames, Kind::Input, &bytes),
+                    Some(TermInput::Resize(size)) => wire::put(&mut frames, Kind::Resize, &wire::size_bytes(terminal(size))),
+                    Some(TermInput::CloseInput) => wire::put(&mut frames, Kind::InputEnd, b""),
+                    None => {
+                        open = false;
+                        continue;
+                    }
+                }
+                if to.write_all(&frames).await.is_err() {
+                    open = false;
+                }
+            }
+            // Whoever looked has gone: nothing more to carry, whatever the program does.
+            () = shown.closed() => return,
+        }
+    }
+}
+
+/// Sends a log piece by piece; follows it until the container is over and all of it was sent.
+fn read_log(
+    runtime: &Runtime,
+    name: &runtime::ContainerName,
+    since: u64,
+    follow: bool,
+    to: &mpsc::Sender<LogChunk>,
+) {
+    let log = runtime.log(name);
+    let mut from = since;
+    loop {
+        // Asked before reading: what was written before the end is then read before we stop.
+        let over = runtime.sight(name).is_none_or(|sight| {
+            matches!(sight.standing, Standing::Ended(_) | Standing::Lost { .. })
+        });
+        let patience = if follow && !over {
+            PATIENCE
+        } else {
+            Duration::ZERO
+        };
+        match log.follow(from, PIECE, patience) {
+            Ok(piece) if piece.bytes.is_empty() => {
+                if !follow || over || to.is_closed() {
+                    return;
+                }
+            }
+            Ok(piece) => {
+                from = piece.next();
+                let chunk = LogChunk {
+                    offset: piece.from,
+                    bytes: Bytes::from(piece.bytes),
+                };
+                if to.blocking_send(chunk).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(container = %name, error = %chain(&error), "its log cannot be read");
+                return;
+            }
+        }
+    }
+}

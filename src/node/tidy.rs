@@ -1,0 +1,430 @@
+//! Makes this machine match its assignment: one thread that wakes on an assignment, on a container
+//! that changed, and on a clock. Steps come from `rules::housekeeping`; this file only takes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use base::link::NodeEnd;
+use base::observe::{Clock, chain};
+use rules::housekeeping::{Step, steps};
+use rules::messages::{
+    Assignment, ContainerOrder, ContainerSight, NodeReport, RootFileSystem, STOP_GRACE_SECONDS,
+    SightState, Usage,
+};
+use rules::names::{BootId, ContainerName};
+use rules::resources::{Capacity, Demand};
+use rules::session::{Reason, SessionKind};
+use rules::units::Timestamp;
+use store::images::ImageStore;
+use store::images::digest::Digest;
+
+use crate::assignment::Ledger;
+use crate::report;
+use crate::runtime::{self, Runtime};
+
+/// Containers one node starts together. Higher: unpacking and mounting starve running sessions.
+/// Lower: the last of thirty students waits when a class begins.
+const STARTS_AT_ONCE: usize = 16;
+
+/// A report goes up at least this often, so that the server knows the machine lives.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// The first host id of the first session's block, and the size of a block. Above every range that
+/// distributions give to people (`/etc/subuid` starts at 100,000), below 2³¹.
+const FIRST_ID: u32 = 1 << 30;
+const IDS_EACH: u32 = 1 << 16;
+/// Blocks that fit below 2³¹.
+const MOST_BLOCKS: u32 = ((1 << 31) - FIRST_ID) / IDS_EACH;
+
+/// Processes and threads one session may have. Higher: a fork bomb reaches the kernel's own limit.
+/// Lower: a build with many threads per core fails.
+const PROCESSES: u32 = 4096;
+
+/// What wakes the machine's loop.
+#[derive(Debug)]
+pub(crate) enum Wake {
+    Assigned(Arc<Assignment>),
+    /// Some container changed.
+    Changed,
+    /// The server's end of the link is gone.
+    Closed,
+}
+
+pub(crate) struct Tidy {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) images: Arc<ImageStore>,
+    pub(crate) ledger: Ledger,
+    pub(crate) clock: Clock,
+    pub(crate) name: String,
+    pub(crate) boot: BootId,
+    pub(crate) capacity: Capacity,
+    pub(crate) host_environment: bool,
+    pub(crate) problems: Vec<Reason>,
+    pub(crate) refused: BTreeMap<ContainerName, Reason>,
+    pub(crate) stopping: BTreeMap<ContainerName, Timestamp>,
+    pub(crate) limits: BTreeMap<ContainerName, Demand>,
+    pub(crate) usage: BTreeMap<ContainerName, Usage>,
+}
+
+impl Tidy {
+    /// Runs until the server's end of the link is gone. Ends no container.
+    pub(crate) fn run(mut self, wakes: &Receiver<Wake>, link: &NodeEnd) {
+        let mut said: Option<NodeReport> = None;
+        let mut beat = Instant::now();
+        self.measure();
+        loop {
+            self.tidy();
+            let report = self.report();
+            let changed = said.as_ref().is_none_or(|before| !same(before, &report));
+            if changed || beat.elapsed() >= HEARTBEAT {
+                beat = Instant::now();
+                link.send(report.clone());
+                said = Some(report);
+            }
+            let mut next = match wakes.recv_timeout(HEARTBEAT.saturating_sub(beat.elapsed())) {
+                Ok(wake) => Some(wake),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.measure();
+                    None
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            while let Some(wake) = next {
+                match wake {
+                    Wake::Assigned(assignment) => self.take(&assignment),
+                    Wake::Changed => {}
+                    Wake::Closed => return,
+                }
+                next = wakes.try_recv().ok();
+            }
+        }
+    }
+
+    fn take(&mut self, assignment: &Assignment) {
+        match self.ledger.take(assignment) {
+            Ok(true) => {
+                let kept =
+                    |name: &ContainerName| assignment.containers.iter().any(|o| o.name == *name);
+                self.refused.retain(|name, _| kept(name));
+            }
+            Ok(false) => {
+                tracing::debug!(
+                    generation = assignment.generation,
+                    "an assignment that is not newer"
+                );
+            }
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "the assignment cannot be written down; nothing was done about it")
+            }
+        }
+    }
+
+    /// Takes every step that is due now.
+    fn tidy(&mut self) {
+        let Some(assignment) = self.ledger.assignment().cloned() else {
+            return;
+        };
+        let sights = self.sights();
+        let mut starting = sights
+            .iter()
+            .filter(|s| matches!(s.state, SightState::Preparing { .. }))
+            .count();
+        for step in steps(&assignment, &sights) {
+            match step {
+                Step::Start(order) if starting < STARTS_AT_ONCE => {
+                    starting += 1;
+                    self.start(&order);
+                }
+                Step::Start(_) => {}
+                Step::Adjust(order) => self.adjust(&order),
+                Step::Pause(name) => self.act("pause", name, |r, n| r.pause(n)),
+                Step::Resume(name) => self.act("resume", name, |r, n| r.resume(n)),
+                Step::Stop(name) => self.stop(name, &sights),
+                Step::Kill(name) => self.act("kill", name, |r, n| r.kill(n)),
+                Step::Forget(name) => self.forget(name),
+            }
+        }
+    }
+
+    fn start(&mut self, order: &ContainerOrder) {
+        let made = self
+            .container_order(order)
+            .and_then(|wanted| self.runtime.start(&wanted).map_err(|fault| refusal(&fault)));
+        match made {
+            Ok(()) => {
+                self.limits.insert(order.name, order.demand);
+            }
+            Err(reason) => {
+                tracing::warn!(container = %order.name, code = reason.code, reason = reason.text, "cannot be started");
+                self.refused.insert(order.name, reason);
+            }
+        }
+    }
+
+    /// The order in the runtime's words; a reason where it cannot be made on this machine.
+    fn container_order(&self, order: &ContainerOrder) -> Result<runtime::ContainerOrder, Reason> {
+        let slot = self.ledger.place(order.name).map_or(0, |p| p.slot);
+        if slot >= MOST_BLOCKS {
+            return Err(Reason::new(
+                "node.out-of-ids",
+                "This machine has no block of user ids left.",
+            ));
+        }
+        let name = runtime::ContainerName::parse(&order.name.to_string())
+            .map_err(|e| Reason::new("node.name", e.to_string()))?;
+        let mut wanted = runtime::ContainerOrder {
+            name,
+            root: runtime::RootOrder {
+                layers: Vec::new(),
+                host_environment: false,
+            },
+            command: order.command.clone(),
+            environment: Vec::new(),
+            directory: None,
+            user: runtime::UserOrder::Usual,
+            hostname: order.hostname.clone(),
+            terminal: (order.kind == SessionKind::Interactive).then_some(runtime::TerminalSize {
+                columns: 120,
+                rows: 32,
+            }),
+            cpu_hundredths: order.demand.cpu.0,
+            memory_bytes: order.demand.memory.0,
+            shm_bytes: order.demand.shm.0,
+            pids: PROCESSES,
+            ids: runtime::IdRange {
+                base: FIRST_ID + slot * IDS_EACH,
+                size: IDS_EACH,
+            },
+            stop_signal: 15,
+            mounts: Vec::new(),
+        };
+        match &order.root {
+            RootFileSystem::Host => {
+                if !self.host_environment {
+                    return Err(Reason::new(
+                        "environment.host-off",
+                        "This machine does not offer its own programs as an environment.",
+                    ));
+                }
+                wanted.root.host_environment = true;
+            }
+            RootFileSystem::Image { digest } => self.image(digest, &mut wanted)?,
+        }
+        if wanted.command.is_empty() {
+            wanted.command = vec!["/bin/sh".into()];
+            if order.root == RootFileSystem::Host {
+                wanted.command = vec!["/bin/bash".into(), "-l".into()];
+            }
+        }
+        wanted
+            .environment
+            .extend(order.env.iter().map(|(k, v)| (k.clone(), v.clone())));
+        Ok(wanted)
+    }
+
+    /// What an image says of itself: its layers, and what the order leaves open.
+    fn image(&self, digest: &str, wanted: &mut runtime::ContainerOrder) -> Result<(), Reason> {
+        let missing = || Reason::new("image.missing", "The image is not on this machine.");
+        let digest = Digest::parse(digest).ok_or_else(missing)?;
+        let record = self.images.image(&digest).map_err(|_| missing())?;
+        let mut layers = self.images.layers(&digest).map_err(|_| missing())?;
+        // The store lists the top-most first, the runtime wants the lowest first.
+        layers.reverse();
+        wanted.root.layers = layers;
+        let settings = record.settings;
+        wanted.environment = settings
+            .env
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        // A command given at launch takes the place of the image's own; its entry point stays in
+        // front only of the image's own arguments, as a person who types a command expects.
+        if wanted.command.is_empty() {
+            wanted.command = settings
+                .entrypoint
+                .into_iter()
+                .chain(settings.cmd)
+                .collect();
+        }
+        if !settings.user.is_empty() {
+            wanted.user = runtime::UserOrder::Named(settings.user);
+        }
+        if !settings.working_directory.is_empty() {
+            wanted.directory = Some(settings.working_directory);
+        }
+        if let Some(number) = settings.stop_signal.as_deref().and_then(signal_number) {
+            wanted.stop_signal = number;
+        }
+        Ok(())
+    }
+
+    fn adjust(&mut self, order: &ContainerOrder) {
+        if self.limits.get(&order.name) == Some(&order.demand) {
+            return;
+        }
+        let Some(name) = runtime_name(order.name) else {
+            return;
+        };
+        let changed = self
+            .runtime
+            .set_cpu(&name, order.demand.cpu.0)
+            .and_then(|()| self.runtime.set_memory(&name, order.demand.memory.0));
+        match changed {
+            Ok(()) => {
+                self.limits.insert(order.name, order.demand);
+            }
+            Err(fault) => {
+                tracing::warn!(container = %order.name, error = %chain(&fault), "its limits cannot be changed now")
+            }
+        }
+    }
+
+    fn stop(&mut self, name: ContainerName, sights: &[ContainerSight]) {
+        if !sights.iter().any(|s| s.name == name) {
+            let reason = Reason::new(
+                "session.stopped-before-start",
+                "It was stopped before it started.",
+            );
+            self.refused.insert(name, reason);
+            return;
+        }
+        self.stopping
+            .entry(name)
+            .or_insert_with(|| self.clock.now());
+        self.act("stop", name, |r, n| {
+            r.stop(n, Duration::from_secs(STOP_GRACE_SECONDS))
+        });
+    }
+
+    fn forget(&mut self, name: ContainerName) {
+        self.stopping.remove(&name);
+        self.limits.remove(&name);
+        self.usage.remove(&name);
+        self.refused.remove(&name);
+        self.act("forget", name, |r, n| match r.forget(n) {
+            // Its supervisor has said the last word but not yet left; the next change comes with that.
+            Err(runtime::RuntimeFault::StillThere(_)) => Ok(()),
+            done => done,
+        });
+    }
+
+    fn act(
+        &self,
+        what: &str,
+        name: ContainerName,
+        act: impl FnOnce(&Runtime, &runtime::ContainerName) -> Result<(), runtime::RuntimeFault>,
+    ) {
+        let Some(inner) = runtime_name(name) else {
+            return;
+        };
+        if let Err(fault) = act(&self.runtime, &inner) {
+            tracing::warn!(container = %name, what, error = %chain(&fault), "tried again with the next change");
+        }
+    }
+
+    /// Reads what running containers use, and forgets the figures of those that are gone.
+    fn measure(&mut self) {
+        let mut usage = BTreeMap::new();
+        for sight in self.runtime.sights() {
+            let running = matches!(sight.standing, runtime::Standing::Running { .. });
+            let (Ok(name), true) = (sight.name.as_str().parse::<ContainerName>(), running) else {
+                continue;
+            };
+            if let Ok(now) = self.runtime.usage(&sight.name) {
+                usage.insert(name, report::usage(&now));
+            }
+        }
+        self.usage = usage;
+    }
+
+    fn sights(&self) -> Vec<ContainerSight> {
+        let places = |name| self.ledger.place(name);
+        report::sights(&self.runtime.sights(), &self.usage, &self.known(&places))
+    }
+
+    fn known<'a>(
+        &'a self,
+        places: &'a dyn Fn(ContainerName) -> Option<crate::assignment::Place>,
+    ) -> report::Known<'a> {
+        report::Known {
+            boot: self.boot,
+            assignment: self.ledger.assignment(),
+            places,
+            refused: &self.refused,
+            stopping: &self.stopping,
+        }
+    }
+
+    fn report(&self) -> NodeReport {
+        let places = |name| self.ledger.place(name);
+        NodeReport {
+            node: self.ledger.node(),
+            name: self.name.clone(),
+            boot: self.boot,
+            generation: self.ledger.assignment().map_or(0, |a| a.generation),
+            at: self.clock.now(),
+            capacity: self.capacity.clone(),
+            host_environment: self.host_environment,
+            containers: report::complete(self.sights(), &self.known(&places)),
+            problems: self.problems.clone(),
+        }
+    }
+}
+
+/// The number of `SIGTERM`, `TERM` or `15`; None for what names no signal.
+fn signal_number(text: &str) -> Option<i32> {
+    let name = text.strip_prefix("SIG").unwrap_or(text);
+    let known = [
+        ("HUP", 1),
+        ("INT", 2),
+        ("QUIT", 3),
+        ("KILL", 9),
+        ("USR1", 10),
+        ("USR2", 12),
+        ("TERM", 15),
+        ("WINCH", 28),
+        ("PWR", 30),
+    ];
+    let number = known
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, number)| *number);
+    number.or_else(|| name.parse().ok().filter(|n| (1..=64).contains(n)))
+}
+
+/// Why a start was refused, in the words of a session's reason.
+fn refusal(fault: &runtime::RuntimeFault) -> Reason {
+    match fault {
+        runtime::RuntimeFault::CannotRun(finding) => Reason::new(
+            format!("node.{}", finding.code.replace('_', "-")),
+            format!(
+                "This machine cannot run containers: {}. {}.",
+                finding.what, finding.remedy
+            ),
+        ),
+        fault => Reason::new(
+            "session.not-started",
+            format!("Its container could not be made: {}.", chain(fault)),
+        ),
+    }
+}
+
+fn runtime_name(name: ContainerName) -> Option<runtime::ContainerName> {
+    runtime::ContainerName::parse(&name.to_string()).ok()
+}
+
+/// True where nothing but the time and the use differs.
+fn same(a: &NodeReport, b: &NodeReport) -> bool {
+    let bare = |report: &NodeReport| {
+        let mut report = report.clone();
+        report.at = Timestamp::from_millis(0);
+        for container in &mut report.containers {
+            container.usage = None;
+        }
+        report
+    };
+    bare(a) == bare(b)
+}

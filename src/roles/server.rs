@@ -1,0 +1,321 @@
+//! `fardel serve`: wires catalog, conductor, machine and doors into one process, says where it
+//! listens, and on SIGTERM lets go of everything without ending a session.
+
+use std::io::{ErrorKind, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::middleware::Next;
+use axum::serve::IncomingStream;
+use base::link;
+use base::observe::{Clock, chain, start_log};
+use base::settings::Settings;
+use node::runtime::Places;
+use node::{Node, Options};
+use rules::refusal::Refusal;
+use rules::units::{Bytes, CpuShare};
+use server::{Failure, Server};
+use store::images::ImageStore;
+use store::images::limits::ImportLimits;
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::doors;
+use crate::doors::peer::Peer;
+
+/// Threads that serve people. More: an idle box holds their stacks. Fewer: one slow answer holds
+/// up the next.
+const THREADS: usize = 2;
+/// How long answers under way may take after SIGTERM before the process leaves.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+/// Serves until SIGTERM or SIGINT. Every way not to start is a sentence and a way out, never a
+/// panic. Exit code 0 after a signal, 1 where it could not start.
+pub fn main(settings: Settings) -> ExitCode {
+    start_log(settings.log_json);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("serve")
+        .enable_all()
+        .build();
+    let served = match runtime {
+        Ok(runtime) => {
+            let served = runtime.block_on(serve(settings));
+            // What still runs on its threads only waits for containers that go on without it.
+            runtime.shutdown_timeout(Duration::from_millis(200));
+            served
+        }
+        Err(error) => Err(Refusal::unavailable(
+            "process.no-threads",
+            format!("No threads can be started: {error}."),
+        )
+        .into()),
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Refusal(refusal)) => {
+            eprintln!("error: {} ({})", refusal.text, refusal.code);
+            if !refusal.hint.is_empty() {
+                eprintln!("  {}", refusal.hint);
+            }
+            ExitCode::FAILURE
+        }
+        Err(fault) => {
+            eprintln!("error: {}", chain(&fault));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(settings: Settings) -> Result<(), Failure> {
+    // The port first: a second server on the same address must not touch the state.
+    let tcp = bind(settings.listen).await?;
+    folder(&settings.data, "data")?;
+    folder(&settings.run, "run")?;
+    let clock = Clock::system();
+    let server = Server::start(settings.clone(), clock.clone())?;
+    let images = Arc::new(open_images(&settings.data)?);
+    let machine = open_machine(&settings, &server, &images, clock)?;
+    let streams = machine.streams();
+    let note = machine_note(&machine);
+    let app = doors::router(server.clone(), streams).layer(axum::middleware::from_fn(put_peer));
+    let socket = settings.socket();
+    let unix = bind_socket(&socket)?;
+
+    let (server_end, node_end) = link::local();
+    let conductor = tokio::spawn(server::conduct(&server, server_end));
+    let mut node = tokio::spawn(async move {
+        if let Err(fault) = machine.run(node_end).await {
+            tracing::error!(error = %chain(&fault), "this machine takes no orders");
+        }
+    });
+    let (leave, leaving) = tokio::sync::watch::channel(false);
+    let doors = [
+        tokio::spawn(open_door(Door::Tcp(tcp), app.clone(), leaving.clone())),
+        tokio::spawn(open_door(Door::Unix(unix), app, leaving)),
+    ];
+    announce(&settings, server::access::setup_link(&server), &note);
+
+    wait_for_signal().await;
+    tracing::info!("leaving; sessions go on");
+    let _ = leave.send(true);
+    let _ = tokio::time::timeout(FAREWELL, async {
+        for door in doors {
+            let _ = door.await;
+        }
+    })
+    .await;
+    // The conductor holds the other end of the machine's link: without it the machine lets go too.
+    conductor.abort();
+    let _ = tokio::time::timeout(FAREWELL, &mut node).await;
+    let _ = std::fs::remove_file(&socket);
+    Ok(())
+}
+
+async fn bind(listen: SocketAddr) -> Result<TcpListener, Refusal> {
+    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            let next = SocketAddr::new(listen.ip(), listen.port().wrapping_add(1).max(1024));
+            Refusal::conflict("listen.taken", format!("{listen} is taken by another program, perhaps another fardel."))
+                .hint(format!("`--listen {next}` or FARDEL_LISTEN={next} would work; `ss -ltnp` shows who listens."))
+        }
+        ErrorKind::PermissionDenied => Refusal::denied("listen.denied", format!("This user may not listen on {listen}."))
+            .hint("A port above 1023 would work."),
+        ErrorKind::AddrNotAvailable => Refusal::invalid("listen.no-such-address", format!("This machine has no address {}.", listen.ip()))
+            .hint("127.0.0.1 serves this machine only, 0.0.0.0 every network."),
+        _ => Refusal::unavailable("listen.failed", format!("{listen} cannot be listened on: {error}.")),
+    })
+}
+
+fn folder(path: &Path, key: &str) -> Result<(), Refusal> {
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
+    // A directory that exists may still be one nobody can write to; only trying tells.
+    let probe = path.join(format!(".writable-{}", std::process::id()));
+    made.and_then(|()| std::fs::write(&probe, b""))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|error| {
+            Refusal::unavailable(
+                format!("{key}.unwritable"),
+                format!("{} cannot be written: {error}.", path.display()),
+            )
+            .hint(format!(
+                "`--{key} DIRECTORY` or FARDEL_{} names another place.",
+                key.to_ascii_uppercase()
+            ))
+        })
+}
+
+fn open_images(data: &Path) -> Result<ImageStore, Failure> {
+    ImageStore::open(&data.join("images"), ImportLimits::default())
+        .map_err(|error| server::Fault::new("open the image store", error).into())
+}
+
+fn open_machine(
+    settings: &Settings,
+    server: &Server,
+    images: &Arc<ImageStore>,
+    clock: Clock,
+) -> Result<Node, Failure> {
+    let options = Options {
+        id: server.node(),
+        places: Places {
+            data: settings.data.clone(),
+            run: settings.run.clone(),
+            // The file this process runs from, also after a newer one was put in its place.
+            shim_binary: PathBuf::from("/proc/self/exe"),
+        },
+        host_environment: settings.host_environment,
+        cpu: settings.cpu.as_deref().map(CpuShare::parse).transpose()?,
+        memory: settings.memory.as_deref().map(Bytes::parse).transpose()?,
+    };
+    Node::open(options, Arc::clone(images), clock)
+        .map_err(|fault| server::Fault::new("open this machine", fault).into())
+}
+
+fn machine_note(machine: &Node) -> String {
+    let capacity = machine.capacity();
+    match machine
+        .findings()
+        .iter()
+        .find(|finding| finding.prevents_containers)
+    {
+        Some(finding) => format!("none can run: {}; {}", finding.what, finding.remedy),
+        None => format!("{} cores and {} to share", capacity.cpu, capacity.memory),
+    }
+}
+
+/// A socket left by a server that died is replaced: the lock on the state says nobody lives there.
+fn bind_socket(path: &Path) -> Result<UnixListener, Refusal> {
+    let failed = |error: std::io::Error| {
+        Refusal::unavailable("socket.failed", format!("{} cannot be opened: {error}.", path.display()))
+            .hint("`--run DIRECTORY` or FARDEL_RUN names another place; its path has at most 100 characters.")
+    };
+    match std::fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let socket = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(socket)
+}
+
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+async fn open_door(door: Door, app: Router, mut leaving: tokio::sync::watch::Receiver<bool>) {
+    let farewell = async move {
+        let _ = leaving.wait_for(|leave| *leave).await;
+    };
+    let served = match door {
+        Door::Tcp(listener) => {
+            use axum::serve::ListenerExt as _;
+            let listener = listener.tap_io(|stream| {
+                // Keystrokes are small; waiting to fill a packet makes a terminal feel far away.
+                let _ = stream.set_nodelay(true);
+            });
+            let app = app.into_make_service_with_connect_info::<SocketAddr>();
+            axum::serve(listener, app)
+                .with_graceful_shutdown(farewell)
+                .await
+        }
+        Door::Unix(listener) => {
+            axum::serve(listener, app.into_make_service_with_connect_info::<End>())
+                .with_graceful_shutdown(farewell)
+                .await
+        }
+    };
+    if let Err(error) = served {
+        tracing::error!(%error, "a door closed");
+    }
+}
+
+/// Who is at the other end of the local socket, as the kernel says; taken once for each connection.
+#[derive(Debug, Clone, Copy)]
+struct End(Peer);
+
+impl Connected<IncomingStream<'_, UnixListener>> for End {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        let own = nix::unistd::geteuid().as_raw();
+        let trusted = stream
+            .io()
+            .peer_cred()
+            .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own);
+        Self(Peer::Local { trusted })
+    }
+}
+
+async fn put_peer(mut request: Request, next: Next) -> axum::response::Response {
+    let known = request.extensions();
+    let peer = match (
+        known.get::<ConnectInfo<SocketAddr>>(),
+        known.get::<ConnectInfo<End>>(),
+    ) {
+        (Some(ConnectInfo(address)), _) => Some(Peer::Tcp(*address)),
+        (None, Some(ConnectInfo(End(peer)))) => Some(*peer),
+        (None, None) => None,
+    };
+    if let Some(peer) = peer {
+        request.extensions_mut().insert(peer);
+    }
+    next.run(request).await
+}
+
+async fn wait_for_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        // Without handlers the kernel's own ending of the process does: sessions go on just the same.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}
+
+/// Ten lines at most: where, what, and the one thing to try.
+fn announce(settings: &Settings, setup: Option<String>, machine: &str) {
+    let here = settings.listen;
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "fardel".to_owned());
+    let mut lines = vec![format!(
+        "fardel {} serves http://{here}",
+        env!("CARGO_PKG_VERSION")
+    )];
+    match setup {
+        Some(code) => lines.push(format!(
+            "  set up     http://{here}/setup?code={code}  (once, within an hour)"
+        )),
+        None => lines.push(format!("  sign in    http://{here}/login")),
+    }
+    lines.push(format!("  state      {}", settings.data.display()));
+    lines.push(format!("  run state  {}", settings.run.display()));
+    lines.push(format!("  sessions   {machine}"));
+    let place = if settings.run == Path::new("/run/fardel") {
+        String::new()
+    } else {
+        format!("FARDEL_RUN={} ", settings.run.display())
+    };
+    lines.push(format!(
+        "  try        {place}{program} run host -- echo hello"
+    ));
+    lines.push("  stop       Ctrl-C; sessions go on, the next start finds them".to_owned());
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{}", lines.join("\n"));
+    let _ = out.flush();
+}
