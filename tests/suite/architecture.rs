@@ -10,6 +10,7 @@ mod source;
 mod table;
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use breach::{Breach, check, check_document};
 use source::Tree;
@@ -18,7 +19,9 @@ use table::Tables;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn house() -> Tree {
-    Tree::read(Path::new(ROOT)).expect("the checkout that built this test can be read")
+    static HOUSE: OnceLock<Tree> = OnceLock::new();
+    let read = || Tree::read(Path::new(ROOT)).expect("the checkout that built this can be read");
+    HOUSE.get_or_init(read).clone()
 }
 
 fn lines(breaches: &[Breach]) -> String {
@@ -103,7 +106,8 @@ fn a_file_a_function_and_a_test_that_the_document_invents_are_found() {
 
 /// A tree with the real document and manifests, and no code but what the test plants.
 fn bare() -> Tree {
-    house().without_code()
+    static BARE: OnceLock<Tree> = OnceLock::new();
+    BARE.get_or_init(|| house().without_code()).clone()
 }
 
 /// Asserts that exactly the planted lines are found, each as `file:line: sentence`.

@@ -11,6 +11,7 @@ const FOLDERS: [&str; 4] = ["src", "packaging", "tests", "web"];
 
 /// A checkout in memory: the document, the manifests and every `.rs` file, by path from its root,
 /// and the names of all other files.
+#[derive(Clone)]
 pub(super) struct Tree {
     files: BTreeMap<String, String>,
     others: BTreeSet<String>,
