@@ -9,6 +9,7 @@ pub mod openapi;
 mod people;
 mod sessions;
 mod streams;
+mod system;
 mod who;
 
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/duplicate", post(sessions::duplicate))
         .route("/sessions/{id}/why", get(sessions::why))
         .route("/sessions/{id}/events", get(sessions::events))
+        .route("/sessions/{id}/metrics", get(sessions::metrics))
         .route("/sessions/{id}/logs", get(streams::logs))
         .route("/sessions/{id}/attach", get(streams::attach))
         .route("/sessions/{id}/exec", get(streams::exec))
@@ -71,10 +73,18 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sign-in", post(people::sign_in))
         .route("/setup", post(people::set_up))
         .route("/events", get(events::follow))
+        .route("/overview", get(system::overview))
+        .route("/capabilities", get(system::capabilities))
+        .route("/settings", get(system::settings))
+        .route("/findings", get(system::findings))
         .route("/openapi.json", get(openapi::serve))
         .fallback(nothing_here);
     Router::new()
         .nest("/api/v1", v1)
+        .route("/healthz", get(system::alive))
+        .route("/readyz", get(system::ready))
+        .route("/metrics", get(system::metrics))
+        .route("/version", get(system::version))
         .layer(DefaultBodyLimit::max(LARGEST_JSON))
         .layer(CatchPanicLayer::new())
         .layer(axum::middleware::from_fn(dress::dress))

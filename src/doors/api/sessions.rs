@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use rules::names::SessionName;
 use rules::refusal::{Kind, Refusal};
 use rules::session::{Phase, check_labels};
-use rules::units::{Bytes, CpuShare};
+use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
 use server::Failure;
@@ -357,4 +357,20 @@ pub(super) async fn queue(State(api): State<Api>, Who(caller): Who, headers: Hea
         .map(|(session, why)| json!({"session": session, "why": why}))
         .collect();
     answer::all(&headers, items)
+}
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SampleQuery {
+    since: Option<Timestamp>,
+}
+
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Asked(query): Asked<SampleQuery>,
+) -> Answer {
+    let samples = sessions::samples(&api.server, &caller, &id, query.since).await?;
+    answer::all(&headers, samples)
 }

@@ -523,7 +523,7 @@ pub(super) const TOKENS: &[Column] = &[
     Column {
         title: "LAST USED",
         rank: 2,
-        give: |r, _| text(r, "last_used_at"),
+        give: |r, _| text(r, "used_at"),
     },
 ];
 

@@ -2,6 +2,7 @@
 //! file, standard input or keyboard, never as arguments.
 
 use hyper::Method;
+use rules::permissions::Verb;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Extra, encoded};
@@ -79,10 +80,12 @@ pub(super) async fn token(client: &Client, view: &View, request: Token) -> Resul
             expires,
         } => {
             let at = super::now().plus_seconds(launch::seconds(&expires)?);
-            let mut body = json!({"name": name, "expires_at": at.to_string()});
-            if !scope.is_empty() {
-                body["scopes"] = json!(scope);
-            }
+            let scopes = if scope.is_empty() {
+                Verb::ALL.map(|verb| verb.word().to_owned()).to_vec()
+            } else {
+                scope
+            };
+            let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
             let made = client.post("/api/v1/me/tokens", &body).await?;
             if view.for_people() {
                 complain("This secret is shown once; keep it where only you can read it.\n");

@@ -14,20 +14,26 @@ use super::{columns, complain, launch, print};
 pub(super) async fn top(client: &Client, view: &View) -> Result<u8, Trouble> {
     let body = client.get("/api/v1/overview").await?;
     let mut lines = String::new();
-    for room in body["rooms"].as_array().into_iter().flatten() {
+    for machine in body["machines"].as_array().into_iter().flatten() {
+        let silent = if machine["silent"] == true {
+            "  does not answer"
+        } else {
+            ""
+        };
         lines.push_str(&format!(
-            "{}  cpu {} of {}  memory {} of {}\n",
-            text(room, "name"),
-            text(room, "cpu_used"),
-            text(room, "cpu"),
-            size(&room["memory_used"]),
-            size(&room["memory"]),
+            "{}  cpu {} of {}  memory {} of {}{silent}\n",
+            text(machine, "name"),
+            text(machine, "cpu_used"),
+            text(machine, "cpu"),
+            size(&machine["memory_used"]),
+            size(&machine["memory"]),
         ));
     }
     let counts: Vec<String> = body["counts"]
         .as_object()
         .into_iter()
         .flatten()
+        .filter(|(_, count)| **count != 0)
         .map(|(state, count)| format!("{count} {state}"))
         .collect();
     if !counts.is_empty() {

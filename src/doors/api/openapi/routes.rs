@@ -26,6 +26,11 @@ const ROUTE: Route = Route {
     refusals: &[],
 };
 
+const PEOPLE_READ: Needs = Needs::Verb(Verb::PeopleRead);
+const PEOPLE_WRITE: Needs = Needs::Verb(Verb::PeopleWrite);
+const ME: Needs = Needs::Verb(Verb::Me);
+const SYSTEM: Needs = Needs::Verb(Verb::SystemRead);
+
 const SESSION: Reply = Reply::Schema("Session");
 
 /// The routes, in the order of the document.
@@ -244,6 +249,273 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/api/v1/sessions/{id}/metrics",
+        operation: "listSamples",
+        summary: "Processor and memory use over time",
+        needs: READ,
+        query: &[("since", "RFC 3339; only what is later")],
+        answer: Reply::Schema("SamplePage"),
+        refusals: &[400, 404],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/users",
+        operation: "listUsers",
+        tag: "people",
+        summary: "List people",
+        needs: PEOPLE_READ,
+        answer: Reply::Schema("UserPage"),
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/users",
+        operation: "createUser",
+        tag: "people",
+        summary: "Let a person sign in",
+        needs: PEOPLE_WRITE,
+        body: Some("NewUser"),
+        status: 201,
+        answer: Reply::Schema("User"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/users/{id}",
+        operation: "getUser",
+        tag: "people",
+        summary: "Show one person",
+        needs: PEOPLE_READ,
+        answer: Reply::Schema("User"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        method: "PATCH",
+        path: "/api/v1/users/{id}",
+        operation: "changeUser",
+        tag: "people",
+        summary: "Give a person another role (needs If-Match)",
+        needs: PEOPLE_WRITE,
+        body: Some("UserPatch"),
+        answer: Reply::Schema("User"),
+        refusals: &[400, 404, 409, 412, 422, 428],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/users/{id}/password",
+        operation: "setPassword",
+        tag: "people",
+        summary: "Set a person's password",
+        needs: PEOPLE_WRITE,
+        body: Some("NewPassword"),
+        answer: Reply::Schema("User"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/users/{id}/suspend",
+        operation: "suspendUser",
+        tag: "people",
+        summary: "Refuse a person's sign-in and tokens, or let them in again",
+        needs: PEOPLE_WRITE,
+        body: Some("SuspendRequest"),
+        answer: Reply::Schema("User"),
+        refusals: &[400, 404, 409, 412],
+        ..ROUTE
+    },
+    Route {
+        method: "DELETE",
+        path: "/api/v1/users/{id}",
+        operation: "removeUser",
+        tag: "people",
+        summary: "Remove a person who owns nothing any more",
+        needs: PEOPLE_WRITE,
+        status: 204,
+        answer: Reply::Nothing,
+        refusals: &[404, 409, 412],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/me",
+        operation: "getMe",
+        tag: "people",
+        summary: "Who is calling",
+        needs: ME,
+        answer: Reply::Schema("User"),
+        ..ROUTE
+    },
+    Route {
+        method: "PATCH",
+        path: "/api/v1/me",
+        operation: "changeMe",
+        tag: "people",
+        summary: "Set language, theme or time zone",
+        needs: ME,
+        body: Some("Preferences"),
+        answer: Reply::Schema("User"),
+        refusals: &[400, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/me/password",
+        operation: "changePassword",
+        tag: "people",
+        summary: "Change your own password",
+        needs: ME,
+        body: Some("PasswordChange"),
+        status: 204,
+        answer: Reply::Nothing,
+        refusals: &[400, 422, 429],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/me/tokens",
+        operation: "listTokens",
+        tag: "people",
+        summary: "List your tokens",
+        needs: ME,
+        answer: Reply::Schema("TokenPage"),
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/me/tokens",
+        operation: "createToken",
+        tag: "people",
+        summary: "Make a token; its secret is in this answer only",
+        needs: ME,
+        body: Some("NewToken"),
+        status: 201,
+        answer: Reply::Schema("MadeToken"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "DELETE",
+        path: "/api/v1/me/tokens/{id}",
+        operation: "revokeToken",
+        tag: "people",
+        summary: "Revoke a token, by id or name",
+        needs: ME,
+        status: 204,
+        answer: Reply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/sign-in",
+        operation: "signIn",
+        tag: "people",
+        summary: "Trade name and password for a token",
+        needs: Needs::Nothing,
+        body: Some("SignInRequest"),
+        status: 201,
+        answer: Reply::Schema("SignedIn"),
+        refusals: &[400, 401, 422, 429],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/setup",
+        operation: "setUp",
+        tag: "people",
+        summary: "Make the first administrator, once",
+        needs: Needs::Nothing,
+        body: Some("SetupRequest"),
+        status: 201,
+        answer: Reply::Schema("SignedIn"),
+        refusals: &[400, 401, 403, 409, 422, 429],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/events",
+        operation: "followEvents",
+        tag: "system",
+        summary: "The journal as server-sent events; resumes after Last-Event-ID",
+        needs: READ,
+        query: &[
+            (
+                "topics",
+                "sessions, images, people, nodes, operations; comma separated",
+            ),
+            ("since", "number of the last change that is known"),
+        ],
+        answer: Reply::Events,
+        refusals: &[422],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/overview",
+        operation: "getOverview",
+        tag: "system",
+        summary: "The machine at a glance",
+        needs: READ,
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/capabilities",
+        operation: "getCapabilities",
+        tag: "system",
+        summary: "What this server can do",
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/settings",
+        operation: "getSettings",
+        tag: "system",
+        summary: "Settings in force",
+        needs: SYSTEM,
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/findings",
+        operation: "listFindings",
+        tag: "system",
+        summary: "Broken invariants; empty for a sound box",
+        needs: SYSTEM,
+        ..ROUTE
+    },
+    Route {
+        path: "/healthz",
+        operation: "alive",
+        tag: "system",
+        summary: "The process lives",
+        needs: Needs::Nothing,
+        answer: Reply::Text,
+        ..ROUTE
+    },
+    Route {
+        path: "/readyz",
+        operation: "ready",
+        tag: "system",
+        summary: "Whether it can do its work, check by check",
+        needs: Needs::Nothing,
+        refusals: &[503],
+        ..ROUTE
+    },
+    Route {
+        path: "/metrics",
+        operation: "figures",
+        tag: "system",
+        summary: "OpenMetrics; loopback needs no token",
+        needs: SYSTEM,
+        answer: Reply::Text,
+        ..ROUTE
+    },
+    Route {
+        path: "/version",
+        operation: "version",
+        tag: "system",
+        summary: "Name and version",
+        needs: Needs::Nothing,
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/openapi.json",
         operation: "describe",
         tag: "system",
@@ -263,5 +535,20 @@ pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
     collect::<shape::Explanation>(all);
     collect::<shape::EventPage>(all);
     collect::<shape::WaitingPage>(all);
+    collect::<shape::SamplePage>(all);
+    collect::<shape::UserPage>(all);
+    collect::<shape::User>(all);
+    collect::<shape::NewUser>(all);
+    collect::<shape::UserPatch>(all);
+    collect::<shape::NewPassword>(all);
+    collect::<shape::SuspendRequest>(all);
+    collect::<shape::Preferences>(all);
+    collect::<shape::PasswordChange>(all);
+    collect::<shape::TokenPage>(all);
+    collect::<shape::NewToken>(all);
+    collect::<shape::MadeToken>(all);
+    collect::<shape::SignInRequest>(all);
+    collect::<shape::SetupRequest>(all);
+    collect::<shape::SignedIn>(all);
     collect::<shape::Problem>(all);
 }

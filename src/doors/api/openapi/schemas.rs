@@ -362,3 +362,175 @@ pub(super) struct FieldProblem {
     code: String,
     text: String,
 }
+
+/// One moment of a session's use.
+#[derive(ToSchema)]
+pub(super) struct Sample {
+    #[schema(format = DateTime)]
+    at: String,
+    /// Cores used since the sample before.
+    cpu: f64,
+    /// 100 is all the session may use.
+    cpu_percent_of_limit: f64,
+    memory: u64,
+    memory_percent_of_limit: f64,
+    processes: u64,
+}
+
+#[derive(ToSchema)]
+pub(super) struct SamplePage {
+    items: Vec<Sample>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}
+
+/// A person.
+#[derive(ToSchema)]
+pub(super) struct User {
+    #[schema(format = Uuid)]
+    id: String,
+    name: String,
+    role: Role,
+    /// `en`, `ko`, or empty for what the browser asks.
+    language: String,
+    /// `light`, `dark` or `system`.
+    theme: String,
+    /// IANA name; empty means UTC.
+    time_zone: String,
+    suspended: bool,
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// Version, and ETag.
+    generation: u64,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[schema(rename_all = "lowercase")]
+pub(super) enum Role {
+    User,
+    Administrator,
+}
+
+#[derive(ToSchema)]
+pub(super) struct UserPage {
+    items: Vec<User>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewUser {
+    name: String,
+    #[schema(required = false)]
+    role: Role,
+    #[schema(format = Password)]
+    password: String,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UserPatch {
+    role: Role,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewPassword {
+    #[schema(format = Password)]
+    password: String,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SuspendRequest {
+    suspended: bool,
+}
+
+/// What a person may set about themselves; what is left out stays.
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Preferences {
+    language: Option<String>,
+    theme: Option<String>,
+    time_zone: Option<String>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PasswordChange {
+    #[schema(format = Password)]
+    old: String,
+    #[schema(format = Password)]
+    new: String,
+}
+
+/// A token, without its secret.
+#[derive(ToSchema)]
+pub(super) struct Token {
+    #[schema(format = Uuid)]
+    id: String,
+    name: String,
+    /// What it may do.
+    scopes: Vec<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+    #[schema(format = DateTime)]
+    used_at: Option<String>,
+    used_from: Option<String>,
+}
+
+#[derive(ToSchema)]
+pub(super) struct TokenPage {
+    items: Vec<Token>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewToken {
+    name: String,
+    scopes: Vec<String>,
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+}
+
+/// A new token with its secret, which is shown this once.
+#[derive(ToSchema)]
+pub(super) struct MadeToken {
+    token: Token,
+    secret: String,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignInRequest {
+    name: String,
+    #[schema(format = Password)]
+    password: String,
+    /// What the token will be called.
+    #[schema(required = false)]
+    token_name: String,
+    expires_seconds: Option<u64>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetupRequest {
+    /// From the one-time link that the server printed.
+    code: String,
+    name: String,
+    #[schema(format = Password)]
+    password: String,
+}
+
+/// Who signed in, and their token with its secret.
+#[derive(ToSchema)]
+pub(super) struct SignedIn {
+    user: Owner,
+    token: Token,
+    secret: String,
+}

@@ -1,0 +1,201 @@
+//! The machine as a whole over REST, and the probes that monitors ask: alive, ready, figures, version.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::IntoResponse;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use rules::refusal::Refusal;
+use serde_json::json;
+use server::actions::{sessions, system};
+use std::sync::atomic::AtomicU64;
+
+use super::Api;
+use super::answer::{self, Answer};
+use super::who::{From, Perhaps, Who};
+use crate::doors::problem::Problem;
+
+pub(super) async fn overview(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+) -> Answer {
+    let overview = sessions::overview(&api.server, &caller).await?;
+    answer::whole(&headers, &overview)
+}
+
+/// What this server can do, for clients that must work with several versions.
+pub(super) async fn capabilities(Who(_): Who, headers: HeaderMap) -> Answer {
+    let body = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "api": "v1",
+        "features": [
+            "sessions", "dry-run", "idempotency-keys", "long-poll", "attach", "exec", "ports", "logs",
+            "samples", "images", "uploads.tus", "operations", "events", "tokens",
+        ],
+        "terminal": {"subprotocol": "v1.term", "channels": {"in": 0, "out": 1, "control": 2, "err": 3}},
+        "tunnel": {"subprotocol": "v1.tcp"},
+        "limits": {
+            "body_bytes": super::LARGEST_JSON,
+            "copies": rules::session::MOST_COPIES,
+            "page": 500,
+            "order_bytes": rules::session::LARGEST_ORDER,
+            "labels": rules::session::MOST_LABELS,
+            "wait_seconds": 60,
+        },
+    });
+    answer::whole(&headers, &body)
+}
+
+/// Settings in force, for administrators.
+pub(super) async fn settings(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+) -> Answer {
+    let settings = system::settings(&api.server, &caller).await?;
+    answer::whole(&headers, &settings)
+}
+
+/// Broken invariants of the rows; an empty list for a sound box.
+pub(super) async fn findings(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+) -> Answer {
+    let findings = system::findings_of(&api.server, &caller).await?;
+    answer::all(&headers, findings)
+}
+
+/// The process lives and its event loop turns.
+pub(super) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the server can do its work: each check by itself. 503 when one that matters fails.
+pub(super) async fn ready(State(api): State<Api>) -> Answer {
+    let checks = system::health(&api.server).await;
+    let ready = checks.iter().all(|check| check.ok || check.minor);
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    answer::plain(status, &json!({"ready": ready, "checks": checks}))
+}
+
+pub(super) async fn version() -> Answer {
+    let body = json!({"name": "fardel", "version": env!("CARGO_PKG_VERSION"), "api": "v1"});
+    answer::plain(StatusCode::OK, &body)
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfState {
+    state: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfMachine {
+    machine: String,
+}
+
+type Measure = Gauge<f64, AtomicU64>;
+
+/// Figures as OpenMetrics text. Loopback and the local socket need no token.
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    From(peer): From,
+    Perhaps(caller): Perhaps,
+) -> Answer {
+    if caller.is_none() && !peer.is_here() {
+        return Err(Problem::from(
+            Refusal::unauthenticated(
+                "sign-in.needed",
+                "Figures are for this machine, or by token.",
+            )
+            .hint("Send a token with the scope system:read."),
+        ));
+    }
+    let figures = system::metrics(&api.server, caller.as_ref()).await?;
+    let mut registry = Registry::with_prefix("fardel");
+    let sessions = Family::<OfState, Gauge>::default();
+    for (phase, count) in &figures.sessions {
+        let state = phase.word().to_owned();
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        sessions.get_or_create(&OfState { state }).set(count);
+    }
+    registry.register("sessions", "Live sessions by state", sessions);
+    let mut family = |name: &str, help: &str, give: &dyn Fn(&system::MachineMetrics) -> f64| {
+        let measures = Family::<OfMachine, Measure>::default();
+        for machine in &figures.machines {
+            let label = OfMachine {
+                machine: machine.name.clone(),
+            };
+            measures.get_or_create(&label).set(give(machine));
+        }
+        registry.register(name, help, measures);
+    };
+    family("machine_cores", "Cores for sessions", &|m| m.cpu.as_f64());
+    family("machine_cores_used", "Cores given to sessions", &|m| {
+        m.cpu_used.as_f64()
+    });
+    family("machine_memory_bytes", "Memory for sessions", &|m| {
+        m.memory.0 as f64
+    });
+    family(
+        "machine_memory_used_bytes",
+        "Memory given to sessions",
+        &|m| m.memory_used.0 as f64,
+    );
+    family("machine_answers", "1 while the machine answers", &|m| {
+        f64::from(u8::from(!m.silent))
+    });
+    let single = |value: u64| {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        gauge
+    };
+    registry.register(
+        "images",
+        "Images that were imported",
+        single(figures.images),
+    );
+    registry.register(
+        "operations_open",
+        "Long work that is not over",
+        single(figures.operations_open),
+    );
+    if let Some(free) = figures.disk_free {
+        registry.register(
+            "disk_free_bytes",
+            "Free on the disk of the state",
+            single(free.0),
+        );
+    }
+    registry.register(
+        "commits",
+        "Commits since the box was founded",
+        ConstCounter::new(figures.revision),
+    );
+    registry.register(
+        "events",
+        "Events written since the box was founded",
+        ConstCounter::new(figures.events),
+    );
+    let mut text = String::new();
+    if encode(&mut text, &registry).is_err() {
+        return Err(Problem::from(Refusal::unavailable(
+            "server.fault",
+            "The figures cannot be written.",
+        )));
+    }
+    let kind = [(
+        header::CONTENT_TYPE,
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    )];
+    Ok((kind, text).into_response())
+}
