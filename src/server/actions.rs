@@ -8,6 +8,8 @@ use crate::Failure;
 use crate::access::Caller;
 
 mod cursor;
+pub mod images;
+pub mod operations;
 pub mod people;
 mod query;
 pub mod sessions;

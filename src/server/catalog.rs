@@ -15,6 +15,7 @@ pub(crate) mod conducting;
 pub(crate) mod events;
 pub(crate) mod idempotency;
 pub(crate) mod images;
+pub(crate) mod jobs;
 pub(crate) mod listing;
 mod migrate;
 pub(crate) mod nodes;

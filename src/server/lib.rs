@@ -9,6 +9,7 @@ use rules::refusal::Refusal;
 
 pub mod access;
 pub mod actions;
+mod appliance;
 mod catalog;
 mod conductor;
 pub mod events;
@@ -20,6 +21,9 @@ pub mod routes;
 pub struct Server(Arc<Inner>);
 
 struct Inner {
+    /// Dropped first: its thread holds the catalog open.
+    imports: appliance::imports::Imports,
+    shelves: Arc<appliance::shelves::Shelves>,
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
     settings: Settings,
@@ -39,14 +43,17 @@ impl Server {
     pub fn start(settings: Settings, clock: Clock) -> Result<Self, Failure> {
         let place = catalog::Place::Directory(settings.data.clone());
         let catalog = catalog::Catalog::open(&place, clock)?;
-        Ok(Self::around(catalog, settings))
+        let server = Self::around(catalog, settings, access::password::Hasher::default());
+        server.go_on()?;
+        Ok(server)
     }
 
     /// A server whose rows live in memory, for tests of doors and for rehearsals. Nothing is left
     /// of it afterwards; `settings.data` is used for uploads only.
     pub fn in_memory(settings: Settings, clock: Clock) -> Result<Self, Failure> {
         let catalog = catalog::Catalog::open(&catalog::Place::Memory, clock)?;
-        Ok(Self::around(catalog, settings))
+        let hasher = access::password::Hasher::default();
+        Ok(Self::around(catalog, settings, hasher))
     }
 
     /// A server in memory with a clock that stands still, for tests of this room.
@@ -57,19 +64,65 @@ impl Server {
             .expect("built-in settings are good");
         let catalog =
             catalog::Catalog::open(&catalog::Place::Memory, clock).expect("memory can be written");
+        Self::around(catalog, settings, access::password::Hasher::cheap())
+    }
+
+    fn around(
+        catalog: catalog::Catalog,
+        settings: Settings,
+        hasher: access::password::Hasher,
+    ) -> Self {
         Self(Arc::new(Inner {
+            imports: appliance::imports::Imports::idle(),
+            shelves: Arc::default(),
             catalog,
-            hasher: access::password::Hasher::cheap(),
+            hasher,
             settings,
         }))
     }
 
-    fn around(catalog: catalog::Catalog, settings: Settings) -> Self {
-        Self(Arc::new(Inner {
-            catalog,
-            hasher: access::password::Hasher::default(),
-            settings,
-        }))
+    /// Takes up what an earlier run left: open imports, and bytes whose rows were never written. What
+    /// cannot be done now only costs images; the server serves all the same.
+    fn go_on(&self) -> Result<(), Failure> {
+        match self.image_store() {
+            Ok(images) => {
+                let open = self
+                    .catalog()
+                    .read_now("look for open imports", |view| view.open_operations())?;
+                if open.is_empty() {
+                    appliance::imports::forget_unnamed(self.catalog(), &images)?;
+                } else {
+                    self.ring_imports()?;
+                }
+            }
+            Err(failure) => {
+                let error = base::observe::chain(&failure);
+                tracing::warn!(%error, "there will be no images");
+            }
+        }
+        Ok(())
+    }
+
+    /// The images of this machine's disk. One for the whole process: it keeps in memory what an
+    /// import under way relies on.
+    pub fn image_store(&self) -> Result<Arc<store::images::ImageStore>, Failure> {
+        self.0.shelves.images(&self.0.settings.data)
+    }
+
+    pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {
+        self.0.shelves.uploads(&self.0.settings.data)
+    }
+
+    pub(crate) fn imports(&self) -> &appliance::imports::Imports {
+        &self.0.imports
+    }
+
+    /// Wakes the thread that imports.
+    pub(crate) fn ring_imports(&self) -> Result<(), Failure> {
+        let inner = &self.0;
+        inner
+            .imports
+            .ring(&inner.catalog, &inner.shelves, &inner.settings.data)
     }
 
     pub fn clock(&self) -> &Clock {

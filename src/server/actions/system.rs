@@ -207,7 +207,7 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
                 events: view.event_range()?.1,
                 images: view.images()?.len() as u64,
                 disk_free,
-                operations_open: 0,
+                operations_open: view.open_operations()?.len() as u64,
             })
         })
         .await

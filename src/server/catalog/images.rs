@@ -70,14 +70,24 @@ impl View<'_> {
 }
 
 impl Rows<'_> {
-    /// Writes an image. A reference that another image has moves to this one, as tags do; the other
-    /// row goes where no live session starts from it.
-    pub(crate) fn put_image(&self, image: &Image) -> Result<(), Failure> {
+    /// Gives an image another reference.
+    pub(crate) fn rename_image(&self, id: ImageId, reference: &str) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update image
+                 set reference = ?2, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((id.0.as_bytes(), reference))?;
+        Ok(())
+    }
+
+    /// Writes a new image, whose reference is free.
+    pub(crate) fn insert_image(&self, image: &Image) -> Result<(), Failure> {
         self.connection
             .prepare_cached(&format!(
                 "insert into image ({COLUMNS})
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
-                 on conflict (id) do nothing"
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
             ))?
             .execute((
                 image.id.0.as_bytes(),

@@ -92,9 +92,6 @@ CREATE TABLE operation (
     state text not null
         check (state in ('pending', 'running', 'succeeded', 'failed', 'cancelled')),
     input text not null,
-    step text not null,
-    done integer not null,
-    total integer not null,
     cancel integer not null check (cancel in (0, 1)),
     result text,
     refusal text,

@@ -1,0 +1,235 @@
+//! What a person may do with images: look at them, import them, remove them.
+
+use std::path::PathBuf;
+
+use rules::image::{Image, parse_reference};
+use rules::names::{ImageId, OperationId, UploadId};
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use serde::{Deserialize, Serialize};
+use store::images::archive::Archive;
+
+use super::allowed;
+use super::operations::{Operation, show};
+use super::system::refuse_full_disk;
+use crate::access::{Caller, Via};
+use crate::appliance::imports::{Input, KIND, Source, forget_unnamed};
+use crate::appliance::shelves::{image_failure, upload_failure};
+use crate::catalog::events::Note;
+use crate::catalog::jobs::{OperationRow, OperationState};
+use crate::catalog::{Lane, View};
+use crate::{Failure, Fault, Server};
+
+#[cfg(test)]
+mod tests;
+pub mod uploads;
+
+/// Where an archive comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImportSource {
+    /// A complete upload of the caller.
+    Upload(UploadId),
+    /// A file or directory on the server's machine; for root on that machine only.
+    Path(PathBuf),
+}
+
+/// Imports that may wait. More is a loop in somebody's script.
+const MOST_OPEN: usize = 64;
+
+/// Every image, by reference. `host`, the machine's own programs, is none.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Image>, Failure> {
+    allowed(caller, Verb::ImagesRead)?;
+    server
+        .catalog()
+        .read_now("list images", |view| view.images())
+}
+
+/// One image, by id or reference. Errors: `image.not-found`.
+pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Image, Failure> {
+    allowed(caller, Verb::ImagesRead)?;
+    server
+        .catalog()
+        .read_now("show an image", |view| find(view, which))
+}
+
+/// Begins an import and gives its operation, whose result names the images. A second import of the
+/// same upload gives the operation of the first.
+///
+/// Errors: `image.reference-invalid`, `upload.not-found`, `upload.incomplete`, `image.path-denied`,
+/// `image.archive-missing`, `image.needs-root` where this server cannot unpack at all, `disk.full`.
+pub async fn import(
+    server: &Server,
+    caller: &Caller,
+    source: ImportSource,
+    reference: Option<String>,
+) -> Result<Operation, Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    refuse_full_disk(server)?;
+    let reference = reference
+        .filter(|text| !text.trim().is_empty())
+        .map(|text| parse_reference(&text).map_err(|refusal| refusal.at("/reference")))
+        .transpose()?;
+    let owner = caller.subject.user.to_string();
+    let source = match source {
+        ImportSource::Upload(id) => Source::Upload { id: id.0, owner },
+        ImportSource::Path(path) => {
+            if caller.via != Via::LocalRoot {
+                return Err(Refusal::denied(
+                    "image.path-denied",
+                    "Only root on this machine may name a file of it.",
+                )
+                .at("/path")
+                .hint("Upload the archive instead.")
+                .into());
+            }
+            if !path.is_absolute() {
+                return Err(Refusal::invalid(
+                    "image.path-relative",
+                    "The path of an archive begins with a slash.",
+                )
+                .at("/path")
+                .into());
+            }
+            Source::Path(path)
+        }
+    };
+    look_at(server, source.clone()).await?;
+    let input = Input { source, reference };
+    let row = OperationRow {
+        id: OperationId::make(server.clock().now(), base::observe::dice()),
+        kind: KIND.to_owned(),
+        person: caller.subject.user,
+        state: OperationState::Pending,
+        input: serde_json::to_value(&input)
+            .map_err(|error| Fault::new("keep what to import", error))?,
+        cancel: false,
+        result: None,
+        refusal: None,
+        created_at: server.clock().now(),
+        ended_at: None,
+        generation: 1,
+    };
+    let actor = caller.name.clone();
+    let row = server
+        .catalog()
+        .write(Lane::People, "begin an import", move |rows| {
+            let open = rows.open_operations()?;
+            if let Source::Upload { .. } = &input.source
+                && let Some(same) = open
+                    .iter()
+                    .find(|other| other.input.get("source") == row.input.get("source"))
+            {
+                return Ok(same.clone());
+            }
+            if open.len() >= MOST_OPEN {
+                return Err(Refusal::too_often(
+                    "operation.too-many",
+                    format!("{} imports wait already.", open.len()),
+                )
+                .retry_after(60)
+                .into());
+            }
+            rows.insert_operation(&row, actor.as_str())?;
+            Ok(row)
+        })
+        .await?;
+    server.ring_imports()?;
+    Ok(show(server, row))
+}
+
+/// Refuses at once what the import would refuse first: nothing there, not complete, no privileges.
+async fn look_at(server: &Server, source: Source) -> Result<(), Failure> {
+    let server = server.clone();
+    tokio::task::spawn_blocking(move || {
+        match &source {
+            Source::Upload { id, owner } => {
+                let status = server
+                    .uploads()?
+                    .status(*id, owner)
+                    .map_err(upload_failure)?;
+                if status.offset != status.declared.bytes {
+                    return Err(Refusal::conflict(
+                        "upload.incomplete",
+                        format!(
+                            "{} of {} bytes have come.",
+                            status.offset, status.declared.bytes
+                        ),
+                    )
+                    .hint("Send the rest, then import it.")
+                    .into());
+                }
+            }
+            Source::Path(path) => drop(Archive::at(path).map_err(image_failure)?),
+        }
+        server.image_store()?.can_unpack().map_err(image_failure)
+    })
+    .await
+    .map_err(|ended| Fault::new("look at an archive", ended))?
+}
+
+/// Removes an image; its layers go where no other image needs them.
+///
+/// Errors: `image.in-use` while live sessions start from it.
+pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<Image, Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    let (actor, which) = (caller.name.clone(), which.to_owned());
+    let removed = server
+        .catalog()
+        .write(Lane::People, "remove an image", move |rows| {
+            let image = find(rows, &which)?;
+            let users = rows.image_users(image.id)?;
+            if users > 0 {
+                return Err(Refusal::conflict(
+                    "image.in-use",
+                    format!(
+                        "{users} sessions that are not over start from {}.",
+                        image.reference
+                    ),
+                )
+                .hint("Stop them first.")
+                .into());
+            }
+            rows.remove_image(image.id)?;
+            rows.note(Note {
+                actor: actor.as_str(),
+                topic: "images",
+                object: &image.id.to_string(),
+                owner: None,
+                code: "image.removed",
+                before: &image.reference,
+                after: "",
+            })?;
+            Ok(image)
+        })
+        .await?;
+    let server = server.clone();
+    let freed = tokio::task::spawn_blocking(move || {
+        forget_unnamed(server.catalog(), &*server.image_store()?)
+    })
+    .await;
+    match freed {
+        Ok(Ok(())) => {}
+        // The row is gone, so nobody can use it; the next import or start frees the bytes.
+        Ok(Err(failure)) => {
+            tracing::warn!(error = %base::observe::chain(&failure), "layers were not freed");
+        }
+        Err(ended) => tracing::warn!(error = %ended, "layers were not freed"),
+    }
+    Ok(removed)
+}
+
+fn find(view: &View<'_>, which: &str) -> Result<Image, Failure> {
+    let missing = || {
+        Refusal::not_found("image.not-found", "There is no such image.")
+            .hint("The list of images has their names.")
+    };
+    let found = match which.parse::<ImageId>() {
+        Ok(id) => view.image(id)?,
+        Err(_) => match parse_reference(which) {
+            Ok(reference) => view.image_called(&reference)?,
+            Err(_) => None,
+        },
+    };
+    Ok(found.ok_or_else(missing)?)
+}

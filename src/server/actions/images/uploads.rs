@@ -1,0 +1,142 @@
+//! Resumable uploads of the caller: declare, send pieces at offsets, ask how far it is, call it off.
+
+use bytes::Bytes;
+use rules::names::UploadId;
+use rules::permissions::Verb;
+use rules::session::plain;
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+use store::images::digest::Digest;
+use store::uploads::{Declared, UploadStatus};
+
+use super::*;
+
+/// One upload under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upload {
+    pub id: UploadId,
+    /// The file's name as the person knows it.
+    pub name: String,
+    /// Bytes there will be.
+    pub size: u64,
+    /// Bytes that have come; the next piece begins here.
+    pub offset: u64,
+    pub created_at: Timestamp,
+    /// When it is forgotten unless a byte comes.
+    pub expires_at: Timestamp,
+}
+
+impl Upload {
+    fn of(status: UploadStatus) -> Self {
+        Self {
+            id: UploadId(status.id),
+            name: status.declared.file_name,
+            size: status.declared.bytes,
+            offset: status.offset,
+            created_at: status.begun_at,
+            expires_at: status.expires_at,
+        }
+    }
+}
+
+/// Declares an upload of exactly `size` bytes.
+///
+/// Errors: `upload.empty`, `upload.too-large`, `upload.too-many`, `upload.name-too-long`,
+/// `upload.hidden-characters`, `digest.invalid`, `disk.full`.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    size: u64,
+    name: &str,
+    digest: Option<&str>,
+) -> Result<Upload, Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    plain("upload", "/name", name)?;
+    let digest = digest
+        .map(|text| {
+            Digest::parse(text).ok_or_else(|| {
+                Refusal::invalid("digest.invalid", "That is not a digest.")
+                    .at("/digest")
+                    .hint("sha256: and 64 hexadecimal digits would work.")
+            })
+        })
+        .transpose()?;
+    let declared = Declared {
+        owner: caller.subject.user.to_string(),
+        file_name: name.to_owned(),
+        bytes: size,
+        digest,
+    };
+    let now = server.clock().now();
+    blocking(server, move |server| {
+        let status = server.uploads()?.create(declared, now);
+        status.map(Upload::of).map_err(upload_failure)
+    })
+    .await
+}
+
+/// Appends a piece at `offset` and gives how far the upload is then. On disk when it answers.
+///
+/// Errors: `upload.wrong-offset`, `upload.busy`, `upload.too-large`, `upload.not-found`, `disk.full`.
+pub async fn append(
+    server: &Server,
+    caller: &Caller,
+    id: UploadId,
+    offset: u64,
+    piece: Bytes,
+) -> Result<Upload, Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    let owner = caller.subject.user.to_string();
+    blocking(server, move |server| {
+        let mut from: &[u8] = &piece;
+        let status = server.uploads()?.append(id.0, &owner, offset, &mut from);
+        status.map(Upload::of).map_err(upload_failure)
+    })
+    .await
+}
+
+/// How far an upload is. Errors: `upload.not-found`, also for somebody else's.
+pub async fn head(server: &Server, caller: &Caller, id: UploadId) -> Result<Upload, Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    let owner = caller.subject.user.to_string();
+    blocking(server, move |server| {
+        let status = server.uploads()?.status(id.0, &owner);
+        status.map(Upload::of).map_err(upload_failure)
+    })
+    .await
+}
+
+/// The caller's uploads under way, oldest first.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Upload>, Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    let owner = caller.subject.user.to_string();
+    blocking(server, move |server| {
+        let mut all = server.uploads()?.list().map_err(upload_failure)?;
+        all.retain(|status| status.declared.owner == owner);
+        Ok(all.into_iter().map(Upload::of).collect())
+    })
+    .await
+}
+
+/// Calls an upload off and forgets its bytes. Errors: `upload.not-found`, `upload.busy`.
+pub async fn abort(server: &Server, caller: &Caller, id: UploadId) -> Result<(), Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    let owner = caller.subject.user.to_string();
+    blocking(server, move |server| {
+        server
+            .uploads()?
+            .remove(id.0, &owner)
+            .map_err(upload_failure)
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    server: &Server,
+    work: impl FnOnce(&Server) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let server = server.clone();
+    tokio::task::spawn_blocking(move || work(&server))
+        .await
+        .map_err(|ended| Fault::new("keep an upload", ended))?
+}

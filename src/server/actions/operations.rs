@@ -1,0 +1,117 @@
+//! What a person may do with long work: look at it, and call it off.
+
+use rules::names::{OperationId, UserId};
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::allowed;
+use crate::access::Caller;
+use crate::catalog::Lane;
+use crate::catalog::jobs::{OperationRow, OperationState};
+use crate::{Failure, Server};
+
+/// Operations that are listed.
+const MOST: u32 = 200;
+
+/// One piece of long work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    pub id: OperationId,
+    /// `image.import`.
+    pub kind: String,
+    pub person: UserId,
+    pub state: OperationState,
+    /// What it is doing, in a few English words; empty while it is not being worked on.
+    pub step: String,
+    /// Bytes read, of `total`; both 0 while that is not known.
+    pub done: u64,
+    pub total: u64,
+    pub cancelable: bool,
+    /// What it gave, once it succeeded.
+    pub result: Option<serde_json::Value>,
+    /// Why it did not, once it failed.
+    pub refusal: Option<Refusal>,
+    pub created_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub generation: u64,
+}
+
+/// The caller's operations, newest first, at most 200; everybody's for those who may read people.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Operation>, Failure> {
+    let own = owner(caller)?;
+    let rows = server
+        .catalog()
+        .read_now("list operations", |view| view.operations(own, MOST))?;
+    Ok(rows.into_iter().map(|row| show(server, row)).collect())
+}
+
+/// One operation. Errors: `operation.not-found`, also for somebody else's.
+pub async fn get(server: &Server, caller: &Caller, id: OperationId) -> Result<Operation, Failure> {
+    let own = owner(caller)?;
+    let row = server
+        .catalog()
+        .read_now("show an operation", |view| view.operation(id))?;
+    match row {
+        Some(row) if own.is_none_or(|own| own == row.person) => Ok(show(server, row)),
+        _ => Err(missing().into()),
+    }
+}
+
+/// Calls an operation off. It ends shortly after; what it had done is undone.
+///
+/// Errors: `operation.over`.
+pub async fn cancel(
+    server: &Server,
+    caller: &Caller,
+    id: OperationId,
+) -> Result<Operation, Failure> {
+    allowed(caller, Verb::ImagesWrite)?;
+    get(server, caller, id).await?;
+    let asked = server
+        .catalog()
+        .write(Lane::People, "cancel an operation", move |rows| {
+            rows.cancel_operation(id)
+        })
+        .await?;
+    if !asked {
+        return Err(Refusal::conflict("operation.over", "That is over already.").into());
+    }
+    server.imports().break_off(id);
+    server.ring_imports()?;
+    get(server, caller, id).await
+}
+
+/// Whose operations the caller may see; None for everybody's.
+fn owner(caller: &Caller) -> Result<Option<UserId>, Failure> {
+    allowed(caller, Verb::ImagesRead)?;
+    Ok(match allowed(caller, Verb::SystemRead) {
+        Ok(()) => None,
+        Err(_) => Some(caller.subject.user),
+    })
+}
+
+pub(super) fn show(server: &Server, row: OperationRow) -> Operation {
+    let seen = server.imports().seen(row.id);
+    let (done, total) = seen.as_ref().map_or((0, 0), |seen| (seen.done, seen.total));
+    Operation {
+        id: row.id,
+        kind: row.kind,
+        person: row.person,
+        state: row.state,
+        step: seen.map(|seen| seen.step).unwrap_or_default(),
+        done,
+        total,
+        cancelable: row.state.is_open() && !row.cancel,
+        result: row.result,
+        refusal: row.refusal,
+        created_at: row.created_at,
+        ended_at: row.ended_at,
+        generation: row.generation,
+    }
+}
+
+fn missing() -> Refusal {
+    Refusal::not_found("operation.not-found", "There is no such operation.")
+}

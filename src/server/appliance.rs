@@ -1,0 +1,5 @@
+//! Long work of the box: forward-only jobs whose rows say what is wanted, each step safe to run twice.
+//! What is open when the server dies is simply begun again.
+
+pub(crate) mod imports;
+pub(crate) mod shelves;

@@ -1,0 +1,68 @@
+//! The bytes beside the rows: the image store and the uploads, opened once and shared, because each
+//! keeps in memory what its files cannot say.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rules::refusal::Refusal;
+use store::images::ImageStore;
+use store::images::failure::ImageError;
+use store::images::limits::ImportLimits;
+use store::uploads::{UploadError, UploadLimits, UploadStore};
+
+use crate::{Failure, Fault};
+
+/// Both stores of one data directory, opened at the first use.
+#[derive(Default)]
+pub(crate) struct Shelves {
+    images: Mutex<Option<Arc<ImageStore>>>,
+    uploads: Mutex<Option<Arc<UploadStore>>>,
+}
+
+impl Shelves {
+    /// The image store. Opening clears what a crash left.
+    pub(crate) fn images(&self, data: &Path) -> Result<Arc<ImageStore>, Failure> {
+        let mut opened = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(images) = &*opened {
+            return Ok(Arc::clone(images));
+        }
+        let images = ImageStore::open(&data.join("images"), ImportLimits::default())
+            .map_err(image_failure)?;
+        Ok(Arc::clone(opened.insert(Arc::new(images))))
+    }
+
+    pub(crate) fn uploads(&self, data: &Path) -> Result<Arc<UploadStore>, Failure> {
+        let mut opened = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uploads) = &*opened {
+            return Ok(Arc::clone(uploads));
+        }
+        let uploads = UploadStore::open(&data.join("uploads"), UploadLimits::default())
+            .map_err(upload_failure)?;
+        Ok(Arc::clone(opened.insert(Arc::new(uploads))))
+    }
+}
+
+pub(crate) fn image_failure(error: ImageError) -> Failure {
+    match error {
+        ImageError::Refused(refusal) => Failure::Refusal(*refusal),
+        fault @ ImageError::Fault(_) => Fault::new("keep images", fault).into(),
+    }
+}
+
+pub(crate) fn upload_failure(error: UploadError) -> Failure {
+    match error {
+        UploadError::Refused(refusal) => Failure::Refusal(renamed(*refusal)),
+        fault @ UploadError::Fault { .. } => Fault::new("keep an upload", fault).into(),
+    }
+}
+
+/// A full disk has one code everywhere.
+fn renamed(refusal: Refusal) -> Refusal {
+    match refusal.code.as_str() {
+        "upload.disk-full" | "image.disk-full" => Refusal {
+            code: "disk.full".to_owned(),
+            ..refusal
+        },
+        _ => refusal,
+    }
+}

@@ -1,0 +1,228 @@
+//! Rows of long work: forward only, each step safe to run twice, so that a server that starts again
+//! simply goes on with what is open. How far one is lives in memory; how it ended lives here.
+
+use rules::names::{OperationId, UserId};
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use rusqlite::{OptionalExtension as _, Row};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::events::Note;
+use super::reader::View;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+/// Where long work stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OperationState {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl OperationState {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        [
+            Self::Pending,
+            Self::Running,
+            Self::Succeeded,
+            Self::Failed,
+            Self::Cancelled,
+        ]
+        .into_iter()
+        .find(|state| state.word() == word)
+    }
+
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+/// One piece of long work.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OperationRow {
+    pub(crate) id: OperationId,
+    /// `image.import`.
+    pub(crate) kind: String,
+    pub(crate) person: UserId,
+    pub(crate) state: OperationState,
+    /// What it works on, as its kind reads it.
+    pub(crate) input: Value,
+    /// The owner wants it to end.
+    pub(crate) cancel: bool,
+    pub(crate) result: Option<Value>,
+    pub(crate) refusal: Option<Refusal>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) generation: u64,
+}
+
+const COLUMNS: &str =
+    "id, kind, person, state, input, cancel, result, refusal, created_at, ended_at, generation";
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<OperationRow> {
+    Ok(OperationRow {
+        id: OperationId(value::id(row, "id")?),
+        kind: row.get("kind")?,
+        person: UserId(value::id(row, "person")?),
+        state: value::word(row, "state", OperationState::parse)?,
+        input: value::json(row, "input")?,
+        cancel: row.get("cancel")?,
+        result: value::json_or_none(row, "result")?,
+        refusal: value::json_or_none(row, "refusal")?,
+        created_at: value::time(row, "created_at")?,
+        ended_at: value::time_or_none(row, "ended_at")?,
+        generation: value::unsigned(row, "generation")?,
+    })
+}
+
+impl View<'_> {
+    pub(crate) fn operation(&self, id: OperationId) -> Result<Option<OperationRow>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(&format!("select {COLUMNS} from operation where id = ?1"))?
+            .query_row([id.0.as_bytes()], from_row)
+            .optional()?)
+    }
+
+    /// The newest operations, newest first; of one person where given.
+    pub(crate) fn operations(
+        &self,
+        person: Option<UserId>,
+        most: u32,
+    ) -> Result<Vec<OperationRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {COLUMNS}
+             from operation
+             where ?1 is null or person = ?1
+             order by created_at desc, id desc
+             limit ?2"
+        ))?;
+        let rows = statement.query_map((person.map(|id| *id.0.as_bytes()), most), from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Operations that are not over, oldest first.
+    pub(crate) fn open_operations(&self) -> Result<Vec<OperationRow>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {COLUMNS}
+             from operation
+             where state in ('pending', 'running')
+             order by created_at, id"
+        ))?;
+        let rows = statement.query_map([], from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Rows<'_> {
+    pub(crate) fn insert_operation(&self, row: &OperationRow, actor: &str) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(&format!(
+                "insert into operation ({COLUMNS})
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+            ))?
+            .execute((
+                row.id.0.as_bytes(),
+                &row.kind,
+                row.person.0.as_bytes(),
+                row.state.word(),
+                value::text(&row.input),
+                row.cancel,
+                row.result.as_ref().map(value::text),
+                row.refusal.as_ref().map(value::text),
+                row.created_at.as_millis(),
+                row.ended_at.map(Timestamp::as_millis),
+                value::signed(row.generation),
+            ))?;
+        self.note_operation(row, actor, "operation.accepted")
+    }
+
+    /// Marks a pending operation as under way; one that is already is left as it is.
+    pub(crate) fn begin_operation(&self, id: OperationId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update operation
+                 set state = 'running', generation = generation + 1
+                 where id = ?1 and state = 'pending'",
+            )?
+            .execute([id.0.as_bytes()])?;
+        Ok(())
+    }
+
+    /// Notes that its owner wants it to end. False where it is over.
+    pub(crate) fn cancel_operation(&self, id: OperationId) -> Result<bool, Failure> {
+        let asked = self
+            .connection
+            .prepare_cached(
+                "update operation
+                 set cancel = 1, generation = generation + 1
+                 where id = ?1 and state in ('pending', 'running')",
+            )?
+            .execute([id.0.as_bytes()])?;
+        Ok(asked == 1)
+    }
+
+    /// Writes how an operation ended. False where it had ended before: nothing was written.
+    pub(crate) fn end_operation(
+        &self,
+        id: OperationId,
+        state: OperationState,
+        result: Option<&Value>,
+        refusal: Option<&Refusal>,
+    ) -> Result<bool, Failure> {
+        let ended = self
+            .connection
+            .prepare_cached(
+                "update operation
+                 set state = ?2, result = ?3, refusal = ?4, ended_at = ?5,
+                     generation = generation + 1
+                 where id = ?1 and state in ('pending', 'running')",
+            )?
+            .execute((
+                id.0.as_bytes(),
+                state.word(),
+                result.map(value::text),
+                refusal.map(value::text),
+                self.now.as_millis(),
+            ))?;
+        if ended == 0 {
+            return Ok(false);
+        }
+        if let Some(row) = self.operation(id)? {
+            let code = format!("operation.{}", state.word());
+            self.note_operation(&row, "server", &code)?;
+        }
+        Ok(true)
+    }
+
+    fn note_operation(&self, row: &OperationRow, actor: &str, code: &str) -> Result<(), Failure> {
+        self.note(Note {
+            actor,
+            topic: "operations",
+            object: &row.id.to_string(),
+            owner: Some(row.person),
+            code,
+            before: "",
+            after: row
+                .refusal
+                .as_ref()
+                .map_or(row.kind.as_str(), |refusal| refusal.text.as_str()),
+        })
+    }
+}
