@@ -10,7 +10,7 @@ use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use uuid::Uuid;
 
-use crate::catalog::people::{BrowserRow, ROOT};
+use crate::catalog::people::{BrowserRow, IDLE_HOURS, ROOT};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
@@ -69,8 +69,6 @@ pub struct SignedIn {
     pub caller: Caller,
 }
 
-/// Hours without a request after which a browser has to sign in again.
-const IDLE_HOURS: u64 = 12;
 /// Days after which it has to in any case.
 const LONGEST_DAYS: u64 = 7;
 /// A last use is written at most this often, so that reading pages costs no commits.
@@ -328,12 +326,6 @@ pub(crate) fn new_person(name: UserName, role: Role, now: Timestamp) -> User {
         created_at: now,
         generation: 1,
     }
-}
-
-/// Drops what no longer proves anything; run now and then.
-pub(crate) fn forget_old(rows: &Rows<'_>) -> Result<usize, Failure> {
-    let idle = rows.now.as_millis() - (IDLE_HOURS * 3_600_000) as i64;
-    rows.forget_old_sign_ins(Timestamp::from_millis(idle))
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ impl Rows<'_> {
     }
 
     fn forget_ended(&self, before: Timestamp, most: u32) -> Result<usize, Failure> {
-        let mut gone = self.forget_answers()?;
+        let mut gone = self.forget_answers()? + self.forget_old_sign_ins()?;
         gone += self
             .connection
             .prepare_cached(

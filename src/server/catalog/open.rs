@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use base::observe::{Clock, dice};
 use rules::names::NodeId;
 use rules::refusal::Refusal;
-use rules::units::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
@@ -27,7 +26,6 @@ pub(crate) struct Founding {
     pub(crate) node: NodeId,
     /// Signs the cursors of lists.
     pub(crate) cursor_key: [u8; 32],
-    pub(crate) founded_at: Timestamp,
 }
 
 pub(super) struct Opened {
@@ -151,7 +149,7 @@ fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
 
 fn read(connection: &Connection) -> rusqlite::Result<(Founding, u64)> {
     connection.query_row(
-        "select box_id, node_id, cursor_key, founded_at, revision
+        "select box_id, node_id, cursor_key, revision
          from box
          where id = 1",
         [],
@@ -161,9 +159,8 @@ fn read(connection: &Connection) -> rusqlite::Result<(Founding, u64)> {
                     box_id: Uuid::from_bytes(row.get(0)?),
                     node: NodeId(Uuid::from_bytes(row.get(1)?)),
                     cursor_key: row.get(2)?,
-                    founded_at: Timestamp::from_millis(row.get(3)?),
                 },
-                u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
+                u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
             ))
         },
     )

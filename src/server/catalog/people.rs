@@ -23,6 +23,9 @@ pub(crate) const ROOT: UserId = UserId(Uuid::from_u128(0x0000_0000_0000_7000_800
 /// A password field that no password matches.
 pub(crate) const NO_PASSWORD: &str = "!";
 
+/// Hours without a request after which a browser has to sign in again.
+pub(crate) const IDLE_HOURS: u64 = 12;
+
 /// One signed-in browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BrowserRow {
@@ -404,12 +407,13 @@ impl Rows<'_> {
     }
 
     /// Drops sign-ins that ended and failures that are a day old; gives how many rows went.
-    pub(crate) fn forget_old_sign_ins(&self, unused_since: Timestamp) -> Result<usize, Failure> {
+    pub(crate) fn forget_old_sign_ins(&self) -> Result<usize, Failure> {
         let now = self.now.as_millis();
+        let unused_since = now - (IDLE_HOURS * 3_600_000) as i64;
         let browsers = self
             .connection
             .prepare_cached("delete from browser_session where ends_at <= ?1 or used_at <= ?2")?
-            .execute((now, unused_since.as_millis()))?;
+            .execute((now, unused_since))?;
         let failures = self
             .connection
             .prepare_cached(

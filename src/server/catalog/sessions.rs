@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
-use rules::progress::PhaseChange;
 use rules::refusal::Refusal;
 use rules::resources::{Demand, DeviceShare};
 use rules::session::{Environment, Order, Outcome, Phase, Reason, Session, SessionKind, Wish};
@@ -251,14 +250,6 @@ impl Rows<'_> {
         })
     }
 
-    /// Takes over what a report means for a session.
-    pub(crate) fn apply(&self, change: &PhaseChange) -> Result<Written, Failure> {
-        let now = self.now;
-        self.change_session(change.session, Some(change.seen), "node", None, |session| {
-            session.apply(change, now)
-        })
-    }
-
     /// Turns the wish of a session; None for `seen` means whatever its row is now.
     pub(crate) fn stop(
         &self,
@@ -271,25 +262,6 @@ impl Rows<'_> {
         let now = self.now;
         self.change_session(id, seen, actor, None, |session| {
             session.stop(wish, because, now)
-        })
-    }
-
-    /// Ends a session that never got a container.
-    pub(crate) fn end(
-        &self,
-        id: SessionId,
-        seen: u64,
-        outcome: Outcome,
-        because: Reason,
-    ) -> Result<Written, Failure> {
-        let now = self.now;
-        self.change_session(id, Some(seen), "scheduler", None, |session| {
-            if !session.phase.may_become(Phase::Ended) {
-                return false;
-            }
-            session.reason = Some(because);
-            session.end(outcome, None, now);
-            true
         })
     }
 

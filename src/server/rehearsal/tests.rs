@@ -35,11 +35,12 @@ fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
 }
 
 /// A machine behind the link: tends its containers a hundred times a second, and says what is new.
-async fn machine(mut end: NodeEnd, mut node: StandIn) {
+async fn machine(end: NodeEnd, mut node: StandIn) {
+    let mut assigned = end.assigned();
     let mut said = None;
     loop {
         if let Ok(Some(assignment)) =
-            tokio::time::timeout(Duration::from_millis(10), end.assignment()).await
+            tokio::time::timeout(Duration::from_millis(10), assigned.next()).await
         {
             node.take(Arc::unwrap_or_clone(assignment));
         }

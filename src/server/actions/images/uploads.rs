@@ -69,7 +69,9 @@ pub async fn create(
     };
     let now = server.clock().now();
     blocking(server, move |server| {
-        let status = server.uploads()?.create(declared, now);
+        let uploads = server.uploads()?;
+        uploads.expire(now).map_err(upload_failure)?;
+        let status = uploads.create(declared, now);
         status.map(Upload::of).map_err(upload_failure)
     })
     .await

@@ -166,6 +166,7 @@ pub async fn launch(
             })
         }
     };
+    refuse_full_disk(server)?;
     let draft = server.catalog().read_now("understand a launch", |view| {
         draft(view, caller, request, server.clock().now())
     })?;
