@@ -1,0 +1,203 @@
+//! Answers as browsers get them: pages, fragments, redirects, refusals and faults, each with its policy.
+//! Never decides what is in them.
+
+use askama::Template;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use rules::refusal::{Kind, Refusal};
+use server::Failure;
+
+use super::frame::{Frame, Nav};
+use super::problem::{BareProblemPage, ProblemPage};
+use super::visit::Visit;
+use super::{Console, guest};
+use crate::doors::origin;
+use crate::doors::text::codes;
+
+/// A whole page or fragment with that status. Nothing of it is kept by anybody on the way.
+pub fn html(visit: &Visit, status: StatusCode, body: String) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::VARY, HeaderValue::from_static("HX-Request, Cookie, Accept-Language"));
+    headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(visit.text.language.code()));
+    headers.insert(header::CONTENT_SECURITY_POLICY, origin::content_policy(&visit.nonce));
+    (status, headers, body).into_response()
+}
+
+/// A rendered template; a fault in a template is ours and says so.
+pub fn page(console: &Console, visit: &Visit, status: StatusCode, template: &impl Template) -> Response {
+    match template.render() {
+        Ok(body) => html(visit, status, body),
+        Err(error) => {
+            tracing::error!(%error, path = visit.path, "a page was not rendered");
+            fault_page(console, visit, None)
+        }
+    }
+}
+
+/// Go there and look: what every accepted form answers.
+pub fn see(place: &str) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::LOCATION, header_value(place));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+/// The same with a word for the next page to say.
+pub fn see_with(place: &str, notice: &str, name: &str) -> Response {
+    let mark = if place.contains('?') { '&' } else { '?' };
+    see(&format!("{place}{mark}notice={notice}&of={}", encoded(name)))
+}
+
+/// A place on this console that a form named; `/` for anything that leads elsewhere.
+pub fn own_place(place: &str) -> &str {
+    let inside = place.starts_with('/') && !place.starts_with("//") && !place.contains('\\')
+        && place.chars().all(|c| !c.is_control());
+    if inside { place } else { "/" }
+}
+
+fn header_value(text: &str) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("/"))
+}
+
+/// Text as part of an address.
+pub fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// The status a browser gets for a refusal.
+pub fn status(refusal: &Refusal) -> StatusCode {
+    match refusal.kind {
+        Kind::Malformed => StatusCode::BAD_REQUEST,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Denied => StatusCode::FORBIDDEN,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Conflict => StatusCode::CONFLICT,
+        Kind::Stale => StatusCode::PRECONDITION_FAILED,
+        Kind::Invalid | Kind::Capacity => StatusCode::UNPROCESSABLE_ENTITY,
+        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Kind::TooOften => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The page for something that was not done: what it was, who can help, what to quote.
+pub fn failure(console: &Console, visit: &Visit, frame: Option<Frame>, failure: &Failure) -> Response {
+    match failure {
+        Failure::Refusal(refusal) => refused(console, visit, frame, refusal),
+        Failure::Fault(fault) => {
+            tracing::error!(error = %base_chain(fault), path = visit.path, "a page failed");
+            fault_page(console, visit, frame)
+        }
+    }
+}
+
+/// A fault with everything behind it, in one line.
+fn base_chain(fault: &server::Fault) -> String {
+    let mut told = fault.to_string();
+    let mut cause = std::error::Error::source(fault);
+    while let Some(error) = cause {
+        told.push_str(": ");
+        told.push_str(&error.to_string());
+        cause = error.source();
+    }
+    told
+}
+
+/// The page for a refusal.
+pub fn refused(console: &Console, visit: &Visit, frame: Option<Frame>, refusal: &Refusal) -> Response {
+    let t = visit.text;
+    let (icon, title) = match refusal.kind {
+        Kind::Denied if refusal.code == "origin.foreign" => ("ban", t.problem_origin()),
+        Kind::Denied | Kind::Unauthenticated => ("ban", t.problem_forbidden()),
+        Kind::NotFound => ("search", t.problem_missing()),
+        Kind::Conflict | Kind::Stale => ("rotate-ccw", t.problem_conflict()),
+        _ => ("triangle-alert", t.problem_refused()),
+    };
+    problem(console, visit, frame, status(refusal), icon, title, codes::refusal(t, refusal), &refusal.code)
+}
+
+fn fault_page(console: &Console, visit: &Visit, frame: Option<Frame>) -> Response {
+    let t = visit.text;
+    problem(
+        console,
+        visit,
+        frame,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "triangle-alert",
+        t.problem_fault(),
+        t.problem_fault_lead().to_owned(),
+        "fault.internal",
+    )
+}
+
+#[allow(clippy::too_many_arguments, reason = "the parts of one page, from the three functions above")]
+fn problem(
+    console: &Console,
+    visit: &Visit,
+    frame: Option<Frame>,
+    status: StatusCode,
+    icon: &'static str,
+    title: &str,
+    detail: String,
+    code: &str,
+) -> Response {
+    let t = visit.text;
+    let request = visit.request.clone();
+    let rendered = match frame {
+        Some(f) => ProblemPage {
+            t,
+            f: Frame { here: Nav::Nowhere, live: None, ..f },
+            status: status.as_u16(),
+            icon,
+            title: title.to_owned(),
+            detail,
+            hint: None,
+            code: code.to_owned(),
+            request,
+        }
+        .render(),
+        None => BareProblemPage {
+            t,
+            f: guest(console, visit),
+            status: status.as_u16(),
+            icon,
+            title: title.to_owned(),
+            detail,
+            hint: None,
+            code: code.to_owned(),
+            request,
+        }
+        .render(),
+    };
+    // A template that fails here would fail for ever; a plain sentence is better than a loop.
+    html(visit, status, rendered.unwrap_or_else(|_| format!("{} {code}", status.as_u16())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_leads_nowhere_else() {
+        for (given, kept) in [
+            ("/sessions?q=a", "/sessions?q=a"),
+            ("//evil", "/"),
+            ("https://evil", "/"),
+            ("/\\evil", "/"),
+            ("", "/"),
+            ("/a\r\nSet-Cookie: x", "/"),
+        ] {
+            assert_eq!(own_place(given), kept, "{given:?}");
+        }
+    }
+}
