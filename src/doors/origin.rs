@@ -65,6 +65,21 @@ fn ours(origin: &str, headers: &HeaderMap) -> bool {
     plain(authority) == plain(host)
 }
 
+/// The console's cookie. Browsers take the first name over TLS only; the second serves plain HTTP.
+pub const COOKIES: [&str; 2] = ["__Host-fardel", "fardel"];
+
+/// The value of the console's cookie, under either name; none when it is not sent.
+pub fn cookie(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| COOKIES.contains(name))
+        .map(|(_, value)| value)
+}
+
 fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }

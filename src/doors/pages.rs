@@ -1,21 +1,197 @@
 //! The web console: parses forms and addresses, asks `server::actions`, renders pages and live fragments.
 //! Never decides what a person may do, and never talks to the catalog or a node.
 
+pub mod answer;
 pub mod assets;
 pub mod docs;
 pub mod frame;
 pub mod images;
 pub mod launch;
+pub mod live;
 pub mod login;
 pub mod me;
 pub mod overview;
+pub mod palette;
 pub mod parts;
 pub mod problem;
 pub mod queue;
 pub mod scene;
 pub mod sessions;
 pub mod setup;
-pub mod visit;
-
 #[cfg(test)]
 mod tests;
+pub mod visit;
+pub mod who;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post};
+use base::link::streams::Streams;
+use rules::refusal::Refusal;
+use server::Server;
+use server::access::Caller;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+
+use super::origin;
+use super::text::Text;
+use frame::{Frame, Nav, Person};
+use visit::Visit;
+
+/// What every handler has.
+#[derive(Clone)]
+pub struct Console {
+    server: Server,
+    streams: Arc<dyn Streams>,
+    /// The machine's name.
+    host: Arc<str>,
+}
+
+/// Most bytes of a form. A launch has at most 256 KiB of text, each byte of it escaped as three.
+const LARGEST_FORM: usize = 1 << 20;
+
+/// Every page, its fragments and its files. `host` is the machine's name, top left and in every title.
+pub fn router(server: Server, streams: Arc<dyn Streams>, host: &str) -> Router {
+    let console = Console { server, streams, host: host.into() };
+    Router::new()
+        .route("/", get(overview::show))
+        .route("/live", get(overview::live))
+        .route("/setup", get(setup::show).post(setup::submit))
+        .route("/login", get(login::show).post(login::submit))
+        .route("/logout", post(login::leave))
+        .route("/preferences", post(me::preferences))
+        .route("/palette", get(palette::show))
+        .route("/sessions", get(sessions::list))
+        .route("/sessions/live", get(sessions::list_live))
+        .route("/sessions/new", get(launch::show).post(launch::submit))
+        .route("/sessions/new/preview", post(launch::preview))
+        .route("/sessions/{id}", get(sessions::show))
+        .route("/sessions/{id}/live", get(sessions::show_live))
+        .route("/sessions/{id}/logs", get(sessions::logs))
+        .route("/sessions/{id}/metrics", get(sessions::metrics))
+        .route("/sessions/{id}/{verb}", post(sessions::act))
+        .route("/queue", get(queue::show))
+        .route("/queue/live", get(queue::live))
+        .route("/docs", get(docs::first))
+        .route("/docs/{name}", get(docs::show))
+        .route("/about", get(docs::carried))
+        .merge(images::router())
+        .merge(me::router())
+        .fallback(nothing_here)
+        .layer(DefaultBodyLimit::max(LARGEST_FORM))
+        .layer(middleware::from_fn_with_state(console.clone(), guard))
+        .route("/a/{build}/{*name}", get(assets::serve))
+        .layer(CatchPanicLayer::new())
+        .layer(CompressionLayer::new().br(false))
+        .layer(middleware::from_fn(origin::headers))
+        .with_state(console)
+}
+
+/// Middleware: names the request, and lets nothing in that another site sent.
+async fn guard(State(console): State<Console>, mut request: Request, next: Next) -> Response {
+    let id = uuid::Uuid::now_v7().to_string();
+    request.extensions_mut().insert(visit::RequestId(id.clone()));
+    let mut response = match origin::check(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            let path = request.uri().path().to_owned();
+            let visit = Visit { request: Some(id.clone()), ..Visit::of(request.headers(), path) };
+            answer::refused(&console, &visit, None, &refusal)
+        }
+    };
+    if let Ok(value) = axum::http::HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}
+
+async fn nothing_here(State(console): State<Console>, visit: Visit, who::Perhaps(caller): who::Perhaps) -> Response {
+    let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
+    let frame = caller.map(|caller| frame(&console, &visit, &caller, Nav::Nowhere));
+    answer::refused(&console, &visit, frame, &refusal)
+}
+
+/// The surroundings for somebody who is signed in. Counts are filled in by whoever knows them.
+fn frame(console: &Console, visit: &Visit, caller: &Caller, here: Nav) -> Frame {
+    let t = visit.text;
+    let role = match caller.subject.role {
+        rules::people::Role::Administrator => t.me_role_administrator(),
+        rules::people::Role::User => t.me_role_user(),
+    };
+    Frame { person: Some(Person::new(caller.name.as_str(), role)), here, ..guest(console, visit) }
+}
+
+/// The surroundings for everybody else.
+fn guest(console: &Console, visit: &Visit) -> Frame {
+    Frame {
+        text: visit.text,
+        theme: visit.theme,
+        here: Nav::Nowhere,
+        host: console.host.to_string(),
+        address: visit.authority.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        person: None,
+        nonce: visit.nonce.clone(),
+        path: visit.place().to_owned(),
+        sessions: 0,
+        waiting: 0,
+        live: None,
+        notice: notice(visit.text, &visit.path),
+        keys: visit.keys,
+    }
+}
+
+/// The sentence about what was just done, from the address that a form led to.
+fn notice(t: Text, path: &str) -> Option<String> {
+    let query = path.split_once('?')?.1;
+    let value = |wanted: &str| {
+        query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == wanted).map(|(_, v)| decoded(v))
+    };
+    let of = value("of").unwrap_or_default();
+    Some(match value("notice")?.as_str() {
+        "launched" => t.notice_launched(of),
+        "launched-n" => t.notice_launched_n(of),
+        "stop" => t.notice_stopped(of),
+        "force" => t.notice_forced(of),
+        "restart" => t.notice_restarted(of),
+        "pause" => t.notice_paused(of),
+        "resume" => t.notice_resumed(of),
+        "rename" => t.notice_renamed(of),
+        "limits" => t.notice_limits().to_owned(),
+        "remove" => t.notice_removed(of),
+        "cancel" => t.notice_cancelled(of),
+        "import" => t.notice_import().to_owned(),
+        "password" => t.me_password_done().to_owned(),
+        "token-gone" => t.me_token_gone().to_owned(),
+        "saved" => t.me_saved().to_owned(),
+        "out" => t.login_out().to_owned(),
+        _ => return None,
+    })
+}
+
+/// Text out of an address: `%20` and `+` undone, broken escapes kept as they are.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = (*first == b'%')
+            .then(|| tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok()))
+            .flatten()
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match escaped {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(if *first == b'+' { b' ' } else { *first });
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,9 +1,17 @@
 //! `/docs` and `/about`: the manual of this version and the licences of what it carries.
 
 use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::refusal::Refusal;
+use serde::Deserialize;
 
 use super::frame::{Frame, Nav};
 use super::parts;
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame};
 use crate::doors::text::{Language, Text};
 
 #[derive(Template)]
@@ -220,4 +228,51 @@ pub fn about(f: Frame) -> AboutPage {
         ],
         f,
     }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Asked {
+    q: String,
+}
+
+/// `GET /docs`: the first chapter, or what a search finds.
+pub async fn first(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let f = frame(&console, &visit, &caller, Nav::Docs);
+    if asked.q.trim().is_empty() {
+        return shown(&console, &visit, f, "");
+    }
+    answer::page(&console, &visit, StatusCode::OK, &search(f, asked.q.trim()))
+}
+
+/// `GET /docs/{name}`
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(name): Path<String>,
+) -> Response {
+    let f = frame(&console, &visit, &caller, Nav::Docs);
+    shown(&console, &visit, f, &name)
+}
+
+fn shown(console: &Console, visit: &Visit, f: Frame, name: &str) -> Response {
+    match chapter(f.clone(), name) {
+        Some(page) => answer::page(console, visit, StatusCode::OK, &page),
+        None => {
+            let refusal = Refusal::not_found("docs.unknown", "The manual has no such chapter.");
+            answer::refused(console, visit, Some(f), &refusal)
+        }
+    }
+}
+
+/// `GET /about`
+pub async fn carried(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    let f = frame(&console, &visit, &caller, Nav::Nowhere);
+    answer::page(&console, &visit, StatusCode::OK, &about(f))
 }

@@ -1,10 +1,19 @@
 //! `/login` and `/logout`.
 
 use askama::Template;
+use axum::Form;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use serde::Deserialize;
+use server::{Failure, access};
 
 use super::frame::Frame;
 use super::parts::{self, Alert};
-use crate::doors::text::Text;
+use super::visit::Visit;
+use super::who::{self, From, Perhaps, Who};
+use super::{Console, answer, guest};
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/login.html")]
@@ -15,4 +24,95 @@ pub struct LoginPage {
     /// Where the person wanted to go.
     pub next: String,
     pub alert: Option<Alert>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Asked {
+    next: String,
+}
+
+/// `GET /login`
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Perhaps(caller): Perhaps,
+    Query(asked): Query<Asked>,
+) -> Response {
+    if caller.is_some() {
+        return answer::see(answer::own_place(&asked.next));
+    }
+    if access::setup_open(&console.server) {
+        return answer::see("/setup");
+    }
+    let page = LoginPage {
+        t: visit.text,
+        f: guest(&console, &visit),
+        name: String::new(),
+        next: asked.next,
+        alert: None,
+    };
+    answer::page(&console, &visit, StatusCode::OK, &page)
+}
+
+#[derive(Deserialize)]
+pub struct Typed {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// `POST /login`
+pub async fn submit(
+    State(console): State<Console>,
+    visit: Visit,
+    From(peer): From,
+    Form(typed): Form<Typed>,
+) -> Response {
+    let t = visit.text;
+    let signed_in = access::sign_in(&console.server, typed.name.trim(), typed.password, peer.address()).await;
+    let refusal = match signed_in {
+        Ok(signed_in) => {
+            let now = console.server.clock().now();
+            let mut response = answer::see(answer::own_place(&typed.next));
+            let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+            return response;
+        }
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return answer::failure(&console, &visit, None, &fault),
+    };
+    let alert = match (refusal.code.as_str(), refusal.retry_after_seconds) {
+        ("sign-in.wrong", _) => Alert::bad(t.login_wrong()),
+        ("sign-in.locked", Some(seconds)) => {
+            let until = console.server.clock().now().plus_seconds(seconds);
+            Alert::warning(t.login_locked(visit.clock.second(until)))
+        }
+        _ => Alert::bad(codes::refusal(t, &refusal)),
+    };
+    let page = LoginPage {
+        t,
+        f: guest(&console, &visit),
+        name: typed.name,
+        next: typed.next,
+        alert: Some(alert),
+    };
+    let mut response = answer::page(&console, &visit, answer::status(&refusal), &page);
+    if let Some(seconds) = refusal.retry_after_seconds {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// `POST /logout`
+pub async fn leave(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    if let Err(failure) = access::sign_out(&console.server, &caller).await {
+        return answer::failure(&console, &visit, None, &failure);
+    }
+    let mut response = answer::see("/login?notice=out");
+    response.headers_mut().append(header::SET_COOKIE, who::no_cookie(&visit));
+    response
 }

@@ -1,10 +1,20 @@
 //! `/`: the machine at a glance.
 
 use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::units::{Bytes, CpuShare};
+use server::Failure;
+use server::access::Caller;
+use server::actions::sessions::{self, ListQuery, Overview};
 
 use super::frame::{Frame, Nav};
 use super::parts::{self, Row};
-use crate::doors::text::Text;
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame, live as stream, scene};
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/overview.html", blocks = ["kpis", "plan", "legend", "recent", "events", "waiting", "attention"])]
@@ -78,4 +88,241 @@ pub struct Attention {
     pub title: String,
     pub text: String,
     pub href: Option<String>,
+}
+
+/// Sessions and events shown; the lists have the rest.
+const SHOWN: usize = 6;
+
+/// `GET /`
+pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    match read(&console, &visit, &caller).await {
+        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => {
+            let frame = frame(&console, &visit, &caller, Nav::Overview);
+            answer::failure(&console, &visit, Some(frame), &failure)
+        }
+    }
+}
+
+/// `GET /live`: the same page's parts as they change.
+pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    let server = console.server.clone();
+    stream::stream(&server, move || {
+        let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        async move {
+            let page = read(&console, &visit, &caller).await.ok()?;
+            Some(vec![
+                ("kpis", page.as_kpis().render().ok()?),
+                ("plan", page.as_plan().render().ok()?),
+                ("legend", page.as_legend().render().ok()?),
+                ("recent", page.as_recent().render().ok()?),
+                ("events", page.as_events().render().ok()?),
+                ("waiting", page.as_waiting().render().ok()?),
+                ("attention", page.as_attention().render().ok()?),
+            ])
+        }
+    })
+}
+
+async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<OverviewPage, Failure> {
+    let t = visit.text;
+    let now = console.server.clock().now();
+    let seen = sessions::overview(&console.server, caller).await?;
+    let newest = ListQuery { limit: Some(SHOWN as u32), ..ListQuery::default() };
+    let list = sessions::list(&console.server, caller, &newest).await?;
+    let queue = sessions::queue(&console.server, caller).await?;
+    let live = seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
+    let mut legend: Vec<(String, CpuShare)> = Vec::new();
+    for slice in seen.machines.iter().flat_map(|machine| &machine.slices) {
+        let name = slice.owner.as_ref().map_or(t.plan_others(), |owner| owner.name.as_str());
+        match legend.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = *sum + slice.cpu,
+            None => legend.push((name.to_owned(), slice.cpu)),
+        }
+    }
+    let names: std::collections::BTreeMap<String, String> =
+        list.items.iter().chain(queue.iter().map(|(session, _)| session))
+            .map(|session| (session.id.to_string(), session.name.to_string()))
+            .chain(seen.machines.iter().flat_map(|machine| &machine.slices).filter_map(|slice| {
+                Some((slice.id?.to_string(), slice.name.clone()?))
+            }))
+            .collect();
+    Ok(OverviewPage {
+        t,
+        f: Frame {
+            sessions: live + seen.counts.pending,
+            waiting: seen.counts.pending,
+            live: Some("/live".to_owned()),
+            ..frame(console, visit, caller, Nav::Overview)
+        },
+        machine: machine_line(t, &seen),
+        figures: figures(t, &seen, live),
+        nodes: seen
+            .machines
+            .iter()
+            .map(|machine| Node {
+                title: t.plan_node(
+                    &machine.name,
+                    if machine.silent {
+                        t.plan_silent(parts::span(t, now.seconds_since(machine.seen_at)))
+                    } else {
+                        t.plan_ready().to_owned()
+                    },
+                ),
+                rows: scene::racks(t, machine, None).into(),
+            })
+            .collect(),
+        legend: legend
+            .into_iter()
+            .map(|(name, sum)| Legend {
+                hue: if name == t.plan_others() { 8 } else { parts::hue(&name) },
+                share: scene::share(sum),
+                name,
+            })
+            .collect(),
+        recent: list
+            .items
+            .iter()
+            .map(|session| {
+                let (tone, state) = scene::state(t, session);
+                Recent {
+                    hue: parts::hue(session.owner.name.as_str()),
+                    href: format!("/sessions/{}", session.id),
+                    name: session.name.to_string(),
+                    facts: format!(
+                        "{} · {} · {}",
+                        session.image,
+                        t.common_cores(session.resources.cpu),
+                        parts::size(session.resources.memory.0)
+                    ),
+                    tone,
+                    state: state.to_owned(),
+                }
+            })
+            .collect(),
+        events: seen
+            .recent
+            .iter()
+            .filter_map(|event| {
+                let subject = names.get(&event.object)?;
+                let (tone, what) = scene::happening(t, &event.code)?;
+                Some(Event {
+                    when: visit.clock.minute(event.at),
+                    tone,
+                    subject: subject.clone(),
+                    what: what.to_owned(),
+                    who: event.actor.clone(),
+                })
+            })
+            .take(SHOWN)
+            .collect(),
+        waiting: queue
+            .iter()
+            .take(SHOWN)
+            .map(|(session, answer)| Waiting {
+                hue: parts::hue(session.owner.name.as_str()),
+                href: format!("/sessions/{}", session.id),
+                name: session.name.to_string(),
+                since: parts::span(t, now.seconds_since(session.created_at)),
+                why: scene::sentence(t, answer),
+                hint: answer.eta.as_ref().map(|_| scene::eta(t, &visit.clock, answer, now)),
+            })
+            .collect(),
+        attention: attention(t, &seen),
+    })
+}
+
+fn machine_line(t: Text, seen: &Overview) -> String {
+    let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
+    let memory: Bytes = seen.machines.iter().map(|machine| machine.memory).sum();
+    t.overview_machine_line(cpu, parts::size(memory.0))
+}
+
+fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
+    let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
+    let cpu_used: CpuShare = seen.machines.iter().map(|machine| machine.cpu_used).sum();
+    let cpu_busy: f64 = seen.machines.iter().filter_map(|machine| machine.cpu_busy).sum();
+    let memory: Bytes = seen.machines.iter().map(|machine| machine.memory).sum();
+    let memory_used: Bytes = seen.machines.iter().map(|machine| machine.memory_used).sum();
+    let memory_busy: Bytes = seen.machines.iter().filter_map(|machine| machine.memory_busy).sum();
+    let largest = seen
+        .machines
+        .iter()
+        .map(|machine| machine.memory.saturating_sub(machine.memory_used))
+        .max()
+        .unwrap_or_default();
+    let busy = parts::percent(cpu_busy, cpu.as_f64());
+    let figure = |name, value: String, of: String, tone, percent, note: String| Figure { name, value, of, tone, percent, note };
+    vec![
+        figure(
+            t.overview_cpu_given(),
+            scene::share(cpu_used),
+            t.common_of_cores(cpu),
+            "",
+            parts::percent(cpu_used.as_f64(), cpu.as_f64()),
+            t.overview_cpu_note(live),
+        ),
+        figure(
+            t.overview_cpu_busy(),
+            format!("{busy}%"),
+            t.common_of_cores(cpu),
+            "a",
+            busy,
+            t.overview_busy_note(scene::share(cpu.saturating_sub(cpu_used))),
+        ),
+        figure(
+            t.overview_memory_given(),
+            parts::size(memory_used.0),
+            t.common_of(parts::size(memory.0)),
+            "",
+            parts::percent(memory_used.0 as f64, memory.0 as f64),
+            t.overview_memory_note(parts::size(largest.0)),
+        ),
+        figure(
+            t.overview_memory_used(),
+            parts::size(memory_busy.0),
+            t.common_of(parts::size(memory.0)),
+            "a",
+            parts::percent(memory_busy.0 as f64, memory.0 as f64),
+            t.overview_memory_used_note(parts::percent(memory_busy.0 as f64, memory_used.0 as f64)),
+        ),
+        figure(
+            t.overview_running(),
+            seen.counts.running.to_string(),
+            t.overview_of_live(live),
+            "o",
+            parts::percent(seen.counts.running as f64, live as f64),
+            t.overview_running_own(seen.own.running),
+        ),
+        figure(
+            t.overview_waiting(),
+            seen.counts.pending.to_string(),
+            t.overview_sessions_word(seen.counts.pending),
+            "w",
+            parts::percent(seen.counts.pending as f64, (seen.counts.pending + live) as f64),
+            t.overview_ended_note(seen.counts.ended, seen.counts.failed),
+        ),
+    ]
+}
+
+fn attention(t: Text, seen: &Overview) -> Vec<Attention> {
+    let mut all = Vec::new();
+    for machine in &seen.machines {
+        all.extend(machine.problems.iter().map(|problem| Attention {
+            icon: "triangle-alert",
+            tone: "warn",
+            title: machine.name.clone(),
+            text: codes::reason(t, problem),
+            href: None,
+        }));
+    }
+    all.extend(seen.findings.iter().map(|finding| Attention {
+        icon: "circle-x",
+        tone: "bad",
+        title: finding.code.to_string(),
+        text: finding.text.clone(),
+        href: None,
+    }));
+    all.truncate(SHOWN);
+    all
 }

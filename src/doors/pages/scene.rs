@@ -1,13 +1,12 @@
 //! Turns what the rules say (sessions, rooms, explanations) into the pieces pages show: pills, racks, previews,
 //! timelines, endings. Pure: same answer for the same input, nothing is asked for.
 
-use std::collections::BTreeMap;
-
-use rules::names::{NodeId, SessionId, UserId};
-use rules::placement::explain::{Explanation, Room, Verdict};
+use rules::names::SessionId;
+use rules::placement::explain::{Explanation, Verdict};
 use rules::resources::Demand;
-use rules::session::{Outcome, Phase, Session, SessionKind};
+use rules::session::{Outcome, Phase, SessionKind};
 use rules::units::{Bytes, CpuShare, Timestamp};
+use server::actions::sessions::{Event, Machine, Session};
 
 use super::launch::Preview;
 use super::parts::{self, Block, Check, Kind, Markup, Row};
@@ -15,22 +14,13 @@ use super::sessions::{End, Step, Wait};
 use super::visit::Clock;
 use crate::doors::text::{Text, codes};
 
-/// What a session uses now.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Load {
-    /// Cores in use.
-    pub cpu: f64,
-    pub memory: Bytes,
-}
-
 /// How its state looks: class of the pill, and the word.
 pub fn state(t: Text, session: &Session) -> (&'static str, &'static str) {
-    match session.phase {
+    match session.state {
         Phase::Pending => ("warn", t.state_waiting()),
         Phase::Scheduled | Phase::Preparing => ("acc", t.state_preparing()),
         Phase::Running if session.paused => ("", t.state_paused()),
         Phase::Running => ("ok", t.state_running()),
-        Phase::Stopping if session.restart => ("acc", t.state_restarting()),
         Phase::Stopping => ("warn", t.state_stopping()),
         Phase::Ended => match session.outcome {
             Some(Outcome::Succeeded) => ("", t.state_finished()),
@@ -41,17 +31,6 @@ pub fn state(t: Text, session: &Session) -> (&'static str, &'static str) {
     }
 }
 
-/// Everything needed to draw racks: who sees, who is who, and what is used.
-pub struct Scene<'a> {
-    pub t: Text,
-    /// Sessions the viewer may see; others' share is drawn without a name.
-    pub sessions: &'a [Session],
-    pub names: &'a BTreeMap<UserId, String>,
-    pub loads: &'a BTreeMap<SessionId, Load>,
-    /// The session whose page this is.
-    pub mine: Option<SessionId>,
-}
-
 /// Which of the two racks of a machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
@@ -59,153 +38,111 @@ enum Of {
     Memory,
 }
 
-impl Scene<'_> {
-    /// CPU and memory of one machine, with a block per session, then what others hold, then what is free.
-    pub fn racks(&self, room: &Room) -> [Row; 2] {
-        [
-            self.rack(room, Of::Cpu, None),
-            self.rack(room, Of::Memory, None),
-        ]
-    }
+/// CPU and memory of one machine: a block per session, then what is free. `mine` is the session whose page
+/// this is.
+pub fn racks(t: Text, machine: &Machine, mine: Option<SessionId>) -> [Row; 2] {
+    [Of::Cpu, Of::Memory].map(|of| rack(t, machine, of, mine, None, false))
+}
 
-    /// The same, small, with the place of a session that is about to be launched.
-    pub fn racks_with(&self, room: &Room, ghost: Option<&Demand>) -> [Row; 2] {
-        [
-            self.rack(room, Of::Cpu, ghost),
-            self.rack(room, Of::Memory, ghost),
-        ]
-    }
+/// The same, small and without links; `ghost` is drawn as what is about to be launched.
+pub fn small_racks(t: Text, machine: &Machine, ghost: Option<&Demand>) -> [Row; 2] {
+    [Of::Cpu, Of::Memory].map(|of| rack(t, machine, of, None, ghost, true))
+}
 
-    pub fn owner(&self, session: &Session) -> &str {
-        self.names.get(&session.owner).map_or("", String::as_str)
-    }
-
-    fn rack(&self, room: &Room, of: Of, ghost: Option<&Demand>) -> Row {
-        let t = self.t;
-        let (whole, used) = match of {
-            Of::Cpu => (u64::from(room.cpu.0), u64::from(room.cpu_used.0)),
-            Of::Memory => (room.memory.0, room.memory_used.0),
-        };
-        let amount = |value: u64| match of {
-            Of::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
-            Of::Memory => parts::size(value),
-        };
-        let mut shown = 0;
-        let mut busy_now = 0.0;
-        let mut blocks = Vec::new();
-        for session in self.on(room.node) {
-            let held = match of {
-                Of::Cpu => u64::from(session.order.demand.cpu.0),
-                Of::Memory => session.order.demand.memory.0,
+fn rack(t: Text, machine: &Machine, of: Of, mine: Option<SessionId>, ghost: Option<&Demand>, small: bool) -> Row {
+    let (whole, used) = match of {
+        Of::Cpu => (u64::from(machine.cpu.0), u64::from(machine.cpu_used.0)),
+        Of::Memory => (machine.memory.0, machine.memory_used.0),
+    };
+    let amount = |value: u64| match of {
+        Of::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
+        Of::Memory => parts::size(value),
+    };
+    let mut blocks: Vec<Block> = machine
+        .slices
+        .iter()
+        .map(|slice| {
+            let (held, in_use) = match of {
+                Of::Cpu => (u64::from(slice.cpu.0), slice.cpu_busy.map(|cores| cores * 100.0)),
+                Of::Memory => (slice.memory.0, slice.memory_busy.map(|bytes| bytes.0 as f64)),
             };
-            shown += held;
-            let load = self.loads.get(&session.id).copied().unwrap_or_default();
-            let in_use = match of {
-                Of::Cpu => load.cpu * 100.0,
-                Of::Memory => load.memory.0 as f64,
-            };
-            busy_now += in_use;
-            let busy = parts::percent(in_use, held as f64);
-            let small = ghost.is_some();
-            blocks.push(Block {
+            let busy = in_use.map(|in_use| parts::percent(in_use, held as f64));
+            let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
+            let known = slice.id.filter(|_| !small);
+            Block {
                 kind: match () {
-                    () if self.mine == Some(session.id) => Kind::Mine,
-                    () if session.paused => Kind::Paused,
+                    () if slice.id.is_some() && slice.id == mine => Kind::Mine,
+                    () if slice.paused => Kind::Paused,
                     () => Kind::Session,
                 },
-                name: session.name.to_string(),
-                note: format!("{} · {}", amount(held), self.owner(session)),
-                hue: parts::hue(self.owner(session)),
-                busy: (!small).then_some(busy),
-                weight: held,
-                href: (!small).then(|| format!("/sessions/{}", session.id)),
-                label: if small {
-                    String::new()
-                } else {
-                    t.plan_percent_busy(busy)
+                name: slice.name.clone().unwrap_or_else(|| t.plan_others().to_owned()),
+                note: match owner {
+                    Some(owner) => format!("{} · {owner}", amount(held)),
+                    None => amount(held),
                 },
-            });
-        }
-        let others = used.saturating_sub(shown);
-        if others > 0 {
-            blocks.push(Block {
-                kind: Kind::Session,
-                name: t.plan_others().to_owned(),
-                note: amount(others),
-                hue: 8,
-                busy: None,
-                weight: others,
-                href: None,
-                label: String::new(),
-            });
-        }
-        let mut left = whole.saturating_sub(used);
-        if let Some(demand) = ghost {
-            let wanted = match of {
-                Of::Cpu => u64::from(demand.cpu.0),
-                Of::Memory => demand.memory.0,
-            };
-            let fits = wanted.min(left);
-            left -= fits;
-            blocks.push(Block {
-                kind: Kind::Ghost,
-                name: t.preview_your_share(amount(wanted)),
-                note: String::new(),
-                hue: 0,
-                busy: None,
-                weight: fits,
-                href: None,
-                label: String::new(),
-            });
-        }
-        if left > 0 {
-            blocks.push(Block {
-                kind: Kind::Free,
-                name: t.common_free(amount(left)),
-                note: String::new(),
-                hue: 0,
-                busy: None,
-                weight: left,
-                href: None,
-                label: String::new(),
-            });
-        }
-        let figure = match of {
-            Of::Cpu => format!("{:.1}", busy_now / 100.0),
-            Of::Memory => parts::size(busy_now as u64),
+                hue: owner.map_or(8, parts::hue),
+                busy: if small { None } else { busy },
+                weight: held,
+                href: known.map(|id| format!("/sessions/{id}")),
+                label: match busy {
+                    Some(busy) if !small => t.plan_percent_busy(busy),
+                    _ => String::new(),
+                },
+            }
+        })
+        .collect();
+    let mut left = whole.saturating_sub(used);
+    let plain = |kind, name: String, weight| Block {
+        kind,
+        name,
+        note: String::new(),
+        hue: 0,
+        busy: None,
+        weight,
+        href: None,
+        label: String::new(),
+    };
+    if let Some(demand) = ghost {
+        let wanted = match of {
+            Of::Cpu => u64::from(demand.cpu.0),
+            Of::Memory => demand.memory.0,
         };
-        Row {
-            name: match of {
-                Of::Cpu => t.plan_cpu().to_owned(),
-                Of::Memory => t.plan_memory().to_owned(),
-            },
-            note: match of {
-                Of::Cpu => t.common_cores(room.cpu),
-                Of::Memory => parts::size(room.memory.0),
-            },
-            blocks,
-            busy: format!("{}%", parts::percent(busy_now, whole as f64)),
-            trend: Markup::default(),
-            figure,
-            figure_of: match of {
-                Of::Cpu => t.common_of_cores(room.cpu),
-                Of::Memory => t.common_of(parts::size(room.memory.0)),
-            },
-            figure_note: t.common_free(amount(left)),
-            left: if left == 0 {
-                "–".to_owned()
-            } else {
-                amount(left)
-            },
-            closed: false,
-            hit: ghost.is_some() && room.chosen,
-        }
+        let fits = wanted.min(left);
+        left -= fits;
+        blocks.push(plain(Kind::Ghost, t.preview_your_share(amount(wanted)), fits));
     }
+    if left > 0 {
+        blocks.push(plain(Kind::Free, t.common_free(amount(left)), left));
+    }
+    let busy = match of {
+        Of::Cpu => machine.cpu_busy.map(|cores| (cores * 100.0, format!("{cores:.1}"))),
+        Of::Memory => machine.memory_busy.map(|bytes| (bytes.0 as f64, parts::size(bytes.0))),
+    };
+    Row {
+        name: match of {
+            Of::Cpu => t.plan_cpu().to_owned(),
+            Of::Memory => t.plan_memory().to_owned(),
+        },
+        note: amount_whole(t, of, whole),
+        blocks,
+        busy: busy.as_ref().map_or_else(|| "–".to_owned(), |(busy, _)| format!("{}%", parts::percent(*busy, whole as f64))),
+        trend: Markup::default(),
+        figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
+        figure_of: match of {
+            Of::Cpu => t.common_of_cores(machine.cpu),
+            Of::Memory => t.common_of(parts::size(whole)),
+        },
+        figure_note: t.common_free(amount(left)),
+        left: if left == 0 { "–".to_owned() } else { amount(left) },
+        closed: machine.silent || !machine.schedulable,
+        hit: ghost.is_some(),
+    }
+}
 
-    fn on(&self, node: NodeId) -> impl Iterator<Item = &Session> {
-        self.sessions
-            .iter()
-            .filter(move |session| session.node == Some(node) && session.phase.holds_resources())
+fn amount_whole(t: Text, of: Of, whole: u64) -> String {
+    match of {
+        Of::Cpu => t.common_cores(CpuShare(u32::try_from(whole).unwrap_or(u32::MAX))),
+        Of::Memory => parts::size(whole),
     }
 }
 
@@ -215,8 +152,7 @@ pub fn share(cpu: CpuShare) -> String {
 }
 
 /// The scheduler's answer as the launch page shows it. `demand` draws the ghost.
-pub fn preview(scene: &Scene<'_>, answer: &Explanation, demand: &Demand, copies: u64) -> Preview {
-    let t = scene.t;
+pub fn preview(t: Text, machines: &[Machine], answer: &Explanation, demand: &Demand, copies: u64) -> Preview {
     let go = if copies > 1 {
         t.launch_go_copies(copies)
     } else {
@@ -239,10 +175,12 @@ pub fn preview(scene: &Scene<'_>, answer: &Explanation, demand: &Demand, copies:
             Verdict::Now => t.preview_starts_now_detail().to_owned(),
             _ => sentence(t, answer),
         },
-        rows: answer
-            .rooms
+        rows: machines
             .iter()
-            .flat_map(|room| scene.racks_with(room, room.chosen.then_some(demand)))
+            .flat_map(|machine| {
+                let chosen = answer.rooms.iter().any(|room| room.chosen && room.node == machine.id);
+                small_racks(t, machine, chosen.then_some(demand))
+            })
             .collect(),
         checks: checks(t, answer),
         what_if: alternatives(t, answer),
@@ -336,31 +274,42 @@ pub fn wait(t: Text, clock: &Clock, answer: &Explanation, now: Timestamp) -> Wai
     }
 }
 
-/// The steps of one life with how long each took; the last open one has no length.
-pub fn timeline(t: Text, clock: &Clock, session: &Session, node: Option<&str>) -> Vec<Step> {
-    let mut moments: Vec<(Timestamp, &'static str, String)> =
-        vec![(session.queued_at, "a", t.timeline_accepted().to_owned())];
-    if let Some(at) = session.scheduled_at {
-        moments.push((at, "a", t.timeline_placed(node.unwrap_or_default())));
-    }
-    if let Some(at) = session.started_at {
-        moments.push((at, "", t.timeline_running().to_owned()));
-    }
-    if let Some(at) = session.stopping_at {
-        moments.push((at, "w", t.timeline_stopping().to_owned()));
-    }
-    if let Some(at) = session.ended_at {
-        moments.push((at, "i", t.timeline_ended().to_owned()));
-    }
-    let after: Vec<Option<Timestamp>> = moments
+/// How a happening in a session's life looks and what it is called; none for what is no news to people.
+pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        "session.accepted" => ("a", t.timeline_accepted()),
+        "session.running" => ("", t.timeline_running()),
+        "session.stopping" => ("w", t.timeline_stopping()),
+        "session.ended" => ("i", t.timeline_ended()),
+        "session.paused" => ("i", t.timeline_paused()),
+        "session.resumed" => ("", t.timeline_resumed()),
+        "session.renamed" => ("i", t.timeline_renamed()),
+        "session.resized" => ("i", t.timeline_limits()),
+        "session.restarted" | "session.restarting" => ("a", t.timeline_restarted()),
+        _ => return None,
+    })
+}
+
+/// The steps of one life, oldest first, each with how long it took until the next.
+pub fn timeline(t: Text, clock: &Clock, session: &Session, events: &[Event]) -> Vec<Step> {
+    let node = session.node.as_deref().unwrap_or_default();
+    let told: Vec<(Timestamp, &'static str, String)> = events
         .iter()
-        .skip(1)
-        .map(|(at, ..)| Some(*at))
-        .chain([None])
+        .map(|event| {
+            let (tone, what) = match event.code.as_str() {
+                "session.scheduled" => ("a", t.timeline_placed(node)),
+                "session.preparing" => ("a", t.timeline_prepared().to_owned()),
+                code => happening(t, code).map_or_else(
+                    || ("i", event.after.clone()),
+                    |(tone, what)| (tone, what.to_owned()),
+                ),
+            };
+            (event.at, tone, what)
+        })
         .collect();
-    moments
-        .into_iter()
-        .zip(after)
+    let next: Vec<Option<Timestamp>> = told.iter().skip(1).map(|(at, ..)| Some(*at)).chain([None]).collect();
+    told.into_iter()
+        .zip(next)
         .map(|((at, tone, what), next)| Step {
             when: clock.second(at),
             tone,
@@ -409,7 +358,7 @@ pub fn end(t: Text, session: &Session, peak_memory: Option<Bytes>, last_lines: S
         verdict,
         reason: match reason {
             Some(_) if out_of_memory => {
-                t.ended_killed_memory_lead(parts::size(session.order.demand.memory.0))
+                t.ended_killed_memory_lead(parts::size(session.resources.memory.0))
             }
             Some(reason) => codes::reason(t, reason),
             None => String::new(),
@@ -421,7 +370,7 @@ pub fn end(t: Text, session: &Session, peak_memory: Option<Bytes>, last_lines: S
 
 /// `Interactive` or `Batch job`.
 pub fn kind(t: Text, session: &Session) -> &'static str {
-    match session.order.kind {
+    match session.kind {
         SessionKind::Interactive => t.session_interactive(),
         SessionKind::Batch => t.session_batch(),
     }
@@ -430,9 +379,9 @@ pub fn kind(t: Text, session: &Session) -> &'static str {
 /// The command that would launch this from a shell.
 pub fn command_line(session: &LaunchWords<'_>) -> String {
     let mut line = String::from("fardel run");
-    match session.kind {
-        SessionKind::Interactive => line.push_str(" -d"),
-        SessionKind::Batch => line.push_str(" -d"),
+    line.push_str(" -d");
+    if session.kind == SessionKind::Interactive && !session.command.is_empty() {
+        line.push_str(" --kind interactive");
     }
     let mut option = |name: &str, value: &str| {
         if !value.is_empty() {
@@ -479,6 +428,8 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use server::actions::sessions::Slice;
+
     use super::*;
 
     #[test]
@@ -491,43 +442,42 @@ mod tests {
 
     #[test]
     fn what_others_hold_is_drawn_without_their_names() {
-        let room = Room {
-            node: NodeId(uuid::Uuid::nil()),
+        let machine = Machine {
+            id: rules::names::NodeId(uuid::Uuid::nil()),
             name: "box".into(),
+            seen_at: Timestamp::default(),
+            silent: false,
+            schedulable: true,
+            host_environment: true,
+            problems: Vec::new(),
             cpu: CpuShare(1600),
             cpu_used: CpuShare(600),
+            cpu_busy: None,
             memory: Bytes::gib(64),
             memory_used: Bytes::gib(16),
-            chosen: false,
+            memory_busy: None,
+            devices: Vec::new(),
+            slices: vec![Slice {
+                id: None,
+                name: None,
+                owner: None,
+                mine: false,
+                state: Phase::Running,
+                paused: false,
+                cpu: CpuShare(600),
+                memory: Bytes::gib(16),
+                devices: Vec::new(),
+                cpu_busy: None,
+                memory_busy: None,
+            }],
         };
-        let (names, loads) = (BTreeMap::new(), BTreeMap::new());
-        let scene = Scene {
-            t: Text::default(),
-            sessions: &[],
-            names: &names,
-            loads: &loads,
-            mine: None,
-        };
-        let [cpu, memory] = scene.racks(&room);
-        assert_eq!(
-            cpu.blocks.iter().map(|b| b.weight).collect::<Vec<_>>(),
-            [600, 1000]
-        );
-        assert!(
-            cpu.blocks[0].href.is_none() && memory.left == "48 GiB",
-            "{:?}",
-            memory.left
-        );
-        let [ghost, _] = scene.racks_with(
-            &room,
-            Some(&Demand {
-                cpu: CpuShare(200),
-                ..Demand::default()
-            }),
-        );
-        assert_eq!(
-            ghost.blocks.iter().map(|b| b.kind).collect::<Vec<_>>(),
-            [Kind::Session, Kind::Ghost, Kind::Free]
-        );
+        let [cpu, memory] = racks(Text::default(), &machine, None);
+        assert_eq!(cpu.blocks.iter().map(|b| b.weight).collect::<Vec<_>>(), [600, 1000]);
+        assert!(cpu.blocks[0].href.is_none() && cpu.blocks[0].name == "others");
+        assert_eq!(memory.left, "48 GiB");
+        let wanted = Demand { cpu: CpuShare(200), ..Demand::default() };
+        let [ghost, _] = small_racks(Text::default(), &machine, Some(&wanted));
+        let kinds: Vec<Kind> = ghost.blocks.iter().map(|b| b.kind).collect();
+        assert_eq!(kinds, [Kind::Session, Kind::Ghost, Kind::Free]);
     }
 }

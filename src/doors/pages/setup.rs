@@ -1,10 +1,20 @@
 //! `/setup`: the one-time code makes the first administrator.
 
 use askama::Template;
+use axum::Form;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use rules::refusal::Refusal;
+use serde::Deserialize;
+use server::{Failure, access};
 
 use super::frame::Frame;
 use super::parts::{self, Alert};
-use crate::doors::text::Text;
+use super::visit::Visit;
+use super::who::{self, From};
+use super::{Console, answer, guest};
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/setup.html")]
@@ -18,4 +28,88 @@ pub struct SetupPage {
     /// No form, only the alert: set up already, or the code is too old.
     pub closed: bool,
     pub alert: Option<Alert>,
+}
+
+/// The fewest characters of a password; `server::access` refuses shorter ones, this only says it first.
+pub const SHORTEST_PASSWORD: usize = 10;
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Asked {
+    code: String,
+}
+
+/// `GET /setup`, with the code of the printed link.
+pub async fn show(State(console): State<Console>, visit: Visit, Query(asked): Query<Asked>) -> Response {
+    let closed = !access::setup_open(&console.server);
+    let alert = closed.then(|| Alert::warning(visit.text.setup_done()));
+    let status = if closed { StatusCode::GONE } else { StatusCode::OK };
+    form(&console, &visit, status, asked.code, String::new(), closed, alert)
+}
+
+fn form(
+    console: &Console,
+    visit: &Visit,
+    status: StatusCode,
+    code: String,
+    name: String,
+    closed: bool,
+    alert: Option<Alert>,
+) -> Response {
+    let page = SetupPage {
+        t: visit.text,
+        f: guest(console, visit),
+        code,
+        name,
+        shortest: SHORTEST_PASSWORD,
+        closed,
+        alert,
+    };
+    answer::page(console, visit, status, &page)
+}
+
+#[derive(Deserialize)]
+pub struct Typed {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    again: String,
+}
+
+/// `POST /setup`
+pub async fn submit(
+    State(console): State<Console>,
+    visit: Visit,
+    From(peer): From,
+    Form(typed): Form<Typed>,
+) -> Response {
+    let t = visit.text;
+    let made = if typed.password == typed.again {
+        access::set_up(&console.server, &typed.code, typed.name.trim(), typed.password, peer.address()).await
+    } else {
+        Err(Refusal::invalid("password.differs", t.setup_differ()).into())
+    };
+    let refusal = match made {
+        Ok(signed_in) => {
+            let now = console.server.clock().now();
+            let mut response = answer::see("/");
+            let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+            return response;
+        }
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return answer::failure(&console, &visit, None, &fault),
+    };
+    let closed = matches!(refusal.code.as_str(), "setup.done" | "setup.code-expired");
+    let alert = match refusal.code.as_str() {
+        "setup.done" => Alert::warning(t.setup_done()),
+        "setup.code-expired" => Alert::warning(t.setup_expired()),
+        "setup.code-wrong" => Alert::bad(t.setup_wrong()),
+        _ => Alert::bad(codes::refusal(t, &refusal)),
+    };
+    form(&console, &visit, answer::status(&refusal), typed.code, typed.name, closed, Some(alert))
 }

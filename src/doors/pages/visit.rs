@@ -28,21 +28,46 @@ pub struct Visit {
     pub authority: String,
     /// This answer's own number in the content policy.
     pub nonce: String,
+    pub request: Option<String>,
+    /// The connection is encrypted.
+    pub secure: bool,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Visit {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let path = parts
-            .uri
-            .path_and_query()
-            .map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
-        Ok(Visit::of(&parts.headers, path))
+        Ok(Visit::in_parts(parts))
     }
 }
 
+/// The id of one request: for the log, the answer, and the person who reports trouble.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub String);
+
+/// Says that a connection is encrypted; roles put it into requests that came by TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct Encrypted;
+
 impl Visit {
+    /// Reads a request that is being taken apart.
+    pub fn in_parts(parts: &Parts) -> Visit {
+        let path = parts.uri.path_and_query().map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
+        Visit {
+            request: parts.extensions.get::<RequestId>().map(|id| id.0.clone()),
+            secure: parts.extensions.get::<Encrypted>().is_some(),
+            ..Visit::of(&parts.headers, path)
+        }
+    }
+
+    /// Path and query without the word about what was just done: where a switch leads back to.
+    pub fn place(&self) -> &str {
+        match self.path.find("notice=") {
+            Some(at) => self.path[..at].trim_end_matches(['?', '&']),
+            None => &self.path,
+        }
+    }
+
     /// Reads headers alone; unknown values count as absent.
     pub fn of(headers: &HeaderMap, path: String) -> Visit {
         let language = cookie(headers, "fardel_language")
@@ -72,6 +97,8 @@ impl Visit {
                 .unwrap_or_default()
                 .to_owned(),
             nonce: nonce(),
+            request: None,
+            secure: false,
         }
     }
 }

@@ -1,0 +1,72 @@
+//! `/palette`: what `Ctrl K` finds. Links only, in the order of use: places, sessions, chapters of the manual.
+
+use std::fmt::Write as _;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use server::actions::sessions::{self, ListQuery};
+
+use super::parts::{escaped, icon};
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, docs, scene};
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Asked {
+    q: String,
+}
+
+/// Sessions shown at once. More than a screen is read by nobody.
+const MOST: u32 = 8;
+
+/// `GET /palette?q=`: list items.
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let t = visit.text;
+    let q = asked.q.trim().to_lowercase();
+    let mut out = String::new();
+    let mut item = |href: &str, sign: &str, name: &str, note: &str| {
+        let _ = write!(
+            out,
+            "<li><a href=\"{}\">{}{}<span class=\"m\">{}</span></a></li>",
+            escaped(href),
+            icon(sign),
+            escaped(name),
+            escaped(note)
+        );
+    };
+    let places = [
+        ("/sessions/new", "plus", t.launch_title()),
+        ("/", "layout-dashboard", t.nav_overview()),
+        ("/sessions", "square-terminal", t.nav_sessions()),
+        ("/queue", "list-ordered", t.nav_queue()),
+        ("/images", "package", t.nav_images()),
+        ("/me", "user", t.nav_me()),
+        ("/docs", "book-open", t.nav_docs()),
+        ("/api/docs", "code-xml", t.nav_api()),
+    ];
+    for (href, sign, name) in places {
+        if name.to_lowercase().contains(&q) {
+            item(href, sign, name, "");
+        }
+    }
+    // A half-typed query may be none yet; then nothing is found, which is true.
+    let wanted = ListQuery { q: q.clone(), limit: Some(MOST), ..ListQuery::default() };
+    if let Ok(page) = sessions::list(&console.server, &caller, &wanted).await {
+        for session in page.items {
+            let (_, state) = scene::state(t, &session);
+            item(&format!("/sessions/{}", session.id), "square-terminal", session.name.as_str(), state);
+        }
+    }
+    for hit in docs::hits(t, &q) {
+        item(&hit.href, "book-open", &hit.title, &hit.text);
+    }
+    answer::html(&visit, StatusCode::OK, out)
+}

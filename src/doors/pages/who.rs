@@ -1,0 +1,102 @@
+//! Who looks at a page: the console's cookie, asked of `server::access`. Somebody without one is led to sign in,
+//! or to setup while there is nobody yet. Never says what they may do.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use rules::units::Timestamp;
+use server::access::{self, Caller};
+
+use super::visit::{RequestId, Visit};
+use super::{Console, answer};
+use crate::doors::origin::{self, COOKIES};
+use crate::doors::peer::Peer;
+
+/// Somebody who is signed in.
+pub struct Who(pub Caller);
+
+impl FromRequestParts<Console> for Who {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        match prove(parts, console).await {
+            Ok(Some(caller)) => Ok(Who(caller)),
+            Ok(None) => Err(sign_in_first(parts, console)),
+            Err(failure) => {
+                let visit = Visit::in_parts(parts);
+                Err(answer::failure(console, &visit, None, &failure))
+            }
+        }
+    }
+}
+
+/// Somebody, or nobody.
+pub struct Perhaps(pub Option<Caller>);
+
+impl FromRequestParts<Console> for Perhaps {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, std::convert::Infallible> {
+        Ok(Perhaps(prove(parts, console).await.ok().flatten()))
+    }
+}
+
+/// The address at the other end, for limits on signing in.
+pub struct From(pub Peer);
+
+impl<S: Send + Sync> FromRequestParts<S> for From {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, std::convert::Infallible> {
+        let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+        Ok(From(parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Tcp(nowhere))))
+    }
+}
+
+async fn prove(parts: &Parts, console: &Console) -> Result<Option<Caller>, server::Failure> {
+    let Some(cookie) = origin::cookie(&parts.headers) else { return Ok(None) };
+    let mut caller = access::by_cookie(&console.server, cookie).await?;
+    if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<RequestId>()) {
+        caller.request.clone_from(&id.0);
+    }
+    Ok(caller)
+}
+
+fn sign_in_first(parts: &Parts, console: &Console) -> Response {
+    let visit = Visit::in_parts(parts);
+    let gate = if access::setup_open(&console.server) {
+        "/setup".to_owned()
+    } else {
+        let back = if parts.method == axum::http::Method::GET { visit.path.as_str() } else { "/" };
+        format!("/login?next={}", answer::encoded(back))
+    };
+    if !visit.fragment {
+        return answer::see(&gate);
+    }
+    // A fragment is no place for a form; the whole page goes there.
+    let mut headers = HeaderMap::new();
+    if let Ok(gate) = HeaderValue::try_from(gate) {
+        headers.insert("hx-redirect", gate);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    (StatusCode::UNAUTHORIZED, headers).into_response()
+}
+
+/// The cookie of a fresh sign-in. Browsers hand it to nobody else: not to scripts, not to other sites, and
+/// over TLS not to other hosts.
+pub fn sign_in_cookie(visit: &Visit, value: &str, ends_at: Timestamp, now: Timestamp) -> HeaderValue {
+    let seconds = ends_at.seconds_since(now);
+    cookie(visit, value, seconds)
+}
+
+/// Takes the cookie back.
+pub fn no_cookie(visit: &Visit) -> HeaderValue {
+    cookie(visit, "", 0)
+}
+
+fn cookie(visit: &Visit, value: &str, seconds: u64) -> HeaderValue {
+    let (name, secure) = if visit.secure { (COOKIES[0], "; Secure") } else { (COOKIES[1], "") };
+    HeaderValue::try_from(format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"))
+        .expect("cookies are base64url and numbers")
+}
