@@ -56,7 +56,11 @@ const LARGEST_FORM: usize = 1 << 20;
 
 /// Every page, its fragments and its files. `host` is the machine's name, top left and in every title.
 pub fn router(server: Server, streams: Arc<dyn Streams>, host: &str) -> Router {
-    let console = Console { server, streams, host: host.into() };
+    let console = Console {
+        server,
+        streams,
+        host: host.into(),
+    };
     Router::new()
         .route("/", get(overview::show))
         .route("/live", get(overview::live))
@@ -94,12 +98,17 @@ pub fn router(server: Server, streams: Arc<dyn Streams>, host: &str) -> Router {
 /// Middleware: names the request, and lets nothing in that another site sent.
 async fn guard(State(console): State<Console>, mut request: Request, next: Next) -> Response {
     let id = uuid::Uuid::now_v7().to_string();
-    request.extensions_mut().insert(visit::RequestId(id.clone()));
+    request
+        .extensions_mut()
+        .insert(visit::RequestId(id.clone()));
     let mut response = match origin::check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             let path = request.uri().path().to_owned();
-            let visit = Visit { request: Some(id.clone()), ..Visit::of(request.headers(), path) };
+            let visit = Visit {
+                request: Some(id.clone()),
+                ..Visit::of(request.headers(), path)
+            };
             answer::refused(&console, &visit, None, &refusal)
         }
     };
@@ -109,7 +118,11 @@ async fn guard(State(console): State<Console>, mut request: Request, next: Next)
     response
 }
 
-async fn nothing_here(State(console): State<Console>, visit: Visit, who::Perhaps(caller): who::Perhaps) -> Response {
+async fn nothing_here(
+    State(console): State<Console>,
+    visit: Visit,
+    who::Perhaps(caller): who::Perhaps,
+) -> Response {
     let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
     let frame = caller.map(|caller| frame(&console, &visit, &caller, Nav::Nowhere));
     answer::refused(&console, &visit, frame, &refusal)
@@ -122,7 +135,11 @@ fn frame(console: &Console, visit: &Visit, caller: &Caller, here: Nav) -> Frame 
         rules::people::Role::Administrator => t.me_role_administrator(),
         rules::people::Role::User => t.me_role_user(),
     };
-    Frame { person: Some(Person::new(caller.name.as_str(), role)), here, ..guest(console, visit) }
+    Frame {
+        person: Some(Person::new(caller.name.as_str(), role)),
+        here,
+        ..guest(console, visit)
+    }
 }
 
 /// The surroundings for everybody else.
@@ -149,7 +166,11 @@ fn guest(console: &Console, visit: &Visit) -> Frame {
 fn notice(t: Text, path: &str) -> Option<String> {
     let query = path.split_once('?')?.1;
     let value = |wanted: &str| {
-        query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == wanted).map(|(_, v)| decoded(v))
+        query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(name, _)| *name == wanted)
+            .map(|(_, v)| decoded(v))
     };
     let of = value("of").unwrap_or_default();
     Some(match value("notice")?.as_str() {

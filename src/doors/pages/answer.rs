@@ -17,16 +17,33 @@ use crate::doors::text::codes;
 /// A whole page or fragment with that status. Nothing of it is kept by anybody on the way.
 pub fn html(visit: &Visit, status: StatusCode, body: String) -> Response {
     let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::VARY, HeaderValue::from_static("HX-Request, Cookie, Accept-Language"));
-    headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(visit.text.language.code()));
-    headers.insert(header::CONTENT_SECURITY_POLICY, origin::content_policy(&visit.nonce));
+    headers.insert(
+        header::VARY,
+        HeaderValue::from_static("HX-Request, Cookie, Accept-Language"),
+    );
+    headers.insert(
+        header::CONTENT_LANGUAGE,
+        HeaderValue::from_static(visit.text.language.code()),
+    );
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        origin::content_policy(&visit.nonce),
+    );
     (status, headers, body).into_response()
 }
 
 /// A rendered template; a fault in a template is ours and says so.
-pub fn page(console: &Console, visit: &Visit, status: StatusCode, template: &impl Template) -> Response {
+pub fn page(
+    console: &Console,
+    visit: &Visit,
+    status: StatusCode,
+    template: &impl Template,
+) -> Response {
     match template.render() {
         Ok(body) => html(visit, status, body),
         Err(error) => {
@@ -47,12 +64,17 @@ pub fn see(place: &str) -> Response {
 /// The same with a word for the next page to say.
 pub fn see_with(place: &str, notice: &str, name: &str) -> Response {
     let mark = if place.contains('?') { '&' } else { '?' };
-    see(&format!("{place}{mark}notice={notice}&of={}", encoded(name)))
+    see(&format!(
+        "{place}{mark}notice={notice}&of={}",
+        encoded(name)
+    ))
 }
 
 /// A place on this console that a form named; `/` for anything that leads elsewhere.
 pub fn own_place(place: &str) -> &str {
-    let inside = place.starts_with('/') && !place.starts_with("//") && !place.contains('\\')
+    let inside = place.starts_with('/')
+        && !place.starts_with("//")
+        && !place.contains('\\')
         && place.chars().all(|c| !c.is_control());
     if inside { place } else { "/" }
 }
@@ -91,7 +113,12 @@ pub fn status(refusal: &Refusal) -> StatusCode {
 }
 
 /// The page for something that was not done: what it was, who can help, what to quote.
-pub fn failure(console: &Console, visit: &Visit, frame: Option<Frame>, failure: &Failure) -> Response {
+pub fn failure(
+    console: &Console,
+    visit: &Visit,
+    frame: Option<Frame>,
+    failure: &Failure,
+) -> Response {
     match failure {
         Failure::Refusal(refusal) => refused(console, visit, frame, refusal),
         Failure::Fault(fault) => {
@@ -114,7 +141,12 @@ fn base_chain(fault: &server::Fault) -> String {
 }
 
 /// The page for a refusal.
-pub fn refused(console: &Console, visit: &Visit, frame: Option<Frame>, refusal: &Refusal) -> Response {
+pub fn refused(
+    console: &Console,
+    visit: &Visit,
+    frame: Option<Frame>,
+    refusal: &Refusal,
+) -> Response {
     let t = visit.text;
     let (icon, title) = match refusal.kind {
         Kind::Denied if refusal.code == "origin.foreign" => ("ban", t.problem_origin()),
@@ -123,7 +155,16 @@ pub fn refused(console: &Console, visit: &Visit, frame: Option<Frame>, refusal: 
         Kind::Conflict | Kind::Stale => ("rotate-ccw", t.problem_conflict()),
         _ => ("triangle-alert", t.problem_refused()),
     };
-    problem(console, visit, frame, status(refusal), icon, title, codes::refusal(t, refusal), &refusal.code)
+    problem(
+        console,
+        visit,
+        frame,
+        status(refusal),
+        icon,
+        title,
+        codes::refusal(t, refusal),
+        &refusal.code,
+    )
 }
 
 fn fault_page(console: &Console, visit: &Visit, frame: Option<Frame>) -> Response {
@@ -140,7 +181,10 @@ fn fault_page(console: &Console, visit: &Visit, frame: Option<Frame>) -> Respons
     )
 }
 
-#[allow(clippy::too_many_arguments, reason = "the parts of one page, from the three functions above")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the parts of one page, from the three functions above"
+)]
 fn problem(
     console: &Console,
     visit: &Visit,
@@ -156,7 +200,11 @@ fn problem(
     let rendered = match frame {
         Some(f) => ProblemPage {
             t,
-            f: Frame { here: Nav::Nowhere, live: None, ..f },
+            f: Frame {
+                here: Nav::Nowhere,
+                live: None,
+                ..f
+            },
             status: status.as_u16(),
             icon,
             title: title.to_owned(),
@@ -180,7 +228,11 @@ fn problem(
         .render(),
     };
     // A template that fails here would fail for ever; a plain sentence is better than a loop.
-    html(visit, status, rendered.unwrap_or_else(|_| format!("{} {code}", status.as_u16())))
+    html(
+        visit,
+        status,
+        rendered.unwrap_or_else(|_| format!("{} {code}", status.as_u16())),
+    )
 }
 
 #[cfg(test)]

@@ -2,8 +2,13 @@
 
 use askama::Template;
 
+use axum::Router;
+use server::Failure;
+use server::access::Caller;
+
+use super::Console;
 use super::frame::{Frame, Nav};
-use super::parts::{self, Alert, Fact};
+use super::parts::{self, Alert, Choice, Fact};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -74,4 +79,23 @@ pub struct User {
     pub name: String,
     pub tone: &'static str,
     pub state: String,
+}
+
+pub(super) fn router() -> Router<Console> {
+    Router::new()
+}
+
+/// Environments to launch from, the machine's own first.
+pub(super) async fn choices(
+    _console: &Console,
+    _caller: &Caller,
+    t: Text,
+    chosen: &str,
+) -> Result<Vec<Choice>, Failure> {
+    Ok(vec![Choice {
+        note: t.launch_host_note().to_owned(),
+        foot: t.launch_host_foot().to_owned(),
+        icon: "server",
+        ..Choice::new("host", "host", chosen == "host" || chosen.is_empty())
+    }])
 }

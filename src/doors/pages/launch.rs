@@ -1,10 +1,27 @@
 //! `/sessions/new`: the form, and the scheduler's answer beside it while somebody types.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
+use axum::extract::{Form, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::refusal::Refusal;
+use rules::resources::Demand;
+use rules::session::SessionKind;
+use rules::units::{Bytes, CpuShare};
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::sessions::{self, LaunchRequest, ListQuery, Machine, Resources};
 
 use super::frame::{Frame, Nav};
 use super::parts::{self, Alert, Check, Choice, Fault, Row};
-use crate::doors::text::Text;
+use super::scene::{self, LaunchWords};
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame, images};
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview"])]
@@ -88,4 +105,663 @@ pub struct Preview {
     pub go: String,
     /// Launching would be refused.
     pub blocked: bool,
+}
+
+/// Earlier launches offered as a start.
+const RECENT: u32 = 6;
+
+/// The form as a browser sends it; every field is text until it is understood.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Sent {
+    kind: String,
+    image: String,
+    command: String,
+    preset: String,
+    cpu: String,
+    memory: String,
+    name: String,
+    longest: String,
+    copies: String,
+    shm: String,
+    start_at: String,
+    after: String,
+    env: String,
+    labels: String,
+    act: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Asked {
+    /// A session whose settings to begin with.
+    from: String,
+    image: String,
+}
+
+/// `GET /sessions/new`
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let sent = if asked.from.is_empty() {
+        Ok(Sent {
+            kind: "interactive".into(),
+            image: if asked.image.is_empty() {
+                "host".into()
+            } else {
+                asked.image
+            },
+            cpu: "1".into(),
+            memory: "1".into(),
+            copies: "1".into(),
+            ..Sent::default()
+        })
+    } else {
+        sessions::duplicate(&console.server, &caller, &asked.from)
+            .await
+            .map(|request| again(&request))
+    };
+    match sent {
+        Ok(sent) => form(&console, &visit, &caller, sent, StatusCode::OK, None).await,
+        Err(failure) => {
+            let frame = frame(&console, &visit, &caller, Nav::Launch);
+            answer::failure(&console, &visit, Some(frame), &failure)
+        }
+    }
+}
+
+/// `POST /sessions/new/preview`: the scheduler's answer alone.
+pub async fn preview(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Form(sent): Form<Sent>,
+) -> Response {
+    match page(&console, &visit, &caller, sent, None).await {
+        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page.as_preview()),
+        Err(failure) => {
+            let frame = frame(&console, &visit, &caller, Nav::Launch);
+            answer::failure(&console, &visit, Some(frame), &failure)
+        }
+    }
+}
+
+/// `POST /sessions/new`: launches; or, without script, applies a size or shows the answer.
+pub async fn submit(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Form(mut sent): Form<Sent>,
+) -> Response {
+    if !sent.preset.is_empty() {
+        let machines = sessions::overview(&console.server, &caller)
+            .await
+            .map(|seen| seen.machines)
+            .unwrap_or_default();
+        if let Some(preset) = presets(visit.text, &machines, "", "")
+            .into_iter()
+            .find(|p| p.value == sent.preset)
+        {
+            sent.cpu = preset.cpu;
+            sent.memory = preset.memory;
+        }
+        return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
+    }
+    if sent.act == "check" {
+        return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
+    }
+    let launched = match understand(&visit, &sent) {
+        Ok(request) => sessions::launch(&console.server, &caller, request, None).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    match launched {
+        Ok(launched) => match &launched.sessions[..] {
+            [one] => answer::see_with(
+                &format!("/sessions/{}", one.id),
+                "launched",
+                one.name.as_str(),
+            ),
+            many => answer::see_with("/sessions", "launched-n", &many.len().to_string()),
+        },
+        Err(Failure::Refusal(refusal)) => {
+            let status = answer::status(&refusal);
+            form(&console, &visit, &caller, sent, status, Some(refusal)).await
+        }
+        Err(fault) => {
+            let frame = frame(&console, &visit, &caller, Nav::Launch);
+            answer::failure(&console, &visit, Some(frame), &fault)
+        }
+    }
+}
+
+async fn form(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    sent: Sent,
+    status: StatusCode,
+    refusal: Option<Refusal>,
+) -> Response {
+    match page(console, visit, caller, sent, refusal).await {
+        Ok(page) => answer::page(console, visit, status, &page),
+        Err(failure) => {
+            let frame = frame(console, visit, caller, Nav::Launch);
+            answer::failure(console, visit, Some(frame), &failure)
+        }
+    }
+}
+
+/// What was typed as a request; the first thing that cannot be understood as a refusal with its field.
+fn understand(visit: &Visit, sent: &Sent) -> Result<LaunchRequest, Refusal> {
+    let kind = if sent.kind == "batch" {
+        SessionKind::Batch
+    } else {
+        SessionKind::Interactive
+    };
+    let longest = span(&sent.longest).map_err(|refusal| refusal.at("/longest_run_seconds"))?;
+    let memory = memory(&sent.memory).map_err(|refusal| refusal.at("/resources/memory"))?;
+    let shm = match sent.shm.trim() {
+        "" => None,
+        typed => Some(Bytes::parse(typed).map_err(|refusal| refusal.at("/resources/shm"))?),
+    };
+    let copies = match sent.copies.trim() {
+        "" => 1,
+        typed => typed.parse().map_err(|_| {
+            Refusal::invalid("copies.invalid", "This is not a number of copies.")
+                .at("/copies")
+                .hint("1 would work.")
+        })?,
+    };
+    let start_at = match sent.start_at.trim() {
+        "" => None,
+        typed => Some(visit.clock.read(typed).ok_or_else(|| {
+            Refusal::invalid("time.invalid", "This is not a point in time.").at("/start_at")
+        })?),
+    };
+    let command = match sent.command.trim() {
+        typed if typed.is_empty() || kind == SessionKind::Interactive => Vec::new(),
+        // The session's shell reads the line, so that pipes and variables mean what people expect.
+        typed => vec!["/bin/sh".to_owned(), "-c".to_owned(), typed.to_owned()],
+    };
+    Ok(LaunchRequest {
+        name: Some(sent.name.trim().to_owned()).filter(|name| !name.is_empty()),
+        kind,
+        image: Some(sent.image.trim())
+            .filter(|image| !image.is_empty())
+            .unwrap_or("host")
+            .to_owned(),
+        command,
+        env: lines(&sent.env, "env.name-invalid", "/env")?,
+        labels: lines(&sent.labels, "label.empty", "/labels")?,
+        resources: Resources {
+            cpu: Some(CpuShare::parse(&sent.cpu).map_err(|refusal| refusal.at("/resources/cpu"))?),
+            memory: Some(memory),
+            shm,
+            gpu: None,
+        },
+        copies,
+        timeout_seconds: None,
+        longest_run_seconds: longest,
+        start_at,
+        depends_on: sent
+            .after
+            .split([',', ' '])
+            .map(str::trim)
+            .filter(|id| !id.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+/// Memory from a box labelled GiB: a bare number counts in GiB, anything else brings its unit.
+fn memory(typed: &str) -> Result<Bytes, Refusal> {
+    let typed = typed.trim();
+    if !typed.is_empty() && typed.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        Bytes::parse(&format!("{typed}g"))
+    } else {
+        Bytes::parse(typed)
+    }
+}
+
+/// `30m`, `4h`, `2d`, `90` (seconds), or nothing.
+fn span(typed: &str) -> Result<Option<u64>, Refusal> {
+    let typed = typed.trim().to_lowercase();
+    if typed.is_empty() {
+        return Ok(None);
+    }
+    let wrong = || {
+        Refusal::invalid("span.invalid", "This is not a span of time.")
+            .hint("30m, 4h or 2d would work.")
+    };
+    let digits = typed
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(typed.len());
+    let number: u64 = typed[..digits].parse().map_err(|_| wrong())?;
+    let seconds = match typed[digits..].trim() {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(seconds).map(Some).ok_or_else(wrong)
+}
+
+/// One `name=value` a line; empty lines are skipped.
+fn lines(typed: &str, code: &str, pointer: &str) -> Result<BTreeMap<String, String>, Refusal> {
+    typed
+        .lines()
+        .map(|line| line.trim_end_matches('\r'))
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| match line.split_once('=') {
+            Some((name, value)) => Ok((name.trim().to_owned(), value.to_owned())),
+            None => Err(Refusal::invalid(code, "Every line is name=value.")
+                .at(pointer)
+                .hint("EPOCHS=3 would work.")),
+        })
+        .collect()
+}
+
+/// A request as the form would have sent it.
+fn again(request: &LaunchRequest) -> Sent {
+    let listed = |map: &BTreeMap<String, String>| {
+        map.iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let gib = |bytes: Bytes| {
+        let hundredths = (bytes.0 as f64 / f64::from(1 << 30) * 100.0).round() / 100.0;
+        if (hundredths * f64::from(1 << 30)) as u64 == bytes.0 {
+            hundredths.to_string()
+        } else {
+            format!("{}b", bytes.0)
+        }
+    };
+    Sent {
+        kind: match request.kind {
+            SessionKind::Interactive => "interactive".into(),
+            SessionKind::Batch => "batch".into(),
+        },
+        image: request.image.clone(),
+        command: match &request.command[..] {
+            [shell, flag, line] if shell.ends_with("/sh") && flag == "-c" => line.clone(),
+            words => words
+                .iter()
+                .map(|word| scene::quoted(word))
+                .collect::<Vec<_>>()
+                .join(" "),
+        },
+        cpu: request.resources.cpu.unwrap_or_default().to_string(),
+        memory: gib(request.resources.memory.unwrap_or_default()),
+        name: request.name.clone().unwrap_or_default(),
+        longest: request
+            .longest_run_seconds
+            .or(request.timeout_seconds)
+            .map(|s| format!("{s}s"))
+            .unwrap_or_default(),
+        copies: request.copies.to_string(),
+        shm: request
+            .resources
+            .shm
+            .map(|shm| format!("{}b", shm.0))
+            .unwrap_or_default(),
+        env: listed(&request.env),
+        labels: listed(&request.labels),
+        ..Sent::default()
+    }
+}
+
+async fn page(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    sent: Sent,
+    refusal: Option<Refusal>,
+) -> Result<LaunchPage, Failure> {
+    let t = visit.text;
+    let seen = sessions::overview(&console.server, caller).await?;
+    let understood = understand(visit, &sent);
+    let preview = answered(console, caller, t, &seen.machines, &understood, &sent).await?;
+    let newest = ListQuery {
+        limit: Some(RECENT),
+        scope: Some("mine".into()),
+        ..ListQuery::default()
+    };
+    let recent = sessions::list(&console.server, caller, &newest).await?;
+    let choices = images::choices(console, caller, t, &sent.image).await?;
+    let counts = seen.counts;
+    let folded = [
+        &sent.shm,
+        &sent.start_at,
+        &sent.after,
+        &sent.env,
+        &sent.labels,
+    ];
+    let advanced = folded.into_iter().any(|field| !field.trim().is_empty());
+    let kind = |value: &str, name: &str, note: &str, icon| Choice {
+        note: note.to_owned(),
+        icon,
+        ..Choice::new(
+            value,
+            name,
+            sent.kind == value || (value == "interactive" && sent.kind != "batch"),
+        )
+    };
+    Ok(LaunchPage {
+        t,
+        f: Frame {
+            sessions: counts.scheduled
+                + counts.preparing
+                + counts.running
+                + counts.stopping
+                + counts.pending,
+            waiting: counts.pending,
+            ..frame(console, visit, caller, Nav::Launch)
+        },
+        alert: refusal
+            .as_ref()
+            .map(|refusal| Alert::bad(codes::refusal(t, refusal)).code(refusal.code.clone())),
+        faults: refusal
+            .iter()
+            .flat_map(|refusal| faults(t, refusal))
+            .collect(),
+        recent: recent
+            .items
+            .iter()
+            .map(|session| Recent {
+                href: format!("/sessions/new?from={}", session.id),
+                name: session.name.to_string(),
+                facts: format!(
+                    "{} · {} · {}",
+                    session.image,
+                    t.common_cores(session.resources.cpu),
+                    parts::size(session.resources.memory.0)
+                ),
+            })
+            .collect(),
+        kinds: vec![
+            kind(
+                "interactive",
+                t.launch_interactive(),
+                t.launch_interactive_note(),
+                "square-terminal",
+            ),
+            kind("batch", t.launch_batch(), t.launch_batch_note(), "play"),
+        ],
+        all_images: t.launch_all_images(choices.len() as u64),
+        images: choices,
+        presets: presets(t, &seen.machines, &sent.cpu, &sent.memory),
+        sliders: sliders(t, &seen.machines, &sent),
+        name_hint: t.launch_name_hint().to_owned(),
+        form: Typed {
+            advanced,
+            command: sent.command,
+            name: sent.name,
+            longest: sent.longest,
+            copies: sent.copies,
+            shm: sent.shm,
+            start_at: sent.start_at,
+            after: sent.after,
+            env: sent.env,
+            labels: sent.labels,
+        },
+        preview,
+    })
+}
+
+/// The scheduler's answer to what is typed, or why it cannot be asked yet.
+async fn answered(
+    console: &Console,
+    caller: &Caller,
+    t: Text,
+    machines: &[Machine],
+    understood: &Result<LaunchRequest, Refusal>,
+    sent: &Sent,
+) -> Result<Preview, Failure> {
+    let told = match understood {
+        Ok(request) => sessions::preview(&console.server, caller, request.clone()).await,
+        Err(refusal) => Err(refusal.clone().into()),
+    };
+    let preview = match (told, understood) {
+        (Ok(explained), Ok(request)) => {
+            let demand = Demand {
+                cpu: request.resources.cpu.unwrap_or_default(),
+                memory: request.resources.memory.unwrap_or_default(),
+                ..Demand::default()
+            };
+            scene::preview(t, machines, &explained, &demand, u64::from(request.copies))
+        }
+        (Err(Failure::Refusal(refusal)), _) => Preview {
+            tone: "never",
+            icon: "circle-x",
+            verdict: t.preview_incomplete().to_owned(),
+            detail: codes::refusal(t, &refusal),
+            rows: machines
+                .iter()
+                .flat_map(|machine| scene::small_racks(t, machine, None))
+                .collect(),
+            go: t.launch_go().to_owned(),
+            // The button stays: pressing it puts the message beside the field.
+            blocked: false,
+            ..Preview::default()
+        },
+        (Err(fault), _) => return Err(fault),
+        (Ok(_), Err(refusal)) => return Err(refusal.clone().into()),
+    };
+    Ok(Preview {
+        command_line: line(sent, understood.as_ref().ok()),
+        ..preview
+    })
+}
+
+fn line(sent: &Sent, request: Option<&LaunchRequest>) -> String {
+    let mut more: Vec<(&'static str, String)> = Vec::new();
+    if let Some(request) = request {
+        if request.copies > 1 {
+            more.push(("--copies", request.copies.to_string()));
+        }
+        if let Some(seconds) = request.longest_run_seconds {
+            more.push(("--longest", format!("{seconds}s")));
+        }
+        more.extend(
+            request
+                .env
+                .iter()
+                .map(|(name, value)| ("-e", format!("{name}={value}"))),
+        );
+        more.extend(
+            request
+                .labels
+                .iter()
+                .map(|(name, value)| ("-l", format!("{name}={value}"))),
+        );
+    }
+    let memory = sent.memory.trim();
+    let memory = if memory.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        format!("{memory}g")
+    } else {
+        memory.to_owned()
+    };
+    scene::command_line(&LaunchWords {
+        kind: if sent.kind == "batch" {
+            SessionKind::Batch
+        } else {
+            SessionKind::Interactive
+        },
+        name: sent.name.trim(),
+        image: if sent.image.is_empty() {
+            "host"
+        } else {
+            &sent.image
+        },
+        cpu: sent.cpu.trim(),
+        memory: &memory,
+        more: &more,
+        command: request.map_or(&[], |request| &request.command),
+    })
+}
+
+/// The messages of a refusal beside the fields they are about.
+fn faults(t: Text, refusal: &Refusal) -> Vec<Fault> {
+    let mut all: Vec<Fault> = refusal
+        .fields
+        .iter()
+        .map(|field| Fault {
+            field: field_of(&field.pointer),
+            message: codes::field(t, &field.code, &field.text),
+        })
+        .collect();
+    if let Some(pointer) = &refusal.pointer {
+        all.push(Fault {
+            field: field_of(pointer),
+            message: codes::refusal(t, refusal),
+        });
+    }
+    all
+}
+
+/// The form's name for a place in the request.
+fn field_of(pointer: &str) -> String {
+    match pointer.rsplit('/').next().unwrap_or_default() {
+        "longest_run_seconds" | "timeout_seconds" => "longest",
+        "depends_on" => "after",
+        field => field,
+    }
+    .to_owned()
+}
+
+/// Sizes that fit this box: three usual ones, and half of the largest machine.
+fn presets(t: Text, machines: &[Machine], cpu: &str, memory: &str) -> Vec<Preset> {
+    let largest = machines.iter().max_by_key(|machine| machine.memory);
+    let half = largest.map(|machine| {
+        let cores = (machine.cpu.0 / 200).max(1);
+        let gib = (machine.memory.0 / 2) >> 30;
+        (
+            "half",
+            t.launch_half(),
+            cores.to_string(),
+            gib.max(1).to_string(),
+        )
+    });
+    let fits = |cpu: u32, gib: u64| {
+        largest
+            .is_none_or(|machine| machine.cpu.0 >= cpu * 100 && machine.memory >= Bytes::gib(gib))
+    };
+    [
+        ("small", t.launch_small(), 1, 1),
+        ("medium", t.launch_medium(), 2, 4),
+        ("large", t.launch_large(), 4, 16),
+    ]
+    .into_iter()
+    .filter(|(_, _, cpu, gib)| fits(*cpu, *gib))
+    .map(|(value, name, cpu, gib)| (value, name, cpu.to_string(), gib.to_string()))
+    .chain(half)
+    .map(|(value, name, cores, gib)| Preset {
+        value,
+        name,
+        note: format!("{cores} CPU · {gib} GiB"),
+        chosen: cores == cpu.trim() && gib == memory.trim(),
+        cpu: cores,
+        memory: gib,
+    })
+    .collect()
+}
+
+fn sliders(t: Text, machines: &[Machine], sent: &Sent) -> Vec<Slider> {
+    let cpu_most = machines
+        .iter()
+        .map(|machine| machine.cpu)
+        .max()
+        .unwrap_or(CpuShare(100));
+    let memory_most = machines
+        .iter()
+        .map(|machine| machine.memory)
+        .max()
+        .unwrap_or(Bytes::gib(1));
+    let cpu_left: CpuShare = machines
+        .iter()
+        .map(|machine| machine.cpu.saturating_sub(machine.cpu_used))
+        .max()
+        .unwrap_or_default();
+    let memory_left = machines
+        .iter()
+        .map(|machine| machine.memory.saturating_sub(machine.memory_used))
+        .max()
+        .unwrap_or_default();
+    let number = |typed: &str| typed.trim().parse::<f64>().unwrap_or(1.0);
+    let gib = memory_most.0 as f64 / f64::from(1 << 30);
+    vec![
+        Slider {
+            name: "cpu",
+            title: t.sessions_cpu(),
+            note: t.launch_cpu_free(scene::share(cpu_left)),
+            unit: t.launch_cores_unit(),
+            least: "0.1".into(),
+            most: cpu_most.to_string(),
+            step: "0.1".into(),
+            value: number(&sent.cpu).min(cpu_most.as_f64()).to_string(),
+            typed: sent.cpu.clone(),
+        },
+        Slider {
+            name: "memory",
+            title: t.sessions_memory(),
+            note: t.launch_memory_free(parts::size(memory_left.0)),
+            unit: "GiB",
+            least: "0.1".into(),
+            most: format!("{:.1}", (gib * 10.0).floor() / 10.0),
+            step: "0.1".into(),
+            value: number(&sent.memory).min(gib).to_string(),
+            typed: sent.memory.clone(),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_as_people_write_them() {
+        for (typed, seconds) in [
+            ("", None),
+            ("90", Some(90)),
+            ("30m", Some(1800)),
+            ("4 h", Some(14_400)),
+            ("2d", Some(172_800)),
+        ] {
+            assert_eq!(span(typed), Ok(seconds), "{typed}");
+        }
+        for typed in ["soon", "-1", "3y", "99999999999999999999d"] {
+            assert!(span(typed).is_err(), "{typed} was taken");
+        }
+    }
+
+    #[test]
+    fn a_bare_number_of_memory_counts_in_gib() {
+        assert_eq!(memory("1.5"), Ok(Bytes::mib(1536)));
+        assert_eq!(memory("512m"), Ok(Bytes::mib(512)));
+        assert!(memory("much").is_err());
+    }
+
+    #[test]
+    fn a_duplicate_comes_back_as_it_was_asked_for() {
+        let visit = Visit::of(&axum::http::HeaderMap::new(), "/".into());
+        let sent = Sent {
+            kind: "batch".into(),
+            image: "host".into(),
+            command: "echo $HOME | wc -c".into(),
+            cpu: "0.5".into(),
+            memory: "1.5".into(),
+            copies: "3".into(),
+            env: "A=1\nB=x=y".into(),
+            longest: "3600s".into(),
+            ..Sent::default()
+        };
+        let request = understand(&visit, &sent).expect("a good form");
+        assert_eq!(understand(&visit, &again(&request)).ok(), Some(request));
+    }
 }

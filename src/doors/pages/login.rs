@@ -73,7 +73,13 @@ pub async fn submit(
     Form(typed): Form<Typed>,
 ) -> Response {
     let t = visit.text;
-    let signed_in = access::sign_in(&console.server, typed.name.trim(), typed.password, peer.address()).await;
+    let signed_in = access::sign_in(
+        &console.server,
+        typed.name.trim(),
+        typed.password,
+        peer.address(),
+    )
+    .await;
     let refusal = match signed_in {
         Ok(signed_in) => {
             let now = console.server.clock().now();
@@ -102,7 +108,9 @@ pub async fn submit(
     };
     let mut response = answer::page(&console, &visit, answer::status(&refusal), &page);
     if let Some(seconds) = refusal.retry_after_seconds {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, seconds.into());
     }
     response
 }
@@ -113,6 +121,8 @@ pub async fn leave(State(console): State<Console>, visit: Visit, Who(caller): Wh
         return answer::failure(&console, &visit, None, &failure);
     }
     let mut response = answer::see("/login?notice=out");
-    response.headers_mut().append(header::SET_COOKIE, who::no_cookie(&visit));
+    response
+        .headers_mut()
+        .append(header::SET_COOKIE, who::no_cookie(&visit));
     response
 }

@@ -1,10 +1,26 @@
 //! `/me`: password, tokens, preferences.
 
 use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{get, post};
+use rules::names::TokenId;
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::people::{self, Preferences, tokens};
 
-use super::frame::{Frame, Nav};
+use super::frame::{Frame, Nav, Theme};
 use super::parts::{self, Alert, Choice};
-use crate::doors::text::Text;
+use super::setup::SHORTEST_PASSWORD;
+use super::visit::{Visit, taste};
+use super::who::{Perhaps, Who};
+use super::{Console, answer, frame};
+use crate::doors::text::{Language, Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/me.html")]
@@ -34,4 +50,298 @@ pub struct Token {
     pub scopes: String,
     pub ends: String,
     pub used: String,
+}
+
+/// Zones offered; the browser's own is taken where nobody chose one.
+const ZONES: [&str; 12] = [
+    "Asia/Seoul",
+    "Asia/Tokyo",
+    "Asia/Shanghai",
+    "Asia/Singapore",
+    "Asia/Kolkata",
+    "Australia/Sydney",
+    "Europe/Berlin",
+    "Europe/London",
+    "America/New_York",
+    "America/Chicago",
+    "America/Los_Angeles",
+    "UTC",
+];
+/// Days a token may be good for; none is for ever.
+const LIFETIMES: [u64; 4] = [7, 30, 90, 365];
+
+pub(super) fn router() -> Router<Console> {
+    Router::new()
+        .route("/me", get(show))
+        .route("/me/password", post(password))
+        .route("/me/tokens", post(make_token))
+        .route("/me/tokens/{id}/revoke", post(revoke))
+}
+
+async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    shown(
+        &console,
+        &visit,
+        &caller,
+        StatusCode::OK,
+        None,
+        None,
+        String::new(),
+    )
+    .await
+}
+
+async fn shown(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    status: StatusCode,
+    alert: Option<Alert>,
+    new_token: Option<String>,
+    token_name: String,
+) -> Response {
+    let t = visit.text;
+    let now = console.server.clock().now();
+    let f = frame(console, visit, caller, Nav::Me);
+    let known = match tokens::list(&console.server, caller).await {
+        Ok(known) => known,
+        Err(failure) => return answer::failure(console, visit, Some(f), &failure),
+    };
+    let role = f
+        .person
+        .as_ref()
+        .map_or_else(String::new, |person| person.role.clone());
+    let zone = visit.clock.name().to_owned();
+    let mut zones: Vec<Choice> = ZONES
+        .map(|name| Choice::new(name, name, name == zone))
+        .into();
+    if !ZONES.contains(&zone.as_str()) {
+        zones.insert(0, Choice::new(zone.clone(), zone, true));
+    }
+    let page = MePage {
+        t,
+        alert,
+        who: format!("{} · {role}", caller.name),
+        user: caller.name.to_string(),
+        shortest: SHORTEST_PASSWORD,
+        new_token,
+        tokens: known
+            .into_iter()
+            .map(|token| Token {
+                id: token.id.to_string(),
+                hint: String::new(),
+                scopes: if token.scopes.len() > read_only().len() {
+                    t.me_scope_all().to_owned()
+                } else {
+                    t.me_scope_read().to_owned()
+                },
+                ends: token
+                    .expires_at
+                    .map_or_else(|| t.common_never().to_owned(), |at| visit.clock.date(at)),
+                used: token.used_at.map_or_else(
+                    || t.common_never().to_owned(),
+                    |at| visit.clock.ago(at, now),
+                ),
+                name: token.name,
+            })
+            .collect(),
+        token_name,
+        scopes: vec![
+            Choice::new("all", t.me_scope_all(), true),
+            Choice::new("read", t.me_scope_read(), false),
+        ],
+        lifetimes: LIFETIMES
+            .map(|days| Choice::new(days.to_string(), t.me_days_n(days), days == 30))
+            .into(),
+        languages: [Language::English, Language::Korean]
+            .map(|language| {
+                Choice::new(language.code(), language.own_name(), language == t.language)
+            })
+            .into(),
+        themes: Theme::ALL
+            .map(|theme| Choice::new(theme.code(), theme.name(t), theme == visit.theme))
+            .into(),
+        zones,
+        zone_note: t.me_zone_note(visit.clock.minute(now)),
+        keys: visit.keys,
+        f,
+    };
+    answer::page(console, visit, status, &page)
+}
+
+/// What a token that may only look may do.
+fn read_only() -> Vec<String> {
+    [Verb::SessionsRead, Verb::ImagesRead]
+        .map(|verb| verb.word().to_owned())
+        .into()
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Passwords {
+    old: String,
+    new: String,
+    again: String,
+}
+
+async fn password(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Form(typed): Form<Passwords>,
+) -> Response {
+    let t = visit.text;
+    let changed = if typed.new == typed.again {
+        people::change_password(&console.server, &caller, typed.old, typed.new).await
+    } else {
+        Err(Refusal::invalid("password.differs", t.setup_differ()).into())
+    };
+    match changed {
+        Ok(()) => answer::see("/me?notice=password"),
+        Err(failure) => refused(&console, &visit, &caller, &failure, String::new()).await,
+    }
+}
+
+async fn refused(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    failure: &Failure,
+    token_name: String,
+) -> Response {
+    match failure {
+        Failure::Refusal(refusal) => {
+            let alert = Alert::bad(codes::refusal(visit.text, refusal)).code(refusal.code.clone());
+            shown(
+                console,
+                visit,
+                caller,
+                answer::status(refusal),
+                Some(alert),
+                None,
+                token_name,
+            )
+            .await
+        }
+        Failure::Fault(_) => {
+            let f = frame(console, visit, caller, Nav::Me);
+            answer::failure(console, visit, Some(f), failure)
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Wanted {
+    name: String,
+    scope: String,
+    days: String,
+}
+
+/// The one answer to a form that is a page and no redirect: the secret is shown here and kept nowhere.
+async fn make_token(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Form(wanted): Form<Wanted>,
+) -> Response {
+    let scopes = if wanted.scope == "read" {
+        read_only()
+    } else {
+        let may = |verb: &Verb| rules::permissions::may(&caller.subject, *verb, None).is_ok();
+        Verb::ALL
+            .iter()
+            .filter(|verb| may(verb))
+            .map(|verb| verb.word().to_owned())
+            .collect()
+    };
+    let days = wanted
+        .days
+        .parse()
+        .ok()
+        .filter(|days| LIFETIMES.contains(days))
+        .unwrap_or(30);
+    let ends = console.server.clock().now().plus_seconds(days * 86_400);
+    match tokens::create(&console.server, &caller, &wanted.name, &scopes, Some(ends)).await {
+        Ok((_, secret)) => {
+            let secret = secret.reveal().to_owned();
+            shown(
+                &console,
+                &visit,
+                &caller,
+                StatusCode::OK,
+                None,
+                Some(secret),
+                String::new(),
+            )
+            .await
+        }
+        Err(failure) => refused(&console, &visit, &caller, &failure, wanted.name).await,
+    }
+}
+
+async fn revoke(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Response {
+    let revoked = match id.parse::<TokenId>() {
+        Ok(id) => tokens::revoke(&console.server, &caller, id)
+            .await
+            .map(|_| ()),
+        Err(refusal) => Err(refusal.into()),
+    };
+    match revoked {
+        Ok(()) => answer::see("/me?notice=token-gone"),
+        Err(failure) => refused(&console, &visit, &caller, &failure, String::new()).await,
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Tastes {
+    back: String,
+    language: Option<String>,
+    theme: Option<String>,
+    zone: Option<String>,
+    keys: Option<String>,
+}
+
+/// `POST /preferences`, open to everybody: cookies of this browser, and the account of who is signed in.
+pub async fn preferences(
+    State(console): State<Console>,
+    Perhaps(caller): Perhaps,
+    Form(tastes): Form<Tastes>,
+) -> Response {
+    let language = tastes.language.as_deref().and_then(Language::from_code);
+    let theme = tastes.theme.as_deref().and_then(Theme::from_code);
+    let zone = tastes
+        .zone
+        .filter(|zone| jiff::tz::TimeZone::get(zone).is_ok());
+    let keys = tastes.keys.filter(|keys| keys == "on" || keys == "off");
+    let mut response = answer::see(answer::own_place(&tastes.back));
+    let mut keep = |name: &str, value: Option<&str>| {
+        if let Some(value) = value
+            && let Ok(cookie) = HeaderValue::try_from(taste(name, value))
+        {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+    };
+    keep("fardel_language", language.map(Language::code));
+    keep("fardel_theme", theme.map(Theme::code));
+    keep("fardel_zone", zone.as_deref());
+    keep("fardel_keys", keys.as_deref());
+    if let Some(caller) = caller {
+        let preferences = Preferences {
+            language: language.map(|language| language.code().to_owned()),
+            theme: theme.map(|theme| theme.code().to_owned()),
+            time_zone: zone,
+        };
+        // This browser has its cookies already; the account only carries them to the next one.
+        if let Err(failure) = people::set_me(&console.server, &caller, preferences).await {
+            tracing::warn!(error = %failure, "preferences were not kept with the account");
+        }
+    }
+    response
 }

@@ -128,25 +128,37 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
     let t = visit.text;
     let now = console.server.clock().now();
     let seen = sessions::overview(&console.server, caller).await?;
-    let newest = ListQuery { limit: Some(SHOWN as u32), ..ListQuery::default() };
+    let newest = ListQuery {
+        limit: Some(SHOWN as u32),
+        ..ListQuery::default()
+    };
     let list = sessions::list(&console.server, caller, &newest).await?;
     let queue = sessions::queue(&console.server, caller).await?;
-    let live = seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
+    let live =
+        seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
     let mut legend: Vec<(String, CpuShare)> = Vec::new();
     for slice in seen.machines.iter().flat_map(|machine| &machine.slices) {
-        let name = slice.owner.as_ref().map_or(t.plan_others(), |owner| owner.name.as_str());
+        let name = slice
+            .owner
+            .as_ref()
+            .map_or(t.plan_others(), |owner| owner.name.as_str());
         match legend.iter_mut().find(|(known, _)| known == name) {
             Some((_, sum)) => *sum = *sum + slice.cpu,
             None => legend.push((name.to_owned(), slice.cpu)),
         }
     }
-    let names: std::collections::BTreeMap<String, String> =
-        list.items.iter().chain(queue.iter().map(|(session, _)| session))
-            .map(|session| (session.id.to_string(), session.name.to_string()))
-            .chain(seen.machines.iter().flat_map(|machine| &machine.slices).filter_map(|slice| {
-                Some((slice.id?.to_string(), slice.name.clone()?))
-            }))
-            .collect();
+    let names: std::collections::BTreeMap<String, String> = list
+        .items
+        .iter()
+        .chain(queue.iter().map(|(session, _)| session))
+        .map(|session| (session.id.to_string(), session.name.to_string()))
+        .chain(
+            seen.machines
+                .iter()
+                .flat_map(|machine| &machine.slices)
+                .filter_map(|slice| Some((slice.id?.to_string(), slice.name.clone()?))),
+        )
+        .collect();
     Ok(OverviewPage {
         t,
         f: Frame {
@@ -175,7 +187,11 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
         legend: legend
             .into_iter()
             .map(|(name, sum)| Legend {
-                hue: if name == t.plan_others() { 8 } else { parts::hue(&name) },
+                hue: if name == t.plan_others() {
+                    8
+                } else {
+                    parts::hue(&name)
+                },
                 share: scene::share(sum),
                 name,
             })
@@ -225,7 +241,10 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                 name: session.name.to_string(),
                 since: parts::span(t, now.seconds_since(session.created_at)),
                 why: scene::sentence(t, answer),
-                hint: answer.eta.as_ref().map(|_| scene::eta(t, &visit.clock, answer, now)),
+                hint: answer
+                    .eta
+                    .as_ref()
+                    .map(|_| scene::eta(t, &visit.clock, answer, now)),
             })
             .collect(),
         attention: attention(t, &seen),
@@ -241,10 +260,22 @@ fn machine_line(t: Text, seen: &Overview) -> String {
 fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
     let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
     let cpu_used: CpuShare = seen.machines.iter().map(|machine| machine.cpu_used).sum();
-    let cpu_busy: f64 = seen.machines.iter().filter_map(|machine| machine.cpu_busy).sum();
+    let cpu_busy: f64 = seen
+        .machines
+        .iter()
+        .filter_map(|machine| machine.cpu_busy)
+        .sum();
     let memory: Bytes = seen.machines.iter().map(|machine| machine.memory).sum();
-    let memory_used: Bytes = seen.machines.iter().map(|machine| machine.memory_used).sum();
-    let memory_busy: Bytes = seen.machines.iter().filter_map(|machine| machine.memory_busy).sum();
+    let memory_used: Bytes = seen
+        .machines
+        .iter()
+        .map(|machine| machine.memory_used)
+        .sum();
+    let memory_busy: Bytes = seen
+        .machines
+        .iter()
+        .filter_map(|machine| machine.memory_busy)
+        .sum();
     let largest = seen
         .machines
         .iter()
@@ -252,7 +283,14 @@ fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
         .max()
         .unwrap_or_default();
     let busy = parts::percent(cpu_busy, cpu.as_f64());
-    let figure = |name, value: String, of: String, tone, percent, note: String| Figure { name, value, of, tone, percent, note };
+    let figure = |name, value: String, of: String, tone, percent, note: String| Figure {
+        name,
+        value,
+        of,
+        tone,
+        percent,
+        note,
+    };
     vec![
         figure(
             t.overview_cpu_given(),
@@ -299,7 +337,10 @@ fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
             seen.counts.pending.to_string(),
             t.overview_sessions_word(seen.counts.pending),
             "w",
-            parts::percent(seen.counts.pending as f64, (seen.counts.pending + live) as f64),
+            parts::percent(
+                seen.counts.pending as f64,
+                (seen.counts.pending + live) as f64,
+            ),
             t.overview_ended_note(seen.counts.ended, seen.counts.failed),
         ),
     ]

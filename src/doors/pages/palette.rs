@@ -58,11 +58,20 @@ pub async fn show(
         }
     }
     // A half-typed query may be none yet; then nothing is found, which is true.
-    let wanted = ListQuery { q: q.clone(), limit: Some(MOST), ..ListQuery::default() };
+    let wanted = ListQuery {
+        q: q.clone(),
+        limit: Some(MOST),
+        ..ListQuery::default()
+    };
     if let Ok(page) = sessions::list(&console.server, &caller, &wanted).await {
         for session in page.items {
             let (_, state) = scene::state(t, &session);
-            item(&format!("/sessions/{}", session.id), "square-terminal", session.name.as_str(), state);
+            item(
+                &format!("/sessions/{}", session.id),
+                "square-terminal",
+                session.name.as_str(),
+                state,
+            );
         }
     }
     for hit in docs::hits(t, &q) {

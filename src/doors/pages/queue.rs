@@ -1,9 +1,21 @@
 //! `/queue`: what waits, in order, and why.
 
 use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::placement::explain::Explanation;
+use rules::session::Phase;
+use rules::units::Timestamp;
+use server::Failure;
+use server::access::Caller;
+use server::actions::sessions::{self, ListQuery, Session};
 
 use super::frame::{Frame, Nav};
 use super::parts::{self, Alert, Row};
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame, live as stream, scene};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -37,4 +49,159 @@ pub struct Ending {
     pub when: String,
     /// How much of its time has passed.
     pub percent: u8,
+}
+
+/// Sessions looked at for those that end soon.
+const LOOKED_AT: u32 = 500;
+/// Of those, the ones shown.
+const ENDS: usize = 8;
+
+/// `GET /queue`
+pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    match read(&console, &visit, &caller).await {
+        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => {
+            let frame = frame(&console, &visit, &caller, Nav::Queue);
+            answer::failure(&console, &visit, Some(frame), &failure)
+        }
+    }
+}
+
+/// `GET /queue/live`
+pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    let server = console.server.clone();
+    stream::stream(&server, move || {
+        let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        async move {
+            let page = read(&console, &visit, &caller).await.ok()?;
+            Some(vec![
+                ("queue", page.as_queue().render().ok()?),
+                ("room", page.as_room().render().ok()?),
+                ("ends", page.as_ends().render().ok()?),
+            ])
+        }
+    })
+}
+
+async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<QueuePage, Failure> {
+    let t = visit.text;
+    let now = console.server.clock().now();
+    let queue = sessions::queue(&console.server, caller).await?;
+    let seen = sessions::overview(&console.server, caller).await?;
+    let running = ListQuery {
+        q: "state:running".into(),
+        limit: Some(LOOKED_AT),
+        ..ListQuery::default()
+    };
+    let running = sessions::list(&console.server, caller, &running).await?;
+    let mut ends: Vec<(Timestamp, &Session)> = running
+        .items
+        .iter()
+        .filter_map(|session| Some((end(session)?, session)))
+        .collect();
+    ends.sort_by_key(|(at, session)| (*at, session.id));
+    let counts = seen.counts;
+    let several = seen.machines.len() > 1;
+    Ok(QueuePage {
+        t,
+        f: Frame {
+            sessions: counts.scheduled
+                + counts.preparing
+                + counts.running
+                + counts.stopping
+                + counts.pending,
+            waiting: counts.pending,
+            live: Some("/queue/live".to_owned()),
+            ..frame(console, visit, caller, Nav::Queue)
+        },
+        alert: None,
+        waiting: queue
+            .iter()
+            .map(|(session, answer)| waiting(t, visit, session, answer, now))
+            .collect(),
+        room: seen
+            .machines
+            .iter()
+            .flat_map(|machine| {
+                scene::small_racks(t, machine, None).map(|row| Row {
+                    name: if several {
+                        format!("{} {}", machine.name, row.name)
+                    } else {
+                        row.name.clone()
+                    },
+                    ..row
+                })
+            })
+            .collect(),
+        ends: ends
+            .into_iter()
+            .take(ENDS)
+            .map(|(at, session)| {
+                let began = session.started_at.unwrap_or(session.created_at);
+                Ending {
+                    href: format!("/sessions/{}", session.id),
+                    name: session.name.to_string(),
+                    when: visit.clock.near(at, now),
+                    percent: parts::percent(
+                        now.seconds_since(began) as f64,
+                        at.seconds_since(began) as f64,
+                    ),
+                }
+            })
+            .collect(),
+    })
+}
+
+/// When it must be over by the limits its owner set; none without a limit.
+fn end(session: &Session) -> Option<Timestamp> {
+    let started = session
+        .started_at
+        .filter(|_| session.state == Phase::Running)?;
+    let seconds = [session.timeout_seconds, session.longest_run_seconds]
+        .into_iter()
+        .flatten()
+        .min()?;
+    Some(started.plus_seconds(seconds))
+}
+
+fn waiting(
+    t: Text,
+    visit: &Visit,
+    session: &Session,
+    answer: &Explanation,
+    now: Timestamp,
+) -> Waiting {
+    let code = answer
+        .blockers
+        .first()
+        .map_or("", |blocker| blocker.code.as_str());
+    Waiting {
+        id: session.id.to_string(),
+        position: answer
+            .queue_position
+            .map_or_else(|| "–".to_owned(), |position| position.to_string()),
+        hue: parts::hue(session.owner.name.as_str()),
+        href: format!("/sessions/{}", session.id),
+        name: session.name.to_string(),
+        state: match (code, answer.queue_position) {
+            ("start.later", _) => t.queue_scheduled(),
+            ("dependency.waiting", _) => t.queue_depends(),
+            (_, Some(1)) => t.queue_next(),
+            _ => t.state_waiting(),
+        }
+        .to_owned(),
+        since: parts::span(t, now.seconds_since(session.created_at)),
+        why: scene::sentence(t, answer),
+        facts: t.queue_asks(
+            session.owner.name.as_str(),
+            session.resources.cpu,
+            parts::size(session.resources.memory.0),
+        ),
+        hint: answer
+            .eta
+            .as_ref()
+            .map(|_| scene::eta(t, &visit.clock, answer, now))
+            .or_else(|| scene::alternatives(t, answer).into_iter().next()),
+        may_cancel: true,
+    }
 }

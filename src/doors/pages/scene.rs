@@ -49,7 +49,14 @@ pub fn small_racks(t: Text, machine: &Machine, ghost: Option<&Demand>) -> [Row; 
     [Of::Cpu, Of::Memory].map(|of| rack(t, machine, of, None, ghost, true))
 }
 
-fn rack(t: Text, machine: &Machine, of: Of, mine: Option<SessionId>, ghost: Option<&Demand>, small: bool) -> Row {
+fn rack(
+    t: Text,
+    machine: &Machine,
+    of: Of,
+    mine: Option<SessionId>,
+    ghost: Option<&Demand>,
+    small: bool,
+) -> Row {
     let (whole, used) = match of {
         Of::Cpu => (u64::from(machine.cpu.0), u64::from(machine.cpu_used.0)),
         Of::Memory => (machine.memory.0, machine.memory_used.0),
@@ -63,8 +70,14 @@ fn rack(t: Text, machine: &Machine, of: Of, mine: Option<SessionId>, ghost: Opti
         .iter()
         .map(|slice| {
             let (held, in_use) = match of {
-                Of::Cpu => (u64::from(slice.cpu.0), slice.cpu_busy.map(|cores| cores * 100.0)),
-                Of::Memory => (slice.memory.0, slice.memory_busy.map(|bytes| bytes.0 as f64)),
+                Of::Cpu => (
+                    u64::from(slice.cpu.0),
+                    slice.cpu_busy.map(|cores| cores * 100.0),
+                ),
+                Of::Memory => (
+                    slice.memory.0,
+                    slice.memory_busy.map(|bytes| bytes.0 as f64),
+                ),
             };
             let busy = in_use.map(|in_use| parts::percent(in_use, held as f64));
             let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
@@ -75,7 +88,10 @@ fn rack(t: Text, machine: &Machine, of: Of, mine: Option<SessionId>, ghost: Opti
                     () if slice.paused => Kind::Paused,
                     () => Kind::Session,
                 },
-                name: slice.name.clone().unwrap_or_else(|| t.plan_others().to_owned()),
+                name: slice
+                    .name
+                    .clone()
+                    .unwrap_or_else(|| t.plan_others().to_owned()),
                 note: match owner {
                     Some(owner) => format!("{} · {owner}", amount(held)),
                     None => amount(held),
@@ -109,14 +125,22 @@ fn rack(t: Text, machine: &Machine, of: Of, mine: Option<SessionId>, ghost: Opti
         };
         let fits = wanted.min(left);
         left -= fits;
-        blocks.push(plain(Kind::Ghost, t.preview_your_share(amount(wanted)), fits));
+        blocks.push(plain(
+            Kind::Ghost,
+            t.preview_your_share(amount(wanted)),
+            fits,
+        ));
     }
     if left > 0 {
         blocks.push(plain(Kind::Free, t.common_free(amount(left)), left));
     }
     let busy = match of {
-        Of::Cpu => machine.cpu_busy.map(|cores| (cores * 100.0, format!("{cores:.1}"))),
-        Of::Memory => machine.memory_busy.map(|bytes| (bytes.0 as f64, parts::size(bytes.0))),
+        Of::Cpu => machine
+            .cpu_busy
+            .map(|cores| (cores * 100.0, format!("{cores:.1}"))),
+        Of::Memory => machine
+            .memory_busy
+            .map(|bytes| (bytes.0 as f64, parts::size(bytes.0))),
     };
     Row {
         name: match of {
@@ -125,7 +149,10 @@ fn rack(t: Text, machine: &Machine, of: Of, mine: Option<SessionId>, ghost: Opti
         },
         note: amount_whole(t, of, whole),
         blocks,
-        busy: busy.as_ref().map_or_else(|| "–".to_owned(), |(busy, _)| format!("{}%", parts::percent(*busy, whole as f64))),
+        busy: busy.as_ref().map_or_else(
+            || "–".to_owned(),
+            |(busy, _)| format!("{}%", parts::percent(*busy, whole as f64)),
+        ),
         trend: Markup::default(),
         figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
         figure_of: match of {
@@ -133,7 +160,11 @@ fn rack(t: Text, machine: &Machine, of: Of, mine: Option<SessionId>, ghost: Opti
             Of::Memory => t.common_of(parts::size(whole)),
         },
         figure_note: t.common_free(amount(left)),
-        left: if left == 0 { "–".to_owned() } else { amount(left) },
+        left: if left == 0 {
+            "–".to_owned()
+        } else {
+            amount(left)
+        },
         closed: machine.silent || !machine.schedulable,
         hit: ghost.is_some(),
     }
@@ -152,7 +183,13 @@ pub fn share(cpu: CpuShare) -> String {
 }
 
 /// The scheduler's answer as the launch page shows it. `demand` draws the ghost.
-pub fn preview(t: Text, machines: &[Machine], answer: &Explanation, demand: &Demand, copies: u64) -> Preview {
+pub fn preview(
+    t: Text,
+    machines: &[Machine],
+    answer: &Explanation,
+    demand: &Demand,
+    copies: u64,
+) -> Preview {
     let go = if copies > 1 {
         t.launch_go_copies(copies)
     } else {
@@ -178,7 +215,10 @@ pub fn preview(t: Text, machines: &[Machine], answer: &Explanation, demand: &Dem
         rows: machines
             .iter()
             .flat_map(|machine| {
-                let chosen = answer.rooms.iter().any(|room| room.chosen && room.node == machine.id);
+                let chosen = answer
+                    .rooms
+                    .iter()
+                    .any(|room| room.chosen && room.node == machine.id);
                 small_racks(t, machine, chosen.then_some(demand))
             })
             .collect(),
@@ -307,7 +347,12 @@ pub fn timeline(t: Text, clock: &Clock, session: &Session, events: &[Event]) -> 
             (event.at, tone, what)
         })
         .collect();
-    let next: Vec<Option<Timestamp>> = told.iter().skip(1).map(|(at, ..)| Some(*at)).chain([None]).collect();
+    let next: Vec<Option<Timestamp>> = told
+        .iter()
+        .skip(1)
+        .map(|(at, ..)| Some(*at))
+        .chain([None])
+        .collect();
     told.into_iter()
         .zip(next)
         .map(|((at, tone, what), next)| Step {
@@ -472,10 +517,16 @@ mod tests {
             }],
         };
         let [cpu, memory] = racks(Text::default(), &machine, None);
-        assert_eq!(cpu.blocks.iter().map(|b| b.weight).collect::<Vec<_>>(), [600, 1000]);
+        assert_eq!(
+            cpu.blocks.iter().map(|b| b.weight).collect::<Vec<_>>(),
+            [600, 1000]
+        );
         assert!(cpu.blocks[0].href.is_none() && cpu.blocks[0].name == "others");
         assert_eq!(memory.left, "48 GiB");
-        let wanted = Demand { cpu: CpuShare(200), ..Demand::default() };
+        let wanted = Demand {
+            cpu: CpuShare(200),
+            ..Demand::default()
+        };
         let [ghost, _] = small_racks(Text::default(), &machine, Some(&wanted));
         let kinds: Vec<Kind> = ghost.blocks.iter().map(|b| b.kind).collect();
         assert_eq!(kinds, [Kind::Session, Kind::Ghost, Kind::Free]);

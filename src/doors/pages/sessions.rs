@@ -1,10 +1,27 @@
 //! `/sessions` and `/sessions/{id}`: the list, one session, its terminal, logs and metrics.
 
 use askama::Template;
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use rules::names::ContainerName;
+use rules::people::Role;
+use rules::permissions::Verb as Right;
+use rules::refusal::Refusal;
+use rules::session::{Phase, SessionKind};
+use rules::units::{Bytes, CpuShare, Timestamp};
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::sessions::{self, ListQuery, Sample, Session};
 
 use super::frame::{Attribute, Frame, Nav};
 use super::parts::{self, Alert, Check, Choice, Fact, Markup, Row};
-use crate::doors::text::Text;
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame, live as stream, scene};
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/sessions.html", blocks = ["count", "list"])]
@@ -69,6 +86,8 @@ pub struct SessionPage {
     pub f: Frame,
     pub alert: Option<Alert>,
     pub id: String,
+    /// Where its terminal answers.
+    pub terminal: String,
     pub name: String,
     pub owner: String,
     pub tone: &'static str,
@@ -150,4 +169,899 @@ pub struct Chart {
     pub y: Vec<String>,
     pub x: Vec<String>,
     pub drawing: Markup,
+}
+
+/// Rows of one page of the list.
+const ROWS: u32 = 50;
+/// Bytes of a log that a page shows; the rest is a download away.
+const LOG_SHOWN: usize = 256 << 10;
+/// Lines of a log under the summary of an ended session.
+const LAST_LINES: usize = 12;
+/// Samples drawn in a strip: two minutes at one every two seconds.
+const STRIP: usize = 60;
+
+#[derive(Clone, Debug, Deserialize, Default)]
+#[serde(default)]
+pub struct Asked {
+    q: String,
+    state: String,
+    scope: String,
+    cursor: String,
+}
+
+impl Asked {
+    /// The filters as one query of the list's language.
+    fn query(&self) -> String {
+        let state = match self.state.as_str() {
+            "active" => "state:live",
+            "ended" => "state:ended",
+            "waiting" => "state:waiting",
+            "running" => "state:running",
+            _ => "",
+        };
+        format!("{} {state}", self.q).trim().to_owned()
+    }
+
+    /// The same filters as part of an address, without the place in the list.
+    fn address(&self) -> String {
+        [
+            ("q", &self.q),
+            ("state", &self.state),
+            ("scope", &self.scope),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!("{name}={}", answer::encoded(value)))
+        .collect::<Vec<_>>()
+        .join("&")
+    }
+}
+
+/// `GET /sessions`: the page, or the list alone for the page's own script.
+pub async fn list(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let page = match read_list(&console, &visit, &caller, &asked).await {
+        Ok(page) => page,
+        Err(Failure::Refusal(refusal)) => {
+            // A query that cannot be read leaves the words where they were typed, and says why.
+            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+            match read_list(&console, &visit, &caller, &Asked::default()).await {
+                Ok(page) => SessionsPage {
+                    alert: Some(alert),
+                    q: asked.q.clone(),
+                    ..page
+                },
+                Err(failure) => return failed(&console, &visit, &caller, &failure),
+            }
+        }
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    if !visit.fragment {
+        return answer::page(&console, &visit, StatusCode::OK, &page);
+    }
+    let mut response = answer::page(&console, &visit, StatusCode::OK, &page.as_list());
+    let query = asked.address();
+    let address = if query.is_empty() {
+        "/sessions".to_owned()
+    } else {
+        format!("/sessions?{query}")
+    };
+    if let Ok(address) = HeaderValue::try_from(address) {
+        response.headers_mut().insert("hx-replace-url", address);
+    }
+    response
+}
+
+/// `GET /sessions/live`
+pub async fn list_live(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let server = console.server.clone();
+    stream::stream(&server, move || {
+        let (console, visit, caller, asked) = (
+            console.clone(),
+            visit.clone(),
+            caller.clone(),
+            asked.clone(),
+        );
+        async move {
+            let page = read_list(&console, &visit, &caller, &asked).await.ok()?;
+            Some(vec![
+                ("count", page.as_count().render().ok()?),
+                ("list", page.as_list().render().ok()?),
+            ])
+        }
+    })
+}
+
+fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) -> Response {
+    let frame = frame(console, visit, caller, Nav::Sessions);
+    answer::failure(console, visit, Some(frame), failure)
+}
+
+async fn read_list(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    asked: &Asked,
+) -> Result<SessionsPage, Failure> {
+    let t = visit.text;
+    let now = console.server.clock().now();
+    let wanted = ListQuery {
+        q: asked.query(),
+        sort: None,
+        limit: Some(ROWS),
+        cursor: (!asked.cursor.is_empty()).then(|| asked.cursor.clone()),
+        scope: (!asked.scope.is_empty()).then(|| asked.scope.clone()),
+    };
+    let page = sessions::list(&console.server, caller, &wanted).await?;
+    let seen = sessions::overview(&console.server, caller).await?;
+    let counts = seen.counts;
+    let live = counts.scheduled + counts.preparing + counts.running + counts.stopping;
+    let query = asked.address();
+    let join = if query.is_empty() { "" } else { "&" };
+    let busy = |session: &Session| {
+        seen.machines
+            .iter()
+            .flat_map(|machine| &machine.slices)
+            .find(|slice| slice.id == Some(session.id))
+            .and_then(|slice| Some((slice.cpu_busy?, slice.memory_busy?)))
+    };
+    let state = |value: &str, name: &str| Choice::new(value, name, asked.state == value);
+    let scope = |value: &str, name: &str| Choice::new(value, name, asked.scope == value);
+    Ok(SessionsPage {
+        t,
+        f: Frame {
+            sessions: live + counts.pending,
+            waiting: counts.pending,
+            live: Some(if query.is_empty() && asked.cursor.is_empty() {
+                "/sessions/live".to_owned()
+            } else {
+                format!(
+                    "/sessions/live?{query}{join}cursor={}",
+                    answer::encoded(&asked.cursor)
+                )
+            }),
+            ..frame(console, visit, caller, Nav::Sessions)
+        },
+        alert: None,
+        count: t.sessions_count(counts.running, counts.pending, page.estimated_total),
+        q: asked.q.clone(),
+        states: vec![
+            state("", t.sessions_any()),
+            state("active", t.sessions_active()),
+            state("running", t.state_running()),
+            state("waiting", t.state_waiting()),
+            state("ended", t.sessions_ended()),
+        ],
+        has_scope: caller.subject.role == Role::Administrator,
+        scopes: vec![
+            scope("", t.sessions_everyone()),
+            scope("mine", t.sessions_mine()),
+        ],
+        filtered: !query.is_empty(),
+        rows: page
+            .items
+            .iter()
+            .map(|session| line(t, session, busy(session), now))
+            .collect(),
+        older: page
+            .next_cursor
+            .map(|cursor| format!("/sessions?{query}{join}cursor={}", answer::encoded(&cursor))),
+    })
+}
+
+fn line(t: Text, session: &Session, busy: Option<(f64, Bytes)>, now: Timestamp) -> Line {
+    let (tone, state) = scene::state(t, session);
+    let given = session.resources;
+    let reason = match (&session.reason, session.state) {
+        (Some(reason), Phase::Pending | Phase::Ended) if reason.code != "session.succeeded" => {
+            codes::reason(t, reason)
+        }
+        _ => String::new(),
+    };
+    Line {
+        id: session.id.to_string(),
+        href: format!("/sessions/{}", session.id),
+        name: session.name.to_string(),
+        owner: session.owner.name.to_string(),
+        tone,
+        state: state.to_owned(),
+        reason,
+        image: session.image.clone(),
+        cpu: match busy {
+            Some((cores, _)) => format!("{cores:.1} / {}", given.cpu),
+            None => given.cpu.to_string(),
+        },
+        cpu_percent: busy.map_or(0, |(cores, _)| parts::percent(cores, given.cpu.as_f64())),
+        memory: match busy {
+            Some((_, memory)) => format!(
+                "{} / {}",
+                parts::size(memory.0),
+                parts::size(given.memory.0)
+            ),
+            None => parts::size(given.memory.0),
+        },
+        memory_percent: busy.map_or(0, |(_, memory)| {
+            parts::percent(memory.0 as f64, given.memory.0 as f64)
+        }),
+        place: session.node.clone().unwrap_or_default(),
+        age: parts::span(
+            t,
+            session
+                .ended_at
+                .unwrap_or(now)
+                .seconds_since(session.started_at.unwrap_or(session.created_at)),
+        ),
+        may_stop: session.state < Phase::Stopping,
+        alive: session.state == Phase::Running && busy.is_some(),
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Default)]
+#[serde(default)]
+pub struct Look {
+    q: String,
+    tab: String,
+}
+
+/// `GET /sessions/{id}`
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Response {
+    tab(&console, &visit, &caller, &id, Tab::Terminal, "").await
+}
+
+/// `GET /sessions/{id}/logs`
+pub async fn logs(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Query(look): Query<Look>,
+) -> Response {
+    tab(&console, &visit, &caller, &id, Tab::Logs, &look.q).await
+}
+
+/// `GET /sessions/{id}/metrics`
+pub async fn metrics(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Response {
+    tab(&console, &visit, &caller, &id, Tab::Metrics, "").await
+}
+
+async fn tab(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    id: &str,
+    tab: Tab,
+    q: &str,
+) -> Response {
+    match read_one(console, visit, caller, id, tab, q).await {
+        Ok(page) => answer::page(console, visit, StatusCode::OK, &page),
+        Err(failure) => failed(console, visit, caller, &failure),
+    }
+}
+
+/// `GET /sessions/{id}/live?tab=`
+pub async fn show_live(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Query(look): Query<Look>,
+) -> Response {
+    let server = console.server.clone();
+    let tab = Tab::from_word(&look.tab);
+    stream::stream(&server, move || {
+        let (console, visit, caller, id, look) = (
+            console.clone(),
+            visit.clone(),
+            caller.clone(),
+            id.clone(),
+            look.clone(),
+        );
+        async move {
+            let page = read_one(&console, &visit, &caller, &id, tab, &look.q)
+                .await
+                .ok()?;
+            Some(vec![
+                ("state", page.as_state().render().ok()?),
+                ("verbs", page.as_verbs().render().ok()?),
+                ("strips", page.as_strips().render().ok()?),
+                ("console", page.as_console().render().ok()?),
+                ("where", page.as_where_it_runs().render().ok()?),
+                ("timeline", page.as_timeline().render().ok()?),
+            ])
+        }
+    })
+}
+
+impl Tab {
+    fn word(self) -> &'static str {
+        match self {
+            Tab::Terminal => "terminal",
+            Tab::Logs => "logs",
+            Tab::Metrics => "metrics",
+        }
+    }
+
+    fn from_word(word: &str) -> Tab {
+        [Tab::Logs, Tab::Metrics]
+            .into_iter()
+            .find(|tab| tab.word() == word)
+            .unwrap_or(Tab::Terminal)
+    }
+}
+
+async fn read_one(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    id: &str,
+    tab: Tab,
+    q: &str,
+) -> Result<SessionPage, Failure> {
+    let t = visit.text;
+    let clock = &visit.clock;
+    let server = &console.server;
+    let now = server.clock().now();
+    let session = sessions::get(server, caller, id).await?;
+    let id = session.id.to_string();
+    let why = sessions::why(server, caller, &id).await?;
+    let events = sessions::events(server, caller, &id).await?;
+    let samples = sessions::samples(server, caller, &id, None).await?;
+    let seen = sessions::overview(server, caller).await?;
+    let container = ContainerName {
+        session: session.id,
+        incarnation: session.incarnation,
+    };
+    let running = session.state == Phase::Running;
+    let log = match (tab, session.state) {
+        (_, Phase::Pending | Phase::Scheduled) => String::new(),
+        (Tab::Logs, _) | (Tab::Terminal, Phase::Ended) => read_log(console, container).await,
+        _ => String::new(),
+    };
+    let (tone, state) = scene::state(t, &session);
+    let given = session.resources;
+    let alive = running && !samples.is_empty();
+    let ended = session.state == Phase::Ended;
+    let peak = samples.iter().map(|sample| sample.memory).max();
+    let may_write = rules::permissions::may(
+        &caller.subject,
+        Right::SessionsWrite,
+        Some(session.owner.id),
+    )
+    .is_ok();
+    let may_enter = rules::permissions::may(
+        &caller.subject,
+        Right::SessionsEnter,
+        Some(session.owner.id),
+    )
+    .is_ok();
+    let shown_log = filtered(&log, q);
+    let counts = seen.counts;
+    let neighbours: Vec<Row> = seen
+        .machines
+        .iter()
+        .filter(|machine| {
+            session.state.holds_resources()
+                && session.node.as_deref() == Some(machine.name.as_str())
+        })
+        .flat_map(|machine| scene::racks(t, machine, Some(session.id)))
+        .collect();
+    Ok(SessionPage {
+        t,
+        f: Frame {
+            sessions: counts.scheduled
+                + counts.preparing
+                + counts.running
+                + counts.stopping
+                + counts.pending,
+            waiting: counts.pending,
+            // A search in the log is a still picture; everything else moves.
+            live: q
+                .is_empty()
+                .then(|| format!("/sessions/{id}/live?tab={}", tab.word())),
+            ..frame(console, visit, caller, Nav::Sessions)
+        },
+        alert: None,
+        terminal: match session.kind {
+            SessionKind::Interactive => format!("/api/v1/sessions/{id}/attach"),
+            SessionKind::Batch => format!("/api/v1/sessions/{id}/exec"),
+        },
+        name: session.name.to_string(),
+        owner: session.owner.name.to_string(),
+        tone,
+        state: state.to_owned(),
+        can: verbs(&session, may_write),
+        facts: facts(t, &session, now),
+        strips: if alive {
+            strips(t, &session, &samples)
+        } else {
+            Vec::new()
+        },
+        tab,
+        attachable: running && !session.paused && may_enter,
+        waiting: (session.state == Phase::Pending).then(|| scene::wait(t, clock, &why, now)),
+        steps: if matches!(session.state, Phase::Scheduled | Phase::Preparing) {
+            scene::timeline(t, clock, &session, &events)
+        } else {
+            Vec::new()
+        },
+        ended: ended.then(|| scene::end(t, &session, peak, last_lines(&log))),
+        log_query: q.to_owned(),
+        log_note: t.logs_lines(shown_log.lines().count() as u64),
+        log_text: shown_log,
+        charts: if tab == Tab::Metrics {
+            charts(t, visit, &session, &samples)
+        } else {
+            Vec::new()
+        },
+        place: session.node.clone(),
+        neighbours,
+        limits: limits(t, &session),
+        limit_cpu: given.cpu.to_string(),
+        limit_memory: typed_size(given.memory),
+        timeline: scene::timeline(t, clock, &session, &events),
+        why: session
+            .reason
+            .as_ref()
+            .filter(|reason| reason.code.starts_with("placement."))
+            .map(|reason| Check::new(true, codes::reason(t, reason), ""))
+            .into_iter()
+            .collect(),
+        settings: settings(t, &session),
+        id,
+    })
+}
+
+/// The end of what the main process wrote; empty where nothing can be read.
+async fn read_log(console: &Console, container: ContainerName) -> String {
+    let Ok(mut log) = console.streams.logs(container, 0, false).await else {
+        return String::new();
+    };
+    let mut kept: Vec<u8> = Vec::new();
+    while let Some(chunk) = log.output.recv().await {
+        kept.extend_from_slice(&chunk.bytes);
+        if kept.len() > 2 * LOG_SHOWN {
+            kept.drain(..kept.len() - LOG_SHOWN);
+        }
+    }
+    if kept.len() > LOG_SHOWN {
+        let cut = kept.len() - LOG_SHOWN;
+        let line = kept[cut..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(cut, |at| cut + at + 1);
+        kept.drain(..line);
+    }
+    plain(&String::from_utf8_lossy(&kept))
+}
+
+/// Terminal output as text: colours and cursor moves left out, a line that was written over kept as it ended.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => match chars.peek() {
+                Some('[') => {
+                    chars.next();
+                    while let Some(c) = chars.next() {
+                        if ('@'..='~').contains(&c) {
+                            break;
+                        }
+                    }
+                }
+                Some(']') => {
+                    while let Some(c) = chars.next() {
+                        if c == '\u{7}' || (c == '\u{1b}' && chars.next_if_eq(&'\\').is_some()) {
+                            break;
+                        }
+                    }
+                }
+                _ => {
+                    chars.next();
+                }
+            },
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\r' => out.truncate(out.rfind('\n').map_or(0, |at| at + 1)),
+            '\u{8}' => {
+                if !out.ends_with('\n') {
+                    out.pop();
+                }
+            }
+            c if c.is_control() && c != '\n' && c != '\t' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn filtered(log: &str, q: &str) -> String {
+    if q.is_empty() {
+        return log.to_owned();
+    }
+    let wanted = q.to_lowercase();
+    log.lines()
+        .filter(|line| line.to_lowercase().contains(&wanted))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+}
+
+/// A size as a form takes it back exactly: `24g`, `1536m`, or bytes.
+fn typed_size(size: Bytes) -> String {
+    match size.0 {
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 30) => format!("{}g", bytes >> 30),
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
+        bytes => bytes.to_string(),
+    }
+}
+
+fn verbs(session: &Session, may_write: bool) -> Verbs {
+    if !may_write {
+        return Verbs::default();
+    }
+    let (state, live) = (session.state, session.state != Phase::Ended);
+    Verbs {
+        pause: state == Phase::Running && !session.paused,
+        resume: state == Phase::Running && session.paused,
+        restart: matches!(state, Phase::Running | Phase::Ended),
+        limits: matches!(state, Phase::Pending | Phase::Running),
+        rename: true,
+        stop: live && state != Phase::Pending,
+        cancel: state == Phase::Pending,
+        remove: !live,
+    }
+}
+
+fn facts(t: Text, session: &Session, now: Timestamp) -> Vec<Fact> {
+    let given = session.resources;
+    let mut all = vec![
+        Fact {
+            icon: match session.kind {
+                SessionKind::Interactive => "notebook-pen",
+                SessionKind::Batch => "play",
+            },
+            text: scene::kind(t, session).to_owned(),
+        },
+        Fact {
+            icon: "package",
+            text: session.image.clone(),
+        },
+    ];
+    if let Some(start) = session.started_at {
+        let seconds = session.ended_at.unwrap_or(now).seconds_since(start);
+        // Minutes, so that a running clock is no reason to draw the page anew every second.
+        all.push(Fact {
+            icon: "clock",
+            text: parts::span(
+                t,
+                if session.ended_at.is_some() {
+                    seconds
+                } else {
+                    seconds.max(60)
+                },
+            ),
+        });
+    }
+    all.push(Fact {
+        icon: "cpu",
+        text: t.where_given(given.cpu, parts::size(given.memory.0)),
+    });
+    if let Some(node) = &session.node {
+        all.push(Fact {
+            icon: "server",
+            text: node.clone(),
+        });
+    }
+    for (name, value) in session.labels.iter().take(4) {
+        all.push(Fact {
+            icon: "link",
+            text: format!("{name}={value}"),
+        });
+    }
+    all
+}
+
+fn strips(t: Text, session: &Session, samples: &[Sample]) -> Vec<Strip> {
+    let last = &samples[samples.len().saturating_sub(STRIP)..];
+    let given = session.resources;
+    let (cores, limit) = (given.cpu.as_f64(), given.memory.0 as f64);
+    let now = samples.last();
+    let cpu = format!("{:.1}", now.map_or(0.0, |sample| sample.cpu));
+    let memory = parts::size(now.map_or(0, |sample| sample.memory.0));
+    let values = |of: fn(&Sample) -> f64| last.iter().map(of).collect::<Vec<f64>>();
+    vec![
+        Strip {
+            name: t.strip_cpu(),
+            chart: parts::strip(
+                &values(|sample| sample.cpu),
+                cores * 1.06,
+                "ci",
+                Some(cores),
+                &t.strip_chart(t.strip_cpu(), &cpu, given.cpu),
+            ),
+            value: cpu,
+            of: t.common_of_cores(given.cpu),
+        },
+        Strip {
+            name: t.strip_memory(),
+            chart: parts::strip(
+                &values(|sample| sample.memory.0 as f64),
+                limit * 1.06,
+                "ca",
+                Some(limit),
+                &t.strip_chart(t.strip_memory(), &memory, parts::size(given.memory.0)),
+            ),
+            value: memory,
+            of: t.common_of(parts::size(given.memory.0)),
+        },
+    ]
+}
+
+fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<Chart> {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+        return Vec::new();
+    };
+    let given = session.resources;
+    let cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu).collect();
+    let memory: Vec<f64> = samples
+        .iter()
+        .map(|sample| sample.memory.0 as f64)
+        .collect();
+    let middle = Timestamp::from_millis(i64::midpoint(first.at.as_millis(), last.at.as_millis()));
+    let end = if session.state == Phase::Ended {
+        visit.clock.second(last.at)
+    } else {
+        t.metrics_now().to_owned()
+    };
+    let x = vec![
+        visit.clock.second(first.at),
+        visit.clock.second(middle),
+        end,
+    ];
+    let top_cpu = given.cpu.as_f64();
+    let top_memory = given.memory.0 as f64;
+    let peak_cpu = t.metrics_peak(format!("{:.2}", cpu.iter().copied().fold(0.0, f64::max)));
+    let peak_memory = t.metrics_peak(parts::size(
+        memory.iter().copied().fold(0.0, f64::max) as u64
+    ));
+    vec![
+        Chart {
+            name: t.metrics_cpu().to_owned(),
+            drawing: parts::chart(
+                &cpu,
+                top_cpu,
+                "ci",
+                None,
+                &format!("{}, {peak_cpu}", t.metrics_cpu()),
+            ),
+            note: peak_cpu,
+            y: vec![
+                given.cpu.to_string(),
+                format!("{:.2}", top_cpu / 2.0),
+                "0".to_owned(),
+            ],
+            x: x.clone(),
+        },
+        Chart {
+            name: t.metrics_memory().to_owned(),
+            drawing: parts::chart(
+                &memory,
+                top_memory,
+                "ca",
+                None,
+                &format!("{}, {peak_memory}", t.metrics_memory()),
+            ),
+            note: peak_memory,
+            y: vec![
+                parts::size(given.memory.0),
+                parts::size(given.memory.0 / 2),
+                "0".to_owned(),
+            ],
+            x,
+        },
+    ]
+}
+
+fn limits(t: Text, session: &Session) -> Vec<(String, String)> {
+    let given = session.resources;
+    let mut all = vec![
+        (
+            t.where_cpu_memory().to_owned(),
+            t.where_given(given.cpu, parts::size(given.memory.0)),
+        ),
+        (t.where_shm().to_owned(), parts::size(given.shm.0)),
+        (t.where_network().to_owned(), t.where_loopback().to_owned()),
+    ];
+    if let Some(seconds) = session.longest_run_seconds.or(session.timeout_seconds) {
+        all.push((t.where_longest().to_owned(), parts::span(t, seconds)));
+    }
+    all.push((
+        t.where_cli().to_owned(),
+        format!("fardel exec -it {} sh", session.name),
+    ));
+    all
+}
+
+fn settings(t: Text, session: &Session) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    if !session.command.is_empty() {
+        let line: Vec<String> = session
+            .command
+            .iter()
+            .map(|word| scene::quoted(word))
+            .collect();
+        all.push((t.settings_command().to_owned(), line.join(" ")));
+    }
+    all.extend(
+        session
+            .env
+            .iter()
+            .map(|(name, value)| (t.settings_env(name), value.clone())),
+    );
+    all.extend(
+        session
+            .labels
+            .iter()
+            .map(|(name, value)| (t.settings_label(name), value.clone())),
+    );
+    all.extend(
+        session
+            .depends_on
+            .iter()
+            .map(|id| (t.settings_after().to_owned(), id.to_string())),
+    );
+    all
+}
+
+/// What the small forms of a session's page send; each verb reads its own.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Said {
+    back: String,
+    force: String,
+    name: String,
+    cpu: String,
+    memory: String,
+    typed: String,
+}
+
+/// `POST /sessions/{id}/{verb}`: stop, pause, resume, restart, rename, limits, remove.
+pub async fn act(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path((id, verb)): Path<(String, String)>,
+    Form(said): Form<Said>,
+) -> Response {
+    match done(&console, &caller, &id, &verb, &said).await {
+        Ok((session, word)) => {
+            let own = format!("/sessions/{}", session.id);
+            let place = match (said.back.as_str(), word) {
+                (_, "remove") => "/sessions",
+                ("", _) => own.as_str(),
+                (back, _) => answer::own_place(back),
+            };
+            answer::see_with(place, word, session.name.as_str())
+        }
+        Err(Failure::Refusal(refusal)) => {
+            // The page again, with what was wrong on top; a thing that is gone has no page.
+            match read_one(&console, &visit, &caller, &id, Tab::Terminal, "").await {
+                Ok(page) => {
+                    let alert =
+                        Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+                    let page = SessionPage {
+                        alert: Some(alert),
+                        ..page
+                    };
+                    answer::page(&console, &visit, answer::status(&refusal), &page)
+                }
+                Err(_) => failed(&console, &visit, &caller, &Failure::Refusal(refusal)),
+            }
+        }
+        Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
+async fn done(
+    console: &Console,
+    caller: &Caller,
+    id: &str,
+    verb: &str,
+    said: &Said,
+) -> Result<(Session, &'static str), Failure> {
+    let server = &console.server;
+    Ok(match verb {
+        "stop" => {
+            let before = sessions::get(server, caller, id).await?;
+            let force = !said.force.is_empty();
+            let session = sessions::stop(server, caller, id, force).await?;
+            let word = match before.state {
+                Phase::Pending => "cancel",
+                _ if force => "force",
+                _ => "stop",
+            };
+            (session, word)
+        }
+        "pause" => (sessions::pause(server, caller, id).await?, "pause"),
+        "resume" => (sessions::resume(server, caller, id).await?, "resume"),
+        "restart" => (sessions::restart(server, caller, id).await?, "restart"),
+        "rename" => (
+            sessions::rename(server, caller, id, &said.name, None).await?,
+            "rename",
+        ),
+        "limits" => {
+            let cpu = CpuShare::parse(&said.cpu)?;
+            let memory = Bytes::parse(&said.memory)?;
+            (
+                sessions::resize(server, caller, id, Some(cpu), Some(memory), None).await?,
+                "limits",
+            )
+        }
+        "remove" => {
+            let session = sessions::get(server, caller, id).await?;
+            if said.typed.trim() != session.name.as_str() {
+                return Err(Refusal::invalid(
+                    "confirm.name-differs",
+                    "The typed name is not the name of the session.",
+                )
+                .at("/typed")
+                .hint("Type it exactly as it stands above.")
+                .into());
+            }
+            (sessions::delete(server, caller, id).await?, "remove")
+        }
+        _ => {
+            return Err(
+                Refusal::not_found("path.unknown", "There is nothing at this address.").into(),
+            );
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_output_becomes_text() {
+        for (raw, text) in [
+            ("\u{1b}[32mok\u{1b}[0m\r\n", "ok\n"),
+            ("10%\r20%\r100%\n", "100%\n"),
+            ("\u{1b}]0;title\u{7}$ ls\r\n", "$ ls\n"),
+            ("ab\u{8}c\n", "ac\n"),
+            ("a\0b\tc", "ab\tc"),
+        ] {
+            assert_eq!(plain(raw), text, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_go_into_forms_and_come_back() {
+        for size in [Bytes::gib(24), Bytes::mib(1536), Bytes(12_345)] {
+            assert_eq!(Bytes::parse(&typed_size(size)).ok(), Some(size));
+        }
+    }
 }

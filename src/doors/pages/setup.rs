@@ -40,11 +40,27 @@ pub struct Asked {
 }
 
 /// `GET /setup`, with the code of the printed link.
-pub async fn show(State(console): State<Console>, visit: Visit, Query(asked): Query<Asked>) -> Response {
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Query(asked): Query<Asked>,
+) -> Response {
     let closed = !access::setup_open(&console.server);
     let alert = closed.then(|| Alert::warning(visit.text.setup_done()));
-    let status = if closed { StatusCode::GONE } else { StatusCode::OK };
-    form(&console, &visit, status, asked.code, String::new(), closed, alert)
+    let status = if closed {
+        StatusCode::GONE
+    } else {
+        StatusCode::OK
+    };
+    form(
+        &console,
+        &visit,
+        status,
+        asked.code,
+        String::new(),
+        closed,
+        alert,
+    )
 }
 
 fn form(
@@ -89,7 +105,14 @@ pub async fn submit(
 ) -> Response {
     let t = visit.text;
     let made = if typed.password == typed.again {
-        access::set_up(&console.server, &typed.code, typed.name.trim(), typed.password, peer.address()).await
+        access::set_up(
+            &console.server,
+            &typed.code,
+            typed.name.trim(),
+            typed.password,
+            peer.address(),
+        )
+        .await
     } else {
         Err(Refusal::invalid("password.differs", t.setup_differ()).into())
     };
@@ -111,5 +134,13 @@ pub async fn submit(
         "setup.code-wrong" => Alert::bad(t.setup_wrong()),
         _ => Alert::bad(codes::refusal(t, &refusal)),
     };
-    form(&console, &visit, answer::status(&refusal), typed.code, typed.name, closed, Some(alert))
+    form(
+        &console,
+        &visit,
+        answer::status(&refusal),
+        typed.code,
+        typed.name,
+        closed,
+        Some(alert),
+    )
 }

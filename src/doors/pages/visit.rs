@@ -52,7 +52,10 @@ pub struct Encrypted;
 impl Visit {
     /// Reads a request that is being taken apart.
     pub fn in_parts(parts: &Parts) -> Visit {
-        let path = parts.uri.path_and_query().map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
+        let path = parts
+            .uri
+            .path_and_query()
+            .map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
         Visit {
             request: parts.extensions.get::<RequestId>().map(|id| id.0.clone()),
             secure: parts.extensions.get::<Encrypted>().is_some(),

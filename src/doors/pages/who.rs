@@ -37,7 +37,10 @@ pub struct Perhaps(pub Option<Caller>);
 impl FromRequestParts<Console> for Perhaps {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, std::convert::Infallible> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &Console,
+    ) -> Result<Self, std::convert::Infallible> {
         Ok(Perhaps(prove(parts, console).await.ok().flatten()))
     }
 }
@@ -48,14 +51,25 @@ pub struct From(pub Peer);
 impl<S: Send + Sync> FromRequestParts<S> for From {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, std::convert::Infallible> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &S,
+    ) -> Result<Self, std::convert::Infallible> {
         let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-        Ok(From(parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Tcp(nowhere))))
+        Ok(From(
+            parts
+                .extensions
+                .get::<Peer>()
+                .copied()
+                .unwrap_or(Peer::Tcp(nowhere)),
+        ))
     }
 }
 
 async fn prove(parts: &Parts, console: &Console) -> Result<Option<Caller>, server::Failure> {
-    let Some(cookie) = origin::cookie(&parts.headers) else { return Ok(None) };
+    let Some(cookie) = origin::cookie(&parts.headers) else {
+        return Ok(None);
+    };
     let mut caller = access::by_cookie(&console.server, cookie).await?;
     if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<RequestId>()) {
         caller.request.clone_from(&id.0);
@@ -68,7 +82,11 @@ fn sign_in_first(parts: &Parts, console: &Console) -> Response {
     let gate = if access::setup_open(&console.server) {
         "/setup".to_owned()
     } else {
-        let back = if parts.method == axum::http::Method::GET { visit.path.as_str() } else { "/" };
+        let back = if parts.method == axum::http::Method::GET {
+            visit.path.as_str()
+        } else {
+            "/"
+        };
         format!("/login?next={}", answer::encoded(back))
     };
     if !visit.fragment {
@@ -85,7 +103,12 @@ fn sign_in_first(parts: &Parts, console: &Console) -> Response {
 
 /// The cookie of a fresh sign-in. Browsers hand it to nobody else: not to scripts, not to other sites, and
 /// over TLS not to other hosts.
-pub fn sign_in_cookie(visit: &Visit, value: &str, ends_at: Timestamp, now: Timestamp) -> HeaderValue {
+pub fn sign_in_cookie(
+    visit: &Visit,
+    value: &str,
+    ends_at: Timestamp,
+    now: Timestamp,
+) -> HeaderValue {
     let seconds = ends_at.seconds_since(now);
     cookie(visit, value, seconds)
 }
@@ -96,7 +119,13 @@ pub fn no_cookie(visit: &Visit) -> HeaderValue {
 }
 
 fn cookie(visit: &Visit, value: &str, seconds: u64) -> HeaderValue {
-    let (name, secure) = if visit.secure { (COOKIES[0], "; Secure") } else { (COOKIES[1], "") };
-    HeaderValue::try_from(format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"))
-        .expect("cookies are base64url and numbers")
+    let (name, secure) = if visit.secure {
+        (COOKIES[0], "; Secure")
+    } else {
+        (COOKIES[1], "")
+    };
+    HeaderValue::try_from(format!(
+        "{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
+    ))
+    .expect("cookies are base64url and numbers")
 }

@@ -712,6 +712,7 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         f: frame(t, Nav::Sessions, true),
         alert: None,
         id: "0199f0a3".into(),
+        terminal: "/api/v1/sessions/0199f0a3/attach".into(),
         name: "vit-ablation".into(),
         owner: "mina".into(),
         tone,
