@@ -15,7 +15,17 @@ use axum::Router;
 use base::link::streams::Streams;
 use server::Server;
 
-/// Every route of every door.
+/// Every route of every door. The console's own fallback answers for addresses that nobody has.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
-    api::router(server, streams)
+    let host = machine_name();
+    api::router(server.clone(), streams.clone()).merge(pages::router(server, streams, &host))
+}
+
+/// What the machine calls itself; `fardel` where it does not say.
+fn machine_name() -> String {
+    nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "fardel".to_owned())
 }
