@@ -5,18 +5,20 @@ mod answer;
 mod body;
 mod dress;
 mod events;
+mod images;
 pub mod openapi;
 mod people;
 mod sessions;
 mod streams;
 mod system;
+mod uploads;
 mod who;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, head, post};
 use base::link::streams::Streams;
 use server::Server;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -56,6 +58,25 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
         .route("/queue", get(sessions::queue))
+        .route("/images", get(images::list))
+        .route("/images/import", post(images::import))
+        .route("/images/{id}", get(images::get).delete(images::remove))
+        .route("/operations", get(images::list_operations))
+        .route("/operations/{id}", get(images::get_operation))
+        .route("/operations/{id}/cancel", post(images::cancel_operation))
+        .route(
+            "/uploads",
+            get(uploads::list)
+                .post(uploads::create)
+                .options(uploads::options),
+        )
+        .route(
+            "/uploads/{id}",
+            head(uploads::head)
+                .patch(uploads::append)
+                .delete(uploads::abort)
+                .layer(DefaultBodyLimit::disable()),
+        )
         .route("/users", get(people::list).post(people::create))
         .route(
             "/users/{id}",

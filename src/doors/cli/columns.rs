@@ -43,7 +43,7 @@ fn labels(row: &Value) -> String {
 }
 
 /// `before → after`, as far as there is one of them.
-fn what(row: &Value) -> String {
+pub(super) fn what(row: &Value) -> String {
     match (
         row["before"].as_str().unwrap_or_default(),
         row["after"].as_str().unwrap_or_default(),

@@ -105,12 +105,13 @@ async fn import(
         return Ok(0);
     }
     let done = watched(client, view, operation).await?;
-    let reference = [&done["result"]["reference"], &done["result"]["name"]]
-        .iter()
-        .find_map(|v| v.as_str())
-        .unwrap_or("the image")
-        .to_owned();
-    print(&view.said(&done, &format!("{reference}  imported"))?);
+    let references: Vec<String> = done["result"]["images"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|image| format!("{}  imported\n", text(image, "reference")))
+        .collect();
+    print(&view.said(&done, &references.concat())?);
     Ok(0)
 }
 
@@ -183,7 +184,9 @@ async fn upload(
                 offset = number(&answer, "upload-offset")?;
                 progress.show(offset, size);
             }
-            Err(trouble) if trouble.exit == UNREACHABLE || trouble.code == "upload.offset" => {
+            Err(trouble)
+                if trouble.exit == UNREACHABLE || trouble.code == "upload.wrong-offset" =>
+            {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
                 if since.elapsed() > launch::AWAY_AT_MOST {
                     return Err(trouble);

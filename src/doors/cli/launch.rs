@@ -274,7 +274,7 @@ pub(super) fn ended_code(session: &Value, interrupted: bool) -> u8 {
     let by_itself = matches!(outcome, "succeeded" | "failed")
         && matches!(
             session["reason"]["code"].as_str(),
-            None | Some("session.exited" | "session.ended")
+            None | Some("session.succeeded" | "session.exit-code")
         );
     if !by_itself && reason != "-" {
         complain(&format!("{}: {reason}\n", text(session, "name")));

@@ -42,7 +42,10 @@ pub(super) async fn session(
             if_match,
         } => {
             let body = json!({"name": name});
-            change(client, view, &session.session, &body, if_match).await
+            shown(
+                view,
+                &patched(client, &session.session, &body, if_match).await?,
+            )
         }
         Session::Set {
             session,
@@ -50,26 +53,29 @@ pub(super) async fn session(
             mem,
             label,
         } => {
-            let mut body = Map::new();
             let resources = launch::resources(cpu.as_deref(), mem.as_deref(), None, None)?;
-            if !resources.is_empty() {
-                body.insert("resources".into(), Value::Object(resources));
-            }
-            if !label.is_empty() {
-                let mut labels = launch::pairs(&label, None, "label")?;
-                // A merge patch removes what is null.
-                for value in labels.as_object_mut().into_iter().flat_map(Map::values_mut) {
-                    if value == "" {
-                        *value = Value::Null;
-                    }
+            let mut labels = launch::pairs(&label, None, "label")?;
+            // A merge patch removes what is null.
+            for value in labels.as_object_mut().into_iter().flat_map(Map::values_mut) {
+                if value == "" {
+                    *value = Value::Null;
                 }
-                body.insert("labels".into(), labels);
             }
-            if body.is_empty() {
+            if resources.is_empty() && label.is_empty() {
                 return Err(Trouble::usage("There is nothing to change.")
                     .hint("--cpu 2, --mem 4g or --label team=vision would work."));
             }
-            change(client, view, &session.session, &Value::Object(body), None).await
+            // Limits may be refused, so they go first and alone.
+            let mut changed = Value::Null;
+            if !resources.is_empty() {
+                let body = json!({"resources": resources});
+                changed = patched(client, &session.session, &body, None).await?;
+            }
+            if !label.is_empty() {
+                let body = json!({"labels": labels});
+                changed = patched(client, &session.session, &body, None).await?;
+            }
+            shown(view, &changed)
         }
         Session::Rm { several, force } => remove(client, view, &several.sessions, force).await,
         Session::Events(named) => {
@@ -198,26 +204,26 @@ pub(super) fn explained(view: &View, answer: &Value) -> Result<String, Trouble> 
     view.said(answer, &lines)
 }
 
-async fn change(
+async fn patched(
     client: &Client,
-    view: &View,
     session: &str,
     body: &Value,
     if_match: Option<u64>,
-) -> Result<u8, Trouble> {
+) -> Result<Value, Trouble> {
     let mut extra = Extra::json(body);
     extra.content_type = Some("application/merge-patch+json");
     if let Some(generation) = if_match {
         extra = extra.header("If-Match", format!("\"{generation}\""));
     }
-    let changed = client
+    client
         .call(Method::PATCH, &path(session), extra)
         .await?
-        .json()?;
-    print(&view.said(
-        &changed,
-        &format!("{}  {}", text(&changed, "name"), columns::state(&changed)),
-    )?);
+        .json()
+}
+
+fn shown(view: &View, changed: &Value) -> Result<u8, Trouble> {
+    let line = format!("{}  {}", text(changed, "name"), columns::state(changed));
+    print(&view.said(changed, &line)?);
     Ok(0)
 }
 

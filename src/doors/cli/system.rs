@@ -56,7 +56,6 @@ pub(super) async fn events(client: &Client, view: &View, request: Event) -> Resu
     let query = launch::query(&[("topics", topics.join(","))]);
     let mut position = since;
     let mut seen = 0;
-    let mut headers_printed = false;
     loop {
         let headers = position
             .map(|p| vec![("Last-Event-ID".to_owned(), p.to_string())])
@@ -86,14 +85,13 @@ pub(super) async fn events(client: &Client, view: &View, request: Event) -> Resu
                 };
                 position = change["sequence"].as_u64().or(position);
                 if matches!(view.format, Format::Table | Format::Wide) {
-                    let mut table = view.list(&json!([change]), columns::EVENTS)?;
-                    if headers_printed {
-                        table = table
-                            .split_once('\n')
-                            .map_or(String::new(), |(_, t)| t.to_owned());
-                    }
-                    headers_printed = true;
-                    print(&table);
+                    print(&format!(
+                        "{}  {:<20}  {:<12}  {}\n",
+                        text(&change, "at"),
+                        text(&change, "code"),
+                        text(&change, "actor"),
+                        columns::what(&change),
+                    ));
                 } else {
                     print(&format!("{change}\n"));
                 }

@@ -82,7 +82,7 @@ pub(super) async fn exec(
         parts.push(("user", user.clone()));
     }
     if tty {
-        let (columns, rows) = crossterm::terminal::size().unwrap_or((80, 24));
+        let (columns, rows) = window().unwrap_or((80, 24));
         parts.push(("cols", columns.to_string()));
         parts.push(("rows", rows.to_string()));
     }
@@ -146,7 +146,7 @@ pub(super) async fn attached(
     loop {
         let size = pump
             .tty
-            .then(|| crossterm::terminal::size().ok())
+            .then(window)
             .flatten()
             .map(|(columns, rows)| format!("?cols={columns}&rows={rows}"))
             .unwrap_or_default();
@@ -177,6 +177,13 @@ pub(super) async fn attached(
             Err(trouble) => return Err(trouble),
         }
     }
+}
+
+/// Columns and rows of this terminal; None where it does not say.
+fn window() -> Option<(u16, u16)> {
+    crossterm::terminal::size()
+        .ok()
+        .filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
 /// Raw keyboard for as long as this value lives.
@@ -246,7 +253,7 @@ async fn pumped(
                 }
             }
             _ = resized.recv(), if pump.tty => {
-                if let Ok((columns, rows)) = crossterm::terminal::size() {
+                if let Some((columns, rows)) = window() {
                     let _ = to.send(control(&json!({"resize": [columns, rows]}))).await;
                 }
             }

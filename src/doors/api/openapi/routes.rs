@@ -28,6 +28,8 @@ const ROUTE: Route = Route {
 
 const PEOPLE_READ: Needs = Needs::Verb(Verb::PeopleRead);
 const PEOPLE_WRITE: Needs = Needs::Verb(Verb::PeopleWrite);
+const IMAGES_READ: Needs = Needs::Verb(Verb::ImagesRead);
+const IMAGES_WRITE: Needs = Needs::Verb(Verb::ImagesWrite);
 const ME: Needs = Needs::Verb(Verb::Me);
 const SYSTEM: Needs = Needs::Verb(Verb::SystemRead);
 
@@ -256,6 +258,147 @@ pub const ROUTES: &[Route] = &[
         query: &[("since", "RFC 3339; only what is later")],
         answer: Reply::Schema("SamplePage"),
         refusals: &[400, 404],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/images",
+        operation: "listImages",
+        tag: "images",
+        summary: "List images",
+        needs: IMAGES_READ,
+        answer: Reply::Schema("ImagePage"),
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/images/import",
+        operation: "importImage",
+        tag: "images",
+        summary: "Bring in an archive that was uploaded",
+        needs: IMAGES_WRITE,
+        body: Some("ImportRequest"),
+        status: 202,
+        answer: Reply::Schema("Operation"),
+        refusals: &[400, 404, 409, 422, 503],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/images/{id}",
+        operation: "getImage",
+        tag: "images",
+        summary: "Show one image, by id or reference",
+        needs: IMAGES_READ,
+        answer: Reply::Schema("Image"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        method: "DELETE",
+        path: "/api/v1/images/{id}",
+        operation: "removeImage",
+        tag: "images",
+        summary: "Remove an image that no live session uses",
+        needs: IMAGES_WRITE,
+        status: 204,
+        answer: Reply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/operations",
+        operation: "listOperations",
+        tag: "images",
+        summary: "List long work, newest first",
+        needs: IMAGES_READ,
+        answer: Reply::Schema("OperationPage"),
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/operations/{id}",
+        operation: "getOperation",
+        tag: "images",
+        summary: "Show one piece of long work",
+        needs: IMAGES_READ,
+        answer: Reply::Schema("Operation"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/operations/{id}/cancel",
+        operation: "cancelOperation",
+        tag: "images",
+        summary: "Call long work off; what it did is undone",
+        needs: IMAGES_WRITE,
+        answer: Reply::Schema("Operation"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/uploads",
+        operation: "listUploads",
+        tag: "images",
+        summary: "List your uploads under way",
+        needs: IMAGES_WRITE,
+        answer: Reply::Schema("UploadPage"),
+        ..ROUTE
+    },
+    Route {
+        method: "OPTIONS",
+        path: "/api/v1/uploads",
+        operation: "describeUploads",
+        tag: "images",
+        summary: "What this server knows of tus",
+        needs: Needs::Nothing,
+        status: 204,
+        answer: Reply::Nothing,
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/uploads",
+        operation: "createUpload",
+        tag: "images",
+        summary: "Begin an upload (tus 1.0.0)",
+        needs: IMAGES_WRITE,
+        status: 201,
+        answer: Reply::Schema("Upload"),
+        refusals: &[400, 409, 412, 413, 422, 503],
+        ..ROUTE
+    },
+    Route {
+        method: "HEAD",
+        path: "/api/v1/uploads/{id}",
+        operation: "getUpload",
+        tag: "images",
+        summary: "How far an upload is (tus 1.0.0)",
+        needs: IMAGES_WRITE,
+        answer: Reply::Nothing,
+        refusals: &[404, 412],
+        ..ROUTE
+    },
+    Route {
+        method: "PATCH",
+        path: "/api/v1/uploads/{id}",
+        operation: "appendUpload",
+        tag: "images",
+        summary: "Send a piece of an upload (tus 1.0.0)",
+        needs: IMAGES_WRITE,
+        status: 204,
+        answer: Reply::Nothing,
+        refusals: &[400, 404, 409, 412, 413, 415, 503],
+        ..ROUTE
+    },
+    Route {
+        method: "DELETE",
+        path: "/api/v1/uploads/{id}",
+        operation: "abortUpload",
+        tag: "images",
+        summary: "Call an upload off (tus 1.0.0)",
+        needs: IMAGES_WRITE,
+        status: 204,
+        answer: Reply::Nothing,
+        refusals: &[404, 409, 412],
         ..ROUTE
     },
     Route {
@@ -535,6 +678,13 @@ pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
     collect::<shape::Explanation>(all);
     collect::<shape::EventPage>(all);
     collect::<shape::WaitingPage>(all);
+    collect::<shape::ImagePage>(all);
+    collect::<shape::Image>(all);
+    collect::<shape::ImportRequest>(all);
+    collect::<shape::OperationPage>(all);
+    collect::<shape::Operation>(all);
+    collect::<shape::UploadPage>(all);
+    collect::<shape::Upload>(all);
     collect::<shape::SamplePage>(all);
     collect::<shape::UserPage>(all);
     collect::<shape::User>(all);

@@ -534,3 +534,105 @@ pub(super) struct SignedIn {
     token: Token,
     secret: String,
 }
+
+/// One imported image.
+#[derive(ToSchema)]
+pub(super) struct Image {
+    #[schema(format = Uuid)]
+    id: String,
+    /// What people call it: `name:tag`.
+    reference: String,
+    /// Digest of its configuration, `sha256:…`.
+    digest: String,
+    /// Bytes.
+    size: u64,
+    architecture: String,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    imported_at: String,
+    labels: BTreeMap<String, String>,
+    /// What it runs by itself: entry point, then default arguments.
+    entrypoint: Vec<String>,
+    command: Vec<String>,
+    env: Vec<String>,
+    user: String,
+    working_directory: String,
+    stop_signal: String,
+    generation: u64,
+}
+
+#[derive(ToSchema)]
+pub(super) struct ImagePage {
+    items: Vec<Image>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}
+
+/// Where an archive comes from: one of `upload` and, for root on the machine, `path`.
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImportRequest {
+    #[schema(format = Uuid)]
+    upload: Option<String>,
+    path: Option<String>,
+    /// What to call it, `name:tag`; otherwise as the archive says.
+    reference: Option<String>,
+}
+
+/// One piece of long work.
+#[derive(ToSchema)]
+pub(super) struct Operation {
+    #[schema(format = Uuid)]
+    id: String,
+    /// `image.import`.
+    kind: String,
+    #[schema(format = Uuid)]
+    person: String,
+    /// `pending`, `running`, `succeeded`, `failed` or `cancelled`.
+    state: String,
+    /// What it is doing.
+    step: String,
+    /// Bytes read, of `total`.
+    done: u64,
+    total: u64,
+    cancelable: bool,
+    /// What it gave, once it succeeded.
+    result: serde_json::Value,
+    /// Why it did not, once it failed: code, text and hint.
+    refusal: serde_json::Value,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    ended_at: Option<String>,
+    generation: u64,
+}
+
+#[derive(ToSchema)]
+pub(super) struct OperationPage {
+    items: Vec<Operation>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}
+
+/// One upload under way.
+#[derive(ToSchema)]
+pub(super) struct Upload {
+    #[schema(format = Uuid)]
+    id: String,
+    name: String,
+    size: u64,
+    /// Bytes that have come.
+    offset: u64,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    expires_at: String,
+}
+
+#[derive(ToSchema)]
+pub(super) struct UploadPage {
+    items: Vec<Upload>,
+    next_cursor: Option<String>,
+    estimated_total: u64,
+}

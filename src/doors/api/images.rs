@@ -1,0 +1,119 @@
+//! Images over REST, how they come in, and the operations that bring them.
+
+use std::path::PathBuf;
+
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use rules::names::{OperationId, UploadId};
+use rules::refusal::Refusal;
+use serde::Deserialize;
+use server::actions::images::{self, ImportSource};
+use server::actions::operations;
+
+use super::Api;
+use super::answer::{self, Answer};
+use super::body::Sent;
+use super::who::Who;
+
+pub(super) async fn list(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+    let images = images::list(&api.server, &caller).await?;
+    answer::all(&headers, images)
+}
+
+pub(super) async fn get(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let image = images::get(&api.server, &caller, &id).await?;
+    answer::one(&headers, &image, image.generation)
+}
+
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    images::remove(&api.server, &caller, &id).await?;
+    answer::nothing()
+}
+
+/// One of `upload` and `path`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImportRequest {
+    #[serde(default)]
+    upload: Option<UploadId>,
+    #[serde(default)]
+    path: Option<PathBuf>,
+    /// What to call it, `name:tag`; otherwise as the archive says.
+    #[serde(default)]
+    reference: Option<String>,
+}
+
+pub(super) async fn import(
+    State(api): State<Api>,
+    Who(caller): Who,
+    sent: Sent<ImportRequest>,
+) -> Answer {
+    let ImportRequest {
+        upload,
+        path,
+        reference,
+    } = sent.value;
+    let source = match (upload, path) {
+        (Some(upload), None) => ImportSource::Upload(upload),
+        (None, Some(path)) => ImportSource::Path(path),
+        _ => {
+            return Err(Refusal::invalid(
+                "import.source",
+                "An import has one archive to read from.",
+            )
+            .at("/upload")
+            .hint("{\"upload\": \"<id>\"} after an upload to /api/v1/uploads would work.")
+            .into());
+        }
+    };
+    let operation = images::import(&api.server, &caller, source, reference).await?;
+    answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))
+}
+
+pub(super) async fn list_operations(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+) -> Answer {
+    let operations = operations::list(&api.server, &caller).await?;
+    answer::all(&headers, operations)
+}
+
+pub(super) async fn get_operation(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let id = operation(&id)?;
+    let operation = operations::get(&api.server, &caller, id).await?;
+    // Progress moves without a new version of the row, so the tag is of the whole body.
+    answer::whole(&headers, &operation)
+}
+
+pub(super) async fn cancel_operation(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    let id = operation(&id)?;
+    let operation = operations::cancel(&api.server, &caller, id).await?;
+    answer::changed(&operation, operation.generation)
+}
+
+/// What is no id names nothing.
+fn operation(id: &str) -> Result<OperationId, Refusal> {
+    id.parse().map_err(|_| {
+        Refusal::not_found("operation.not-found", "There is no such operation.")
+            .hint("GET /api/v1/operations lists them.")
+    })
+}

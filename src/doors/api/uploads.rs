@@ -1,0 +1,251 @@
+//! Resumable uploads by tus 1.0.0: creation, termination, expiration. What has arrived when a
+//! connection breaks is kept; the client asks how far it came and goes on there.
+//!
+//! Source of the rules: the protocol's own text, version 1.0.0 (2016-03-25).
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use rules::names::UploadId;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use server::access::Caller;
+use server::actions::images::uploads::{self, Upload};
+
+use super::Api;
+use super::answer::{self, Answer, with_header};
+use super::who::Who;
+use crate::doors::problem::Problem;
+
+const VERSION: &str = "1.0.0";
+/// One piece on its way to disk. Higher: more memory an upload. Lower: more flushes of the disk.
+const PIECE: usize = 4 << 20;
+
+/// What this server knows of the protocol.
+pub(super) async fn options() -> Response {
+    let response = StatusCode::NO_CONTENT.into_response();
+    let response = with_header(response, "tus-version", VERSION);
+    let extensions = "creation,termination,expiration";
+    tus(with_header(response, "tus-extension", extensions))
+}
+
+pub(super) async fn list(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+    let uploads = uploads::list(&api.server, &caller).await?;
+    answer::all(&headers, uploads)
+}
+
+pub(super) async fn create(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+    version(&headers)?;
+    let size = number(&headers, "upload-length").ok_or_else(|| {
+        Refusal::invalid(
+            "upload.length-missing",
+            "An upload says first how long it will be.",
+        )
+        .hint("Upload-Length: 1048576 would work.")
+    })?;
+    let name = file_name(&headers)?;
+    let upload = uploads::create(&api.server, &caller, size, &name, None).await?;
+    let response = answer::made(&upload, &format!("/api/v1/uploads/{}", upload.id))?;
+    Ok(tus(expires(response, &upload)))
+}
+
+pub(super) async fn head(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    version(&headers)?;
+    let upload = uploads::head(&api.server, &caller, known(&id)?).await?;
+    let response = StatusCode::OK.into_response();
+    let response = with_header(response, "upload-length", &upload.size.to_string());
+    let response = with_header(response, "cache-control", "no-store");
+    Ok(tus(expires(progress(response, &upload), &upload)))
+}
+
+pub(super) async fn append(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    version(&headers)?;
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok());
+    if kind != Some("application/offset+octet-stream") {
+        let refusal = Refusal::malformed("upload.content-type", "A piece of an upload is no form.")
+            .hint("Content-Type: application/offset+octet-stream would work.");
+        return Err(Problem::with_status(
+            refusal,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ));
+    }
+    let offset = number(&headers, "upload-offset").ok_or_else(|| {
+        Refusal::malformed("upload.offset-missing", "A piece says where it begins.")
+            .hint("Upload-Offset: 0 would work for the first.")
+    })?;
+    let upload = take(&api, &caller, known(&id)?, offset, body).await?;
+    let response = StatusCode::NO_CONTENT.into_response();
+    Ok(tus(expires(progress(response, &upload), &upload)))
+}
+
+/// Takes a body in pieces. When it breaks off, what came before is on disk.
+async fn take(
+    api: &Api,
+    caller: &Caller,
+    id: UploadId,
+    offset: u64,
+    body: Body,
+) -> Result<Upload, Problem> {
+    let mut pieces = body.into_data_stream();
+    let mut buffer = BytesMut::new();
+    let mut at = offset;
+    let mut latest = None;
+    let broken = loop {
+        match pieces.next().await {
+            Some(Ok(bytes)) => {
+                buffer.extend_from_slice(&bytes);
+                if buffer.len() >= PIECE {
+                    let upload = keep(api, caller, id, at, buffer.split().freeze()).await?;
+                    at = upload.offset;
+                    latest = Some(upload);
+                }
+            }
+            Some(Err(_)) => break true,
+            None => break false,
+        }
+    };
+    if !buffer.is_empty() || latest.is_none() {
+        latest = Some(keep(api, caller, id, at, buffer.freeze()).await?);
+    }
+    match latest {
+        Some(upload) if !broken => Ok(upload),
+        _ => Err(Problem::from(
+            Refusal::malformed(
+                "upload.cut-off",
+                "The connection broke in the middle of a piece.",
+            )
+            .hint("Ask with HEAD how far it came, and go on there."),
+        )),
+    }
+}
+
+async fn keep(
+    api: &Api,
+    caller: &Caller,
+    id: UploadId,
+    at: u64,
+    piece: Bytes,
+) -> Result<Upload, Problem> {
+    Ok(uploads::append(&api.server, caller, id, at, piece).await?)
+}
+
+pub(super) async fn abort(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    version(&headers)?;
+    uploads::abort(&api.server, &caller, known(&id)?).await?;
+    Ok(tus(StatusCode::NO_CONTENT.into_response()))
+}
+
+fn version(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get("tus-resumable").and_then(|v| v.to_str().ok());
+    if given == Some(VERSION) {
+        return Ok(());
+    }
+    let refusal = Refusal::malformed("upload.version", "Uploads speak tus 1.0.0.")
+        .hint("Tus-Resumable: 1.0.0 would work.");
+    Err(Problem::with_status(
+        refusal,
+        StatusCode::PRECONDITION_FAILED,
+    ))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// The file's name in `Upload-Metadata`; empty where there is none.
+fn file_name(headers: &HeaderMap) -> Result<String, Refusal> {
+    let wrong = || {
+        Refusal::malformed("upload.metadata", "Upload-Metadata cannot be read.")
+            .hint("filename and its name in base64, with a blank between, would work.")
+    };
+    let Some(given) = headers.get("upload-metadata") else {
+        return Ok(String::new());
+    };
+    let given = given.to_str().map_err(|_| wrong())?;
+    for pair in given.split(',') {
+        let mut words = pair.trim().split(' ');
+        if words.next() == Some("filename") {
+            let bytes = STANDARD
+                .decode(words.next().unwrap_or_default())
+                .map_err(|_| wrong())?;
+            return String::from_utf8(bytes).map_err(|_| wrong());
+        }
+    }
+    Ok(String::new())
+}
+
+/// What is no id names nothing.
+fn known(id: &str) -> Result<UploadId, Refusal> {
+    id.parse().map_err(|_| {
+        Refusal::not_found("upload.not-found", "There is no such upload.")
+            .hint("It may have expired; begin again.")
+    })
+}
+
+fn tus(response: Response) -> Response {
+    with_header(response, "tus-resumable", VERSION)
+}
+
+fn progress(response: Response, upload: &Upload) -> Response {
+    with_header(response, "upload-offset", &upload.offset.to_string())
+}
+
+fn expires(response: Response, upload: &Upload) -> Response {
+    with_header(response, "upload-expires", &http_date(upload.expires_at))
+}
+
+/// A time as HTTP headers write it.
+fn http_date(at: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.as_millis())
+        .map(|t| t.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_file_is_found_among_other_words() {
+        let read = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("upload-metadata", text.parse().expect("a header"));
+            file_name(&headers)
+        };
+        assert_eq!(
+            read("type aW1n, filename aS50YXI=, x"),
+            Ok("i.tar".to_owned())
+        );
+        assert_eq!(read("x"), Ok(String::new()));
+        assert!(read("filename ???").is_err());
+    }
+
+    #[test]
+    fn dates_are_those_of_http() {
+        let at = Timestamp::from_millis(784_111_777_000);
+        assert_eq!(http_date(at), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+}
