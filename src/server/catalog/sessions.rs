@@ -23,60 +23,71 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
     created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
     outcome, exit_code, reason";
 
+/// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
+/// all names, and whole worlds are read all day.
 pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
-    let reference: String = row.get("image_reference")?;
-    let environment = match value::id_or_none(row, "image")? {
-        None => Environment::Host,
-        Some(id) => Environment::Image {
-            id: ImageId(id),
-            reference,
-        },
+    let mut column = 0;
+    let mut next = || {
+        column += 1;
+        column - 1
     };
     Ok(Session {
-        id: SessionId(value::id(row, "id")?),
-        name: value::word(row, "name", |text| SessionName::parse(text).ok())?,
-        owner: UserId(value::id(row, "owner")?),
-        labels: value::json(row, "labels")?,
+        id: SessionId(value::id(row, next())?),
+        name: value::word(row, next(), |text| SessionName::parse(text).ok())?,
+        owner: UserId(value::id(row, next())?),
+        labels: value::json(row, next())?,
         order: Order {
-            kind: value::word(row, "kind", |text| match text {
+            kind: value::word(row, next(), |text| match text {
                 "interactive" => Some(SessionKind::Interactive),
                 "batch" => Some(SessionKind::Batch),
                 _ => None,
             })?,
-            environment,
-            command: value::json(row, "command")?,
-            env: value::json(row, "env")?,
-            demand: Demand {
-                cpu: CpuShare(row.get("cpu")?),
-                memory: Bytes(value::unsigned(row, "memory")?),
-                shm: Bytes(value::unsigned(row, "shm")?),
-                gpu: GpuShare(row.get("gpu")?),
+            environment: {
+                let id = value::id_or_none(row, next())?;
+                let reference = row.get(next())?;
+                match id {
+                    None => Environment::Host,
+                    Some(id) => Environment::Image {
+                        id: ImageId(id),
+                        reference,
+                    },
+                }
             },
-            timeout_seconds: value::unsigned_or_none(row, "timeout_seconds")?,
-            longest_run_seconds: value::unsigned_or_none(row, "longest_run_seconds")?,
-            start_at: value::time_or_none(row, "start_at")?,
-            depends_on: value::json(row, "depends_on")?,
+            command: value::json(row, next())?,
+            env: value::json(row, next())?,
+            demand: Demand {
+                cpu: CpuShare(row.get(next())?),
+                memory: Bytes(value::unsigned(row, next())?),
+                shm: Bytes(value::unsigned(row, next())?),
+                gpu: GpuShare(row.get(next())?),
+            },
+            timeout_seconds: value::unsigned_or_none(row, next())?,
+            longest_run_seconds: value::unsigned_or_none(row, next())?,
+            start_at: value::time_or_none(row, next())?,
+            depends_on: value::json(row, next())?,
         },
-        phase: value::word(row, "phase", Phase::parse)?,
-        wish: value::word(row, "wish", Wish::parse)?,
-        paused: row.get("paused")?,
-        restart: row.get("restart")?,
-        incarnation: row.get("incarnation")?,
-        generation: value::unsigned(row, "generation")?,
-        node: value::id_or_none(row, "node")?.map(NodeId),
-        devices: value::json(row, "devices")?,
-        created_at: value::time(row, "created_at")?,
-        queued_at: value::time(row, "queued_at")?,
-        scheduled_at: value::time_or_none(row, "scheduled_at")?,
-        started_at: value::time_or_none(row, "started_at")?,
-        stopping_at: value::time_or_none(row, "stopping_at")?,
-        ended_at: value::time_or_none(row, "ended_at")?,
-        outcome: row
-            .get::<_, Option<String>>("outcome")?
-            .map(|_| value::word(row, "outcome", Outcome::parse))
-            .transpose()?,
-        exit_code: row.get("exit_code")?,
-        reason: value::json_or_none(row, "reason")?,
+        phase: value::word(row, next(), Phase::parse)?,
+        wish: value::word(row, next(), Wish::parse)?,
+        paused: row.get(next())?,
+        restart: row.get(next())?,
+        incarnation: row.get(next())?,
+        generation: value::unsigned(row, next())?,
+        node: value::id_or_none(row, next())?.map(NodeId),
+        devices: value::json(row, next())?,
+        created_at: value::time(row, next())?,
+        queued_at: value::time(row, next())?,
+        scheduled_at: value::time_or_none(row, next())?,
+        started_at: value::time_or_none(row, next())?,
+        stopping_at: value::time_or_none(row, next())?,
+        ended_at: value::time_or_none(row, next())?,
+        outcome: {
+            let at = next();
+            row.get::<_, Option<String>>(at)?
+                .map(|_| value::word(row, at, Outcome::parse))
+                .transpose()?
+        },
+        exit_code: row.get(next())?,
+        reason: value::json_or_none(row, next())?,
     })
 }
 

@@ -2,8 +2,8 @@
 //! that cannot be read back is a fault, never a default.
 
 use rules::units::Timestamp;
-use rusqlite::Row;
 use rusqlite::types::Type;
+use rusqlite::{Row, RowIndex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -13,32 +13,38 @@ use uuid::Uuid;
 #[error("{0:?} is not a word this version knows")]
 struct UnknownWord(String);
 
-pub(super) fn id(row: &Row<'_>, column: &str) -> rusqlite::Result<Uuid> {
+pub(super) fn id(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<Uuid> {
     Ok(Uuid::from_bytes(row.get(column)?))
 }
 
-pub(super) fn id_or_none(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Uuid>> {
+pub(super) fn id_or_none(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<Option<Uuid>> {
     Ok(row
         .get::<_, Option<[u8; 16]>>(column)?
         .map(Uuid::from_bytes))
 }
 
-pub(super) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
+pub(super) fn time(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<Timestamp> {
     Ok(Timestamp::from_millis(row.get(column)?))
 }
 
-pub(super) fn time_or_none(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+pub(super) fn time_or_none(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row
         .get::<_, Option<i64>>(column)?
         .map(Timestamp::from_millis))
 }
 
 /// A number that was stored by `signed`.
-pub(super) fn unsigned(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+pub(super) fn unsigned(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }
 
-pub(super) fn unsigned_or_none(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
+pub(super) fn unsigned_or_none(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<Option<u64>> {
     Ok(row
         .get::<_, Option<i64>>(column)?
         .map(|number| u64::try_from(number).unwrap_or(0)))
@@ -49,8 +55,11 @@ pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
-    let index = row.as_ref().column_index(column)?;
+pub(super) fn json<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<T> {
+    let index = column.idx(row.as_ref())?;
     let text = row.get_ref(index)?.as_str()?;
     serde_json::from_str(text)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, Type::Text, error.into()))
@@ -58,22 +67,22 @@ pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite
 
 pub(super) fn json_or_none<T: DeserializeOwned>(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
 ) -> rusqlite::Result<Option<T>> {
-    let index = row.as_ref().column_index(column)?;
+    let index = column.idx(row.as_ref())?;
     if row.get_ref(index)? == rusqlite::types::ValueRef::Null {
         return Ok(None);
     }
-    json(row, column).map(Some)
+    json(row, index).map(Some)
 }
 
 /// A word read back by its own parser.
 pub(super) fn word<T>(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> rusqlite::Result<T> {
-    let index = row.as_ref().column_index(column)?;
+    let index = column.idx(row.as_ref())?;
     let text = row.get_ref(index)?.as_str()?;
     parse(text).ok_or_else(|| {
         let unknown = UnknownWord(text.to_owned());
