@@ -45,18 +45,24 @@ pub fn steps(assignment: &Assignment, sights: &[ContainerSight]) -> Vec<Step> {
             // refusal to start is made here as a record.
             (None, Want::Stop | Want::Kill) => steps.push(Step::Stop(order.name)),
             (Some(state), _) if state.is_over() => {}
-            (Some(_), Want::Kill) => steps.push(Step::Kill(order.name)),
-            (Some(SightState::Stopping { .. }), _) => {}
-            (Some(_), Want::Stop) => steps.push(Step::Stop(order.name)),
-            (Some(SightState::Running { paused, .. }), want) => {
-                match (paused, want) {
-                    (false, Want::Pause) => steps.push(Step::Pause(order.name)),
-                    (true, Want::Run) => steps.push(Step::Resume(order.name)),
+            (Some(state), want) => {
+                // Limits first, whatever else is wanted: what it gave back may be given to another.
+                if !matches!(state, SightState::Preparing { .. }) {
+                    steps.push(Step::Adjust(order.clone()));
+                }
+                match (state, want) {
+                    (_, Want::Kill) => steps.push(Step::Kill(order.name)),
+                    (SightState::Stopping { .. }, _) => {}
+                    (_, Want::Stop) => steps.push(Step::Stop(order.name)),
+                    (SightState::Running { paused: false, .. }, Want::Pause) => {
+                        steps.push(Step::Pause(order.name));
+                    }
+                    (SightState::Running { paused: true, .. }, Want::Run) => {
+                        steps.push(Step::Resume(order.name));
+                    }
                     _ => {}
                 }
-                steps.push(Step::Adjust(order.clone()));
             }
-            (Some(_), _) => {}
         }
     }
     steps.append(&mut starts);

@@ -21,7 +21,7 @@ use rules::world::World;
 use server::Failure;
 use server::access::{Caller, Via};
 use server::actions::sessions as actions;
-use server::rehearsal::stand_in::{Life, Moment};
+use server::rehearsal::stand_in::Moment;
 use server::rehearsal::{Fate, Rehearsal};
 
 use super::dice::Dice;
@@ -744,17 +744,7 @@ impl Run {
             let node = &machine.stand_in;
             let mut used = Used::default();
             for container in node.containers.iter().filter(|c| c.lives()) {
-                // What is not made yet gets the limits that the list has when it is.
-                let ordered = node
-                    .ledger
-                    .iter()
-                    .flat_map(|a| &a.containers)
-                    .find(|o| o.name == container.order.name);
-                let order = match (&container.life, ordered) {
-                    (Life::Preparing { .. }, Some(ordered)) => ordered,
-                    _ => &container.order,
-                };
-                used.add(&order.demand, &order.devices);
+                used.add(&container.order.demand, &container.order.devices);
             }
             if used.cpu > node.capacity.cpu {
                 return Err(format!("{} runs {} cores", node.name, used.cpu));

@@ -148,7 +148,7 @@ pub async fn set_labels(
 /// Changes how much a session may use, while it runs or before. What is None stays.
 ///
 /// Errors: `resize.no-room` with what its machine could still give; what no machine could ever hold;
-/// `session.ended`.
+/// `session.not-running` while it is on its way to run or to end; `session.ended`.
 pub async fn resize(
     server: &Server,
     caller: &Caller,
@@ -168,6 +168,20 @@ pub async fn resize(
         move |rows, session| {
             if session.phase == Phase::Ended {
                 return Err(ended().into());
+            }
+            // Between its place and its first process, and while it stops, its machine may hold it
+            // to the old limits for a while; what it gave back would be given away too early.
+            let settled = matches!(session.phase, Phase::Pending | Phase::Running);
+            if !settled || session.wish != Wish::Run {
+                return Err(Refusal::conflict(
+                    "session.not-running",
+                    format!(
+                        "It is {}; a waiting or a running session can be resized.",
+                        session.phase.word()
+                    ),
+                )
+                .hint("Try again once it runs.")
+                .into());
             }
             let mut demand = session.order.demand;
             demand.cpu = cpu.unwrap_or(demand.cpu);
