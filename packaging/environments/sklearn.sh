@@ -16,7 +16,8 @@ mkdir -p "$out"
 # Own storage: nothing of the machine's container engines is read or changed.
 engine="--root $work/storage --runroot $work/run --storage-driver vfs"
 
-mmdebstrap --variant=minbase \
+# Sessions bring their own /dev, so the archive carries no device nodes.
+mmdebstrap --variant=minbase --skip=output/dev \
     --include=python3,python3-numpy,python3-sklearn,tini \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
@@ -36,9 +37,9 @@ mmdebstrap --variant=minbase \
         --label org.opencontainers.image.description="Debian 12, Python 3.11, numpy, scikit-learn" \
         "$made"
     buildah $engine commit "$made" localhost/sklearn:12
-    rm -f "$out/sklearn-docker.tar" "$out/sklearn-oci.tar"
-    podman $engine save --format docker-archive -o "$out/sklearn-docker.tar" localhost/sklearn:12
-    podman $engine save --format oci-archive -o "$out/sklearn-oci.tar" localhost/sklearn:12
+    podman $engine save --format docker-archive -o "$work/sklearn-docker.tar" localhost/sklearn:12
+    podman $engine save --format oci-archive -o "$work/sklearn-oci.tar" localhost/sklearn:12
+    mv "$work/sklearn-docker.tar" "$work/sklearn-oci.tar" "$out/"
     buildah $engine rm "$made"
 }
 ls -l "$out"

@@ -98,7 +98,6 @@ impl ImageStore {
         request: ImportRequest<'_>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Vec<ImportedImage>, ImageError> {
-        self.can_unpack()?;
         let (name, path) = self.new_staging("import")?;
         let staging = lower::open_directory(self.staging.as_fd(), name.as_bytes())?;
         let mut import = Import {
@@ -219,6 +218,8 @@ impl Import<'_> {
             }
             checked.push(config);
         }
+        // After the archive has been judged: what is wrong with it is told to everybody.
+        self.store.can_unpack()?;
         self.check_room(&source, &plans, &checked)?;
         let mut stacks = Vec::new();
         for (plan, config) in plans.iter().zip(&checked) {
@@ -365,7 +366,11 @@ impl Import<'_> {
             )?;
             let place = match known {
                 Some(place) => {
-                    check(&stream.finish()?, layer, diff_id)?;
+                    let passed = stream.finish()?;
+                    check(&passed, layer, diff_id)?;
+                    let record = &mut self.ready[place].record;
+                    record.packed_bytes = passed.packed_bytes;
+                    record.blob = Some(passed.blob);
                     place
                 }
                 None => self.unpack(stream, what, layer, diff_id, &chain, &stack)?,
