@@ -8,11 +8,15 @@ use fardel::roles::{hold, server, shim};
 
 fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let mut words: Vec<OsString> = std::env::args_os().collect();
     match words.get(1).and_then(|word| word.to_str()) {
         Some("shim") => return shim::run(&words[2..]),
         Some("hold") => return hold::run(&words[2..]),
         _ => {}
+    }
+    // A fresh checkout serves by `cargo run` alone.
+    if words.len() == 1 {
+        words.push("serve".into());
     }
     let engines = Engines {
         serve: server::main,
