@@ -1,5 +1,8 @@
 //! Real containers through the node's runtime, with the product's own binary as their shim. Needs
 //! root, control groups and user namespaces; elsewhere each test says what is missing.
 
+mod crash;
 mod ground;
+mod inside;
 mod life;
+mod limits;

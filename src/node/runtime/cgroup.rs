@@ -339,6 +339,44 @@ impl Group {
             })
     }
 
+    /// Whether the processes inside stand still.
+    pub(super) fn frozen(&self) -> bool {
+        let Some(path) = self.directory("freezer") else {
+            return false;
+        };
+        let (file, thawed) = if self.v2() {
+            ("cgroup.freeze", "0")
+        } else {
+            ("freezer.state", "THAWED")
+        };
+        fs::read_to_string(path.join(file)).is_ok_and(|text| text.trim() != thawed)
+    }
+
+    /// The present processor limit in hundredths of a core; nothing when there is none.
+    pub(super) fn cpu_hundredths(&self) -> Option<u32> {
+        let path = self.directory("cpu")?;
+        let (quota, period) = if self.v2() {
+            let text = fs::read_to_string(path.join("cpu.max")).ok()?;
+            let (quota, period) = text.trim().split_once(' ')?;
+            (quota.parse::<u64>().ok()?, period.parse::<u64>().ok()?)
+        } else {
+            let number = |file: &str| {
+                fs::read_to_string(path.join(file))
+                    .ok()?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()
+            };
+            (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
+        };
+        u32::try_from(quota * 100 / period.max(1)).ok()
+    }
+
+    /// The one directory on version 2; nothing on version 1.
+    pub(super) fn unified_directory(&self) -> Option<PathBuf> {
+        self.v2().then(|| self.directory("memory")).flatten()
+    }
+
     /// How many processes the memory limit killed; zero when it cannot be read any more.
     pub(super) fn oom_kills(&self) -> u64 {
         let Some(path) = self.directory("memory") else {
@@ -353,6 +391,20 @@ impl Group {
             .ok()
             .and_then(|text| field(&text, "oom_kill"))
             .unwrap_or(0)
+    }
+
+    /// The most memory ever in use at once, page cache included; nothing where the kernel does not say.
+    pub(super) fn peak_memory(&self) -> Option<u64> {
+        let file = if self.v2() {
+            "memory.peak"
+        } else {
+            "memory.max_usage_in_bytes"
+        };
+        fs::read_to_string(self.directory("memory")?.join(file))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
     }
 
     /// Numbers of the processes inside, as seen from the host.

@@ -318,6 +318,13 @@ impl Digest {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
+    /// The digest of one word.
+    pub(super) fn of(bytes: &[u8]) -> u64 {
+        let mut digest = Self::new();
+        digest.add(bytes);
+        digest.0
+    }
+
     /// Adds one word; the boundary between words counts.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         for byte in bytes.iter().chain(&[0xff]) {

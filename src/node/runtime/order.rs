@@ -176,6 +176,8 @@ pub struct ExitRecord {
     pub signal: Option<i32>,
     /// The memory limit ended the command.
     pub oom_killed: bool,
+    /// Most memory in use at once, in bytes; absent where the kernel does not say.
+    pub peak_memory: Option<u64>,
     /// A sentence for people where the code alone says too little.
     pub reason: Option<String>,
     /// Absent when the command never started.

@@ -112,6 +112,11 @@ impl Stage {
         self.place.join("root")
     }
 
+    /// A path on the stage.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.place.join(name)
+    }
+
     fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.place.join(name);
         fs::create_dir_all(&path).map_err(at("create", &path))?;

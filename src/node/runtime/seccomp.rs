@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+pub(super) mod answers;
 #[cfg(test)]
 mod tests;
 
@@ -132,6 +133,19 @@ pub(super) struct Filter {
 pub(super) enum Revealing {
     ToShim,
     Allowed,
+}
+
+impl Revealing {
+    /// To the shim where the kernel can ask it (Linux 5.0; without waiting for nothing, 5.19).
+    pub(super) fn available() -> Self {
+        let actions =
+            std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+        if actions.contains("user_notif") {
+            Self::ToShim
+        } else {
+            Self::Allowed
+        }
+    }
 }
 
 impl Filter {

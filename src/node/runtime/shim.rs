@@ -20,12 +20,17 @@ use rustix::time::Timespec;
 use super::cgroup::{Group, Hierarchies};
 use super::container::{self, Console};
 use super::descriptors::receive_descriptor;
+use super::devices;
+use super::exec::{self, News, Program};
+use super::host_environment::Digest;
 use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
 use super::logs::LogWriter;
-use super::order::{ContainerOrder, ExitRecord, Standing, UserOrder};
+use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
 use super::people::{self, Person};
+use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, Stage};
+use super::seccomp::answers::{self, Measure};
 use super::seccomp::{Filter, Revealing};
 use super::spec::{self, Ground};
 use super::terminal::{Heard, Line, Scrollback};
@@ -41,6 +46,16 @@ const WAITING_OUTPUT: usize = 1024 * 1024;
 
 /// How long the last words may take to reach clients after the container's end.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How often the files that tell the limits are rewritten. Shorter costs every session wake-ups;
+/// longer shows people old numbers.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Output of a program that may wait for its client before the program is made to wait.
+const ENOUGH_OUTPUT: usize = 256 * 1024;
+
+/// Input that may wait for a program before its client is made to wait.
+const ENOUGH_INPUT: usize = 64 * 1024;
 
 /// Grace of a shim that is itself told to end, as at the machine's shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -142,6 +157,7 @@ fn supervise(directory: &Path, server: UnixStream) {
                 code: 125,
                 signal: None,
                 oom_killed: false,
+                peak_memory: None,
                 reason: Some(reason),
                 started_at: None,
                 ended_at: now(),
@@ -164,6 +180,44 @@ struct Shim {
     line: Option<Line>,
     first: Option<FirstProcess>,
     kill_at: Option<Instant>,
+    next_look: Instant,
+    /// Kept for programs that join later.
+    ground: Option<Ground>,
+    revealing: Revealing,
+    /// Where the first process leaves the filter's listener.
+    handover: Option<UnixStream>,
+    /// Listeners of every filter in this container.
+    questions: Vec<OwnedFd>,
+    measure: Measure,
+    proc_files: Option<ProcFiles>,
+    /// Children that ended before their process number was known here.
+    unclaimed: Vec<(i32, i32)>,
+}
+
+/// One more program inside, belonging to the client that asked for it.
+struct RunningProgram {
+    /// Until it runs.
+    news: Option<OwnedFd>,
+    pid: Option<i32>,
+    status: Option<i32>,
+    /// None for a terminal, whose one line is `output`.
+    input: Option<Line>,
+    output: Option<Line>,
+    errors: Option<Line>,
+    input_over: bool,
+}
+
+/// What may be ready.
+#[derive(Clone, Copy)]
+enum Source {
+    Signals,
+    Listener,
+    Line,
+    Handover,
+    Question(usize),
+    Client(usize),
+    News(usize),
+    Program(usize),
 }
 
 /// The container's process 1, seen from here.
@@ -178,6 +232,9 @@ struct Client {
     waiting: Vec<u8>,
     role: Role,
     gone: bool,
+    /// Frames sent so far.
+    sent: u64,
+    program: Option<Box<RunningProgram>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -185,6 +242,8 @@ enum Role {
     New,
     Subscriber,
     Attached,
+    /// Has a program of its own inside.
+    Program,
     /// Answered; goes when its answer is out.
     Served,
 }
@@ -216,6 +275,21 @@ impl Shim {
             line: None,
             first: None,
             kill_at: None,
+            next_look: Instant::now() + LOOK_EVERY,
+            ground: None,
+            revealing: Revealing::available(),
+            handover: None,
+            questions: vec![],
+            measure: Measure {
+                processors: proc_files::processors(launch.order.cpu_hundredths),
+                first: Digest::of(launch.order.name.as_str().as_bytes()) as usize % 4096,
+                memory_limit: launch.order.memory_bytes,
+                memory_used: 0,
+                processes: 1,
+                uptime_seconds: 0,
+            },
+            proc_files: None,
+            unclaimed: vec![],
             launch,
         };
         shim.write_run_record()?;
@@ -268,7 +342,7 @@ impl Shim {
         fs::create_dir_all(&state)?;
 
         self.announce(Standing::Starting);
-        let revealing = Revealing::Allowed;
+        let revealing = self.revealing;
         let (listener_near, listener_far) = UnixStream::pair()?;
         let words = (&order.command[..], &ground.environment[..]);
         let filter = (Filter::compile(revealing), revealing);
@@ -307,12 +381,17 @@ impl Shim {
             )?
         };
         drop(listener_far);
-        drop(listener_near);
+        self.handover = (revealing == Revealing::ToShim).then_some(listener_near);
+        self.ground = Some(ground);
         // libcontainer gives its caller the container's own standing with the memory killer.
         let _ = fs::write("/proc/self/oom_score_adj", "0");
         let _ = fs::write("/proc/self/oom_score_adj", "-999");
         let identity = ProcessIdentity::of(created.pid)?;
         network::raise_loopback(created.pid)?;
+        if let Some(group) = self.group.unified_directory() {
+            // Between create and start nothing of the container has run yet.
+            devices::fence(&group)?;
+        }
         if let (Some(line), Some(size)) = (&self.line, order.terminal) {
             line.resize(size);
         }
@@ -333,13 +412,13 @@ impl Shim {
     }
 
     fn ground(
-        &self,
+        &mut self,
         stage: &Stage,
         order: &ContainerOrder,
         ids: BorrowedFd<'_>,
     ) -> Result<Ground, Fault> {
         let root = stage.root();
-        let person = self.person(&root, order)?;
+        let person = self.usual_person(&root, order)?;
         let directory = match &order.directory {
             Some(directory) => directory.clone(),
             None if rootfs::directory_inside(&root, &person.home) => person.home.clone(),
@@ -370,6 +449,13 @@ impl Shim {
             let shown = stage.show(&format!("m{number}"), &mount.from, ids, mount.read_only)?;
             binds.push((shown, mount.at.clone(), mount.read_only));
         }
+        let (files, shown) = ProcFiles::lay(
+            &stage.path("proc"),
+            self.measure.processors,
+            order.memory_bytes,
+        )?;
+        self.proc_files = Some(files);
+        binds.extend(shown.into_iter().map(|(from, at)| (from, at, true)));
         let uptime = fs::read_to_string("/proc/uptime")?;
         let uptime_seconds = uptime
             .split('.')
@@ -383,6 +469,7 @@ impl Shim {
             uid: person.uid,
             gid: person.gid,
             groups: person.groups.clone(),
+            home: person.home.clone(),
             directory,
             environment: environment(order, &person),
             binds,
@@ -393,83 +480,195 @@ impl Shim {
         })
     }
 
-    fn person(&self, root: &Path, order: &ContainerOrder) -> Result<Person, Fault> {
+    fn usual_person(&self, root: &Path, order: &ContainerOrder) -> Result<Person, Fault> {
         let wanted = match &order.user {
             UserOrder::Named(name) => name.as_str(),
             UserOrder::Usual if order.root.host_environment => "work",
             UserOrder::Usual => "0",
         };
+        self.named_person(root, wanted)
+    }
+
+    fn named_person(&self, root: &Path, wanted: &str) -> Result<Person, Fault> {
         let passwd = rootfs::read_inside(root, "/etc/passwd", 1 << 20).unwrap_or_default();
         let group = rootfs::read_inside(root, "/etc/group", 1 << 20).unwrap_or_default();
-        Ok(people::find(wanted, &passwd, &group, order.ids.size)?)
+        Ok(people::find(
+            wanted,
+            &passwd,
+            &group,
+            self.launch.order.ids.size,
+        )?)
     }
 
     /// Serves until the container has ended.
     fn watch(&mut self) {
         let mut buffer = vec![0u8; 32 * 1024];
+        self.next_look = Instant::now() + LOOK_EVERY;
         loop {
-            let ready = self.wait();
-            if ready.signals {
-                if let Some(status) = self.reap() {
-                    let record = self.exit_record(status);
-                    self.drain(&mut buffer);
-                    self.end(record);
-                    return;
+            for ready in self.wait() {
+                match ready {
+                    Source::Signals => {
+                        if let Some(status) = self.reap() {
+                            let record = self.exit_record(status);
+                            self.drain(&mut buffer);
+                            self.end(record);
+                            return;
+                        }
+                    }
+                    Source::Listener => self.accept(),
+                    Source::Line => drop(self.hear(&mut buffer)),
+                    Source::Handover => self.take_over_listener(),
+                    Source::Question(number) => self.answer_question(number),
+                    Source::Client(number) => self.serve(number, &mut buffer),
+                    Source::News(number) => self.take_news(number),
+                    Source::Program(number) => self.clients[number].pass_on(&mut buffer),
                 }
             }
-            if ready.line {
-                self.hear(&mut buffer);
+            for client in &mut self.clients {
+                client.conclude(&mut buffer);
             }
-            if ready.listener {
-                self.accept();
+            self.clients.retain(|client| {
+                !client.gone && !(client.role == Role::Served && client.waiting.is_empty())
+            });
+            if !self.clients.iter().any(|client| {
+                client
+                    .program
+                    .as_ref()
+                    .is_some_and(|program| program.news.is_some())
+            }) {
+                self.unclaimed.clear();
             }
-            self.serve(&ready.clients, &mut buffer);
-            if self.kill_at.is_some_and(|when| when <= Instant::now()) {
-                self.kill_at = None;
-                self.signal(libc::SIGKILL);
+            self.on_time();
+        }
+    }
+
+    /// What is due by the clock: the forced end, and a look at the container's use.
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        if self.kill_at.is_some_and(|when| when <= now) {
+            self.kill_at = None;
+            self.signal(libc::SIGKILL);
+        }
+        if self.next_look <= now {
+            self.next_look = now + LOOK_EVERY;
+            self.look();
+        }
+    }
+
+    /// Reads what the container uses, for the files and answers that tell it.
+    fn look(&mut self) {
+        let (Ok(usage), Some(first)) = (self.group.usage(), &self.first) else {
+            return;
+        };
+        let hundredths = self
+            .group
+            .cpu_hundredths()
+            .unwrap_or(self.launch.order.cpu_hundredths);
+        let uptime_seconds = now().saturating_sub(first.started_at) / 1000;
+        self.measure = Measure {
+            processors: proc_files::processors(hundredths),
+            memory_limit: usage.memory_limit,
+            memory_used: usage.memory_bytes,
+            processes: usage.pids,
+            uptime_seconds,
+            ..self.measure
+        };
+        if let Some(files) = &mut self.proc_files {
+            if let Err(error) = files.refresh(&usage, self.measure.processors, uptime_seconds) {
+                tracing::warn!("the files that tell the limits are old: {error}");
             }
         }
     }
 
-    fn wait(&mut self) -> Ready {
-        let timeout = self.kill_at.map(|when| {
-            let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-            Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            }
-        });
+    fn wait(&self) -> Vec<Source> {
+        let when = self
+            .kill_at
+            .map_or(self.next_look, |kill| kill.min(self.next_look));
+        let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let timeout = Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut sources = vec![Source::Signals, Source::Listener];
         let mut watched = vec![
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.listener, PollFlags::IN),
         ];
-        for client in &self.clients {
-            let mut wanted = PollFlags::IN;
-            if !client.waiting.is_empty() {
-                wanted |= PollFlags::OUT;
+        let mut watch = |source: Source, descriptor, flags: PollFlags| {
+            if !flags.is_empty() {
+                sources.push(source);
+                watched.push(PollFd::from_borrowed_fd(descriptor, flags));
             }
-            watched.push(PollFd::new(&client.stream, wanted));
-        }
-        if let Some(line) = &self.line {
-            let mut wanted = PollFlags::IN;
+        };
+        let listening = |line: &Line| {
             if line.wants_to_write() {
-                wanted |= PollFlags::OUT;
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
             }
-            watched.push(PollFd::from_borrowed_fd(line.as_fd(), wanted));
+        };
+        if let Some(line) = &self.line {
+            watch(Source::Line, line.as_fd(), listening(line));
         }
-        if poll(&mut watched, timeout.as_ref()).is_err() {
-            return Ready::default();
+        if let Some(handover) = &self.handover {
+            watch(Source::Handover, handover.as_fd(), PollFlags::IN);
         }
-        let happened: Vec<bool> = watched
-            .iter()
-            .map(|each| !each.revents().is_empty())
-            .collect();
-        let clients = 2..2 + self.clients.len();
-        Ready {
-            signals: happened[0],
-            listener: happened[1],
-            line: self.line.is_some() && happened[clients.end],
-            clients: happened[clients].to_vec(),
+        for (number, questions) in self.questions.iter().enumerate() {
+            watch(Source::Question(number), questions.as_fd(), PollFlags::IN);
+        }
+        for (number, client) in self.clients.iter().enumerate() {
+            let mut flags = PollFlags::empty();
+            if client.takes_input() {
+                flags |= PollFlags::IN;
+            }
+            if !client.waiting.is_empty() {
+                flags |= PollFlags::OUT;
+            }
+            watch(Source::Client(number), client.stream.as_fd(), flags);
+            let Some(program) = &client.program else {
+                continue;
+            };
+            if let Some(news) = &program.news {
+                watch(Source::News(number), news.as_fd(), PollFlags::IN);
+                continue;
+            }
+            if client.waiting.len() < ENOUGH_OUTPUT {
+                for line in [&program.output, &program.errors].into_iter().flatten() {
+                    watch(Source::Program(number), line.as_fd(), listening(line));
+                }
+            }
+            if let Some(line) = program.input.as_ref().filter(|line| line.wants_to_write()) {
+                watch(Source::Program(number), line.as_fd(), PollFlags::OUT);
+            }
+        }
+        if poll(&mut watched, Some(&timeout)).is_err() {
+            return Vec::new();
+        }
+        sources
+            .into_iter()
+            .zip(&watched)
+            .filter(|(_, poll)| !poll.revents().is_empty())
+            .map(|(source, _)| source)
+            .collect()
+    }
+
+    /// Takes the filter's listener from the container's first process.
+    fn take_over_listener(&mut self) {
+        let Some(handover) = self.handover.take() else {
+            return;
+        };
+        match receive_descriptor(handover.as_fd()) {
+            Ok(listener) => self.questions.push(listener),
+            Err(error) => tracing::warn!("nobody answers for the size of the machine: {error}"),
+        }
+    }
+
+    fn answer_question(&mut self, number: usize) {
+        let measure = self.measure;
+        // A listener whose last process is gone answers nothing but a hang-up.
+        if answers::answer_one(&self.questions[number], || measure).is_err() {
+            let over = self.questions.remove(number);
+            drop(over);
         }
     }
 
@@ -499,6 +698,15 @@ impl Shim {
                 .is_some_and(|first| first.identity.pid == pid)
             {
                 ended = Some(status);
+            } else if let Some(program) = self
+                .clients
+                .iter_mut()
+                .filter_map(|client| client.program.as_mut())
+                .find(|program| program.pid == Some(pid))
+            {
+                program.status = Some(status);
+            } else {
+                self.unclaimed.push((pid, status));
             }
         }
     }
@@ -524,6 +732,7 @@ impl Shim {
             code,
             signal,
             oom_killed,
+            peak_memory: self.group.peak_memory(),
             reason,
             started_at,
             ended_at: now(),
@@ -583,30 +792,22 @@ impl Shim {
         }
     }
 
-    fn serve(&mut self, ready: &[bool], buffer: &mut [u8]) {
-        for number in 0..ready.len() {
-            if !ready[number] {
-                continue;
-            }
-            self.clients[number].flush();
-            if !self.clients[number].receive(buffer) {
-                continue;
-            }
-            loop {
-                match wire::take(&mut self.clients[number].received) {
-                    Ok(Some(frame)) => self.answer(number, &frame),
-                    Ok(None) => break,
-                    Err(error) => {
-                        tracing::warn!("a client speaks nonsense: {error}");
-                        self.clients[number].gone = true;
-                        break;
-                    }
+    fn serve(&mut self, number: usize, buffer: &mut [u8]) {
+        self.clients[number].flush();
+        if !self.clients[number].receive(buffer) {
+            return;
+        }
+        loop {
+            match wire::take(&mut self.clients[number].received) {
+                Ok(Some(frame)) => self.answer(number, &frame),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!("a client speaks nonsense: {error}");
+                    self.clients[number].gone = true;
+                    return;
                 }
             }
         }
-        self.clients.retain(|client| {
-            !client.gone && !(client.role == Role::Served && client.waiting.is_empty())
-        });
     }
 
     fn answer(&mut self, number: usize, frame: &wire::Frame) {
@@ -629,6 +830,7 @@ impl Shim {
                     line.say(&frame.payload);
                 }
             }
+            (Role::Program, _) => self.clients[number].direct(frame),
             (Role::Attached, Kind::Resize) => {
                 if let (Some(line), Some(size)) = (&self.line, wire::size_of(&frame.payload)) {
                     line.resize(size);
@@ -642,6 +844,9 @@ impl Shim {
     fn request(&mut self, number: usize, request: Request) -> Reply {
         match request {
             Request::Subscribe => {
+                if let Standing::Running { paused, .. } = &mut self.standing {
+                    *paused = self.group.frozen();
+                }
                 let event = wire::Event {
                     standing: self.standing.clone(),
                 };
@@ -665,13 +870,120 @@ impl Shim {
                 self.stop(Duration::from_millis(grace_milliseconds))
             }
             Request::Kill => self.signal(libc::SIGKILL),
-            Request::Exec(_) => {
-                return Reply::Refused {
-                    why: "this shim cannot run further programs".to_owned(),
-                };
+            Request::Exec(order) => {
+                if let Err(error) = self.exec(number, &order) {
+                    return Reply::Refused {
+                        why: chain(&*error),
+                    };
+                }
             }
         }
         Reply::Done
+    }
+
+    /// Begins one more program for a client; its news decide the answer.
+    fn exec(&mut self, number: usize, order: &ExecOrder) -> Result<(), Fault> {
+        let (Some(first), Some(ground)) = (&self.first, &self.ground) else {
+            return Err("the session is not running".into());
+        };
+        if order.command.is_empty() {
+            return Err("there is no command".into());
+        }
+        if self.group.frozen() {
+            return Err("the session is paused; resume it first".into());
+        }
+        let held = first.identity.open().ok_or("the session has just ended")?;
+        let person = match &order.user {
+            Some(name) => self.named_person(&ground.root, name)?,
+            None => Person {
+                uid: ground.uid,
+                gid: ground.gid,
+                groups: ground.groups.clone(),
+                home: ground.home.clone(),
+            },
+        };
+        let mut environment = ground.environment.clone();
+        if order.user.is_some() {
+            put_variable(&mut environment, "HOME", &person.home);
+        }
+        if order.terminal.is_some() {
+            put_variable(&mut environment, "TERM", "xterm-256color");
+        }
+        for (name, value) in &order.environment {
+            put_variable(&mut environment, name, value);
+        }
+        let words = order
+            .command
+            .iter()
+            .chain(order.directory.iter())
+            .chain(environment.iter().flat_map(|(name, value)| [name, value]));
+        if words.into_iter().any(|word| word.contains('\0')) {
+            return Err("a word of the command or environment contains a null byte".into());
+        }
+        let program = Program {
+            command: order.command.clone(),
+            environment,
+            directory: order
+                .directory
+                .clone()
+                .unwrap_or_else(|| ground.directory.clone()),
+            person,
+            terminal: order.terminal,
+            open_files: ground.open_files(),
+            revealing: self.revealing,
+        };
+        let starting = exec::begin(held.as_fd(), &self.group, &program)?;
+        let client = &mut self.clients[number];
+        client.role = Role::Program;
+        client.program = Some(Box::new(RunningProgram {
+            news: Some(starting.news),
+            pid: None,
+            status: None,
+            input: starting.input,
+            output: starting.output,
+            errors: starting.errors,
+            input_over: false,
+        }));
+        Ok(())
+    }
+
+    /// Takes the news of a starting program and answers its client when it is decided.
+    fn take_news(&mut self, number: usize) {
+        let client = &mut self.clients[number];
+        let Some(program) = &mut client.program else {
+            return;
+        };
+        while let Some(news) = &program.news {
+            match exec::listen(news.as_fd()) {
+                News::Nothing => return,
+                News::Process(pid) => {
+                    program.pid = Some(pid);
+                    program.status = self
+                        .unclaimed
+                        .iter()
+                        .find(|(ended, _)| *ended == pid)
+                        .map(|(_, status)| *status);
+                }
+                News::Terminal(descriptor) => program.output = Line::new(descriptor, true).ok(),
+                News::Listener(listener) => self.questions.push(listener),
+                News::Failed(why) => return client.refuse(why),
+                News::NoCommand(code, why) => {
+                    client.program = None;
+                    client.role = Role::Served;
+                    client.send_json(Kind::Reply, &Reply::Done);
+                    client.send(Kind::Errors, format!("fardel: {why}\n").as_bytes());
+                    return client.send(Kind::Exit, &code.to_le_bytes());
+                }
+                News::End if program.pid.is_none() => {
+                    return client.refuse("the program's forerunner died".to_owned());
+                }
+                News::End => {
+                    program.news = None;
+                    client.send_json(Kind::Reply, &Reply::Done);
+                    return;
+                }
+            }
+        }
     }
 
     fn stop(&mut self, grace: Duration) {
@@ -687,6 +999,12 @@ impl Shim {
     fn signal(&self, signal: i32) {
         if let Some(first) = &self.first {
             first.identity.signal(signal);
+            // A process that stands still takes a signal only when it goes on.
+            if self.group.frozen() {
+                if let Err(error) = self.group.thaw() {
+                    tracing::warn!("a paused container does not go on: {error}");
+                }
+            }
         }
     }
 
@@ -741,15 +1059,129 @@ impl Shim {
     }
 }
 
-#[derive(Default)]
-struct Ready {
-    signals: bool,
-    listener: bool,
-    line: bool,
-    clients: Vec<bool>,
+impl RunningProgram {
+    /// Closes the program's input when the client said so and everything is written.
+    fn close_input(&mut self) {
+        if self.input_over
+            && self
+                .input
+                .as_ref()
+                .is_some_and(|line| !line.wants_to_write())
+        {
+            self.input = None;
+        }
+    }
+}
+
+impl Drop for RunningProgram {
+    fn drop(&mut self) {
+        if let (Some(pid), None) = (self.pid, self.status) {
+            // SAFETY: no memory is involved. Our own child, not yet waited for, so the number is still its.
+            unsafe { libc::kill(pid, libc::SIGHUP) };
+        }
+    }
 }
 
 impl Client {
+    /// Whether more may be read: not while a program lets its input wait.
+    fn takes_input(&self) -> bool {
+        let Some(program) = &self.program else {
+            return true;
+        };
+        let line = program.input.as_ref().or(program.output.as_ref());
+        program.news.is_none() && line.is_none_or(|line| line.waiting() < ENOUGH_INPUT)
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.program = None;
+        self.role = Role::Served;
+        self.send_json(Kind::Reply, &Reply::Refused { why });
+    }
+
+    /// Takes a frame for the client's own program.
+    fn direct(&mut self, frame: &wire::Frame) {
+        let Some(program) = &mut self.program else {
+            return;
+        };
+        match frame.kind {
+            Kind::Input => {
+                let terminal = program.output.as_mut().filter(|line| line.is_terminal);
+                if let Some(line) = terminal.or(program.input.as_mut()) {
+                    line.say(&frame.payload);
+                }
+            }
+            Kind::InputEnd => {
+                program.input_over = true;
+                program.close_input();
+            }
+            Kind::Resize => {
+                if let (Some(line), Some(size)) = (&program.output, wire::size_of(&frame.payload)) {
+                    line.resize(size);
+                }
+            }
+            Kind::Signal => {
+                let known =
+                    wire::number_of(&frame.payload).filter(|number| (1..=64).contains(number));
+                if let (Some(pid), None, Some(number)) = (program.pid, program.status, known) {
+                    // SAFETY: no memory is involved. Our own child, not yet waited for.
+                    unsafe { libc::kill(pid, number) };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Passes output to the client and waiting input to the program.
+    fn pass_on(&mut self, buffer: &mut [u8]) {
+        let Some(mut program) = self.program.take() else {
+            return;
+        };
+        if let Some(line) = &mut program.input {
+            line.flush();
+        }
+        program.close_input();
+        for (kind, line) in [
+            (Kind::Output, &mut program.output),
+            (Kind::Errors, &mut program.errors),
+        ] {
+            let Some(open) = line else { continue };
+            open.flush();
+            match open.hear(buffer) {
+                Heard::Bytes(count) => self.send(kind, &buffer[..count]),
+                Heard::Nothing => {}
+                Heard::End => *line = None,
+            }
+        }
+        self.program = Some(program);
+    }
+
+    /// Says how the program ended once everything it wrote is on its way.
+    fn conclude(&mut self, buffer: &mut [u8]) {
+        while self.waiting.len() < ENOUGH_OUTPUT {
+            let Some(program) = self
+                .program
+                .as_ref()
+                .filter(|program| program.news.is_none())
+            else {
+                return;
+            };
+            let Some(status) = program.status else { return };
+            let before = self.sent;
+            self.pass_on(buffer);
+            if self.sent == before {
+                let code = if libc::WIFSIGNALED(status) {
+                    128 + libc::WTERMSIG(status)
+                } else {
+                    libc::WEXITSTATUS(status)
+                };
+                self.program = None;
+                self.role = Role::Served;
+                self.send(Kind::Exit, &code.to_le_bytes());
+                return;
+            }
+        }
+    }
+
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
@@ -758,11 +1190,14 @@ impl Client {
             waiting: Vec::new(),
             role: Role::New,
             gone: false,
+            sent: 0,
+            program: None,
         })
     }
 
     fn send(&mut self, kind: Kind, payload: &[u8]) {
         wire::put(&mut self.waiting, kind, payload);
+        self.sent += 1;
         self.flush();
         if self.waiting.len() > WAITING_OUTPUT {
             self.gone = true;
@@ -816,24 +1251,28 @@ impl Client {
 }
 
 fn environment(order: &ContainerOrder, person: &Person) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = Vec::new();
-    let mut set = |name: &str, value: &str| match all.iter_mut().find(|(known, _)| known == name) {
-        Some((_, old)) => value.clone_into(old),
-        None => all.push((name.to_owned(), value.to_owned())),
-    };
-    set("PATH", DEFAULT_PATH);
-    set("HOME", &person.home);
-    set("HOSTNAME", &order.hostname);
+    let mut all = Vec::new();
+    put_variable(&mut all, "PATH", DEFAULT_PATH);
+    put_variable(&mut all, "HOME", &person.home);
+    put_variable(&mut all, "HOSTNAME", &order.hostname);
     if order.terminal.is_some() {
-        set("TERM", "xterm-256color");
+        put_variable(&mut all, "TERM", "xterm-256color");
     }
     for (name, value) in &order.environment {
-        // libcontainer asks the name service for an empty HOME, which a static program must not do.
-        if !(value.is_empty() && matches!(name.as_str(), "HOME" | "PATH")) {
-            set(name, value);
-        }
+        put_variable(&mut all, name, value);
     }
     all
+}
+
+fn put_variable(all: &mut Vec<(String, String)>, name: &str, value: &str) {
+    // libcontainer asks the name service for an empty HOME, which a static program must not do.
+    if value.is_empty() && matches!(name, "HOME" | "PATH") {
+        return;
+    }
+    match all.iter_mut().find(|(known, _)| known == name) {
+        Some((_, old)) => value.clone_into(old),
+        None => all.push((name.to_owned(), value.to_owned())),
+    }
 }
 
 /// Binds the shim's socket. The path may be longer than a socket address allows, so it is bound

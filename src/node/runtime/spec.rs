@@ -51,6 +51,7 @@ pub(super) struct Ground {
     pub uid: u32,
     pub gid: u32,
     pub groups: Vec<u32>,
+    pub home: String,
     pub directory: String,
     /// Complete; PATH and HOME are never missing or empty (libcontainer would ask the name service).
     pub environment: Vec<(String, String)>,
@@ -62,6 +63,13 @@ pub(super) struct Ground {
     pub open_files_hard_limit: u64,
 }
 
+impl Ground {
+    /// Open files a process inside may have.
+    pub(super) fn open_files(&self) -> u64 {
+        OPEN_FILES.min(self.open_files_hard_limit)
+    }
+}
+
 /// Gives the specification as libcontainer reads it.
 pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
     let capabilities: Vec<&str> = CAPABILITIES.iter().map(|(name, _)| *name).collect();
@@ -70,7 +78,7 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    let open_files = OPEN_FILES.min(ground.open_files_hard_limit);
+    let open_files = ground.open_files();
     let (quota, period) = cpu_quota(order.cpu_hundredths);
     let mut process = json!({
         "terminal": order.terminal.is_some(),

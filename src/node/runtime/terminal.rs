@@ -86,6 +86,11 @@ impl Line {
         }
     }
 
+    /// How much input waits.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Takes input for the program; what does not fit the bound is dropped.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         let room = WAITING_INPUT.saturating_sub(self.waiting.len());

@@ -39,6 +39,7 @@ fn ground() -> Ground {
         uid: 0,
         gid: 0,
         groups: vec![],
+        home: "/root".into(),
         directory: "/".into(),
         environment: vec![
             ("PATH".into(), "/bin".into()),
