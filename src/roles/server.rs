@@ -23,7 +23,6 @@ use rules::refusal::Refusal;
 use rules::units::{Bytes, CpuShare};
 use server::{Failure, Server};
 use store::images::ImageStore;
-use store::images::limits::ImportLimits;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::doors;
@@ -80,7 +79,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     folder(&settings.run, "run")?;
     let clock = Clock::system();
     let server = Server::start(settings.clone(), clock.clone())?;
-    let images = Arc::new(open_images(&settings.data)?);
+    let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;
     let streams = machine.streams();
     let note = machine_note(&machine);
@@ -152,11 +151,6 @@ fn folder(path: &Path, key: &str) -> Result<(), Refusal> {
                 key.to_ascii_uppercase()
             ))
         })
-}
-
-fn open_images(data: &Path) -> Result<ImageStore, Failure> {
-    ImageStore::open(&data.join("images"), ImportLimits::default())
-        .map_err(|error| server::Fault::new("open the image store", error).into())
 }
 
 fn open_machine(

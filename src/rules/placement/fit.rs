@@ -280,6 +280,19 @@ pub(super) fn possible(
         .at("/image")
         .hint("Choose an imported image."));
     }
+    // A machine that cannot run containers at all will not learn it while a session waits.
+    let refusing = |n: &Node| {
+        n.problems
+            .iter()
+            .find(|p| p.code.starts_with("node.refuses"))
+            .cloned()
+    };
+    if let Some(Some(problem)) = world.nodes.iter().map(refusing).reduce(|a, b| a.and(b)) {
+        return Err(
+            Refusal::unavailable(problem.code, "No machine here can run containers.")
+                .hint(problem.text),
+        );
+    }
     if demand.gpu.0 > 100 && !demand.gpu.0.is_multiple_of(100) {
         return Err(Refusal::invalid(
             "gpu.not-whole",

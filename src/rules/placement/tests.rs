@@ -158,6 +158,19 @@ fn a_silent_node_gets_nothing() {
 }
 
 #[test]
+fn nothing_is_taken_in_where_no_machine_can_run_containers() {
+    let mut world = world("node a 8 8g 0 | node b 8 8g 0 | kim 1 1g 0");
+    let order = world.sessions[0].order.clone();
+    let asked =
+        |world: &World| possible(world, &order.demand, &order.environment).map_err(|r| r.code);
+    let problem = Reason::new("node.refuses.no-root", "fardel does not run as root.");
+    world.nodes[0].problems.push(problem.clone());
+    assert_eq!(asked(&world), Ok(()));
+    world.nodes[1].problems.push(problem);
+    assert_eq!(asked(&world), Err("node.refuses.no-root".into()));
+}
+
+#[test]
 fn a_stopped_waiting_session_ends() {
     let mut world = world("node a 8 8g 0 | kim 1 1g 0");
     world.sessions[0].wish = Wish::Stop;
