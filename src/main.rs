@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use fardel::roles::client::{self, Engines};
-use fardel::roles::{hold, server, shim};
+use fardel::roles::{hold, rehearse, server, shim};
 
 fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     }
     let engines = Engines {
         serve: server::main,
-        rehearse: |_| missing("rehearse"),
+        rehearse: rehearse::main,
         bench: |_| missing("bench"),
     };
     client::main(words, &engines)

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
+use base::observe::chain;
 use rules::findings::findings;
 use rules::messages::{Assignment, ContainerOrder, NodeReport};
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
@@ -34,6 +36,44 @@ crash                 the server dies and starts again; only its rows are left
 show                  machines and sessions
 why NAME              the scheduler's own answer
 # …                   a remark";
+
+/// Plays each of the files (`-` is standard input) and prints what it led to. Exit code 0; 2 where
+/// nothing was named or a script cannot be read; 1 for a fault of ours.
+pub fn main(files: Vec<String>) -> ExitCode {
+    if files.is_empty() || files.iter().any(|f| f == "--help" || f == "-h") {
+        println!("Usage: fardel rehearse FILE…\n\nA script has one command a line:\n\n{COMMANDS}");
+        return ExitCode::from(if files.is_empty() { USAGE } else { 0 });
+    }
+    for file in files {
+        let script = if file == "-" {
+            std::io::read_to_string(std::io::stdin())
+        } else {
+            std::fs::read_to_string(&file)
+        };
+        let script = match script {
+            Ok(script) => script,
+            Err(error) => {
+                eprintln!("error: {file} cannot be read: {error}.");
+                return ExitCode::from(USAGE);
+            }
+        };
+        match play(&script) {
+            Ok(text) => print!("{text}"),
+            Err(Failure::Refusal(refusal)) => {
+                eprintln!("error: {file}: {refusal}");
+                return ExitCode::from(USAGE);
+            }
+            Err(fault) => {
+                eprintln!("error: {file}: {}", chain(&fault));
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Wrong usage, as every command says it.
+const USAGE: u8 = 2;
 
 /// Plays one script and gives what there is to read: every command after `> `, then what it led
 /// to. The same script always gives the same text.

@@ -87,3 +87,6 @@ impl Conductor {
         send
     }
 }
+
+#[cfg(test)]
+mod tests;

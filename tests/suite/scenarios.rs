@@ -50,6 +50,23 @@ fn every_script_leads_to_its_expected_text() {
 }
 
 #[test]
+fn the_command_prints_the_same_text() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/scenarios");
+    let played = std::process::Command::new(env!("CARGO_BIN_EXE_fardel"))
+        .arg("rehearse")
+        .arg(folder.join("restart.txt"))
+        .arg(folder.join("oversubscription.txt"))
+        .output()
+        .expect("the binary of this build can be started");
+    let wanted: String = ["restart.out", "oversubscription.out"]
+        .map(|name| std::fs::read_to_string(folder.join(name)).expect("it is committed"))
+        .concat();
+    assert_eq!(String::from_utf8_lossy(&played.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&played.stdout), wanted);
+    assert!(played.status.success());
+}
+
+#[test]
 fn a_script_that_cannot_be_read_names_its_line() {
     for (script, said) in [
         (

@@ -28,10 +28,14 @@ pub enum Fault {
     ReplayDoubled,
     /// A restart keeps the number of the start before it.
     IncarnationReused,
+    /// An assignment is put on the link once, and taken for delivered.
+    SaidOnlyOnce,
+    /// Run time is counted on the clock that people set.
+    LimitsByTheWall,
 }
 
 impl Fault {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -41,6 +45,8 @@ impl Fault {
         Self::SentBeforeCommit,
         Self::ReplayDoubled,
         Self::IncarnationReused,
+        Self::SaidOnlyOnce,
+        Self::LimitsByTheWall,
     ];
 }
 

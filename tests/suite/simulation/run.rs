@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use rules::findings::findings;
 use rules::messages::{Assignment, NodeReport};
-use rules::names::{ContainerName, SessionId, SessionName, UserId, UserName};
+use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use rules::people::Role;
 use rules::permissions::Subject;
 use rules::placement;
@@ -21,7 +21,7 @@ use rules::world::World;
 use server::Failure;
 use server::access::{Caller, Via};
 use server::actions::sessions as actions;
-use server::rehearsal::stand_in::Moment;
+use server::rehearsal::stand_in::{Life, Moment};
 use server::rehearsal::{Fate, Rehearsal};
 
 use super::dice::Dice;
@@ -143,12 +143,21 @@ struct Run {
     unwanted: BTreeMap<ContainerName, u64>,
     dead: BTreeMap<SessionId, u64>,
     quiet_since: u64,
-    /// First second a container was known to run, for limits; and the last disturbance of time.
-    ran_from: BTreeMap<ContainerName, u64>,
-    time_disturbed: u64,
+    ran: BTreeMap<ContainerName, Ran>,
+    /// Seconds in which clocks were set, and the last one in which the server died.
+    jumps: Vec<u64>,
+    crashed_at: u64,
+    /// Generations that were put on a link before, for `Fault::SaidOnlyOnce`.
+    said: BTreeSet<(NodeId, u64)>,
     tally: Tally,
     trace: VecDeque<String>,
     read: Option<(u64, Rc<World>)>,
+}
+
+/// When a container started to run, by its machine, and when its row first said so.
+struct Ran {
+    from: Option<u64>,
+    known: u64,
 }
 
 /// Decides over commits; shared with the catalog.
@@ -241,8 +250,10 @@ impl Run {
             unwanted: BTreeMap::new(),
             dead: BTreeMap::new(),
             quiet_since: 0,
-            ran_from: BTreeMap::new(),
-            time_disturbed: 0,
+            ran: BTreeMap::new(),
+            jumps: Vec::new(),
+            crashed_at: 0,
+            said: BTreeSet::new(),
             tally: Tally::default(),
             trace: VecDeque::new(),
             read: None,
@@ -317,7 +328,7 @@ impl Run {
         if self.dice.chance(2) {
             let jump = *self.dice.pick(&[-3_600_000, -20_000, 20_000, 3_600_000]);
             self.ahead += jump;
-            self.time_disturbed = self.second;
+            self.jumps.push(self.second);
             self.say(format!("the clock jumps by {jump} ms"));
         }
         if self.dice.chance(2) {
@@ -363,7 +374,7 @@ impl Run {
     fn crash(&mut self, why: &str) {
         self.server.crash();
         self.server_back_at = self.second + self.dice.between(0, 6);
-        self.time_disturbed = self.second;
+        self.crashed_at = self.second;
         self.tally.crashes += 1;
         self.say(format!("the server dies ({why})"));
     }
@@ -646,9 +657,13 @@ impl Run {
         }
         let fault = self.fault;
         let decide = move |world: &World, now| faults::decide(fault, world, now);
+        let mut by = now;
+        if fault == Some(Fault::LimitsByTheWall) {
+            by.steady = by.wall;
+        }
         let prepared = self
             .server
-            .prepare(now, reports, &decide)
+            .prepare(by, reports, &decide)
             .map_err(|failure| format!("a turn cannot be prepared: {failure}"))?;
         if fault == Some(Fault::SentBeforeCommit) {
             let early = prepared.assignments();
@@ -677,6 +692,10 @@ impl Run {
 
     fn send(&mut self, now: Moment, assignments: Vec<Assignment>) {
         for assignment in assignments {
+            let first = self.said.insert((assignment.node, assignment.generation));
+            if self.fault == Some(Fault::SaidOnlyOnce) && !first {
+                continue;
+            }
             let at = self
                 .machines
                 .iter()
@@ -820,32 +839,87 @@ impl Run {
         Ok(())
     }
 
-    /// No session is stopped by a limit before it ran that long, however clocks were set.
+    /// A limit of its owner ends a session neither before it ran that long nor much later, however
+    /// clocks were set. Only a server that was restarted meanwhile has nothing but the clock on the
+    /// wall to go by.
     fn limits_are_kept(&mut self, world: &World) -> Kept {
         for session in &world.sessions {
             let name = session.container();
-            if session.phase == Phase::Running {
-                self.ran_from.entry(name).or_insert(self.second);
+            if session.phase == Phase::Running && !self.ran.contains_key(&name) {
+                let ran = Ran {
+                    from: self.started(name),
+                    known: self.second,
+                };
+                self.ran.insert(name, ran);
             }
-            let limit = match session.reason.as_ref().map(|r| r.code.as_str()) {
-                Some("session.timeout") => session.order.timeout_seconds,
-                Some("session.longest-run") => session.order.longest_run_seconds,
-                _ => continue,
-            };
-            let Some((limit, from)) = limit.zip(self.ran_from.get(&name).copied()) else {
+            let Some(Ran {
+                from: Some(from),
+                known,
+            }) = self.ran.get(&name)
+            else {
                 continue;
             };
-            // A report may come up to 40 seconds after the start; and a server that was restarted
-            // has only the clock on the wall to go by.
-            let sure = self.time_disturbed + 60 < from;
-            if sure && self.second + 41 < from + limit {
-                return Err(format!("{} met its limit {limit} too early", session.name));
+            let jumped = self.jumps.iter().any(|at| (*from..=*known).contains(at));
+            if jumped || self.crashed_at >= *known {
+                continue;
             }
-            if sure && session.stopping_at.is_some() && self.second < from {
-                return Err(format!("{} met its limit before it ran", session.name));
+            let limits = [
+                session.order.longest_run_seconds,
+                match session.order.kind {
+                    SessionKind::Batch => session.order.timeout_seconds,
+                    SessionKind::Interactive => None,
+                },
+            ];
+            let Some(limit) = limits.into_iter().flatten().min() else {
+                continue;
+            };
+            let ran = self.second - from;
+            let code = session.reason.as_ref().map_or("", |r| r.code.as_str());
+            let ended = session.phase == Phase::Stopping
+                && matches!(code, "session.timeout" | "session.longest-run");
+            // Times are told in whole seconds.
+            if ended && self.second == self.in_phase_since(session) && ran + 1 < limit {
+                return Err(format!(
+                    "{} met its limit of {limit} s after {ran} s",
+                    session.name
+                ));
+            }
+            let able =
+                self.second >= self.server_back_at + 2 && self.second >= self.disk_free_at + 2;
+            if able && session.phase == Phase::Running && ran > limit + 2 {
+                return Err(format!(
+                    "{} runs for {ran} s, past its limit of {limit} s",
+                    session.name
+                ));
             }
         }
         Ok(())
+    }
+
+    /// The second in which a container's first process started; None where no machine knows.
+    fn started(&self, name: ContainerName) -> Option<u64> {
+        self.machines
+            .iter()
+            .flat_map(|m| &m.stand_in.containers)
+            .filter(|c| c.order.name == name)
+            .find_map(|c| match &c.life {
+                Life::Running { since, .. } => Some(*since),
+                Life::Stopping { started, .. } => *started,
+                Life::Preparing { .. } | Life::Over(_) => None,
+            })
+            .map(|at| at.steady.seconds_since(self.start))
+    }
+
+    /// Since which second the session has been in its phase.
+    fn in_phase_since(&self, session: &Session) -> u64 {
+        match self.in_phase.get(&session.id) {
+            Some((phase, incarnation, since))
+                if (*phase, *incarnation) == (session.phase, session.incarnation) =>
+            {
+                *since
+            }
+            _ => self.second,
+        }
     }
 
     /// Once it is quiet, nothing stays where it cannot stay.
@@ -853,15 +927,7 @@ impl Run {
         let second = self.second;
         let mut in_phase = BTreeMap::new();
         for s in &world.sessions {
-            let since = match self.in_phase.get(&s.id) {
-                Some((phase, incarnation, since))
-                    if (*phase, *incarnation) == (s.phase, s.incarnation) =>
-                {
-                    *since
-                }
-                _ => second,
-            };
-            in_phase.insert(s.id, (s.phase, s.incarnation, since));
+            in_phase.insert(s.id, (s.phase, s.incarnation, self.in_phase_since(s)));
         }
         self.in_phase = in_phase;
         let mut dead = BTreeMap::new();

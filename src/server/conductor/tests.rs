@@ -1,0 +1,293 @@
+//! Turns by hand: what a turn writes, what it never does, and what is sent after it.
+
+use std::collections::BTreeMap;
+
+use rules::messages::{ContainerSight, RootFileSystem, SightState, Want};
+use rules::names::{BootId, ImageId, NodeId, SessionId, SessionName, UserId};
+use rules::placement;
+use rules::resources::{Capacity, Demand};
+use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind};
+use rules::units::{Bytes, CpuShare};
+
+use super::*;
+use crate::catalog::{Catalog, Lane, Place};
+
+const NODE: NodeId = NodeId(uuid::Uuid::from_u128(1));
+const IMAGE: ImageId = ImageId(uuid::Uuid::from_u128(2));
+const KIM: UserId = UserId(uuid::Uuid::from_u128(3));
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000 + second * 1000)
+}
+
+fn session(number: u128, environment: Environment) -> Session {
+    Session::launched(
+        SessionId(uuid::Uuid::from_u128(100 + number)),
+        SessionName::parse(&format!("s{number}")).unwrap(),
+        KIM,
+        Order {
+            kind: SessionKind::Batch,
+            environment,
+            command: vec!["true".into()],
+            env: BTreeMap::new(),
+            demand: Demand::default(),
+            timeout_seconds: None,
+            longest_run_seconds: None,
+            start_at: None,
+            depends_on: Vec::new(),
+        },
+        at(number as i64),
+    )
+}
+
+fn image() -> Environment {
+    Environment::Image {
+        id: IMAGE,
+        reference: "lab:1".into(),
+    }
+}
+
+fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
+    NodeReport {
+        node: NODE,
+        name: "box".into(),
+        boot: BootId(uuid::Uuid::nil()),
+        generation,
+        at: at(0),
+        capacity: Capacity {
+            cpu: CpuShare(400),
+            memory: Bytes::gib(8),
+            devices: Vec::new(),
+        },
+        host_environment: true,
+        containers,
+        problems: Vec::new(),
+    }
+}
+
+fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> Sight {
+    Sight {
+        world: World {
+            sessions,
+            ..World::default()
+        },
+        assigned: BTreeMap::new(),
+        digests: digests
+            .iter()
+            .map(|(id, digest)| (*id, (*digest).to_owned()))
+            .collect(),
+    }
+}
+
+/// The sight that the next turn would have, were this one written.
+fn written(turn: &Turn, digests: &[(ImageId, &str)]) -> Sight {
+    let mut sight = sight_of(turn.world.sessions.clone(), digests);
+    sight.world.nodes.clone_from(&turn.world.nodes);
+    sight.assigned.clone_from(&turn.assigned);
+    sight
+}
+
+fn take(conductor: &mut Conductor, sight: Sight, reports: &[&NodeReport]) -> Turn {
+    let steady = Duration::from_secs(10);
+    conductor.passes(sight, reports, at(10), steady, &placement::decide)
+}
+
+#[test]
+fn a_launch_is_placed_and_listed_in_one_turn() {
+    let waiting = session(1, Environment::Host);
+    let mut conductor = Conductor::default();
+    let turn = take(
+        &mut conductor,
+        sight_of(vec![waiting.clone()], &[]),
+        &[&report(0, Vec::new())],
+    );
+    let writes = turn.writes().unwrap();
+    assert_eq!(writes.sessions[0].phase, Phase::Scheduled);
+    let [list] = &writes.assignments[..] else {
+        panic!("one list, not {:?}", writes.assignments);
+    };
+    assert_eq!((list.node, list.generation), (NODE, 1));
+    assert_eq!(list.containers[0].name, waiting.container());
+    assert_eq!(conductor.to_send(&turn, Duration::ZERO), writes.assignments);
+}
+
+#[test]
+fn a_second_turn_over_the_same_rows_writes_nothing() {
+    let mut conductor = Conductor::default();
+    let heard = report(1, Vec::new());
+    let sessions = vec![session(1, Environment::Host)];
+    let first = take(&mut conductor, sight_of(sessions, &[]), &[&heard]);
+    assert!(first.writes().is_some());
+    let second = take(&mut conductor, written(&first, &[]), &[]);
+    assert!(second.writes().is_none(), "{:?}", second.writes());
+}
+
+#[test]
+fn a_list_is_sent_again_until_the_node_has_it() {
+    let mut conductor = Conductor::default();
+    let turn = take(
+        &mut conductor,
+        sight_of(Vec::new(), &[]),
+        &[&report(0, Vec::new())],
+    );
+    let seconds = Duration::from_secs;
+    assert_eq!(conductor.to_send(&turn, seconds(1)).len(), 1);
+    assert_eq!(conductor.to_send(&turn, seconds(2)).len(), 0);
+    assert_eq!(conductor.to_send(&turn, seconds(7)).len(), 1);
+    let taken = take(
+        &mut conductor,
+        written(&turn, &[]),
+        &[&report(1, Vec::new())],
+    );
+    assert_eq!(conductor.to_send(&taken, seconds(60)), []);
+    // A server that was just started says nothing to a node that has what it should.
+    assert_eq!(Conductor::default().to_send(&taken, seconds(0)), []);
+}
+
+#[test]
+fn a_node_that_is_ahead_of_a_restored_catalog_gets_a_list_it_will_take() {
+    let turn = take(
+        &mut Conductor::default(),
+        sight_of(Vec::new(), &[]),
+        &[&report(41, Vec::new())],
+    );
+    assert_eq!(turn.assigned[&NODE].generation, 42);
+}
+
+#[test]
+fn an_image_that_is_gone_before_the_start_ends_the_session_with_a_reason() {
+    let turn = take(
+        &mut Conductor::default(),
+        sight_of(vec![session(1, image())], &[]),
+        &[&report(0, Vec::new())],
+    );
+    let ended = &turn.writes().unwrap().sessions[0];
+    assert_eq!(ended.outcome, Some(Outcome::Refused));
+    assert_eq!(ended.reason.as_ref().unwrap().code, "image.gone");
+    assert!(turn.assigned[&NODE].containers.is_empty());
+}
+
+#[test]
+fn a_container_stays_listed_though_its_image_row_is_gone() {
+    let mut conductor = Conductor::default();
+    let digest = [(IMAGE, "sha256:1")];
+    let sight = sight_of(vec![session(1, image())], &digest);
+    let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
+    let name = placed.world.sessions[0].container();
+    let running = report(
+        1,
+        vec![ContainerSight {
+            name,
+            state: SightState::Running {
+                since: at(5),
+                paused: false,
+            },
+            usage: None,
+        }],
+    );
+    let turn = take(&mut conductor, written(&placed, &[]), &[&running]);
+    assert_eq!(turn.world.sessions[0].phase, Phase::Running);
+    let order = &turn.assigned[&NODE].containers[0];
+    assert_eq!((order.name, order.want), (name, Want::Run));
+    let root = RootFileSystem::Image {
+        digest: "sha256:1".into(),
+    };
+    assert_eq!(order.root, root);
+}
+
+#[test]
+fn a_place_that_ends_is_given_away_in_the_same_turn() {
+    let mut conductor = Conductor::default();
+    let mut large = session(1, Environment::Host);
+    large.order.demand.cpu = CpuShare(400);
+    let next = session(2, Environment::Host);
+    let sight = sight_of(vec![large, next], &[]);
+    let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
+    assert_eq!(placed.world.sessions[1].phase, Phase::Pending);
+    let lost = report(
+        1,
+        vec![ContainerSight {
+            name: placed.world.sessions[0].container(),
+            state: SightState::Lost {
+                reason: rules::session::Reason::new("node.rebooted", "Gone."),
+            },
+            usage: None,
+        }],
+    );
+    let turn = take(&mut conductor, written(&placed, &[]), &[&lost]);
+    assert_eq!(turn.world.sessions.len(), 1);
+    assert_eq!(turn.world.sessions[0].phase, Phase::Scheduled);
+}
+
+fn catalog() -> Catalog {
+    let clock = base::observe::Clock::set_by_hand(at(0));
+    let catalog = Catalog::open(&Place::Memory, clock).unwrap();
+    catalog
+        .write_now(Lane::People, "kim", |rows| {
+            rows.stand_in_person(KIM, "kim", at(0))
+        })
+        .unwrap();
+    catalog
+}
+
+fn insert(catalog: &Catalog, session: Session) {
+    catalog
+        .write_now(Lane::People, "launch", move |rows| {
+            rows.insert_session(&session, "kim")
+        })
+        .unwrap();
+}
+
+fn look(catalog: &Catalog) -> Sight {
+    catalog.read_now("look", |view| view.sight()).unwrap()
+}
+
+#[test]
+fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
+    let catalog = catalog();
+    insert(&catalog, session(1, Environment::Host));
+    insert(&catalog, session(2, Environment::Host));
+    let heard = report(0, Vec::new());
+    let turn = take(&mut Conductor::default(), look(&catalog), &[&heard]);
+    catalog
+        .write_now(Lane::People, "stop", |rows| {
+            rows.change_session(session(2, Environment::Host).id, None, "kim", None, |s| {
+                let because = rules::session::Reason::new("session.stopped", "Kim stopped it.");
+                s.stop(rules::session::Wish::Stop, because, at(9))
+            })
+        })
+        .unwrap();
+    assert!(!catalog.record_turn_now(turn.writes().unwrap()).unwrap());
+    let sight = look(&catalog);
+    assert_eq!(sight.world.sessions[0].phase, Phase::Pending);
+    assert!(sight.world.nodes.is_empty() && sight.assigned.is_empty());
+    // From the rows as they are, the turn goes through.
+    let turn = take(&mut Conductor::default(), sight, &[&heard]);
+    assert!(catalog.record_turn_now(turn.writes().unwrap()).unwrap());
+    assert_eq!(look(&catalog).world.sessions[0].phase, Phase::Scheduled);
+}
+
+#[tokio::test]
+async fn old_rows_go_but_for_what_a_live_session_waits_for() {
+    let catalog = catalog();
+    let mut ended = Vec::new();
+    for number in [1, 2] {
+        let mut old = session(number, Environment::Host);
+        old.end(Outcome::Succeeded, Some(0), at(0));
+        ended.push(old.id);
+        insert(&catalog, old);
+    }
+    let mut waiting = session(3, Environment::Host);
+    waiting.order.depends_on = vec![ended[1]];
+    insert(&catalog, waiting);
+    retention::retention(&catalog, at(30 * 86_400), 31)
+        .await
+        .unwrap();
+    let row = |id| catalog.read_now("look", |view| view.session(id)).unwrap();
+    assert!(row(ended[0]).is_some(), "younger than it is kept");
+    retention::retention(&catalog, at(32 * 86_400), 31)
+        .await
+        .unwrap();
+    assert!(row(ended[0]).is_none());
+    assert!(row(ended[1]).is_some(), "a live session waits for it");
+}
