@@ -44,7 +44,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rules::refusal::Refusal;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 
 use self::digest::Digest;
@@ -99,6 +101,9 @@ impl ImageStore {
     /// Opens the store below `root` (made where missing) and clears what a crash left: work under
     /// way and layers that no image names. Costs a read of all records; after a crash amid an
     /// import also the removal of what was unpacked (about 50,000 files a second).
+    ///
+    /// While another one is open on the same directory nothing is cleared, because its imports are
+    /// under way, not left; the second may look, but only the first may import and remove.
     pub fn open(root: &Path, limits: ImportLimits) -> Result<Self, ImageError> {
         let place = |name: &str| -> Result<OwnedFd, ImageError> {
             let path = root.join(name);
@@ -120,12 +125,25 @@ impl ImageStore {
             pinned: Mutex::default(),
             next_staging: AtomicU64::new(1),
         };
+        if !store.is_first()? {
+            tracing::warn!(root = %root.display(), "the image store is open already; nothing is cleared");
+            return Ok(store);
+        }
         for leftover in names(&root.join("staging"))? {
             remove_tree(&root.join("staging").join(&leftover))?;
             tracing::info!(leftover, "removed what an unfinished import left");
         }
         store.sweep()?;
         Ok(store)
+    }
+
+    /// Takes the lock on the directory of work under way, held as long as this store is open.
+    fn is_first(&self) -> Result<bool, ImageError> {
+        match rustix::fs::flock(&self.staging, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error).doing(|| "lock the image store".into()),
+        }
     }
 
     /// Every image, by id.
@@ -230,11 +248,8 @@ impl ImageStore {
     /// Whether this process can unpack images at all: keep owners, make whiteouts, mark opaque
     /// directories. Refuses `image.needs-root` naming the first thing that is missing.
     pub fn can_unpack(&self) -> Result<(), ImageError> {
-        let number = self.next_staging.fetch_add(1, Ordering::Relaxed);
-        let name = format!("probe-{number}");
-        let whiteout = format!("probe-{number}-whiteout");
-        rustix::fs::mkdirat(&self.staging, &name, Mode::from_raw_mode(0o700))
-            .doing(|| "try out the image store".into())?;
+        let (name, _) = self.new_staging("probe")?;
+        let whiteout = format!("{name}-whiteout");
         let tried = self.try_out(&name, &whiteout);
         // Best effort: what stays is removed when the store is opened again.
         let _ = rustix::fs::unlinkat(&self.staging, &whiteout, AtFlags::empty());
@@ -318,12 +333,19 @@ impl ImageStore {
     }
 
     fn new_staging(&self, what: &str) -> Result<(String, PathBuf), ImageError> {
-        let number = self.next_staging.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{what}-{number}");
-        rustix::fs::mkdirat(&self.staging, &name, Mode::from_raw_mode(0o700))
-            .doing(|| "make room for an import".into())?;
-        let path = self.root.join("staging").join(&name);
-        Ok((name, path))
+        loop {
+            let number = self.next_staging.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{what}-{number}");
+            match rustix::fs::mkdirat(&self.staging, &name, Mode::from_raw_mode(0o700)) {
+                // Of a store that is open beside this one.
+                Err(Errno::EXIST) => {}
+                made => {
+                    made.doing(|| "make room for an import".into())?;
+                    let path = self.root.join("staging").join(&name);
+                    return Ok((name, path));
+                }
+            }
+        }
     }
 
     /// All records that can be read, by id, and how many cannot.
