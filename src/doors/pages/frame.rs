@@ -95,6 +95,11 @@ impl Frame {
         if self.keys { "on" } else { "off" }
     }
 
+    /// Sessions and waiting ones, for the menu's numbers while the page is open.
+    pub fn counts(&self) -> String {
+        format!("{} {}", self.sessions, self.waiting)
+    }
+
     pub fn next_theme(&self) -> &'static str {
         match self.theme {
             Theme::System => Theme::Light.code(),

@@ -1,15 +1,29 @@
 //! `/images`, `/images/{id}` and importing.
 
 use askama::Template;
-
 use axum::Router;
-use server::Failure;
+use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{get, post};
+use rules::image as images_rules;
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+use serde::Deserialize;
 use server::access::Caller;
+use server::actions::images::{self, ImportSource, uploads};
+use server::actions::operations::{self, Operation, OperationState};
+use server::actions::sessions::{self, ListQuery};
+use server::{Failure, Fault};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
-use super::Console;
 use super::frame::{Frame, Nav};
 use super::parts::{self, Alert, Choice, Fact};
-use crate::doors::text::Text;
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame, live as stream, scene};
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/images.html", blocks = ["images", "jobs"])]
@@ -63,15 +77,8 @@ pub struct ImagePage {
     pub impact: String,
     pub facts: Vec<Fact>,
     pub starts: Vec<(String, String)>,
-    pub layers: Vec<Layer>,
     pub used_by: Vec<User>,
     pub labels: Vec<(String, String)>,
-}
-
-pub struct Layer {
-    pub digest: String,
-    pub size: String,
-    pub shared: String,
 }
 
 pub struct User {
@@ -81,21 +88,381 @@ pub struct User {
     pub state: String,
 }
 
+/// Largest archive that the form sends at once, for browsers without script. Larger ones go in pieces.
+const LARGEST_ARCHIVE: usize = 64 << 30;
+/// Imports listed; older ones are in the journal.
+const JOBS: usize = 8;
+
 pub(super) fn router() -> Router<Console> {
     Router::new()
+        .route("/images", get(show))
+        .route("/images/live", get(live))
+        .route("/images/import", post(import).layer(DefaultBodyLimit::max(LARGEST_ARCHIVE)))
+        .route("/images/{id}", get(one))
+        .route("/images/{id}/remove", post(remove))
 }
 
-/// Environments to launch from, the machine's own first.
+/// Environments to launch from, the machine's own first, then images by name.
 pub(super) async fn choices(
-    _console: &Console,
-    _caller: &Caller,
+    console: &Console,
+    caller: &Caller,
     t: Text,
     chosen: &str,
 ) -> Result<Vec<Choice>, Failure> {
-    Ok(vec![Choice {
+    let mut all = vec![Choice {
         note: t.launch_host_note().to_owned(),
         foot: t.launch_host_foot().to_owned(),
         icon: "server",
         ..Choice::new("host", "host", chosen == "host" || chosen.is_empty())
-    }])
+    }];
+    for image in images::list(&console.server, caller).await? {
+        let is_chosen = chosen == image.reference || chosen == image.id.to_string();
+        all.push(Choice {
+            note: about(&image),
+            foot: t.launch_on_disk(parts::size(image.size.0)),
+            icon: "package",
+            ..Choice::new(image.reference.clone(), image.reference, is_chosen)
+        });
+    }
+    Ok(all)
+}
+
+/// What an image says about itself, in a few words.
+fn about(image: &images_rules::Image) -> String {
+    ["org.opencontainers.image.description", "org.opencontainers.image.title", "description"]
+        .into_iter()
+        .find_map(|name| image.labels.get(name))
+        .map_or_else(|| image.architecture.clone(), |text| text.chars().take(80).collect())
+}
+
+async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    shown(&console, &visit, &caller, StatusCode::OK, None, String::new()).await
+}
+
+async fn shown(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    status: StatusCode,
+    alert: Option<Alert>,
+    import_name: String,
+) -> Response {
+    match read(console, visit, caller).await {
+        Ok(page) => answer::page(console, visit, status, &ImagesPage { alert, import_name, ..page }),
+        Err(failure) => failed(console, visit, caller, &failure),
+    }
+}
+
+fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) -> Response {
+    let f = frame(console, visit, caller, Nav::Images);
+    answer::failure(console, visit, Some(f), failure)
+}
+
+async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    let server = console.server.clone();
+    stream::stream(&server, move || {
+        let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        async move {
+            let page = read(&console, &visit, &caller).await.ok()?;
+            Some(vec![
+                ("counts", page.f.counts()),
+                ("images", page.as_images().render().ok()?),
+                ("jobs", page.as_jobs().render().ok()?),
+            ])
+        }
+    })
+}
+
+async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<ImagesPage, Failure> {
+    let t = visit.text;
+    let server = &console.server;
+    let now = server.clock().now();
+    let known = images::list(server, caller).await?;
+    let seen = sessions::overview(server, caller).await?;
+    let active = ListQuery { q: "state:live".into(), limit: Some(500), ..ListQuery::default() };
+    let active = sessions::list(server, caller, &active).await?.items;
+    let users = |name: &str| active.iter().filter(|session| session.image == name).count().to_string();
+    let may_import = rules::permissions::may(&caller.subject, Verb::ImagesWrite, None).is_ok();
+    let jobs = if may_import { operations::list(server, caller).await? } else { Vec::new() };
+    let total: u64 = known.iter().map(|image| image.size.0).sum();
+    let mut rows = vec![Image {
+        id: "host".into(),
+        value: "host".into(),
+        href: "/images/host".into(),
+        name: "host".into(),
+        digest: String::new(),
+        what: t.images_embedded().to_owned(),
+        note: t.images_embedded_note().to_owned(),
+        size: "–".into(),
+        own_size: String::new(),
+        used_by: users("host"),
+        age: String::new(),
+    }];
+    rows.extend(known.iter().map(|image| Image {
+        id: image.id.to_string(),
+        value: answer::encoded(&image.reference),
+        href: format!("/images/{}", image.id),
+        name: image.reference.clone(),
+        digest: short(&image.digest),
+        what: t.images_imported().to_owned(),
+        note: about(image),
+        size: parts::size(image.size.0),
+        own_size: String::new(),
+        used_by: users(&image.reference),
+        age: visit.clock.ago(image.imported_at, now),
+    }));
+    let counts = seen.counts;
+    Ok(ImagesPage {
+        t,
+        f: Frame {
+            sessions: counts.scheduled + counts.preparing + counts.running + counts.stopping + counts.pending,
+            waiting: counts.pending,
+            live: Some("/images/live".to_owned()),
+            ..frame(console, visit, caller, Nav::Images)
+        },
+        alert: None,
+        summary: t.images_summary(rows.len() as u64, parts::size(total)),
+        may_import,
+        images: rows,
+        import_name: String::new(),
+        jobs: jobs.iter().take(JOBS).map(|job| shown_job(t, visit, job, now)).collect(),
+    })
+}
+
+/// The first letters of a digest, enough to tell two apart.
+fn short(digest: &str) -> String {
+    digest.chars().take(19).collect()
+}
+
+fn shown_job(t: Text, visit: &Visit, job: &Operation, now: Timestamp) -> Job {
+    let percent = parts::percent(job.done as f64, job.total as f64);
+    let (state, tone, percent) = match job.state {
+        OperationState::Pending => (t.jobs_waiting().to_owned(), "d", 0),
+        OperationState::Running => (t.jobs_running(percent), "a", percent),
+        OperationState::Succeeded => (t.jobs_done().to_owned(), "o", 100),
+        OperationState::Failed => (t.jobs_failed().to_owned(), "b", 100),
+        OperationState::Cancelled => (t.jobs_cancelled().to_owned(), "d", 100),
+    };
+    let step = match (&job.refusal, job.ended_at) {
+        (Some(refusal), _) => codes::refusal(t, refusal),
+        (None, Some(at)) => visit.clock.ago(at, now),
+        (None, None) if job.total > 0 => format!("{} · {} / {}", job.step, parts::size(job.done), parts::size(job.total)),
+        (None, None) => job.step.clone(),
+    };
+    // What it gave is a list of images; their names say more than the id of the work.
+    let name = job
+        .result
+        .as_ref()
+        .and_then(|result| result.to_string().split("\"reference\":\"").nth(1)?.split('"').next().map(str::to_owned))
+        .unwrap_or_else(|| visit.clock.near(job.created_at, now));
+    Job { id: job.id.to_string(), name, state, tone, percent, step }
+}
+
+/// `POST /images/import` without script: the whole archive in one request.
+async fn import(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    headers: HeaderMap,
+    mut form: Multipart,
+) -> Response {
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+        .unwrap_or_default();
+    let mut name = String::new();
+    let taken = take(&console, &caller, &mut form, announced, &mut name).await;
+    match taken {
+        Ok(()) => answer::see("/images?notice=import"),
+        Err(Failure::Refusal(refusal)) => {
+            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+            shown(&console, &visit, &caller, answer::status(&refusal), Some(alert), name).await
+        }
+        Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
+/// Passes the archive on piece by piece, as it comes; memory holds one piece.
+async fn take(
+    console: &Console,
+    caller: &Caller,
+    form: &mut Multipart,
+    announced: u64,
+    name: &mut String,
+) -> Result<(), Failure> {
+    let server = &console.server;
+    let broken = |_| Refusal::malformed("upload.cut", "The form ended in the middle.").hint("Send it again.");
+    let mut upload = None;
+    while let Some(mut field) = form.next_field().await.map_err(broken)? {
+        match field.name() {
+            Some("name") => *name = field.text().await.map_err(broken)?,
+            Some("archive") => {
+                let file = field.file_name().unwrap_or("archive.tar").to_owned();
+                // How long the file is stands nowhere in the form, so it is gathered in a file of our own first.
+                let (mut gathered, mut size) = (tokio::fs::File::from_std(tempfile(server)?), 0_u64);
+                while let Some(piece) = field.chunk().await.map_err(broken)? {
+                    size += piece.len() as u64;
+                    if announced > 0 && size > announced {
+                        return Err(broken_size().into());
+                    }
+                    gathered.write_all(&piece).await.map_err(|error| Fault::new("keep an uploaded archive", error))?;
+                }
+                if size == 0 {
+                    return Err(Refusal::invalid("upload.empty", "No archive was chosen.").at("/archive").into());
+                }
+                let made = uploads::create(server, caller, size, &file, None).await?;
+                gathered.rewind().await.map_err(|error| Fault::new("read an uploaded archive", error))?;
+                let mut offset = 0;
+                while offset < size {
+                    let mut piece = vec![0; PIECE.min(usize::try_from(size - offset).unwrap_or(PIECE))];
+                    gathered.read_exact(&mut piece).await.map_err(|error| Fault::new("read an uploaded archive", error))?;
+                    let length = piece.len() as u64;
+                    uploads::append(server, caller, made.id, offset, piece.into()).await?;
+                    offset += length;
+                }
+                upload = Some(made.id);
+            }
+            _ => {}
+        }
+    }
+    let Some(upload) = upload else {
+        return Err(Refusal::invalid("upload.missing", "The form has no archive.").at("/archive").into());
+    };
+    let reference = Some(name.trim().to_owned()).filter(|name| !name.is_empty());
+    images::import(server, caller, ImportSource::Upload(upload), reference).await?;
+    Ok(())
+}
+
+/// Bytes handed on at once.
+const PIECE: usize = 4 << 20;
+
+fn broken_size() -> Refusal {
+    Refusal::malformed("upload.longer-than-announced", "More came than was announced.").hint("Send it again.")
+}
+
+/// A file without a name beside the uploads, gone with its last user whatever happens.
+fn tempfile(server: &server::Server) -> Result<std::fs::File, Failure> {
+    let fault = |error| Failure::from(Fault::new("make room for an upload", error));
+    let path = server.settings().data.join(format!("form-{}", uuid::Uuid::now_v7()));
+    let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).map_err(fault)?;
+    std::fs::remove_file(&path).map_err(fault)?;
+    Ok(file)
+}
+
+async fn one(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Response {
+    match read_image(&console, &visit, &caller, &id).await {
+        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn read_image(console: &Console, visit: &Visit, caller: &Caller, id: &str) -> Result<ImagePage, Failure> {
+    let t = visit.text;
+    let server = &console.server;
+    let now = server.clock().now();
+    let embedded = id == "host";
+    let image = if embedded { None } else { Some(images::get(server, caller, id).await?) };
+    let name = image.as_ref().map_or("host", |image| image.reference.as_str()).to_owned();
+    let wanted = ListQuery { q: "state:live".into(), limit: Some(500), ..ListQuery::default() };
+    let users: Vec<User> = sessions::list(server, caller, &wanted)
+        .await?
+        .items
+        .iter()
+        .filter(|session| session.image == name)
+        .map(|session| {
+            let (tone, state) = scene::state(t, session);
+            User {
+                href: format!("/sessions/{}", session.id),
+                name: session.name.to_string(),
+                tone,
+                state: state.to_owned(),
+            }
+        })
+        .collect();
+    let may_write = rules::permissions::may(&caller.subject, Verb::ImagesWrite, None).is_ok();
+    let size = image.as_ref().map_or_else(String::new, |image| parts::size(image.size.0));
+    let mut starts = Vec::new();
+    let mut facts = Vec::new();
+    if let Some(image) = &image {
+        let words = |words: &[String]| words.iter().map(|word| scene::quoted(word)).collect::<Vec<_>>().join(" ");
+        let shown = |text: String| if text.is_empty() { t.common_none().to_owned() } else { text };
+        starts = vec![
+            (t.image_entrypoint().to_owned(), shown(words(&image.entrypoint))),
+            (t.image_command().to_owned(), shown(words(&image.command))),
+            (t.image_user().to_owned(), shown(image.user.clone())),
+            (t.image_directory().to_owned(), shown(image.working_directory.clone())),
+        ];
+        starts.extend(image.env.iter().filter_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        }));
+        facts = vec![
+            Fact { icon: "hard-drive", text: size.clone() },
+            Fact { icon: "cpu", text: image.architecture.clone() },
+            Fact { icon: "clock", text: visit.clock.ago(image.imported_at, now) },
+            Fact { icon: "shield-check", text: short(&image.digest) },
+        ];
+    } else {
+        facts.push(Fact { icon: "server", text: t.images_embedded_note().to_owned() });
+    }
+    let impact = match users.len() {
+        0 => t.image_impact_none(&size),
+        count => t.image_impact(count as u64, &size),
+    };
+    Ok(ImagePage {
+        t,
+        f: frame(console, visit, caller, Nav::Images),
+        alert: None,
+        id: image.as_ref().map_or_else(|| "host".to_owned(), |image| image.id.to_string()),
+        value: answer::encoded(&name),
+        what: if embedded { t.images_embedded() } else { t.images_imported() }.to_owned(),
+        may_remove: may_write && !embedded,
+        impact,
+        facts,
+        starts,
+        used_by: users,
+        labels: image.map(|image| image.labels.into_iter().collect()).unwrap_or_default(),
+        name,
+    })
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Confirmed {
+    typed: String,
+}
+
+async fn remove(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Form(confirmed): Form<Confirmed>,
+) -> Response {
+    let page = match read_image(&console, &visit, &caller, &id).await {
+        Ok(page) => page,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let removed = if confirmed.typed.trim() == page.name {
+        images::remove(&console.server, &caller, &id).await
+    } else {
+        Err(Refusal::invalid("confirm.name-differs", "The typed name is not the name of the image.")
+            .at("/typed")
+            .hint("Type it exactly as it stands above.")
+            .into())
+    };
+    match removed {
+        Ok(image) => answer::see_with("/images", "remove", &image.reference),
+        Err(Failure::Refusal(refusal)) => {
+            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+            let page = ImagePage { alert: Some(alert), ..page };
+            answer::page(&console, &visit, answer::status(&refusal), &page)
+        }
+        Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
 }

@@ -4,10 +4,10 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::units::{Bytes, CpuShare};
+use rules::units::{Bytes, CpuShare, Timestamp};
 use server::Failure;
 use server::access::Caller;
-use server::actions::sessions::{self, ListQuery, Overview};
+use server::actions::sessions::{self, ListQuery, Machine, Overview};
 
 use super::frame::{Frame, Nav};
 use super::parts::{self, Row};
@@ -112,6 +112,7 @@ pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who
         async move {
             let page = read(&console, &visit, &caller).await.ok()?;
             Some(vec![
+                ("counts", page.f.counts()),
                 ("kpis", page.as_kpis().render().ok()?),
                 ("plan", page.as_plan().render().ok()?),
                 ("legend", page.as_legend().render().ok()?),
@@ -136,6 +137,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
     let queue = sessions::queue(&console.server, caller).await?;
     let live =
         seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
+    let trends = trends(console, caller, &seen, now).await?;
     let mut legend: Vec<(String, CpuShare)> = Vec::new();
     for slice in seen.machines.iter().flat_map(|machine| &machine.slices) {
         let name = slice
@@ -181,7 +183,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                         t.plan_ready().to_owned()
                     },
                 ),
-                rows: scene::racks(t, machine, None).into(),
+                rows: with_trends(t, machine, &trends),
             })
             .collect(),
         legend: legend
@@ -249,6 +251,63 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
             .collect(),
         attention: attention(t, &seen),
     })
+}
+
+/// Sessions whose measurements are added up for the small charts. More would make a look cost more than the
+/// picture is worth; then the rows have none.
+const MEASURED: usize = 32;
+/// Points of a small chart, and the milliseconds each stands for.
+const POINTS: usize = 36;
+const POINT: i64 = 5_000;
+
+/// Cores and bytes in use on each machine over the last three minutes, as far as the caller may know.
+type Trends = std::collections::BTreeMap<rules::names::NodeId, Vec<(f64, f64)>>;
+
+async fn trends(console: &Console, caller: &Caller, seen: &Overview, now: Timestamp) -> Result<Trends, Failure> {
+    let mut all = Trends::new();
+    let known = |machine: &Machine| machine.slices.iter().filter_map(|slice| slice.id).collect::<Vec<_>>();
+    if seen.machines.iter().map(|machine| known(machine).len()).sum::<usize>() > MEASURED {
+        return Ok(all);
+    }
+    let begin = now.as_millis() - POINT * POINTS as i64;
+    for machine in &seen.machines {
+        let mut sums = vec![(0.0, 0.0); POINTS];
+        let mut any = false;
+        for session in known(machine) {
+            let since = Some(Timestamp::from_millis(begin));
+            let samples = sessions::samples(&console.server, caller, &session.to_string(), since).await?;
+            // Several samples of one session may fall on one point; the last one stands.
+            let mut last: Vec<Option<(f64, f64)>> = vec![None; POINTS];
+            for sample in samples {
+                let point = usize::try_from((sample.at.as_millis() - begin) / POINT).unwrap_or(0);
+                last[point.min(POINTS - 1)] = Some((sample.cpu, sample.memory.0 as f64));
+                any = true;
+            }
+            let mut before = (0.0, 0.0);
+            for (sum, point) in sums.iter_mut().zip(last) {
+                before = point.unwrap_or(before);
+                sum.0 += before.0;
+                sum.1 += before.1;
+            }
+        }
+        if any {
+            all.insert(machine.id, sums);
+        }
+    }
+    Ok(all)
+}
+
+fn with_trends(t: Text, machine: &Machine, trends: &Trends) -> Vec<Row> {
+    let [mut cpu, mut memory] = scene::racks(t, machine, None);
+    if let Some(points) = trends.get(&machine.id) {
+        let percent = |part: f64, whole: f64| f64::from(parts::percent(part, whole));
+        let of_cpu: Vec<f64> = points.iter().map(|(cores, _)| percent(*cores, machine.cpu.as_f64())).collect();
+        let of_memory: Vec<f64> = points.iter().map(|(_, bytes)| percent(*bytes, machine.memory.0 as f64)).collect();
+        let label = |what, values: &[f64]| t.plan_trend(what, values.last().copied().unwrap_or_default());
+        cpu.trend = parts::trend(&of_cpu, "ci", &label(t.plan_cpu(), &of_cpu));
+        memory.trend = parts::trend(&of_memory, "ca", &label(t.plan_memory(), &of_memory));
+    }
+    vec![cpu, memory]
 }
 
 fn machine_line(t: Text, seen: &Overview) -> String {

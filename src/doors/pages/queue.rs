@@ -75,6 +75,7 @@ pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who
         async move {
             let page = read(&console, &visit, &caller).await.ok()?;
             Some(vec![
+                ("counts", page.f.counts()),
                 ("queue", page.as_queue().render().ok()?),
                 ("room", page.as_room().render().ok()?),
                 ("ends", page.as_ends().render().ok()?),

@@ -80,7 +80,7 @@ impl Tab {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "console", "where_it_runs", "timeline"])]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline"])]
 pub struct SessionPage {
     pub t: Text,
     pub f: Frame,
@@ -105,7 +105,6 @@ pub struct SessionPage {
     pub log_note: String,
     pub log_text: String,
     pub charts: Vec<Chart>,
-    pub place: Option<String>,
     pub neighbours: Vec<Row>,
     pub limits: Vec<(String, String)>,
     pub limit_cpu: String,
@@ -274,6 +273,7 @@ pub async fn list_live(
         async move {
             let page = read_list(&console, &visit, &caller, &asked).await.ok()?;
             Some(vec![
+                ("counts", page.f.counts()),
                 ("count", page.as_count().render().ok()?),
                 ("list", page.as_list().render().ok()?),
             ])
@@ -332,7 +332,7 @@ async fn read_list(
             ..frame(console, visit, caller, Nav::Sessions)
         },
         alert: None,
-        count: t.sessions_count(counts.running, counts.pending, page.estimated_total),
+        count: t.sessions_count(counts.running, counts.pending, counts.ended),
         q: asked.q.clone(),
         states: vec![
             state("", t.sessions_any()),
@@ -482,6 +482,9 @@ pub async fn show_live(
             Some(vec![
                 ("state", page.as_state().render().ok()?),
                 ("verbs", page.as_verbs().render().ok()?),
+                ("meta", page.as_meta().render().ok()?),
+                ("tabs", page.as_tabs().render().ok()?),
+                ("counts", page.f.counts()),
                 ("strips", page.as_strips().render().ok()?),
                 ("console", page.as_console().render().ok()?),
                 ("where", page.as_where_it_runs().render().ok()?),
@@ -612,7 +615,6 @@ async fn read_one(
         } else {
             Vec::new()
         },
-        place: session.node.clone(),
         neighbours,
         limits: limits(t, &session),
         limit_cpu: given.cpu.to_string(),

@@ -28,6 +28,26 @@ if (sign && one("#stream")) {
   }
 }
 
+// The menu's numbers stand twice (side and sheet); the stream sends them once.
+const counts = one("#counts");
+if (counts) {
+  new MutationObserver(() => {
+    const numbers = counts.textContent.trim().split(" ");
+    for (const place of all("[data-count]")) {
+      place.textContent = numbers[place.dataset.count];
+      place.hidden = place.textContent === "0";
+    }
+  }).observe(counts, { childList: true, characterData: true, subtree: true });
+}
+
+// A word about what was just done is said once, not again after a reload.
+if (location.search.includes("notice=")) {
+  const address = new URL(location.href);
+  address.searchParams.delete("notice");
+  address.searchParams.delete("of");
+  history.replaceState(null, "", address);
+}
+
 // A log that stands at its end stays there while lines arrive.
 const follow = () => {
   const log = one("#log");

@@ -99,7 +99,7 @@ export function attach(form) {
       await ask(said.import, {
         method: "POST",
         headers: { "Content-Type": "application/json", "Idempotency-Key": upload },
-        body: JSON.stringify(name ? { upload, name } : { upload }),
+        body: JSON.stringify(name ? { upload, reference: name } : { upload }),
       });
       removeEventListener("beforeunload", leaving);
       location.href = "/images?notice=import";

@@ -5,7 +5,7 @@ use askama::Template as _;
 
 use super::super::docs::{AboutPage, DocsPage};
 use super::super::frame::{Frame, Nav, Person, Theme};
-use super::super::images::{Image, ImagePage, ImagesPage, Job, Layer, User};
+use super::super::images::{Image, ImagePage, ImagesPage, Job, User};
 use super::super::launch::{self, LaunchPage, Preset, Preview, Slider, Typed};
 use super::super::login::LoginPage;
 use super::super::me::{MePage, Token};
@@ -770,7 +770,6 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         log_note: t.logs_lines(3),
         log_text: "[13:54:39] epoch 4   step 1440/5004   loss 2.7581\n[13:55:07] epoch 4   step 1480/5004   loss 2.7466\n[13:55:12] saved checkpoint-1480 <to> /home/work\n".into(),
         charts: vec![chart(t.metrics_cpu().into(), "ci", "6", "5.8"), chart(t.metrics_memory().into(), "ca", "24 GiB", "21 GiB")],
-        place: (moment != Moment::Waiting).then(|| "fardel-01".into()),
         neighbours: if moment == Moment::Waiting { Vec::new() } else { vec![row, memory] },
         limits: vec![
             (t.where_cpu_memory().into(), t.where_given("6.00", "24 GiB")),
@@ -946,18 +945,6 @@ fn image(t: Text) -> ImagePage {
             (t.image_user().into(), "work".into()),
             (t.image_directory().into(), "/home/work".into()),
             ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
-        ],
-        layers: vec![
-            Layer {
-                digest: "sha256:77aa10c2f9e1".into(),
-                size: "9.4 GiB".into(),
-                shared: "1".into(),
-            },
-            Layer {
-                digest: "sha256:4f1c2a90b7de".into(),
-                size: "412 MiB".into(),
-                shared: "0".into(),
-            },
         ],
         used_by: vec![User {
             href: "/sessions/0199f0a3".into(),
