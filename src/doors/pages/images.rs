@@ -97,7 +97,10 @@ pub(super) fn router() -> Router<Console> {
     Router::new()
         .route("/images", get(show))
         .route("/images/live", get(live))
-        .route("/images/import", post(import).layer(DefaultBodyLimit::max(LARGEST_ARCHIVE)))
+        .route(
+            "/images/import",
+            post(import).layer(DefaultBodyLimit::max(LARGEST_ARCHIVE)),
+        )
         .route("/images/{id}", get(one))
         .route("/images/{id}/remove", post(remove))
 }
@@ -129,14 +132,29 @@ pub(super) async fn choices(
 
 /// What an image says about itself, in a few words.
 fn about(image: &images_rules::Image) -> String {
-    ["org.opencontainers.image.description", "org.opencontainers.image.title", "description"]
-        .into_iter()
-        .find_map(|name| image.labels.get(name))
-        .map_or_else(|| image.architecture.clone(), |text| text.chars().take(80).collect())
+    [
+        "org.opencontainers.image.description",
+        "org.opencontainers.image.title",
+        "description",
+    ]
+    .into_iter()
+    .find_map(|name| image.labels.get(name))
+    .map_or_else(
+        || image.architecture.clone(),
+        |text| text.chars().take(80).collect(),
+    )
 }
 
 async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
-    shown(&console, &visit, &caller, StatusCode::OK, None, String::new()).await
+    shown(
+        &console,
+        &visit,
+        &caller,
+        StatusCode::OK,
+        None,
+        String::new(),
+    )
+    .await
 }
 
 async fn shown(
@@ -148,7 +166,16 @@ async fn shown(
     import_name: String,
 ) -> Response {
     match read(console, visit, caller).await {
-        Ok(page) => answer::page(console, visit, status, &ImagesPage { alert, import_name, ..page }),
+        Ok(page) => answer::page(
+            console,
+            visit,
+            status,
+            &ImagesPage {
+                alert,
+                import_name,
+                ..page
+            },
+        ),
         Err(failure) => failed(console, visit, caller, &failure),
     }
 }
@@ -179,11 +206,25 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Image
     let now = server.clock().now();
     let known = images::list(server, caller).await?;
     let seen = sessions::overview(server, caller).await?;
-    let active = ListQuery { q: "state:live".into(), limit: Some(500), ..ListQuery::default() };
+    let active = ListQuery {
+        q: "state:live".into(),
+        limit: Some(500),
+        ..ListQuery::default()
+    };
     let active = sessions::list(server, caller, &active).await?.items;
-    let users = |name: &str| active.iter().filter(|session| session.image == name).count().to_string();
+    let users = |name: &str| {
+        active
+            .iter()
+            .filter(|session| session.image == name)
+            .count()
+            .to_string()
+    };
     let may_import = rules::permissions::may(&caller.subject, Verb::ImagesWrite, None).is_ok();
-    let jobs = if may_import { operations::list(server, caller).await? } else { Vec::new() };
+    let jobs = if may_import {
+        operations::list(server, caller).await?
+    } else {
+        Vec::new()
+    };
     let total: u64 = known.iter().map(|image| image.size.0).sum();
     let mut rows = vec![Image {
         id: "host".into(),
@@ -215,7 +256,11 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Image
     Ok(ImagesPage {
         t,
         f: Frame {
-            sessions: counts.scheduled + counts.preparing + counts.running + counts.stopping + counts.pending,
+            sessions: counts.scheduled
+                + counts.preparing
+                + counts.running
+                + counts.stopping
+                + counts.pending,
             waiting: counts.pending,
             live: Some("/images/live".to_owned()),
             ..frame(console, visit, caller, Nav::Images)
@@ -225,7 +270,11 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Image
         may_import,
         images: rows,
         import_name: String::new(),
-        jobs: jobs.iter().take(JOBS).map(|job| shown_job(t, visit, job, now)).collect(),
+        jobs: jobs
+            .iter()
+            .take(JOBS)
+            .map(|job| shown_job(t, visit, job, now))
+            .collect(),
     })
 }
 
@@ -246,16 +295,36 @@ fn shown_job(t: Text, visit: &Visit, job: &Operation, now: Timestamp) -> Job {
     let step = match (&job.refusal, job.ended_at) {
         (Some(refusal), _) => codes::refusal(t, refusal),
         (None, Some(at)) => visit.clock.ago(at, now),
-        (None, None) if job.total > 0 => format!("{} · {} / {}", job.step, parts::size(job.done), parts::size(job.total)),
+        (None, None) if job.total > 0 => format!(
+            "{} · {} / {}",
+            job.step,
+            parts::size(job.done),
+            parts::size(job.total)
+        ),
         (None, None) => job.step.clone(),
     };
     // What it gave is a list of images; their names say more than the id of the work.
     let name = job
         .result
         .as_ref()
-        .and_then(|result| result.to_string().split("\"reference\":\"").nth(1)?.split('"').next().map(str::to_owned))
+        .and_then(|result| {
+            result
+                .to_string()
+                .split("\"reference\":\"")
+                .nth(1)?
+                .split('"')
+                .next()
+                .map(str::to_owned)
+        })
         .unwrap_or_else(|| visit.clock.near(job.created_at, now));
-    Job { id: job.id.to_string(), name, state, tone, percent, step }
+    Job {
+        id: job.id.to_string(),
+        name,
+        state,
+        tone,
+        percent,
+        step,
+    }
 }
 
 /// `POST /images/import` without script: the whole archive in one request.
@@ -276,7 +345,15 @@ async fn import(
         Ok(()) => answer::see("/images?notice=import"),
         Err(Failure::Refusal(refusal)) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            shown(&console, &visit, &caller, answer::status(&refusal), Some(alert), name).await
+            shown(
+                &console,
+                &visit,
+                &caller,
+                answer::status(&refusal),
+                Some(alert),
+                name,
+            )
+            .await
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
     }
@@ -291,7 +368,9 @@ async fn take(
     name: &mut String,
 ) -> Result<(), Failure> {
     let server = &console.server;
-    let broken = |_| Refusal::malformed("upload.cut", "The form ended in the middle.").hint("Send it again.");
+    let broken = |_| {
+        Refusal::malformed("upload.cut", "The form ended in the middle.").hint("Send it again.")
+    };
     let mut upload = None;
     while let Some(mut field) = form.next_field().await.map_err(broken)? {
         match field.name() {
@@ -299,23 +378,36 @@ async fn take(
             Some("archive") => {
                 let file = field.file_name().unwrap_or("archive.tar").to_owned();
                 // How long the file is stands nowhere in the form, so it is gathered in a file of our own first.
-                let (mut gathered, mut size) = (tokio::fs::File::from_std(tempfile(server)?), 0_u64);
+                let (mut gathered, mut size) =
+                    (tokio::fs::File::from_std(tempfile(server)?), 0_u64);
                 while let Some(piece) = field.chunk().await.map_err(broken)? {
                     size += piece.len() as u64;
                     if announced > 0 && size > announced {
                         return Err(broken_size().into());
                     }
-                    gathered.write_all(&piece).await.map_err(|error| Fault::new("keep an uploaded archive", error))?;
+                    gathered
+                        .write_all(&piece)
+                        .await
+                        .map_err(|error| Fault::new("keep an uploaded archive", error))?;
                 }
                 if size == 0 {
-                    return Err(Refusal::invalid("upload.empty", "No archive was chosen.").at("/archive").into());
+                    return Err(Refusal::invalid("upload.empty", "No archive was chosen.")
+                        .at("/archive")
+                        .into());
                 }
                 let made = uploads::create(server, caller, size, &file, None).await?;
-                gathered.rewind().await.map_err(|error| Fault::new("read an uploaded archive", error))?;
+                gathered
+                    .rewind()
+                    .await
+                    .map_err(|error| Fault::new("read an uploaded archive", error))?;
                 let mut offset = 0;
                 while offset < size {
-                    let mut piece = vec![0; PIECE.min(usize::try_from(size - offset).unwrap_or(PIECE))];
-                    gathered.read_exact(&mut piece).await.map_err(|error| Fault::new("read an uploaded archive", error))?;
+                    let mut piece =
+                        vec![0; PIECE.min(usize::try_from(size - offset).unwrap_or(PIECE))];
+                    gathered
+                        .read_exact(&mut piece)
+                        .await
+                        .map_err(|error| Fault::new("read an uploaded archive", error))?;
                     let length = piece.len() as u64;
                     uploads::append(server, caller, made.id, offset, piece.into()).await?;
                     offset += length;
@@ -326,7 +418,11 @@ async fn take(
         }
     }
     let Some(upload) = upload else {
-        return Err(Refusal::invalid("upload.missing", "The form has no archive.").at("/archive").into());
+        return Err(
+            Refusal::invalid("upload.missing", "The form has no archive.")
+                .at("/archive")
+                .into(),
+        );
     };
     let reference = Some(name.trim().to_owned()).filter(|name| !name.is_empty());
     images::import(server, caller, ImportSource::Upload(upload), reference).await?;
@@ -337,14 +433,26 @@ async fn take(
 const PIECE: usize = 4 << 20;
 
 fn broken_size() -> Refusal {
-    Refusal::malformed("upload.longer-than-announced", "More came than was announced.").hint("Send it again.")
+    Refusal::malformed(
+        "upload.longer-than-announced",
+        "More came than was announced.",
+    )
+    .hint("Send it again.")
 }
 
 /// A file without a name beside the uploads, gone with its last user whatever happens.
 fn tempfile(server: &server::Server) -> Result<std::fs::File, Failure> {
     let fault = |error| Failure::from(Fault::new("make room for an upload", error));
-    let path = server.settings().data.join(format!("form-{}", uuid::Uuid::now_v7()));
-    let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).map_err(fault)?;
+    let path = server
+        .settings()
+        .data
+        .join(format!("form-{}", uuid::Uuid::now_v7()));
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .map_err(fault)?;
     std::fs::remove_file(&path).map_err(fault)?;
     Ok(file)
 }
@@ -361,14 +469,30 @@ async fn one(
     }
 }
 
-async fn read_image(console: &Console, visit: &Visit, caller: &Caller, id: &str) -> Result<ImagePage, Failure> {
+async fn read_image(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    id: &str,
+) -> Result<ImagePage, Failure> {
     let t = visit.text;
     let server = &console.server;
     let now = server.clock().now();
     let embedded = id == "host";
-    let image = if embedded { None } else { Some(images::get(server, caller, id).await?) };
-    let name = image.as_ref().map_or("host", |image| image.reference.as_str()).to_owned();
-    let wanted = ListQuery { q: "state:live".into(), limit: Some(500), ..ListQuery::default() };
+    let image = if embedded {
+        None
+    } else {
+        Some(images::get(server, caller, id).await?)
+    };
+    let name = image
+        .as_ref()
+        .map_or("host", |image| image.reference.as_str())
+        .to_owned();
+    let wanted = ListQuery {
+        q: "state:live".into(),
+        limit: Some(500),
+        ..ListQuery::default()
+    };
     let users: Vec<User> = sessions::list(server, caller, &wanted)
         .await?
         .items
@@ -385,30 +509,65 @@ async fn read_image(console: &Console, visit: &Visit, caller: &Caller, id: &str)
         })
         .collect();
     let may_write = rules::permissions::may(&caller.subject, Verb::ImagesWrite, None).is_ok();
-    let size = image.as_ref().map_or_else(String::new, |image| parts::size(image.size.0));
+    let size = image
+        .as_ref()
+        .map_or_else(String::new, |image| parts::size(image.size.0));
     let mut starts = Vec::new();
     let mut facts = Vec::new();
     if let Some(image) = &image {
-        let words = |words: &[String]| words.iter().map(|word| scene::quoted(word)).collect::<Vec<_>>().join(" ");
-        let shown = |text: String| if text.is_empty() { t.common_none().to_owned() } else { text };
+        let words = |words: &[String]| {
+            words
+                .iter()
+                .map(|word| scene::quoted(word))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let shown = |text: String| {
+            if text.is_empty() {
+                t.common_none().to_owned()
+            } else {
+                text
+            }
+        };
         starts = vec![
-            (t.image_entrypoint().to_owned(), shown(words(&image.entrypoint))),
+            (
+                t.image_entrypoint().to_owned(),
+                shown(words(&image.entrypoint)),
+            ),
             (t.image_command().to_owned(), shown(words(&image.command))),
             (t.image_user().to_owned(), shown(image.user.clone())),
-            (t.image_directory().to_owned(), shown(image.working_directory.clone())),
+            (
+                t.image_directory().to_owned(),
+                shown(image.working_directory.clone()),
+            ),
         ];
         starts.extend(image.env.iter().filter_map(|line| {
             let (name, value) = line.split_once('=')?;
             Some((name.to_owned(), value.to_owned()))
         }));
         facts = vec![
-            Fact { icon: "hard-drive", text: size.clone() },
-            Fact { icon: "cpu", text: image.architecture.clone() },
-            Fact { icon: "clock", text: visit.clock.ago(image.imported_at, now) },
-            Fact { icon: "shield-check", text: short(&image.digest) },
+            Fact {
+                icon: "hard-drive",
+                text: size.clone(),
+            },
+            Fact {
+                icon: "cpu",
+                text: image.architecture.clone(),
+            },
+            Fact {
+                icon: "clock",
+                text: visit.clock.ago(image.imported_at, now),
+            },
+            Fact {
+                icon: "shield-check",
+                text: short(&image.digest),
+            },
         ];
     } else {
-        facts.push(Fact { icon: "server", text: t.images_embedded_note().to_owned() });
+        facts.push(Fact {
+            icon: "server",
+            text: t.images_embedded_note().to_owned(),
+        });
     }
     let impact = match users.len() {
         0 => t.image_impact_none(&size),
@@ -418,15 +577,24 @@ async fn read_image(console: &Console, visit: &Visit, caller: &Caller, id: &str)
         t,
         f: frame(console, visit, caller, Nav::Images),
         alert: None,
-        id: image.as_ref().map_or_else(|| "host".to_owned(), |image| image.id.to_string()),
+        id: image
+            .as_ref()
+            .map_or_else(|| "host".to_owned(), |image| image.id.to_string()),
         value: answer::encoded(&name),
-        what: if embedded { t.images_embedded() } else { t.images_imported() }.to_owned(),
+        what: if embedded {
+            t.images_embedded()
+        } else {
+            t.images_imported()
+        }
+        .to_owned(),
         may_remove: may_write && !embedded,
         impact,
         facts,
         starts,
         used_by: users,
-        labels: image.map(|image| image.labels.into_iter().collect()).unwrap_or_default(),
+        labels: image
+            .map(|image| image.labels.into_iter().collect())
+            .unwrap_or_default(),
         name,
     })
 }
@@ -451,16 +619,22 @@ async fn remove(
     let removed = if confirmed.typed.trim() == page.name {
         images::remove(&console.server, &caller, &id).await
     } else {
-        Err(Refusal::invalid("confirm.name-differs", "The typed name is not the name of the image.")
-            .at("/typed")
-            .hint("Type it exactly as it stands above.")
-            .into())
+        Err(Refusal::invalid(
+            "confirm.name-differs",
+            "The typed name is not the name of the image.",
+        )
+        .at("/typed")
+        .hint("Type it exactly as it stands above.")
+        .into())
     };
     match removed {
         Ok(image) => answer::see_with("/images", "remove", &image.reference),
         Err(Failure::Refusal(refusal)) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            let page = ImagePage { alert: Some(alert), ..page };
+            let page = ImagePage {
+                alert: Some(alert),
+                ..page
+            };
             answer::page(&console, &visit, answer::status(&refusal), &page)
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),

@@ -263,10 +263,27 @@ const POINT: i64 = 5_000;
 /// Cores and bytes in use on each machine over the last three minutes, as far as the caller may know.
 type Trends = std::collections::BTreeMap<rules::names::NodeId, Vec<(f64, f64)>>;
 
-async fn trends(console: &Console, caller: &Caller, seen: &Overview, now: Timestamp) -> Result<Trends, Failure> {
+async fn trends(
+    console: &Console,
+    caller: &Caller,
+    seen: &Overview,
+    now: Timestamp,
+) -> Result<Trends, Failure> {
     let mut all = Trends::new();
-    let known = |machine: &Machine| machine.slices.iter().filter_map(|slice| slice.id).collect::<Vec<_>>();
-    if seen.machines.iter().map(|machine| known(machine).len()).sum::<usize>() > MEASURED {
+    let known = |machine: &Machine| {
+        machine
+            .slices
+            .iter()
+            .filter_map(|slice| slice.id)
+            .collect::<Vec<_>>()
+    };
+    if seen
+        .machines
+        .iter()
+        .map(|machine| known(machine).len())
+        .sum::<usize>()
+        > MEASURED
+    {
         return Ok(all);
     }
     let begin = now.as_millis() - POINT * POINTS as i64;
@@ -275,7 +292,8 @@ async fn trends(console: &Console, caller: &Caller, seen: &Overview, now: Timest
         let mut any = false;
         for session in known(machine) {
             let since = Some(Timestamp::from_millis(begin));
-            let samples = sessions::samples(&console.server, caller, &session.to_string(), since).await?;
+            let samples =
+                sessions::samples(&console.server, caller, &session.to_string(), since).await?;
             // Several samples of one session may fall on one point; the last one stands.
             let mut last: Vec<Option<(f64, f64)>> = vec![None; POINTS];
             for sample in samples {
@@ -301,9 +319,16 @@ fn with_trends(t: Text, machine: &Machine, trends: &Trends) -> Vec<Row> {
     let [mut cpu, mut memory] = scene::racks(t, machine, None);
     if let Some(points) = trends.get(&machine.id) {
         let percent = |part: f64, whole: f64| f64::from(parts::percent(part, whole));
-        let of_cpu: Vec<f64> = points.iter().map(|(cores, _)| percent(*cores, machine.cpu.as_f64())).collect();
-        let of_memory: Vec<f64> = points.iter().map(|(_, bytes)| percent(*bytes, machine.memory.0 as f64)).collect();
-        let label = |what, values: &[f64]| t.plan_trend(what, values.last().copied().unwrap_or_default());
+        let of_cpu: Vec<f64> = points
+            .iter()
+            .map(|(cores, _)| percent(*cores, machine.cpu.as_f64()))
+            .collect();
+        let of_memory: Vec<f64> = points
+            .iter()
+            .map(|(_, bytes)| percent(*bytes, machine.memory.0 as f64))
+            .collect();
+        let label =
+            |what, values: &[f64]| t.plan_trend(what, values.last().copied().unwrap_or_default());
         cpu.trend = parts::trend(&of_cpu, "ci", &label(t.plan_cpu(), &of_cpu));
         memory.trend = parts::trend(&of_memory, "ca", &label(t.plan_memory(), &of_memory));
     }

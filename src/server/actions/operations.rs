@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
-use crate::catalog::jobs::{OperationRow, OperationState};
+use crate::catalog::jobs::OperationRow;
+pub use crate::catalog::jobs::OperationState;
 use crate::{Failure, Server};
 
 /// Operations that are listed.
