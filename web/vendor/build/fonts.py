@@ -2,7 +2,7 @@
 """Makes web/vendor/fonts. Needs fonttools and brotli from pip, and node_modules beside this file.
 
     fonts.py latin DIR    renames the Latin and mono subsets found in DIR (done once; their glyphs never change)
-    fonts.py korean       cuts the Korean faces again, from the syllables web/i18n/ko.toml uses today
+    fonts.py korean       cuts the Korean faces again, from the syllables web/i18n/ko*.toml use today
 
 Pretendard's licence reserves its name, so every subset carries the product's own family name, inside
 the file as well as in the style sheet.
@@ -18,7 +18,7 @@ from fontTools.varLib import instancer
 HERE = pathlib.Path(__file__).resolve().parent
 FONTS = HERE.parent / "fonts"
 SOURCE = HERE / "node_modules/pretendard/dist/public/variable/PretendardVariable.ttf"
-CATALOGUE = HERE.parent.parent / "i18n/ko.toml"
+CATALOGUES = [HERE.parent.parent / "i18n" / name for name in ("ko.toml", "ko-codes.toml")]
 # The Latin face carries these three for the language switch; a second copy would never be used.
 IN_LATIN = set("한국어")
 
@@ -84,7 +84,7 @@ if sys.argv[1:2] == ["latin"]:
     save(TTFont(given / "mono-latin.woff2"), FONTS / "mono-latin.woff2", "Fardel Mono")
 elif sys.argv[1:2] == ["korean"]:
     FONTS.mkdir(exist_ok=True)
-    core = syllables(CATALOGUE.read_text("utf-8")) - IN_LATIN
+    core = syllables("".join(path.read_text("utf-8") for path in CATALOGUES)) - IN_LATIN
     (FONTS / "ui-ko-core.txt").write_text("".join(sorted(core)) + "\n", "utf-8")
     cut(core, FONTS / "ui-ko-core.woff2", "Fardel UI")
     rest = standard_syllables() - core
