@@ -11,11 +11,11 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
 /// Starts the browser. Without a sandbox of its own: the suite runs as root in containers and gates.
-export function launch() {
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM?.includes("/") ? process.env.CHROMIUM : `/usr/bin/${process.env.CHROMIUM ?? "chromium"}`,
-    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"],
-  });
+export function launch({ webgl = true } = {}) {
+  const name = process.env.CHROMIUM ?? "chromium";
+  const args = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"];
+  if (!webgl) args.push("--disable-3d-apis");
+  return chromium.launch({ executablePath: name.includes("/") ? name : `/usr/bin/${name}`, args });
 }
 
 /// Collects what the browser complains about: refused by the policy, failed, thrown.

@@ -2,7 +2,7 @@
 // removes everything afterwards; never touches another server on this machine.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -64,8 +64,18 @@ export async function open() {
         () => `a setup link in: ${said}`,
         async () => said.match(/https?:\/\/\S*\/setup\S*/)?.[0],
       ),
-    /// Ends the server, waits, removes its folder.
+    /// What the command line says; the server's own socket, so no sign-in.
+    command: (...words) => execFileSync(binary, words, { env: environment, encoding: "utf8", timeout: PATIENCE_MS }),
+    /// Ends every session and the server, waits, removes its folder.
     async close() {
+      try {
+        const names = () => house.command("ps", "-o", "name").split("\n").filter(Boolean);
+        // Sessions outlive their server by design; nobody would end these later.
+        if (names().length > 0) house.command("session", "kill", ...names());
+        await until(() => `the sessions end: ${names()}`, async () => names().length === 0);
+      } catch (error) {
+        console.error(`sessions stay behind: ${error.message}`);
+      }
       child.kill("SIGTERM");
       await ended;
       rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
