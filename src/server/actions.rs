@@ -53,3 +53,6 @@ fn check_key(key: &IdempotencyKey) -> Result<(), Refusal> {
     )
     .hint("A UUID would work."))
 }
+
+#[cfg(test)]
+mod tests;

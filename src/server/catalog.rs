@@ -22,6 +22,7 @@ pub(crate) mod nodes;
 mod open;
 pub(crate) mod people;
 mod reader;
+mod reserve;
 pub(crate) mod samples;
 pub(crate) mod sessions;
 #[cfg(test)]
@@ -48,8 +49,9 @@ pub(crate) enum Place {
 pub(crate) struct Catalog(Arc<Inner>);
 
 struct Inner {
-    writes: Writes,
+    /// Closed before the writer, which brings the log home as the last one.
     reads: reader::Pool,
+    writes: Writes,
     revision: watch::Receiver<u64>,
     heard: nodes::Heard,
     samples: Arc<samples::Samples>,
@@ -76,7 +78,13 @@ impl Catalog {
         let samples = Arc::new(samples::Samples::open(place)?);
         let (announce, revision) = watch::channel(opened.revision);
         let heard = nodes::Heard::default();
-        let engine = writer::Engine::new(opened.writer, clock.clone(), announce, heard.clone());
+        let engine = writer::Engine::new(
+            opened.writer,
+            clock.clone(),
+            announce,
+            heard.clone(),
+            opened.reserve,
+        );
         let (writes, reads) = match opened.readers {
             open::Readers::Path(path) => (
                 Writes::Thread(writer::Thread::start(engine)?),

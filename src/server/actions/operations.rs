@@ -39,9 +39,10 @@ pub struct Operation {
     pub generation: u64,
 }
 
-/// The caller's operations, newest first, at most 200; everybody's for those who may read people.
+/// The caller's operations, newest first, at most 200; everybody's for whoever may look at the whole box.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Operation>, Failure> {
-    let own = owner(caller)?;
+    allowed(caller, Verb::ImagesRead)?;
+    let own = owner(caller);
     let rows = server
         .catalog()
         .read_now("list operations", |view| view.operations(own, MOST))?;
@@ -50,13 +51,18 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Operation>, Fa
 
 /// One operation. Errors: `operation.not-found`, also for somebody else's.
 pub async fn get(server: &Server, caller: &Caller, id: OperationId) -> Result<Operation, Failure> {
-    let own = owner(caller)?;
+    allowed(caller, Verb::ImagesRead)?;
+    find(server, caller, id)
+}
+
+fn find(server: &Server, caller: &Caller, id: OperationId) -> Result<Operation, Failure> {
+    let own = owner(caller);
     let row = server
         .catalog()
         .read_now("show an operation", |view| view.operation(id))?;
     match row {
         Some(row) if own.is_none_or(|own| own == row.person) => Ok(show(server, row)),
-        _ => Err(missing().into()),
+        _ => Err(Refusal::not_found("operation.not-found", "There is no such operation.").into()),
     }
 }
 
@@ -69,7 +75,7 @@ pub async fn cancel(
     id: OperationId,
 ) -> Result<Operation, Failure> {
     allowed(caller, Verb::ImagesWrite)?;
-    get(server, caller, id).await?;
+    find(server, caller, id)?;
     let asked = server
         .catalog()
         .write(Lane::People, "cancel an operation", move |rows| {
@@ -81,16 +87,15 @@ pub async fn cancel(
     }
     server.imports().break_off(id);
     server.ring_imports()?;
-    get(server, caller, id).await
+    find(server, caller, id)
 }
 
 /// Whose operations the caller may see; None for everybody's.
-fn owner(caller: &Caller) -> Result<Option<UserId>, Failure> {
-    allowed(caller, Verb::ImagesRead)?;
-    Ok(match allowed(caller, Verb::SystemRead) {
+fn owner(caller: &Caller) -> Option<UserId> {
+    match allowed(caller, Verb::SystemRead) {
         Ok(()) => None,
         Err(_) => Some(caller.subject.user),
-    })
+    }
 }
 
 pub(super) fn show(server: &Server, row: OperationRow) -> Operation {
@@ -111,8 +116,4 @@ pub(super) fn show(server: &Server, row: OperationRow) -> Operation {
         ended_at: row.ended_at,
         generation: row.generation,
     }
-}
-
-fn missing() -> Refusal {
-    Refusal::not_found("operation.not-found", "There is no such operation.")
 }

@@ -12,6 +12,7 @@ use rules::refusal::Refusal;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
+use super::reserve::Reserve;
 use super::{Place, migrate, people};
 use crate::{Failure, Fault};
 
@@ -34,6 +35,7 @@ pub(super) struct Opened {
     pub(super) revision: u64,
     pub(super) founding: Founding,
     pub(super) lock: Option<Lock>,
+    pub(super) reserve: Option<Reserve>,
 }
 
 pub(super) enum Readers {
@@ -47,28 +49,34 @@ pub(super) struct Lock {
 }
 
 pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
-    let (mut writer, readers, lock) = match place {
+    let (mut writer, readers, lock, reserve) = match place {
         Place::Memory => (
             Connection::open_in_memory()
                 .map_err(|error| Fault::new("open a catalog in memory", error))?,
             Readers::Shared,
+            None,
             None,
         ),
         Place::Directory(directory) => {
             make_directory(directory)?;
             let lock = lock(directory)?;
             let path = directory.join(FILE);
-            make_file(&path)?;
+            let reserve = Reserve::new(make_file(&path)?);
             (
                 connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
                 Readers::Path(path),
                 Some(lock),
+                Some(reserve),
             )
         }
     };
     settle(&writer, place).map_err(|error| unreadable(place, error))?;
     migrate::climb(&mut writer, place)?;
     found(&writer, clock).map_err(|error| unreadable(place, error))?;
+    if let (Some(reserve), Readers::Path(path)) = (&reserve, &readers) {
+        reserve.take_log(path);
+        reserve.keep();
+    }
     let (founding, revision) = read(&writer).map_err(|error| unreadable(place, error))?;
     Ok(Opened {
         writer,
@@ -76,6 +84,7 @@ pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
         revision,
         founding,
         lock,
+        reserve,
     })
 }
 
@@ -218,7 +227,10 @@ fn make_directory(directory: &Path) -> Result<(), Refusal> {
 
 /// Makes the file before SQLite does, so that it is never readable by others, not even at first.
 /// The WAL and its index take the file's mode over.
-pub(super) fn make_file(path: &Path) -> Result<(), Refusal> {
+///
+/// Never call this on a catalog that SQLite has open: closing any descriptor of a file drops all of
+/// the process' locks on it.
+pub(super) fn make_file(path: &Path) -> Result<File, Refusal> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -228,7 +240,8 @@ pub(super) fn make_file(path: &Path) -> Result<(), Refusal> {
         .open(path)
         .map_err(|error| unwritable(path, &error))?;
     file.set_permissions(std::fs::Permissions::from_mode(0o600))
-        .map_err(|error| unwritable(path, &error))
+        .map_err(|error| unwritable(path, &error))?;
+    Ok(file)
 }
 
 fn lock(directory: &Path) -> Result<Lock, Refusal> {

@@ -261,6 +261,90 @@ fn a_full_disk_refuses_by_name_and_recovers() {
     insert(&catalog, &large).unwrap();
 }
 
+/// A small file system of its own, gone with the value.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &std::ffi::CStr) -> Result<Self, rustix::io::Errno> {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("none", directory.path(), "tmpfs", flags, Some(size))?;
+        Ok(Self(directory))
+    }
+
+    /// Writes until nothing more fits.
+    fn fill(&self) {
+        use std::io::Write as _;
+        let mut file = std::fs::File::create(self.0.path().join("filler")).unwrap();
+        for piece in [1 << 20, 4096] {
+            while file.write_all(&vec![1; piece]).is_ok() {}
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn on_a_full_disk_everything_can_still_be_stopped() {
+    let disk = match SmallDisk::mount(c"size=40m") {
+        Ok(disk) => disk,
+        Err(error) => {
+            let reason = format!("a file system cannot be mounted here: {error}");
+            return skips::skip("on_a_full_disk_everything_can_still_be_stopped", &reason);
+        }
+    };
+    let place = Place::Directory(disk.0.path().join("state"));
+    let catalog = Catalog::open(&place, clock()).unwrap();
+    let owner = owner(&catalog);
+    let sessions: Vec<Session> = (0..400).map(|n| session(owner, &format!("s{n}"))).collect();
+    for session in &sessions {
+        insert(&catalog, session).unwrap();
+    }
+    disk.fill();
+    for session in &sessions {
+        let id = session.id;
+        catalog
+            .write_now(Lane::People, "stop", move |rows| {
+                let because = Reason::new("session.stopped", "Stopped.");
+                rows.stop(id, None, Wish::Stop, because, "mina")
+            })
+            .unwrap();
+    }
+    // New work goes on until the reserve is used up, and is then refused by name.
+    let refused = (0..100_000).find_map(|n| {
+        let mut large = session(owner, &format!("l{n}"));
+        large.order.command = vec!["x".repeat(100_000)];
+        let result = code(insert(&catalog, &large));
+        (result != "done").then_some(result)
+    });
+    assert_eq!(refused.as_deref(), Some("disk.full"));
+    std::fs::remove_file(disk.0.path().join("filler")).unwrap();
+    insert(&catalog, &session(owner, "again")).unwrap();
+    let world = catalog.read_now("world", |view| view.world()).unwrap();
+    assert!(
+        world
+            .sessions
+            .iter()
+            .all(|s| !s.name.as_str().starts_with('s'))
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_with_the_way_out() {
+    let place = Place::Directory("/proc/fardel".into());
+    match Catalog::open(&place, clock()) {
+        Err(Failure::Refusal(refusal)) => {
+            assert_eq!(refusal.code, "state.unwritable");
+            assert!(refusal.hint.contains("FARDEL_DATA"), "{refusal}");
+        }
+        other => panic!("it was opened: {}", code(other.map(|_| ()))),
+    }
+}
+
 #[test]
 fn an_assignment_gets_a_generation_only_when_it_changes() {
     let catalog = memory();

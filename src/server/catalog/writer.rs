@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::nodes::Heard;
 use super::reader::View;
+use super::reserve::Reserve;
 use super::{disk_full, disk_read_only};
 use crate::{Failure, Fault};
 
@@ -163,6 +164,8 @@ pub(super) struct Engine {
     clock: Clock,
     announce: watch::Sender<u64>,
     heard: Heard,
+    /// None in memory. Dropped after the connection.
+    reserve: Option<Reserve>,
     ask: Option<Ask>,
 }
 
@@ -172,12 +175,14 @@ impl Engine {
         clock: Clock,
         announce: watch::Sender<u64>,
         heard: Heard,
+        reserve: Option<Reserve>,
     ) -> Self {
         Self {
             connection: Arc::new(Mutex::new(connection)),
             clock,
             announce,
             heard,
+            reserve,
             ask: None,
         }
     }
@@ -226,6 +231,9 @@ impl Engine {
                 if let Err(error) = connection.execute_batch("rollback") {
                     tracing::error!(%error, "a lost transaction could not be rolled back");
                 }
+            }
+            if let Some(reserve) = &self.reserve {
+                reserve.keep();
             }
             outcome
         };
