@@ -39,6 +39,8 @@ pub struct Options {
     /// The administrator's bounds; None: all there is, less a reserve of memory.
     pub cpu: Option<CpuShare>,
     pub memory: Option<Bytes>,
+    /// Days that logs of ended containers are kept.
+    pub keep_days: u32,
 }
 
 /// Why the machine could not be opened.
@@ -105,6 +107,8 @@ impl Node {
             stopping: BTreeMap::new(),
             limits: BTreeMap::new(),
             usage: BTreeMap::new(),
+            logs: data.join("logs"),
+            keep_days: options.keep_days,
         };
         Ok(Self { runtime, tidy })
     }

@@ -170,6 +170,7 @@ fn open_machine(
         host_environment: settings.host_environment,
         cpu: settings.cpu.as_deref().map(CpuShare::parse).transpose()?,
         memory: settings.memory.as_deref().map(Bytes::parse).transpose()?,
+        keep_days: settings.keep_days,
     };
     Node::open(options, Arc::clone(images), clock)
         .map_err(|fault| server::Fault::new("open this machine", fault).into())
