@@ -14,7 +14,18 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 fn main() {
-    println!("cargo::rerun-if-changed=web");
+    // Named one by one: web/vendor/build may hold packages of node that have nothing to do with the product.
+    for part in [
+        "assets",
+        "i18n",
+        "vendor/fonts",
+        "vendor/htmx",
+        "vendor/icons",
+        "vendor/xterm.css",
+        "vendor/xterm.js",
+    ] {
+        println!("cargo::rerun-if-changed=web/{part}");
+    }
     println!("cargo::rerun-if-changed=packaging/build.rs");
     println!("cargo::rerun-if-changed=packaging/web");
     let out =

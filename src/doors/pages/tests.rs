@@ -4,6 +4,7 @@
 
 mod lint;
 mod sample;
+mod whole;
 
 use askama::Template as _;
 

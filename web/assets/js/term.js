@@ -27,6 +27,8 @@ export function attach(place) {
   const colour = (name) => style.getPropertyValue(name).trim();
   const term = new Terminal({
     allowProposedApi: true,
+    // Rows as text beside the picture: a picture alone is silent.
+    screenReaderMode: true,
     cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
     fontFamily: style.fontFamily,
     fontSize: 13,

@@ -1,0 +1,513 @@
+//! The console with a real catalog in memory and no machine: sessions wait, everything else is as it ships.
+//! Every page is asked for as a page and as a fragment, signed in and not, and refused forms keep what was typed.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use base::link::streams::{ByteStream, ExecRequest, Later, LogStream, Streams, TermStream};
+use base::observe::Clock;
+use base::settings::{Layer, Settings};
+use http_body_util::BodyExt as _;
+use rules::names::ContainerName;
+use rules::refusal::Refusal;
+use server::Server;
+use tower::ServiceExt as _;
+
+use super::lint;
+
+/// No machine: nothing can be entered.
+struct Nobody;
+
+fn nothing<T: Send + 'static>() -> Later<T> {
+    Box::pin(async {
+        Err(Refusal::conflict(
+            "container.not-running",
+            "It does not run.",
+        ))
+    })
+}
+
+impl Streams for Nobody {
+    fn attach(&self, _: ContainerName, _: Option<(u16, u16)>) -> Later<TermStream> {
+        nothing()
+    }
+    fn exec(&self, _: ContainerName, _: ExecRequest) -> Later<TermStream> {
+        nothing()
+    }
+    fn logs(&self, _: ContainerName, _: u64, _: bool) -> Later<LogStream> {
+        nothing()
+    }
+    fn dial(&self, _: ContainerName, _: u16) -> Later<ByteStream> {
+        nothing()
+    }
+}
+
+/// The console and a folder that goes when it goes.
+struct House {
+    router: Router,
+    server: Server,
+    _folder: tempfile::TempDir,
+}
+
+/// What came back.
+struct Answer {
+    status: StatusCode,
+    location: String,
+    cookie: String,
+    policy: String,
+    body: String,
+}
+
+impl House {
+    fn open() -> House {
+        let folder = tempfile::tempdir().expect("a folder");
+        let layer = Layer {
+            data: Some(folder.path().join("data")),
+            run: Some(folder.path().join("run")),
+            ..Layer::default()
+        };
+        let settings = Settings::read(layer, |_| None).expect("settings");
+        let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
+        let router = super::super::router(server.clone(), Arc::new(Nobody), "box");
+        House {
+            router,
+            server,
+            _folder: folder,
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        form: &[(&str, &str)],
+    ) -> Answer {
+        let body: String = form
+            .iter()
+            .map(|(name, value)| format!("{name}={}", super::super::answer::encoded(value)))
+            .collect::<Vec<_>>()
+            .join("&");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "box:7860")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self
+            .router
+            .clone()
+            .oneshot(request.body(Body::from(body)).expect("a request"))
+            .await
+            .expect("an answer");
+        let text = |name: header::HeaderName| {
+            response
+                .headers()
+                .get(name)
+                .and_then(|v| v.to_str().ok())
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (status, location, cookie, policy) = (
+            response.status(),
+            text(header::LOCATION),
+            text(header::SET_COOKIE),
+            text(header::CONTENT_SECURITY_POLICY),
+        );
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        Answer {
+            status,
+            location,
+            cookie,
+            policy,
+            body: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+
+    async fn get(&self, cookie: &str, path: &str) -> Answer {
+        self.ask(Method::GET, path, &[("cookie", cookie)], &[])
+            .await
+    }
+
+    async fn post(&self, cookie: &str, path: &str, form: &[(&str, &str)]) -> Answer {
+        self.ask(
+            Method::POST,
+            path,
+            &[("cookie", cookie), ("origin", "http://box:7860")],
+            form,
+        )
+        .await
+    }
+
+    /// Sets the box up; gives the cookie of its administrator.
+    async fn set_up(&self) -> String {
+        let code = server::access::setup_link(&self.server).expect("setup is open");
+        let form = [
+            ("code", code.as_str()),
+            ("name", "mina"),
+            ("password", PASSWORD),
+            ("again", PASSWORD),
+        ];
+        let answer = self.post("", "/setup", &form).await;
+        assert_eq!(
+            (answer.status, answer.location.as_str()),
+            (StatusCode::SEE_OTHER, "/"),
+            "{}",
+            answer.body
+        );
+        assert!(
+            answer.cookie.contains("HttpOnly") && answer.cookie.contains("SameSite=Lax"),
+            "{}",
+            answer.cookie
+        );
+        answer
+            .cookie
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    }
+}
+
+const PASSWORD: &str = "a long walk by the river 7";
+const PAGES: [&str; 12] = [
+    "/",
+    "/sessions",
+    "/sessions?q=nobody",
+    "/sessions?q=state%3Awhat",
+    "/sessions/new",
+    "/queue",
+    "/images",
+    "/images/host",
+    "/me",
+    "/docs",
+    "/docs/cli",
+    "/about",
+];
+
+#[tokio::test]
+async fn strangers_are_led_to_the_door() {
+    let house = House::open();
+    let answer = house.get("", "/sessions").await;
+    assert_eq!(
+        (answer.status, answer.location.as_str()),
+        (StatusCode::SEE_OTHER, "/setup")
+    );
+    house.set_up().await;
+    for path in PAGES {
+        let answer = house.get("", path).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}");
+        assert!(
+            answer.location.starts_with("/login?next=%2F"),
+            "{path} leads to {}",
+            answer.location
+        );
+        let fragment = house
+            .ask(Method::GET, path, &[("hx-request", "true")], &[])
+            .await;
+        assert_eq!(
+            fragment.status,
+            StatusCode::UNAUTHORIZED,
+            "{path} as a fragment"
+        );
+        assert!(fragment.body.is_empty(), "{path} tells strangers nothing");
+    }
+    assert_eq!(house.get("", "/setup").await.status, StatusCode::GONE);
+    assert_eq!(
+        house.get("fardel=nonsense", "/me").await.status,
+        StatusCode::SEE_OTHER
+    );
+}
+
+#[tokio::test]
+async fn every_page_of_a_real_box_keeps_the_rules_in_both_languages() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    let launched = house
+        .post(
+            &cookie,
+            "/sessions/new",
+            &[("name", "first"), ("cpu", "1"), ("memory", "1")],
+        )
+        .await;
+    assert_eq!(launched.status, StatusCode::SEE_OTHER, "{}", launched.body);
+    let session = launched
+        .location
+        .split('?')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let mut paths: Vec<String> = PAGES.map(str::to_owned).into();
+    paths.extend([
+        session.clone(),
+        format!("{session}/logs"),
+        format!("{session}/metrics"),
+    ]);
+    for language in ["en", "ko"] {
+        let cookie = format!("{cookie}; fardel_language={language}");
+        for path in &paths {
+            let answer = house.get(&cookie, path).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
+            let faults = lint::page(&answer.body);
+            assert!(
+                faults.is_empty(),
+                "{path} ({language}):\n{}",
+                faults.join("\n")
+            );
+            assert!(
+                answer.body.contains(&format!("<html lang=\"{language}\"")),
+                "{path}"
+            );
+            assert!(
+                answer
+                    .policy
+                    .starts_with("default-src 'none'; script-src 'self';"),
+                "{path}: {}",
+                answer.policy
+            );
+            assert!(
+                !answer.policy.contains("unsafe"),
+                "{path}: {}",
+                answer.policy
+            );
+        }
+    }
+    // What waits says why, wherever it is shown.
+    for path in ["/", "/queue", session.as_str()] {
+        let page = house.get(&cookie, path).await.body;
+        assert!(
+            page.contains("No machine has reported yet."),
+            "{path} does not say why"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_fragment_is_the_block_of_the_page() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    for path in ["/sessions", "/sessions?q=nobody", "/sessions?state=ended"] {
+        let page = house.get(&cookie, path).await.body;
+        let fragment = house
+            .ask(
+                Method::GET,
+                path,
+                &[("cookie", &cookie), ("hx-request", "true")],
+                &[],
+            )
+            .await;
+        assert_eq!(fragment.status, StatusCode::OK);
+        assert!(!fragment.body.contains("<html"), "{path} is no fragment");
+        assert!(
+            page.contains(fragment.body.trim()),
+            "{path} differs from its page"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refused_launch_keeps_everything_that_was_typed() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    let typed = [
+        ("kind", "batch"),
+        ("command", "echo \"<kept>\""),
+        ("cpu", "0.351"),
+        ("memory", "2"),
+        ("name", "kept-name"),
+        ("longest", "4h"),
+        ("copies", "2"),
+        ("env", "KEPT=1"),
+        ("labels", "team=kept"),
+    ];
+    let answer = house.post(&cookie, "/sessions/new", &typed).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for kept in [
+        "&#60;kept&#62;",
+        "value=\"0.351\"",
+        "value=\"kept-name\"",
+        "value=\"4h\"",
+        "KEPT=1",
+        "team=kept",
+        "cpu.invalid",
+    ] {
+        assert!(answer.body.contains(kept), "{kept} is gone");
+    }
+    assert!(
+        answer.body.contains("data-fault=\"cpu\""),
+        "the message stands beside its field"
+    );
+    let list = house.get(&cookie, "/sessions").await.body;
+    assert!(!list.contains("kept-name"), "nothing was launched");
+}
+
+#[tokio::test]
+async fn hostile_text_never_breaks_a_form() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    let long = "x".repeat(400_000);
+    let table = [
+        ("name", "a\0b"),
+        ("name", "../../etc"),
+        ("name", "\u{202e}txt"),
+        ("name", long.as_str()),
+        ("cpu", "-1"),
+        ("cpu", "NaN"),
+        ("memory", "1e12"),
+        ("memory", "0"),
+        ("copies", "10000"),
+        ("copies", "many"),
+        ("longest", "-5"),
+        ("start_at", "tomorrow"),
+        ("after", "nobody-knows"),
+        ("env", "no equals sign"),
+        ("labels", "\u{200b}=1"),
+        ("image", "no-such-image"),
+    ];
+    for (field, value) in table {
+        let mut form = vec![("cpu", "1"), ("memory", "1"), ("name", "fine")];
+        form.retain(|(name, _)| *name != field);
+        form.push((field, value));
+        let answer = house.post(&cookie, "/sessions/new", &form).await;
+        let short: String = value.chars().take(20).collect();
+        assert!(
+            matches!(answer.status.as_u16(), 404 | 409 | 413 | 422),
+            "{field}={short:?}: {} {}",
+            answer.status,
+            answer.body.chars().take(200).collect::<String>()
+        );
+        let preview = house.post(&cookie, "/sessions/new/preview", &form).await;
+        assert!(
+            matches!(preview.status.as_u16(), 200 | 413),
+            "preview of {field}={short:?}: {}",
+            preview.status
+        );
+    }
+    let list = house.get(&cookie, "/sessions").await.body;
+    assert!(!list.contains("href=\"/sessions/0"), "nothing was launched");
+}
+
+#[tokio::test]
+async fn other_sites_change_nothing() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    for origin in ["http://evil", "http://box:8443", "null"] {
+        let headers = [("cookie", cookie.as_str()), ("origin", origin)];
+        let answer = house
+            .ask(
+                Method::POST,
+                "/sessions/new",
+                &headers,
+                &[("cpu", "1"), ("memory", "1")],
+            )
+            .await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{origin}");
+        assert!(answer.body.contains("origin.foreign"));
+    }
+    let bare = house
+        .ask(Method::POST, "/logout", &[("cookie", &cookie)], &[])
+        .await;
+    assert_eq!(
+        bare.status,
+        StatusCode::FORBIDDEN,
+        "an unsafe request without Origin"
+    );
+    assert_eq!(
+        house.get(&cookie, "/me").await.status,
+        StatusCode::OK,
+        "and the sign-in stands"
+    );
+}
+
+#[tokio::test]
+async fn signing_out_and_in_again() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    let out = house.post(&cookie, "/logout", &[]).await;
+    assert_eq!(
+        (out.status, out.location.as_str()),
+        (StatusCode::SEE_OTHER, "/login?notice=out")
+    );
+    assert_eq!(
+        house.get(&cookie, "/").await.status,
+        StatusCode::SEE_OTHER,
+        "the old cookie is dead"
+    );
+    let wrong = house
+        .post(
+            "",
+            "/login",
+            &[("name", "mina"), ("password", "wrong"), ("next", "/queue")],
+        )
+        .await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    assert!(
+        wrong.body.contains("value=\"mina\"") && wrong.body.contains("value=\"/queue\""),
+        "what was typed stays"
+    );
+    let right = house
+        .post(
+            "",
+            "/login",
+            &[("name", "mina"), ("password", PASSWORD), ("next", "/queue")],
+        )
+        .await;
+    assert_eq!(
+        (right.status, right.location.as_str()),
+        (StatusCode::SEE_OTHER, "/queue")
+    );
+    let elsewhere = house
+        .post(
+            "",
+            "/login",
+            &[("name", "mina"), ("password", PASSWORD), ("next", "//evil")],
+        )
+        .await;
+    assert_eq!(elsewhere.location, "/");
+}
+
+#[tokio::test]
+async fn tokens_are_shown_once() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    let made = house
+        .post(
+            &cookie,
+            "/me/tokens",
+            &[("name", "nightly"), ("scope", "read"), ("days", "7")],
+        )
+        .await;
+    assert_eq!(made.status, StatusCode::OK);
+    assert!(made.body.contains(">fardel_"), "the secret is shown");
+    let again = house.get(&cookie, "/me").await;
+    assert!(
+        again.body.contains("nightly") && !again.body.contains(">fardel_"),
+        "and never again"
+    );
+}
+
+#[tokio::test]
+async fn tastes_are_kept_by_the_browser() {
+    let house = House::open();
+    let form = [("language", "ko"), ("theme", "dark"), ("back", "/login")];
+    let answer = house.post("", "/preferences", &form).await;
+    assert_eq!(
+        (answer.status, answer.location.as_str()),
+        (StatusCode::SEE_OTHER, "/login")
+    );
+    assert_eq!(answer.cookie.split(';').next(), Some("fardel_language=ko"));
+    let page = house
+        .get("fardel_language=ko; fardel_theme=dark", "/setup")
+        .await
+        .body;
+    assert!(page.contains("<html lang=\"ko\" data-theme=\"dark\">"));
+}
