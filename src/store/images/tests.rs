@@ -1589,3 +1589,89 @@ fn damaged_archives_never_escape_panic_or_leave_anything() {
         "{imported} of 100 imported: the damage shows nothing"
     );
 }
+
+/// Tells a copy of this test binary to be the process that is killed: store, then archive.
+const VICTIM: &str = "FARDEL_TEST_VICTIM";
+
+#[test]
+fn a_killed_import_leaves_whole_images_or_nothing() {
+    if let Some(places) = std::env::var_os(VICTIM) {
+        let places = places.into_string().unwrap();
+        let (root, archive) = places.split_once('\n').unwrap();
+        let store = ImageStore::open(Path::new(root), ImportLimits::default()).unwrap();
+        let request = ImportRequest {
+            archive: Archive::at(Path::new(archive)).unwrap(),
+            name: None,
+            now: Timestamp::default(),
+            cancelled: None,
+        };
+        println!("importing");
+        store.import(request, &mut |_| {}).unwrap();
+        return;
+    }
+    if !can_unpack("a_killed_import_leaves_whole_images_or_nothing") {
+        return;
+    }
+    let mut many = Tar::default().directory("d/", 0o755);
+    for number in 0..3000 {
+        many = many.file(&format!("d/{number}"), &[7; 100]);
+    }
+    let sample = Sample::of(vec![base_layer(), many.end(), top_layer()]);
+    let directory = tempfile::tempdir().unwrap();
+    let archive = directory.path().join("archive.tar");
+    fs::write(&archive, sample.pack(Producer::PodmanOci)).unwrap();
+    let seed = u64::from(std::process::id());
+    let mut dice = Dice(seed | 1);
+    let mut cut = 0;
+    for round in 0..8 {
+        let root = directory.path().join("images");
+        let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "images::tests::a_killed_import_leaves_whole_images_or_nothing",
+                "--nocapture",
+            ])
+            .env(VICTIM, format!("{}\n{}", root.display(), archive.display()))
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Wait until it has begun, so that the kill falls into the work and not before it.
+        let mut said = std::io::BufReader::new(victim.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("importing")
+            && std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0
+        {}
+        // The first at once, so that at least one import is surely cut.
+        let most = if round == 0 { 1 } else { 150 };
+        std::thread::sleep(std::time::Duration::from_millis(dice.below(most) as u64));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+
+        let store = ImageStore::open(&root, ImportLimits::default()).unwrap();
+        let staging = super::names(&root.join("staging")).unwrap();
+        assert!(staging.is_empty(), "seed {seed} round {round}: {staging:?}");
+        let images = store.list().unwrap();
+        let layers = super::names(&root.join("layers")).unwrap();
+        match images.as_slice() {
+            [] => {
+                cut += 1;
+                assert!(layers.is_empty(), "seed {seed} round {round}: {layers:?}");
+            }
+            [image] => {
+                let check = store.verify(&image.id).unwrap();
+                assert_eq!(
+                    check.damages,
+                    Vec::<String>::new(),
+                    "seed {seed} round {round}"
+                );
+                assert_eq!(layers.len(), 3);
+                store.remove(&image.id).unwrap();
+            }
+            more => panic!("{} images of one", more.len()),
+        }
+    }
+    assert!(
+        cut > 0,
+        "seed {seed}: every import was over before its kill"
+    );
+}
