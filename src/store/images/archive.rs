@@ -264,10 +264,13 @@ fn index(file: &Arc<File>, limits: &ImportLimits) -> Result<HashMap<Vec<u8>, Pla
         if member.kind == MemberKind::Directory {
             continue;
         }
-        if member.name.len() > limits.path_bytes {
+        if member.name.len().max(member.link.len()) > limits.archive_name_bytes {
             return Err(Refusal::invalid(
                 "image.path-too-long",
-                format!("A name in the archive has {} bytes.", member.name.len()),
+                format!(
+                    "A name in the archive has more than {} bytes.",
+                    limits.archive_name_bytes
+                ),
             )
             .into());
         }

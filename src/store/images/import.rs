@@ -2,7 +2,7 @@
 //! Every layer of the archive is read and hashed, also one that is already kept, so that naming a
 //! digest is never enough to get at somebody else's layer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -108,6 +108,7 @@ impl ImageStore {
             pins: Vec::new(),
             ready: Vec::new(),
             by_key: HashMap::new(),
+            read: HashSet::new(),
             budget: Budget {
                 limit: self.limits.unpacked_bytes,
                 reserve: self.limits.reserve_bytes,
@@ -179,6 +180,8 @@ struct Import<'a> {
     pins: Vec<Digest>,
     ready: Vec<Ready>,
     by_key: HashMap<Digest, usize>,
+    /// Members already read for a layer: an archive may list one layer many times.
+    read: HashSet<(String, Digest)>,
     budget: Budget<'a>,
     seen: Progress,
 }
@@ -338,6 +341,12 @@ impl Import<'_> {
             }
             self.seen.layer += 1;
             let known = self.find(diff_id, &chain)?;
+            let reading = (layer.member.clone(), diff_id.clone());
+            if let (Some(place), true) = (known, self.read.contains(&reading)) {
+                self.seen.done_bytes += size;
+                stack.push(place);
+                continue;
+            }
             self.seen.stage = match known {
                 Some(_) => Stage::Checking,
                 None => Stage::Unpacking,
@@ -375,6 +384,7 @@ impl Import<'_> {
                 }
                 None => self.unpack(stream, what, layer, diff_id, &chain, &stack)?,
             };
+            self.read.insert(reading);
             self.seen.done_bytes += size;
             stack.push(place);
         }

@@ -21,9 +21,10 @@ pub(super) struct LayerStream<'a> {
     plain: Hashing<Box<dyn Read + 'a>>,
     limits: &'a ImportLimits,
     cancelled: Option<&'a AtomicBool>,
-    /// Told the stored bytes read so far, about once a MiB.
+    /// Told the stored bytes read so far, about once a MiB of either side.
     report: Box<dyn FnMut(u64) + 'a>,
     reported: u64,
+    looked: u64,
     scratch: Vec<u8>,
 }
 
@@ -62,6 +63,7 @@ impl<'a> LayerStream<'a> {
             cancelled,
             report,
             reported: 0,
+            looked: 0,
             scratch: vec![0; 128 << 10],
         })
     }
@@ -105,8 +107,10 @@ impl Read for LayerStream<'_> {
         if over_ratio || unpacked > self.limits.unpacked_bytes {
             return Err(carry(bomb(&self.what, unpacked, packed)));
         }
-        if packed - self.reported >= 1 << 20 {
+        // Both sides count: a MiB of well compressed headers is hours of work.
+        if packed - self.reported >= 1 << 20 || unpacked - self.looked >= 1 << 20 {
             self.reported = packed;
+            self.looked = unpacked;
             (self.report)(packed);
             if self
                 .cancelled

@@ -19,9 +19,12 @@ pub struct ImportLimits {
     pub members: u64,
     /// Members of the outer archive (layers, configurations, legacy links).
     pub archive_members: u64,
+    /// Bytes of a name in the outer archive, all of which are in memory together. Producers need
+    /// 76 (`<64 digits>/layer.tar`).
+    pub archive_name_bytes: usize,
     /// Layers of one image; other engines stop at 127.
     pub layers: usize,
-    /// Images in one archive.
+    /// Images in one archive; their configurations are in memory together.
     pub images: usize,
     /// Bytes of a path and of a link target; the kernel's own PATH_MAX less its final zero.
     pub path_bytes: usize,
@@ -51,13 +54,14 @@ impl Default for ImportLimits {
             ratio_grace_bytes: 256 << 20,
             members: 1_000_000,
             archive_members: 100_000,
+            archive_name_bytes: 512,
             layers: 127,
-            images: 64,
+            images: 16,
             path_bytes: 4095,
             depth: 256,
             directory_name_bytes: 64 << 20,
             header_bytes: 1 << 20,
-            document_bytes: 8 << 20,
+            document_bytes: 4 << 20,
             variables: 10_000,
             argument_bytes: 131_071,
             arguments_bytes: 1 << 20,

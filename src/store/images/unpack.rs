@@ -49,6 +49,17 @@ pub(super) struct Facts {
     pub(super) warnings: BTreeSet<String>,
 }
 
+/// Sentences kept of one layer; a hostile one could make a million different ones.
+const WARNINGS: usize = 16;
+
+impl Facts {
+    fn warn(&mut self, sentence: impl Into<String>) {
+        if self.warnings.len() < WARNINGS {
+            self.warnings.insert(sentence.into());
+        }
+    }
+}
+
 /// Asked before every stretch of bytes is written.
 pub(super) trait Room {
     /// Refuses when these bytes would break a limit or the disk's reserve.
@@ -116,7 +127,7 @@ impl Layer<'_> {
         let path = parts(&member.name, "member", self.limits)?;
         check_owner(member)?;
         if member.uid.max(member.gid) >= MAPPED_IDS {
-            self.facts.warnings.insert(format!(
+            self.facts.warn(format!(
                 "Some files belong to ids above {}; in a session they belong to nobody.",
                 MAPPED_IDS - 1
             ));
@@ -142,8 +153,8 @@ impl Layer<'_> {
                     return Err(device(member));
                 }
                 // Every session gets its own /dev mounted over this one.
-                self.facts.warnings.insert(
-                    "The usual device nodes below /dev were left out; every session has its own /dev.".into(),
+                self.facts.warn(
+                    "The usual device nodes below /dev were left out; every session has its own /dev.",
                 );
                 return Ok(());
             }
@@ -637,7 +648,7 @@ impl Layer<'_> {
             match rustix::fs::fsetxattr(file, name.as_slice(), value, XattrFlags::empty()) {
                 Ok(()) => {}
                 Err(Errno::OPNOTSUPP) => {
-                    self.facts.warnings.insert(format!(
+                    self.facts.warn(format!(
                         "The disk cannot keep the attribute {}; it was left out.",
                         shown(name)
                     ));
@@ -668,7 +679,7 @@ impl Layer<'_> {
         .doing(|| owning(&member.name))?;
         for (attribute, _) in &member.attributes {
             if self.wanted_attribute(attribute, member)? {
-                self.facts.warnings.insert(format!(
+                self.facts.warn(format!(
                     "The attribute {} of a link or pipe was left out.",
                     shown(attribute)
                 ));
@@ -695,8 +706,7 @@ impl Layer<'_> {
             || name == b"system.posix_acl_default";
         if !kept {
             self.facts
-                .warnings
-                .insert(format!("Attributes called {} were left out.", shown(name)));
+                .warn(format!("Attributes called {} were left out.", shown(name)));
         }
         Ok(kept)
     }
