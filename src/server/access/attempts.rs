@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 
+use super::secret::Secret;
 use crate::catalog::events::Note;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -26,6 +27,8 @@ const LONGEST_SUBJECT: usize = 80;
 /// The subjects that one attempt counts against.
 #[derive(Debug, Clone)]
 pub(super) struct Attempts {
+    /// As it was typed; None where no name was.
+    name: Option<String>,
     subjects: Vec<(String, u32)>,
     what: String,
 }
@@ -36,9 +39,10 @@ impl Attempts {
         Self {
             what: format!("Sign-in for {}", short.escape_debug()),
             subjects: vec![
-                (format!("name:{short}"), MOST_OF_NAME),
+                (subject(&short), MOST_OF_NAME),
                 (format!("address:{source}"), MOST_OF_ADDRESS),
             ],
+            name: Some(short),
         }
     }
 
@@ -46,7 +50,8 @@ impl Attempts {
     pub(super) fn of_name(name: &str) -> Self {
         Self {
             what: format!("Sign-in for {}", name.escape_debug()),
-            subjects: vec![(format!("name:{name}"), MOST_OF_NAME)],
+            subjects: vec![(subject(name), MOST_OF_NAME)],
+            name: Some(name.to_owned()),
         }
     }
 
@@ -57,6 +62,7 @@ impl Attempts {
                 ("setup".to_owned(), MOST_OF_NAME),
                 (format!("address:{source}"), MOST_OF_ADDRESS),
             ],
+            name: None,
         }
     }
 
@@ -106,6 +112,10 @@ impl Attempts {
     fn count(&self, rows: &Rows<'_>) -> Result<Option<Timestamp>, Failure> {
         let now = rows.now;
         let mut latest = None;
+        let known = match &self.name {
+            Some(name) => rows.person_named(name)?,
+            None => None,
+        };
         for (subject, most) in &self.subjects {
             let mut row = rows.failures(subject)?;
             let quiet = row.failed_at.max(row.locked_until);
@@ -123,10 +133,13 @@ impl Attempts {
                 row.locks += 1;
                 row.failures = 0;
                 latest = latest.max(Some(row.locked_until));
+                let object = known
+                    .as_ref()
+                    .map_or_else(|| subject.clone(), |person| person.id.to_string());
                 rows.note(Note {
                     actor: "access",
                     topic: "people",
-                    object: subject,
+                    object: &object,
                     owner: None,
                     code: "sign-in.locked",
                     before: "",
@@ -145,7 +158,17 @@ impl Attempts {
     }
 }
 
+/// How a name stands in the rows: hashed, because people type passwords into the wrong field.
+fn subject(name: &str) -> String {
+    let digest = Secret::from(name).hash();
+    let hex: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("name:{hex}")
+}
+
 /// Unlocks a name, when an administrator set its password anew.
 pub(crate) fn unlock(rows: &Rows<'_>, name: &str) -> Result<(), Failure> {
-    rows.forget_failures(&format!("name:{name}"))
+    rows.forget_failures(&subject(name))
 }

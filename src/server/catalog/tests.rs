@@ -380,6 +380,72 @@ fn an_assignment_gets_a_generation_only_when_it_changes() {
     );
 }
 
+/// Set for the process that `what_was_answered_survives_kill_9` kills; names its state.
+const DOOMED: &str = "FARDEL_TEST_DOOMED_STATE";
+
+/// Writes sessions without end, two threads at once, and says the id of each one that was answered.
+/// Does nothing but in the process that is to be killed.
+#[test]
+fn doomed_writer() {
+    use std::io::Write as _;
+    let Some(directory) = std::env::var_os(DOOMED) else {
+        return;
+    };
+    let catalog = Catalog::open(&Place::Directory(directory.into()), clock()).unwrap();
+    let owner = owner(&catalog);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let catalog = &catalog;
+            scope.spawn(move || {
+                for n in 0.. {
+                    let written = session(owner, &format!("t{thread}-{n}"));
+                    insert(catalog, &written).unwrap();
+                    let line = format!("answered {}\n", written.id);
+                    std::io::stdout().write_all(line.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_was_answered_survives_kill_9() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+    let directory = tempfile::tempdir().unwrap();
+    let mut answered = Vec::new();
+    for round in 0..4 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "catalog::tests::doomed_writer", "--nocapture"])
+            .env(DOOMED, directory.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let before = answered.len();
+        while answered.len() < before + 20 + round * 7 {
+            let line = said.next().expect("it was not killed yet").unwrap();
+            answered.extend(line.strip_prefix("answered ").map(str::to_owned));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it had still said before it died counts too.
+        for line in said.map_while(Result::ok) {
+            answered.extend(line.strip_prefix("answered ").map(str::to_owned));
+        }
+    }
+    let catalog = on_disk(&directory);
+    let world = catalog.read_now("world", |view| view.world()).unwrap();
+    let kept: std::collections::BTreeSet<String> =
+        world.sessions.iter().map(|s| s.id.to_string()).collect();
+    // The last line of a process may be cut; only whole ids count.
+    for id in answered.iter().filter(|id| id.len() == 36) {
+        assert!(kept.contains(id), "{id} was answered and is gone");
+    }
+    assert_eq!(rules::findings::findings(&world), vec![]);
+}
+
 #[test]
 fn a_second_server_on_the_same_state_is_refused_by_process_number() {
     let directory = tempfile::tempdir().unwrap();
