@@ -3,4 +3,5 @@
 mod architecture;
 mod containers;
 mod scenarios;
+mod server;
 mod simulation;

@@ -52,8 +52,8 @@ pub(super) async fn attach(
     Asked(pairs): Asked<Vec<(String, String)>>,
     upgrade: Upgrade,
 ) -> Answer {
-    let upgrade = socket(upgrade, TERMINAL)?;
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let upgrade = socket(upgrade, TERMINAL)?;
     let size = size(&pairs)?;
     let stream = api.streams.attach(ticket.container, size).await?;
     Ok(terminal(upgrade, stream))
@@ -66,9 +66,9 @@ pub(super) async fn exec(
     Asked(pairs): Asked<Vec<(String, String)>>,
     upgrade: Upgrade,
 ) -> Answer {
-    let upgrade = socket(upgrade, TERMINAL)?;
-    let request = exec_request(&pairs)?;
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let request = exec_request(&pairs)?;
+    let upgrade = socket(upgrade, TERMINAL)?;
     let stream = api.streams.exec(ticket.container, request).await?;
     Ok(terminal(upgrade, stream))
 }
@@ -79,12 +79,12 @@ pub(super) async fn port(
     Path((id, port)): Path<(String, String)>,
     upgrade: Upgrade,
 ) -> Answer {
+    let ticket = sessions::enter(&api.server, &caller, &id).await?;
     let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
         Refusal::invalid("port.invalid", "This is not the number of a port.")
             .hint("1 to 65535 would work.")
     })?;
     let upgrade = socket(upgrade, PORT)?;
-    let ticket = sessions::enter(&api.server, &caller, &id).await?;
     let stream = api.streams.dial(ticket.container, port).await?;
     Ok(upgrade.on_upgrade(move |socket| tunnel(socket, stream)))
 }

@@ -2,8 +2,8 @@
 //! the local socket. Never says what they may do.
 
 use axum::extract::FromRequestParts;
+use axum::http::header;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
 use rules::refusal::Refusal;
 use server::access::{self, Caller};
 
@@ -91,7 +91,7 @@ async fn prove(api: &Api, parts: &Parts, peer: Peer) -> Result<Caller, Problem> 
             .into()
         });
     }
-    if let Some(cookie) = cookie(&parts.headers) {
+    if let Some(cookie) = origin::cookie(&parts.headers) {
         origin::check(&parts.method, &parts.headers)?;
         if let Some(caller) = access::by_cookie(&api.server, cookie).await? {
             return Ok(caller);
@@ -106,18 +106,3 @@ async fn prove(api: &Api, parts: &Parts, peer: Peer) -> Result<Caller, Problem> 
             .into(),
     )
 }
-
-/// The value of the console's cookie, by its name under TLS or without.
-pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| COOKIES.contains(name))
-        .map(|(_, value)| value)
-}
-
-/// Browsers take the first name over TLS only; the second serves plain HTTP.
-pub(super) const COOKIES: [&str; 2] = ["__Host-fardel", "fardel"];

@@ -69,6 +69,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("user get", "한 사람을 보여 줍니다"),
     ("user add", "새 사람이 로그인할 수 있게 합니다"),
     ("user passwd", "비밀번호를 정합니다"),
+    ("user role", "역할을 바꿉니다"),
     (
         "user suspend",
         "로그인과 토큰을 막습니다. 아무것도 지우지 않습니다",

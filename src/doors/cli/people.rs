@@ -49,6 +49,15 @@ pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<
             let changed = client.post(&path, &body).await?;
             print(&view.said(&changed, &format!("{user}  new password set"))?);
         }
+        User::Role { user, role } => {
+            let path = user_path(&user);
+            let now = client.call(Method::GET, &path, Extra::default()).await?;
+            let tag = now.header("etag").unwrap_or("*").to_owned();
+            let mut extra = Extra::json(&json!({"role": role})).header("If-Match", tag);
+            extra.content_type = Some("application/merge-patch+json");
+            let changed = client.call(Method::PATCH, &path, extra).await?.json()?;
+            print(&view.said(&changed, &format!("{user}  {role}"))?);
+        }
         User::Suspend { user, undo } => {
             let body = json!({"suspended": !undo});
             let path = format!("{}/suspend", user_path(&user));

@@ -609,6 +609,14 @@ pub enum User {
         #[command(flatten)]
         password: Password,
     },
+    /// Give a person another role
+    Role {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// user or administrator
+        #[arg(value_name = "ROLE", value_parser = ["user", "administrator"])]
+        role: String,
+    },
     /// Refuse a person's sign-in and tokens; nothing of theirs is removed
     Suspend {
         #[arg(value_name = "USER")]

@@ -64,6 +64,8 @@ impl Trouble {
                 .to_owned()
         };
         let exit = match (word("kind").as_str(), status) {
+            // A launch names things that must exist; not finding one is what a script wants to know.
+            ("invalid", _) if word("code").ends_with(".not-found") => NOT_FOUND,
             ("malformed" | "invalid" | "too-large", _) => USAGE,
             ("capacity" | "too-often", _) => CAPACITY,
             ("not-found", _) | (_, 404) => NOT_FOUND,

@@ -1,0 +1,11 @@
+//! The whole server behind its doors, in memory, with a machine that only pretends: what routes answer
+//! to whom, what wrong requests get, and that page, API and command line do the same things.
+
+mod bad_input;
+mod command_line;
+mod fake_machine;
+mod openapi;
+mod protocol;
+mod roles;
+mod the_box;
+mod three_doors;

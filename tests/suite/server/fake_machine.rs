@@ -1,0 +1,217 @@
+//! A machine that pretends to run what it is told: it reports every container at once, ends those whose
+//! command says so, and answers streams with fixed words. Starts no process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use base::link::NodeEnd;
+use base::link::streams::{
+    ByteStream, ExecRequest, Later, LogChunk, LogStream, Size, Streams, TermInput, TermOutput,
+    TermStream,
+};
+use bytes::Bytes;
+use rules::messages::{Assignment, ContainerSight, ExitRecord, NodeReport, SightState, Want};
+use rules::names::{BootId, ContainerName, NodeId};
+use rules::refusal::Refusal;
+use rules::resources::Capacity;
+use rules::units::{CpuShare, Timestamp};
+use tokio::sync::mpsc;
+
+/// What the machine has for sessions.
+pub(super) const CORES: u32 = 4;
+pub(super) const GIBIBYTES: u64 = 8;
+
+pub(super) struct FakeMachine {
+    node: NodeId,
+    boot: BootId,
+    sights: BTreeMap<ContainerName, SightState>,
+}
+
+impl FakeMachine {
+    pub(super) fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            boot: BootId(uuid::Uuid::from_u128(7)),
+            sights: BTreeMap::new(),
+        }
+    }
+
+    /// Reports, then follows assignments until the server is gone.
+    pub(super) async fn run(mut self, link: NodeEnd, now: fn() -> Timestamp) {
+        link.send(self.report(0, now()));
+        let mut assigned = link.assigned();
+        while let Some(assignment) = assigned.next().await {
+            self.follow(&assignment, now());
+            link.send(self.report(assignment.generation, now()));
+        }
+    }
+
+    fn follow(&mut self, assignment: &Assignment, now: Timestamp) {
+        let wanted: Vec<ContainerName> = assignment.containers.iter().map(|c| c.name).collect();
+        self.sights.retain(|name, _| wanted.contains(name));
+        for order in &assignment.containers {
+            let sight = self
+                .sights
+                .entry(order.name)
+                .or_insert(SightState::Running {
+                    since: now,
+                    paused: false,
+                });
+            if sight.is_over() {
+                continue;
+            }
+            let own_end = match order.command.as_slice() {
+                [word, code] if word == "exit" => code.parse().ok(),
+                _ => None,
+            };
+            match (order.want, own_end) {
+                (Want::Kill, _) => *sight = ended(137, now),
+                (Want::Stop, _) => *sight = ended(143, now),
+                (Want::Run, Some(code)) => *sight = ended(code, now),
+                (want, _) => {
+                    *sight = SightState::Running {
+                        since: now,
+                        paused: want == Want::Pause,
+                    }
+                }
+            }
+        }
+    }
+
+    fn report(&self, generation: u64, now: Timestamp) -> NodeReport {
+        NodeReport {
+            node: self.node,
+            name: "box".into(),
+            boot: self.boot,
+            generation,
+            at: now,
+            capacity: Capacity {
+                cpu: CpuShare(CORES * 100),
+                memory: rules::units::Bytes::gib(GIBIBYTES),
+                devices: Vec::new(),
+            },
+            host_environment: true,
+            containers: self
+                .sights
+                .iter()
+                .map(|(name, state)| ContainerSight {
+                    name: *name,
+                    state: state.clone(),
+                    usage: None,
+                })
+                .collect(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+fn ended(exit_code: i32, now: Timestamp) -> SightState {
+    SightState::Ended(ExitRecord {
+        exit_code,
+        started_at: Some(now),
+        ended_at: now,
+        out_of_memory: false,
+        peak_memory: None,
+    })
+}
+
+/// What every container of the fake machine wrote.
+pub(super) const LOG: &str = "line one\nline two\n";
+
+/// Streams that answer with fixed words and remember what was asked of them.
+#[derive(Default, Clone)]
+pub(super) struct FakeStreams {
+    pub(super) execs: Arc<Mutex<Vec<ExecRequest>>>,
+}
+
+impl Streams for FakeStreams {
+    /// Says `ready`, then gives back what is typed until the input ends; ends with 0.
+    fn attach(&self, _: ContainerName, _: Option<Size>) -> Later<TermStream> {
+        Box::pin(async { Ok(echo("ready\n", 0)) })
+    }
+
+    /// Gives back what is typed until the input ends; `exit N` ends with N at once, `absent` is refused.
+    fn exec(&self, _: ContainerName, request: ExecRequest) -> Later<TermStream> {
+        self.execs
+            .lock()
+            .expect("no test panics with it")
+            .push(request.clone());
+        Box::pin(async move {
+            match request.argv.as_slice() {
+                [word, code] if word == "exit" => {
+                    let (input, _) = mpsc::channel(1);
+                    let (words, output) = mpsc::channel(4);
+                    let code = code.parse().unwrap_or(1);
+                    for piece in [
+                        TermOutput::Stdout("out\n".into()),
+                        TermOutput::Stderr("err\n".into()),
+                        TermOutput::Exit(code),
+                    ] {
+                        words.send(piece).await.expect("the channel has room");
+                    }
+                    Ok(TermStream { input, output })
+                }
+                [word] if word == "absent" => Err(Refusal::conflict(
+                    "container.not-running",
+                    "It does not run.",
+                )),
+                _ => Ok(echo("", 0)),
+            }
+        })
+    }
+
+    fn logs(&self, _: ContainerName, since: u64, _: bool) -> Later<LogStream> {
+        Box::pin(async move {
+            let (words, output) = mpsc::channel(4);
+            let from = usize::try_from(since).unwrap_or(0).min(LOG.len());
+            if from < LOG.len() {
+                let chunk = LogChunk {
+                    offset: since,
+                    bytes: Bytes::from_static(&LOG.as_bytes()[from..]),
+                };
+                words.send(chunk).await.expect("the channel has room");
+            }
+            Ok(LogStream { output })
+        })
+    }
+
+    /// Gives back every byte.
+    fn dial(&self, _: ContainerName, port: u16) -> Later<ByteStream> {
+        Box::pin(async move {
+            if port == 1 {
+                return Err(Refusal::conflict("port.closed", "Nobody listens there."));
+            }
+            let (ours, theirs) = tokio::io::duplex(1024);
+            tokio::spawn(async move {
+                let (mut read, mut write) = tokio::io::split(ours);
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+            Ok(Box::new(theirs) as ByteStream)
+        })
+    }
+}
+
+fn echo(greeting: &'static str, code: i32) -> TermStream {
+    let (input, mut typed) = mpsc::channel(16);
+    let (words, output) = mpsc::channel(16);
+    tokio::spawn(async move {
+        if !greeting.is_empty() {
+            let _ = words.send(TermOutput::Stdout(greeting.into())).await;
+        }
+        while let Some(piece) = typed.recv().await {
+            let sent = match piece {
+                TermInput::Bytes(bytes) => words.send(TermOutput::Stdout(bytes)).await,
+                TermInput::Resize((columns, rows)) => {
+                    let text = format!("size {columns}x{rows}\n");
+                    words.send(TermOutput::Stdout(text.into())).await
+                }
+                TermInput::CloseInput => break,
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+        let _ = words.send(TermOutput::Exit(code)).await;
+    });
+    TermStream { input, output }
+}

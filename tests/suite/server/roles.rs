@@ -1,0 +1,274 @@
+//! Route × role: what every route answers to nobody, to a user, to the owner, to an administrator, to
+//! a token without the scope, to one that expired, and from a foreign page. A route of the table
+//! without a row here, and a row without a route, fail.
+
+use axum::body::Body;
+use fardel::doors::api::openapi::{Needs, ROUTES, Reply, Route};
+use rules::permissions::Verb;
+use serde_json::json;
+
+use super::the_box::{As, TheBox};
+
+/// A path of the table with its parameters filled in for a session of mina's.
+fn filled(route: &Route, session: &str) -> String {
+    route
+        .path
+        .replace("/sessions/{id}", &format!("/sessions/{session}"))
+        .replace("/users/{id}", "/users/nobody")
+        .replace("/tokens/{id}", "/tokens/no-such-token")
+        .replace("{port}", "8080")
+        .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
+}
+
+/// Words of a body that is taken by its route, as far as the role decides.
+fn body(route: &Route) -> String {
+    match route.body {
+        Some("LaunchRequest") => json!({"command": ["true"], "kind": "batch"}).to_string(),
+        Some("SessionPatch") => json!({"labels": {"a": "b"}}).to_string(),
+        Some("NewUser") => {
+            json!({"name": "new.one", "password": super::the_box::PASSWORD}).to_string()
+        }
+        Some("NewPassword") => json!({"password": "another-good-one-9"}).to_string(),
+        Some("UserPatch") => json!({"role": "user"}).to_string(),
+        Some("SuspendRequest") => json!({"suspended": false}).to_string(),
+        Some("NewToken") => json!({"name": "t", "scopes": ["me"]}).to_string(),
+        Some("Preferences") => json!({"language": "ko"}).to_string(),
+        Some("PasswordChange") => {
+            json!({"old": "wrong-password-1", "new": "another-good-one-9"}).to_string()
+        }
+        Some("SignInRequest") => json!({"name": "ada", "password": "wrong-password-1"}).to_string(),
+        Some("SetupRequest") => json!({"code": "wrong", "name": "x", "password": "y"}).to_string(),
+        Some("ImportRequest") => {
+            json!({"upload": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"}).to_string()
+        }
+        Some("StopRequest") => "{}".to_owned(),
+        Some(other) => panic!("roles.rs does not know the body {other}"),
+        None => String::new(),
+    }
+}
+
+async fn ask(the_box: &TheBox, who: &As, route: &Route, session: &str) -> (u16, String) {
+    let path = filled(route, session);
+    let mut request = TheBox::request(who, route.method, &path);
+    if route.body.is_some() {
+        request = request
+            .header("content-type", "application/json")
+            .header("if-match", "*");
+    }
+    if route.path.starts_with("/api/v1/uploads") {
+        request = request
+            .header("tus-resumable", "1.0.0")
+            .header("upload-length", "10")
+            .header("upload-offset", "0")
+            .header("content-type", "application/offset+octet-stream");
+    }
+    let request = request.body(Body::from(body(route))).expect("a request");
+    if route.answer == Reply::Events && matches!(who, As::Token(_)) {
+        use tower::ServiceExt;
+        let router = the_box.router.clone();
+        let response = router.oneshot(request).await.expect("an answer");
+        let status = response.status().as_u16();
+        // A stream has no end; what it begins with is the answer.
+        if status == 200 {
+            return (status, String::new());
+        }
+        use http_body_util::BodyExt;
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        let problem: serde_json::Value = serde_json::from_slice(&bytes).expect("a problem");
+        return (
+            status,
+            problem["code"].as_str().unwrap_or_default().to_owned(),
+        );
+    }
+    let answer = the_box.send(request).await;
+    let code = match answer.status.as_u16() {
+        ok if ok < 400 => String::new(),
+        // Nothing but headers answers a HEAD.
+        401 if route.method == "HEAD" => "sign-in".to_owned(),
+        403 if route.method == "HEAD" && who == &the_box.jae => {
+            "role.administrator-needed".to_owned()
+        }
+        403 if route.method == "HEAD" => "token.scope-missing".to_owned(),
+        _ if route.method == "HEAD" => String::new(),
+        _ => answer.json()["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    (answer.status.as_u16(), code)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_route_answers_each_role_as_the_table_says() {
+    let the_box = TheBox::open().await;
+    let past =
+        rules::units::Timestamp::from_millis(the_box.server.clock().now().as_millis() + 3000);
+    let expired = the_box.token("mina", &Verb::ALL, Some(past)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(3100)).await;
+    let invented = As::Token("fardel_invented".into());
+    let mut seen = 0;
+    for route in ROUTES {
+        let session = the_box
+            .launch(
+                &the_box.mina,
+                json!({"name": "own", "command": ["sleep"], "kind": "batch"}),
+            )
+            .await["id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let at = |who: &str| format!("{} {} as {who}", route.method, route.path);
+        let of_a_session = route.path.contains("/sessions/{id}");
+
+        let (status, _) = ask(&the_box, &As::Nobody, route, &session).await;
+        if route.needs == Needs::Nothing {
+            let refused_by_code = matches!(route.operation, "signIn" | "setUp");
+            assert_eq!(
+                status == 401 || status == 403 || status == 409,
+                refused_by_code,
+                "{}: {status}",
+                at("nobody")
+            );
+        } else {
+            assert_eq!(status, 401, "{}", at("nobody"));
+            for (who, name) in [
+                (&expired, "an expired token"),
+                (&invented, "an invented token"),
+            ] {
+                assert_eq!(
+                    ask(&the_box, who, route, &session).await.0,
+                    401,
+                    "{}",
+                    at(name)
+                );
+            }
+        }
+        if let Needs::Verb(verb) = route.needs {
+            let others: Vec<Verb> = Verb::ALL.into_iter().filter(|v| *v != verb).collect();
+            let narrow = the_box.token("ada", &others, None).await;
+            let answer = ask(&the_box, &narrow, route, &session).await;
+            assert_eq!(
+                answer,
+                (403, "token.scope-missing".into()),
+                "{}",
+                at("a token without the scope")
+            );
+
+            let administrators_only = matches!(
+                verb,
+                Verb::ImagesWrite | Verb::PeopleRead | Verb::PeopleWrite | Verb::SystemRead
+            );
+            let (status, code) = ask(&the_box, &the_box.jae, route, &session).await;
+            if administrators_only {
+                assert_eq!(
+                    (status, code.as_str()),
+                    (403, "role.administrator-needed"),
+                    "{}",
+                    at("a user")
+                );
+            } else if of_a_session {
+                assert_eq!(
+                    (status, code.as_str()),
+                    (404, "session.not-found"),
+                    "{}",
+                    at("another user")
+                );
+            } else {
+                assert!(
+                    status < 400 || status == 404 || status == 409 || status == 422,
+                    "{}: {status} {code}",
+                    at("a user")
+                );
+            }
+            if of_a_session {
+                let (status, code) = ask(&the_box, &the_box.mina, route, &session).await;
+                assert!(
+                    status != 401 && status != 403 && code != "session.not-found",
+                    "{}: {status} {code}",
+                    at("its owner")
+                );
+            }
+            let (status, code) = ask(&the_box, &the_box.admin, route, &session).await;
+            assert!(
+                status != 401 && status != 403,
+                "{}: {status} {code}",
+                at("an administrator")
+            );
+        }
+        let _ = the_box
+            .post(
+                &the_box.admin,
+                &format!("/api/v1/sessions/{session}/kill"),
+                json!({}),
+            )
+            .await;
+        let gone = the_box
+            .get(&the_box.admin, &format!("/api/v1/sessions/{session}"))
+            .await;
+        if gone.status == 200 {
+            the_box.until(&the_box.admin, &session, "ended").await;
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, ROUTES.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cookie_changes_nothing_from_a_foreign_page() {
+    let the_box = TheBox::open().await;
+    let As::Cookie(cookie) = the_box.browser.clone() else {
+        panic!("the browser has a cookie");
+    };
+    for (origin, site, status) in [
+        (Some("http://box:7860"), None, 201),
+        (Some("http://box:7860"), Some("same-origin"), 201),
+        (Some("http://evil.example"), None, 403),
+        (Some("http://box:8443"), None, 403),
+        (Some("null"), None, 403),
+        (None, None, 403),
+        (Some("http://box:7860"), Some("cross-site"), 403),
+    ] {
+        let mut request = TheBox::request(&As::Nobody, "POST", "/api/v1/sessions")
+            .header("cookie", format!("other=1; fardel={cookie}"))
+            .header("content-type", "application/json");
+        for (name, value) in [("origin", origin), ("sec-fetch-site", site)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        let body = json!({"kind": "batch", "command": ["exit", "0"]}).to_string();
+        let answer = the_box
+            .send(request.body(Body::from(body)).expect("a request"))
+            .await;
+        assert_eq!(answer.status, status, "{origin:?} {site:?}");
+        if status == 403 {
+            assert_eq!(answer.json()["code"], "origin.foreign");
+        }
+    }
+    let all = the_box.get(&the_box.admin, "/api/v1/sessions").await.json();
+    assert_eq!(
+        all["estimated_total"], 2,
+        "a refused request left something"
+    );
+}
+
+#[tokio::test]
+async fn the_local_socket_is_root_and_tcp_is_nobody() {
+    let the_box = TheBox::open().await;
+    assert_eq!(the_box.get(&As::Root, "/api/v1/users").await.status, 200);
+    assert_eq!(the_box.get(&As::Nobody, "/api/v1/users").await.status, 401);
+    // A token given on the local socket narrows even root.
+    let As::Token(token) = &the_box.mina else {
+        panic!("mina has a token");
+    };
+    let request = TheBox::request(&As::Root, "GET", "/api/v1/users")
+        .header("authorization", format!("Bearer {token}"))
+        .body(Body::empty())
+        .expect("a request");
+    assert_eq!(the_box.send(request).await.status, 403);
+}

@@ -1,0 +1,272 @@
+//! One box for a test: server in memory, conductor, fake machine, and the router, reached directly or
+//! over real sockets. Holds people to call as.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use base::observe::Clock;
+use base::settings::Settings;
+use fardel::doors;
+use fardel::doors::peer::Peer;
+use http_body_util::BodyExt;
+use rules::permissions::Verb;
+use rules::units::Timestamp;
+use serde_json::{Value, json};
+use server::Server;
+use server::access;
+use server::actions::people::tokens;
+use tower::ServiceExt;
+
+use super::fake_machine::{FakeMachine, FakeStreams};
+
+/// A password that no list of common ones has.
+pub(super) const PASSWORD: &str = "correct-horse-battery-7";
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum As {
+    Nobody,
+    Root,
+    Token(String),
+    Cookie(String),
+}
+
+pub(super) struct TheBox {
+    pub(super) server: Server,
+    pub(super) router: Router,
+    pub(super) streams: FakeStreams,
+    pub(super) folder: tempfile::TempDir,
+    /// An administrator, two users, by token.
+    pub(super) admin: As,
+    pub(super) mina: As,
+    pub(super) jae: As,
+    /// A cookie of the administrator's browser.
+    pub(super) browser: As,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: axum::http::HeaderMap,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes)
+            .unwrap_or_else(|e| panic!("not JSON ({e}): {}", String::from_utf8_lossy(&self.bytes)))
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    /// Status and code of a refusal, status alone of a success: `422 cpu.too-small`, `200`.
+    pub(super) fn short(&self) -> String {
+        let status = self.status.as_u16();
+        match serde_json::from_slice::<Value>(&self.bytes) {
+            Ok(body) if status >= 400 => {
+                format!(
+                    "{status} {}",
+                    body["code"].as_str().unwrap_or("without a code")
+                )
+            }
+            _ => status.to_string(),
+        }
+    }
+}
+
+fn now() -> Timestamp {
+    Clock::system().now()
+}
+
+impl TheBox {
+    /// A box that has been set up, with its machine there.
+    pub(super) async fn open() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let data = folder.path().join("data").display().to_string();
+        let settings = Settings::read(Default::default(), |name| match name {
+            "FARDEL_DATA" => Some(data.clone()),
+            "FARDEL_RUN" => Some(format!("{data}/run")),
+            "FARDEL_CONFIG" => Some("/nonexistent".into()),
+            _ => None,
+        })
+        .expect("valid settings");
+        std::fs::create_dir_all(settings.data.join("run")).expect("a directory");
+        let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
+        let streams = FakeStreams::default();
+        let router = doors::api::router(server.clone(), Arc::new(streams.clone()));
+
+        let (server_end, node_end) = base::link::local();
+        tokio::spawn(server::conduct(&server, server_end));
+        let machine = FakeMachine::new(server.node());
+        tokio::spawn(machine.run(node_end, now));
+
+        let here = std::net::Ipv4Addr::LOCALHOST.into();
+        let link = access::setup_link(&server).expect("nobody has set it up");
+        let code = link.rsplit(['=', '/']).next().expect("a code").to_owned();
+        let signed_in = access::set_up(&server, &code, "ada", PASSWORD, here)
+            .await
+            .expect("the code is right");
+        let root = access::local_root(&server);
+        for name in ["mina", "jae"] {
+            server::actions::people::create(
+                &server,
+                &root,
+                name,
+                rules::people::Role::User,
+                PASSWORD,
+            )
+            .await
+            .expect("a new name");
+        }
+        let mut opened = Self {
+            admin: As::Nobody,
+            mina: As::Nobody,
+            jae: As::Nobody,
+            browser: As::Cookie(signed_in.cookie),
+            server,
+            router,
+            streams,
+            folder,
+        };
+        opened.admin = opened.token("ada", &Verb::ALL, None).await;
+        opened.mina = opened.token("mina", &Verb::ALL, None).await;
+        opened.jae = opened.token("jae", &Verb::ALL, None).await;
+        opened.wait_for_the_machine().await;
+        opened
+    }
+
+    async fn wait_for_the_machine(&self) {
+        for _ in 0..200 {
+            let answer = self
+                .post(&self.admin, "/api/v1/sessions?dry_run=true", json!({}))
+                .await;
+            if answer.status == 200 && answer.json()["verdict"] == "now" {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("the machine did not report");
+    }
+
+    /// Signs a person in and makes a token for them.
+    pub(super) async fn token(
+        &self,
+        name: &str,
+        scopes: &[Verb],
+        expires_at: Option<Timestamp>,
+    ) -> As {
+        let here = std::net::Ipv4Addr::LOCALHOST.into();
+        let signed_in = access::sign_in(&self.server, name, PASSWORD, here)
+            .await
+            .expect("the password is right");
+        let words: Vec<String> = scopes.iter().map(|v| v.word().to_owned()).collect();
+        let (_, secret) =
+            tokens::create(&self.server, &signed_in.caller, "test", &words, expires_at)
+                .await
+                .expect("a valid token");
+        As::Token(secret.reveal().to_owned())
+    }
+
+    pub(super) fn request(who: &As, method: &str, path: &str) -> axum::http::request::Builder {
+        let mut builder = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "box:7860");
+        let peer = match who {
+            As::Root => Peer::Local { trusted: true },
+            _ => Peer::Tcp(([192, 0, 2, 9], 4000).into()),
+        };
+        builder = builder.extension(peer);
+        match who {
+            As::Token(token) => builder.header("authorization", format!("Bearer {token}")),
+            As::Cookie(cookie) => builder
+                .header("cookie", format!("fardel={cookie}"))
+                .header("origin", "http://box:7860"),
+            As::Nobody | As::Root => builder,
+        }
+    }
+
+    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .expect("the router answers");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a whole body").to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    pub(super) async fn get(&self, who: &As, path: &str) -> Answer {
+        let request = Self::request(who, "GET", path)
+            .body(Body::empty())
+            .expect("a request");
+        self.send(request).await
+    }
+
+    pub(super) async fn post(&self, who: &As, path: &str, body: Value) -> Answer {
+        self.with_body(who, "POST", path, body.to_string()).await
+    }
+
+    pub(super) async fn with_body(
+        &self,
+        who: &As,
+        method: &str,
+        path: &str,
+        body: impl Into<Body>,
+    ) -> Answer {
+        let request = Self::request(who, method, path)
+            .header("content-type", "application/json")
+            .body(body.into())
+            .expect("a request");
+        self.send(request).await
+    }
+
+    /// Launches one session and gives its body.
+    pub(super) async fn launch(&self, who: &As, body: Value) -> Value {
+        let answer = self.post(who, "/api/v1/sessions", body).await;
+        assert_eq!(answer.status, 201, "{}", answer.json());
+        answer.json()
+    }
+
+    /// Waits until a session is in a state.
+    pub(super) async fn until(&self, who: &As, id: &str, state: &str) -> Value {
+        let path = format!("/api/v1/sessions/{id}?wait={state}&patience=10");
+        let session = self.get(who, &path).await.json();
+        assert_eq!(session["state"], state, "{session}");
+        session
+    }
+
+    /// Serves the same router on a port and on a socket of its own; gives both.
+    pub(super) async fn serve(&self) -> (std::net::SocketAddr, PathBuf) {
+        let tcp = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = tcp.local_addr().expect("bound");
+        let outside = self
+            .router
+            .clone()
+            .layer(axum::Extension(Peer::Tcp(address)));
+        tokio::spawn(async move { axum::serve(tcp, outside).await });
+        let path = self.folder.path().join("fardel.sock");
+        let unix = tokio::net::UnixListener::bind(&path).expect("a socket");
+        let root = axum::Extension(Peer::Local { trusted: true });
+        let inside = self.router.clone().layer(root);
+        tokio::spawn(async move { axum::serve(unix, inside).await });
+        (address, path)
+    }
+}

@@ -1,0 +1,228 @@
+//! What people can do, door by door: the place on a page, the operation of the API, the words at the
+//! command line. The table is the acceptance list: an operation without a command, a command without
+//! an operation, and a page that nobody serves fail.
+
+use std::collections::BTreeSet;
+
+use fardel::doors::api::openapi::ROUTES;
+use fardel::doors::cli;
+
+/// Page (method and path; empty: the page is another row's), operations of the API, words of the CLI.
+const DOORS: &[(&str, &[&str], &[&str])] = &[
+    ("GET /", &["getOverview"], &["top"]),
+    ("GET /live", &["followEvents"], &["event watch"]),
+    ("GET /sessions", &["listSessions"], &["ps", "session ls"]),
+    (
+        "POST /sessions/new",
+        &["launch"],
+        &["run host -- true", "session create host"],
+    ),
+    (
+        "POST /sessions/new/preview",
+        &["launch"],
+        &["run --dry-run host -- true"],
+    ),
+    ("GET /sessions/{id}", &["getSession"], &["session get x"]),
+    (
+        "GET /sessions/{id}/live",
+        &["attach"],
+        &["attach x", "session attach x", "run -it host"],
+    ),
+    (
+        "GET /sessions/{id}",
+        &["exec"],
+        &["exec x ls", "session exec x ls"],
+    ),
+    ("", &["openPort"], &["session forward x 8888"]),
+    (
+        "GET /sessions/{id}/logs",
+        &["readLog"],
+        &["logs -f x", "session logs x"],
+    ),
+    (
+        "GET /sessions/{id}/metrics",
+        &["listSamples"],
+        &["session metrics x"],
+    ),
+    (
+        "GET /sessions/{id}",
+        &["listSessionEvents"],
+        &["session events x"],
+    ),
+    (
+        "GET /sessions/{id}",
+        &["explainSession"],
+        &["why x", "session why x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["stopSession"],
+        &["session stop x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["killSession"],
+        &["session kill x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["restartSession"],
+        &["session restart x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["pauseSession"],
+        &["session pause x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["resumeSession"],
+        &["session resume x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["duplicateSession"],
+        &["session duplicate x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["deleteSession"],
+        &["session rm x"],
+    ),
+    (
+        "POST /sessions/{id}/{verb}",
+        &["changeSession"],
+        &["session rename x y", "session set x --cpu 2"],
+    ),
+    ("GET /queue", &["listQueue"], &["queue ls"]),
+    ("", &["listImages"], &["image ls"]),
+    ("", &["getImage"], &["image get x"]),
+    (
+        "",
+        &["createUpload", "appendUpload", "getUpload", "importImage"],
+        &["image import x.tar"],
+    ),
+    ("", &["abortUpload", "listUploads", "describeUploads"], &[]),
+    ("", &["removeImage"], &["image rm x"]),
+    ("", &["listOperations"], &["job ls"]),
+    ("", &["getOperation"], &["job get x"]),
+    ("", &["cancelOperation"], &["job cancel x"]),
+    ("", &["listUsers"], &["user ls"]),
+    ("", &["getUser"], &["user get x"]),
+    ("", &["createUser"], &["user add x"]),
+    ("", &["changeUser"], &["user role x administrator"]),
+    ("", &["setPassword"], &["user passwd x"]),
+    ("", &["suspendUser"], &["user suspend x"]),
+    ("", &["removeUser"], &["user rm x"]),
+    ("GET /me", &["getMe"], &["me get"]),
+    (
+        "POST /preferences",
+        &["changeMe"],
+        &["me set --language ko"],
+    ),
+    ("POST /me/password", &["changePassword"], &["me passwd"]),
+    ("GET /me", &["listTokens"], &["token ls"]),
+    ("POST /me/tokens", &["createToken"], &["token create x"]),
+    (
+        "POST /me/tokens/{id}/revoke",
+        &["revokeToken"],
+        &["token rm x", "logout"],
+    ),
+    ("POST /login", &["signIn"], &["login"]),
+    ("POST /setup", &["setUp"], &[]),
+    ("GET /docs", &["describe"], &["man"]),
+    ("GET /about", &["version", "getCapabilities"], &["version"]),
+    ("", &["getSettings"], &["config show"]),
+    ("", &["listFindings", "ready"], &["doctor"]),
+    ("", &["alive", "figures"], &[]),
+    (
+        "",
+        &[],
+        &[
+            "api GET /me",
+            "completion bash",
+            "config validate",
+            "serve",
+            "rehearse x",
+            "bench",
+        ],
+    ),
+];
+
+#[test]
+fn every_operation_has_its_row() {
+    let rows: BTreeSet<&str> = DOORS
+        .iter()
+        .flat_map(|(_, api, _)| api.iter().copied())
+        .collect();
+    let operations: BTreeSet<&str> = ROUTES.iter().map(|r| r.operation).collect();
+    assert_eq!(
+        operations.difference(&rows).collect::<Vec<_>>(),
+        Vec::<&&str>::new(),
+        "without a row"
+    );
+    assert_eq!(
+        rows.difference(&operations).collect::<Vec<_>>(),
+        Vec::<&&str>::new(),
+        "without a route"
+    );
+}
+
+#[test]
+fn every_command_is_understood_and_none_is_left_out() {
+    let mut said = BTreeSet::new();
+    for (_, _, commands) in DOORS {
+        for command in *commands {
+            let words = std::iter::once("fardel").chain(command.split(' '));
+            let words = words.map(std::ffi::OsString::from).collect();
+            if let Err(error) = cli::parse(words, |_| None) {
+                panic!("fardel {command}: {error}");
+            }
+            said.insert(*command);
+        }
+    }
+    let description = cli::description(|_| None);
+    let mut unsaid = Vec::new();
+    for noun in description.get_subcommands() {
+        let verbs: Vec<_> = noun
+            .get_subcommands()
+            .filter(|v| v.get_name() != "help")
+            .collect();
+        let mut expected: Vec<String> = verbs
+            .iter()
+            .map(|v| format!("{} {}", noun.get_name(), v.get_name()))
+            .collect();
+        if expected.is_empty() {
+            expected.push(noun.get_name().to_owned());
+        }
+        for words in expected {
+            let there = said
+                .iter()
+                .any(|s| *s == words || s.starts_with(&format!("{words} ")));
+            if !there && noun.get_name() != "help" {
+                unsaid.push(words);
+            }
+        }
+    }
+    assert!(unsaid.is_empty(), "commands without a row: {unsaid:?}");
+}
+
+#[test]
+fn every_page_of_the_table_is_served() {
+    let sources = [
+        include_str!("../../../src/doors/pages.rs"),
+        include_str!("../../../src/doors/pages/me.rs"),
+        include_str!("../../../src/doors/pages/images.rs"),
+    ]
+    .concat();
+    let unserved: Vec<&str> = DOORS
+        .iter()
+        .map(|(page, _, _)| *page)
+        .filter(|page| !page.is_empty())
+        .filter(|page| {
+            let (_, path) = page.split_once(' ').expect("a method and a path");
+            !sources.contains(&format!("\"{path}\""))
+        })
+        .collect();
+    assert!(unserved.is_empty(), "no page router names {unserved:?}");
+}
