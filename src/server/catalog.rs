@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use base::observe::Clock;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::{Failure, Fault};
 
@@ -52,6 +52,9 @@ struct Inner {
     /// Closed before the writer, which brings the log home as the last one.
     reads: reader::Pool,
     writes: Writes,
+    /// Turns for long reads. They leave readers free for single rows, which are read on the
+    /// runtime's own threads and must not wait behind a whole world.
+    long_reads: Semaphore,
     revision: watch::Receiver<u64>,
     heard: nodes::Heard,
     samples: Arc<samples::Samples>,
@@ -60,6 +63,9 @@ struct Inner {
     /// Held until everything above is closed: a second server is refused by it.
     _lock: Option<open::Lock>,
 }
+
+/// Long reads at once. Higher: single rows wait for a reader. Lower: lists wait for each other.
+const LONG_READS: usize = reader::MOST_READERS / 2;
 
 enum Writes {
     /// A thread of its own with a queue.
@@ -100,6 +106,7 @@ impl Catalog {
         };
         Ok(Self(Arc::new(Inner {
             writes,
+            long_reads: Semaphore::new(LONG_READS),
             reads,
             revision,
             heard,
@@ -185,6 +192,12 @@ impl Catalog {
         what: &'static str,
         work: impl FnOnce(&View<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
+        let _turn = self
+            .0
+            .long_reads
+            .acquire()
+            .await
+            .map_err(|closed| Failure::Fault(Fault::new(what, closed)))?;
         let catalog = self.clone();
         tokio::task::spawn_blocking(move || catalog.read_now(what, work))
             .await

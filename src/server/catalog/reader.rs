@@ -11,7 +11,7 @@ use super::open;
 use crate::{Failure, Fault};
 
 /// Connections kept at once. Higher: more memory for page caches. Lower: a slow list holds others up.
-const MOST_READERS: usize = 4;
+pub(super) const MOST_READERS: usize = 4;
 
 /// The rows as of one moment. Reads live with their nouns, in `catalog/sessions.rs` and so on.
 pub(crate) struct View<'c> {

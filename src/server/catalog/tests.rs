@@ -170,6 +170,45 @@ fn a_refused_request_undoes_only_its_own_writes() {
 }
 
 #[test]
+fn single_rows_are_read_while_every_turn_for_long_reads_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (release, hold) = std::sync::mpsc::channel::<()>();
+        let hold = std::sync::Arc::new(std::sync::Mutex::new(hold));
+        let slow: Vec<_> = (0..8)
+            .map(|_| {
+                let (catalog, hold) = (catalog.clone(), std::sync::Arc::clone(&hold));
+                tokio::spawn(async move {
+                    catalog
+                        .read("hold a reader", move |_| {
+                            // Ends when the sender is dropped.
+                            let _ = hold.lock().unwrap().recv();
+                            Ok(())
+                        })
+                        .await
+                })
+            })
+            .collect();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let quick = tokio::task::spawn_blocking(move || {
+            catalog.read_now("a single row", |view| view.revision())
+        });
+        let answered = tokio::time::timeout(std::time::Duration::from_secs(10), quick).await;
+        drop(release);
+        assert!(answered.is_ok(), "it waited behind long reads");
+        for task in slow {
+            task.await.unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_panic_ends_the_request_and_not_the_writer() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = on_disk(&directory);

@@ -555,6 +555,25 @@ async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
 }
 
 #[tokio::test]
+async fn a_restart_is_refused_while_another_has_the_name() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    let old = one(&server, &mina, named("a")).await.unwrap();
+    carry_out(&server, old.id, Some(1));
+    one(&server, &mina, named("a")).await.unwrap();
+    let id = old.id.to_string();
+    assert_eq!(
+        code(restart(&server, &mina, &id).await),
+        "session.name-taken"
+    );
+    assert_eq!(
+        get(&server, &mina, &id).await.unwrap().state,
+        Phase::Ended,
+        "a refused restart leaves the session as it was"
+    );
+}
+
+#[tokio::test]
 async fn a_stale_change_is_refused_and_a_name_can_be_free_again() {
     let server = server();
     let mina = person(&server, "mina", Role::User);
