@@ -23,7 +23,8 @@ mod tests;
 pub mod visit;
 pub mod who;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -31,6 +32,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 use base::link::streams::Streams;
+use rules::names::ContainerName;
 use rules::refusal::Refusal;
 use server::Server;
 use server::access::Caller;
@@ -49,6 +51,8 @@ pub struct Console {
     streams: Arc<dyn Streams>,
     /// The machine's name.
     host: Arc<str>,
+    /// Where logs ended when they were last looked at, so that the next look begins near there.
+    log_ends: Arc<Mutex<BTreeMap<ContainerName, u64>>>,
 }
 
 /// Most bytes of a form. A launch has at most 256 KiB of text, each byte of it escaped as three.
@@ -60,6 +64,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>, host: &str) -> Router {
         server,
         streams,
         host: host.into(),
+        log_ends: Arc::default(),
     };
     Router::new()
         .route("/", get(overview::show))

@@ -388,7 +388,9 @@ fn again(request: &LaunchRequest) -> Sent {
         },
         image: request.image.clone(),
         command: match &request.command[..] {
-            [shell, flag, line] if shell.ends_with("/sh") && flag == "-c" => line.clone(),
+            [shell, flag, line] if (shell == "sh" || shell.ends_with("/sh")) && flag == "-c" => {
+                line.clone()
+            }
             words => words
                 .iter()
                 .map(|word| scene::quoted(word))
@@ -404,9 +406,11 @@ fn again(request: &LaunchRequest) -> Sent {
             .map(|s| format!("{s}s"))
             .unwrap_or_default(),
         copies: request.copies.to_string(),
+        // What is given without being asked for stays unasked.
         shm: request
             .resources
             .shm
+            .filter(|shm| *shm != Demand::default().shm)
             .map(|shm| format!("{}b", shm.0))
             .unwrap_or_default(),
         env: listed(&request.env),
@@ -425,7 +429,7 @@ async fn page(
     let t = visit.text;
     let seen = sessions::overview(&console.server, caller).await?;
     let understood = understand(visit, &sent);
-    let preview = answered(console, caller, t, &seen.machines, &understood, &sent).await?;
+    let preview = answered(console, visit, caller, &seen.machines, &understood, &sent).await?;
     let newest = ListQuery {
         limit: Some(RECENT),
         scope: Some("mine".into()),
@@ -516,12 +520,13 @@ async fn page(
 /// The scheduler's answer to what is typed, or why it cannot be asked yet.
 async fn answered(
     console: &Console,
+    visit: &Visit,
     caller: &Caller,
-    t: Text,
     machines: &[Machine],
     understood: &Result<LaunchRequest, Refusal>,
     sent: &Sent,
 ) -> Result<Preview, Failure> {
+    let t = visit.text;
     let told = match understood {
         Ok(request) => sessions::preview(&console.server, caller, request.clone()).await,
         Err(refusal) => Err(refusal.clone().into()),
@@ -533,7 +538,14 @@ async fn answered(
                 memory: request.resources.memory.unwrap_or_default(),
                 ..Demand::default()
             };
-            scene::preview(t, machines, &explained, &demand, u64::from(request.copies))
+            scene::preview(
+                t,
+                &visit.clock,
+                machines,
+                &explained,
+                &demand,
+                u64::from(request.copies),
+            )
         }
         (Err(Failure::Refusal(refusal)), _) => Preview {
             tone: "never",
@@ -565,7 +577,7 @@ fn line(sent: &Sent, request: Option<&LaunchRequest>) -> String {
             more.push(("--copies", request.copies.to_string()));
         }
         if let Some(seconds) = request.longest_run_seconds {
-            more.push(("--longest", format!("{seconds}s")));
+            more.push(("--longest-run", format!("{seconds}s")));
         }
         more.extend(
             request

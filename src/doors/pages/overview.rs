@@ -91,7 +91,7 @@ pub struct Attention {
 }
 
 /// Sessions and events shown; the lists have the rest.
-const SHOWN: usize = 6;
+const SHOWN: usize = 5;
 
 /// `GET /`
 pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
@@ -242,7 +242,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                 href: format!("/sessions/{}", session.id),
                 name: session.name.to_string(),
                 since: parts::span(t, now.seconds_since(session.created_at)),
-                why: scene::sentence(t, answer),
+                why: scene::sentence(t, &visit.clock, answer),
                 hint: answer
                     .eta
                     .as_ref()

@@ -192,7 +192,7 @@ fn waiting(
         }
         .to_owned(),
         since: parts::span(t, now.seconds_since(session.created_at)),
-        why: scene::sentence(t, answer),
+        why: scene::sentence(t, &visit.clock, answer),
         facts: t.queue_asks(
             session.owner.name.as_str(),
             session.resources.cpu,

@@ -2,6 +2,7 @@
 //! timelines, endings. Pure: same answer for the same input, nothing is asked for.
 
 use rules::names::SessionId;
+use rules::placement::Blocker;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::resources::Demand;
 use rules::session::{Outcome, Phase, SessionKind};
@@ -185,6 +186,7 @@ pub fn share(cpu: CpuShare) -> String {
 /// The scheduler's answer as the launch page shows it. `demand` draws the ghost.
 pub fn preview(
     t: Text,
+    clock: &Clock,
     machines: &[Machine],
     answer: &Explanation,
     demand: &Demand,
@@ -210,7 +212,7 @@ pub fn preview(
         verdict,
         detail: match answer.verdict {
             Verdict::Now => t.preview_starts_now_detail().to_owned(),
-            _ => sentence(t, answer),
+            _ => sentence(t, clock, answer),
         },
         rows: machines
             .iter()
@@ -222,7 +224,7 @@ pub fn preview(
                 small_racks(t, machine, chosen.then_some(demand))
             })
             .collect(),
-        checks: checks(t, answer),
+        checks: checks(t, clock, answer),
         what_if: alternatives(t, answer),
         command_line: String::new(),
         go,
@@ -231,9 +233,9 @@ pub fn preview(
 }
 
 /// Why it waits or cannot run, in one sentence of the reader's language.
-pub fn sentence(t: Text, answer: &Explanation) -> String {
+pub fn sentence(t: Text, clock: &Clock, answer: &Explanation) -> String {
     match (&answer.blockers[..], &answer.reason) {
-        ([first, ..], _) => codes::blocker(t, first),
+        ([first, ..], _) => blocker(t, clock, first),
         ([], Some(reason)) => {
             let told = codes::reason(t, reason);
             // English: the whole sentence also says what would work.
@@ -247,8 +249,20 @@ pub fn sentence(t: Text, answer: &Explanation) -> String {
     }
 }
 
+/// One thing in the way; a point in time is told in the reader's zone.
+fn blocker(t: Text, clock: &Clock, blocker: &Blocker) -> String {
+    match blocker
+        .params
+        .get("at")
+        .and_then(|at| Timestamp::parse(at).ok())
+    {
+        Some(at) if blocker.code == "start.later" => t.queue_start_later(clock.date(at)),
+        _ => codes::blocker(t, blocker),
+    }
+}
+
 /// What was checked, with numbers; for a waiting one, what is in the way.
-pub fn checks(t: Text, answer: &Explanation) -> Vec<Check> {
+pub fn checks(t: Text, clock: &Clock, answer: &Explanation) -> Vec<Check> {
     let node = answer.node.as_deref().unwrap_or_default();
     let mut all: Vec<Check> = answer
         .checks
@@ -266,10 +280,11 @@ pub fn checks(t: Text, answer: &Explanation) -> Vec<Check> {
             )
         })
         .collect();
-    all.extend(answer.blockers.iter().map(|blocker| Check {
+    // The first blocker is the sentence above; the others follow here.
+    all.extend(answer.blockers.iter().skip(1).map(|other| Check {
         icon: "hourglass",
         tone: "warn",
-        name: codes::blocker(t, blocker),
+        name: blocker(t, clock, other),
         value: String::new(),
     }));
     all
@@ -308,8 +323,8 @@ pub fn wait(t: Text, clock: &Clock, answer: &Explanation, now: Timestamp) -> Wai
             Some(position) => t.queue_position(position),
             None => t.preview_never().to_owned(),
         },
-        sentence: sentence(t, answer),
-        checks: checks(t, answer),
+        sentence: sentence(t, clock, answer),
+        checks: checks(t, clock, answer),
         hints,
     }
 }

@@ -98,6 +98,8 @@ pub struct SessionPage {
     pub tab: Tab,
     /// Whether a terminal can be opened now.
     pub attachable: bool,
+    /// The terminal is the session's own shell, which outlives the page.
+    pub own_shell: bool,
     pub waiting: Option<Wait>,
     pub steps: Vec<Step>,
     pub ended: Option<End>,
@@ -172,8 +174,11 @@ pub struct Chart {
 
 /// Rows of one page of the list.
 const ROWS: u32 = 50;
-/// Bytes of a log that a page shows; the rest is a download away.
-const LOG_SHOWN: usize = 256 << 10;
+/// Bytes of a log that a page shows; the rest is a download away. While lines arrive the page gets all of it
+/// every two seconds.
+const LOG_SHOWN: usize = 64 << 10;
+/// Logs whose ends are remembered. Forgetting costs one longer look.
+const LOGS_REMEMBERED: usize = 1000;
 /// Lines of a log under the summary of an ended session.
 const LAST_LINES: usize = 12;
 /// Samples drawn in a strip: two minutes at one every two seconds.
@@ -600,6 +605,7 @@ async fn read_one(
         },
         tab,
         attachable: running && !session.paused && may_enter,
+        own_shell: session.kind == SessionKind::Interactive,
         waiting: (session.state == Phase::Pending).then(|| scene::wait(t, clock, &why, now)),
         steps: if matches!(session.state, Phase::Scheduled | Phase::Preparing) {
             scene::timeline(t, clock, &session, &events)
@@ -633,25 +639,47 @@ async fn read_one(
 }
 
 /// The end of what the main process wrote; empty where nothing can be read.
+///
+/// The first look at a log reads what is kept of it (some megabytes); later ones begin near its end.
 async fn read_log(console: &Console, container: ContainerName) -> String {
-    let Ok(mut log) = console.streams.logs(container, 0, false).await else {
+    let known = {
+        let ends = console
+            .log_ends
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        ends.get(&container).copied().unwrap_or_default()
+    };
+    let since = known.saturating_sub(LOG_SHOWN as u64);
+    let Ok(mut log) = console.streams.logs(container, since, false).await else {
         return String::new();
     };
     let mut kept: Vec<u8> = Vec::new();
+    let mut end = known;
+    let mut whole = since == 0;
     while let Some(chunk) = log.output.recv().await {
+        end = chunk.offset + chunk.bytes.len() as u64;
         kept.extend_from_slice(&chunk.bytes);
         if kept.len() > 2 * LOG_SHOWN {
             kept.drain(..kept.len() - LOG_SHOWN);
+            whole = false;
         }
     }
     if kept.len() > LOG_SHOWN {
-        let cut = kept.len() - LOG_SHOWN;
-        let line = kept[cut..]
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(cut, |at| cut + at + 1);
-        kept.drain(..line);
+        kept.drain(..kept.len() - LOG_SHOWN);
+        whole = false;
     }
+    if !whole && let Some(line) = kept.iter().position(|byte| *byte == b'\n') {
+        kept.drain(..=line);
+    }
+    let mut ends = console
+        .log_ends
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if ends.len() >= LOGS_REMEMBERED {
+        ends.clear();
+    }
+    ends.insert(container, end);
+    drop(ends);
     plain(&String::from_utf8_lossy(&kept))
 }
 
@@ -900,10 +928,12 @@ fn limits(t: Text, session: &Session) -> Vec<(String, String)> {
     if let Some(seconds) = session.longest_run_seconds.or(session.timeout_seconds) {
         all.push((t.where_longest().to_owned(), parts::span(t, seconds)));
     }
-    all.push((
-        t.where_cli().to_owned(),
-        format!("fardel exec -it {} sh", session.name),
-    ));
+    if session.state != Phase::Ended {
+        all.push((
+            t.where_cli().to_owned(),
+            format!("fardel exec -it {} sh", session.name),
+        ));
+    }
     all
 }
 

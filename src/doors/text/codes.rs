@@ -99,16 +99,20 @@ mod tests {
     fn every_code_of_the_rules_is_translated() {
         let mut missing = Vec::new();
         for file in [
-            "placement/fit.rs",
-            "placement/order.rs",
-            "placement/explain.rs",
-            "progress.rs",
-            "session.rs",
-            "resources.rs",
-            "units.rs",
-            "permissions.rs",
+            "rules/placement/fit.rs",
+            "rules/placement/order.rs",
+            "rules/placement/explain.rs",
+            "rules/progress.rs",
+            "rules/session.rs",
+            "rules/resources.rs",
+            "rules/units.rs",
+            "rules/permissions.rs",
+            "server/access/setup.rs",
+            "server/access/password.rs",
+            "server/actions/images/uploads.rs",
+            "server/actions/query.rs",
         ] {
-            let path = format!("{}/src/rules/{file}", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/src/{file}", env!("CARGO_MANIFEST_DIR"));
             let source =
                 std::fs::read_to_string(&path).unwrap_or_else(|fault| panic!("{path}: {fault}"));
             let product = source

@@ -744,6 +744,7 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         },
         tab,
         attachable: alive,
+        own_shell: true,
         waiting: (moment == Moment::Waiting).then(|| Wait {
             verdict: t.preview_waits().into(),
             sentence: waiting_sentence(t).into(),
