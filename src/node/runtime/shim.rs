@@ -187,7 +187,7 @@ struct Shim {
     /// Where the first process leaves the filter's listener.
     handover: Option<UnixStream>,
     /// Listeners of every filter in this container.
-    questions: Vec<OwnedFd>,
+    questions: Vec<Option<OwnedFd>>,
     measure: Measure,
     proc_files: Option<ProcFiles>,
     /// Children that ended before their process number was known here.
@@ -524,6 +524,7 @@ impl Shim {
                     Source::Program(number) => self.clients[number].pass_on(&mut buffer),
                 }
             }
+            self.questions.retain(Option::is_some);
             for client in &mut self.clients {
                 client.conclude(&mut buffer);
             }
@@ -614,7 +615,9 @@ impl Shim {
             watch(Source::Handover, handover.as_fd(), PollFlags::IN);
         }
         for (number, questions) in self.questions.iter().enumerate() {
-            watch(Source::Question(number), questions.as_fd(), PollFlags::IN);
+            if let Some(questions) = questions {
+                watch(Source::Question(number), questions.as_fd(), PollFlags::IN);
+            }
         }
         for (number, client) in self.clients.iter().enumerate() {
             let mut flags = PollFlags::empty();
@@ -658,17 +661,23 @@ impl Shim {
             return;
         };
         match receive_descriptor(handover.as_fd()) {
-            Ok(listener) => self.questions.push(listener),
+            Ok(listener) => self.questions.push(Some(listener)),
             Err(error) => tracing::warn!("nobody answers for the size of the machine: {error}"),
         }
     }
 
     fn answer_question(&mut self, number: usize) {
         let measure = self.measure;
-        // A listener whose last process is gone answers nothing but a hang-up.
-        if answers::answer_one(&self.questions[number], || measure).is_err() {
-            let over = self.questions.remove(number);
-            drop(over);
+        let Some(listener) = &self.questions[number] else {
+            return;
+        };
+        // A listener whose last process is gone has nothing but a hang-up to tell, for ever: asked
+        // for a question it answers as if one had just been withdrawn.
+        let mut watched = [PollFd::new(listener, PollFlags::IN)];
+        let asked = poll(&mut watched, Some(&Timespec::default())).is_ok()
+            && watched[0].revents().contains(PollFlags::IN);
+        if !asked || answers::answer_one(listener, || measure).is_err() {
+            self.questions[number] = None;
         }
     }
 
@@ -965,7 +974,7 @@ impl Shim {
                         .map(|(_, status)| *status);
                 }
                 News::Terminal(descriptor) => program.output = Line::new(descriptor, true).ok(),
-                News::Listener(listener) => self.questions.push(listener),
+                News::Listener(listener) => self.questions.push(Some(listener)),
                 News::Failed(why) => return client.refuse(why),
                 News::NoCommand(code, why) => {
                     client.program = None;
