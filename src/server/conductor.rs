@@ -19,6 +19,7 @@ use std::time::Duration;
 use rules::messages::{Assignment, NodeReport};
 use rules::names::NodeId;
 use rules::placement::Decision;
+use rules::session::Phase;
 use rules::units::Timestamp;
 use rules::world::World;
 
@@ -64,6 +65,19 @@ impl Conductor {
         schedule::schedule(&mut turn, decide);
         assign::assign(&mut turn);
         turn
+    }
+
+    /// Until the first moment at which time alone changes something in the world as this turn left
+    /// it: a start time or a limit. None where nothing waits for time.
+    pub(crate) fn until_due(&self, turn: &Turn) -> Option<Duration> {
+        let starts = turn
+            .world
+            .sessions
+            .iter()
+            .filter(|s| s.phase == Phase::Pending)
+            .filter_map(|s| s.order.start_at.filter(|at| *at > turn.now))
+            .map(|at| Duration::from_millis(at.millis_since(turn.now)));
+        starts.chain(self.watch.next).min()
     }
 
     /// The assignments to put on links now that this turn is written: new ones, and those that a

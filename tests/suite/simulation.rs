@@ -4,6 +4,7 @@
 
 mod dice;
 mod faults;
+mod launches;
 mod nodes;
 mod run;
 

@@ -8,9 +8,7 @@ use base::link::ServerEnd;
 use base::observe::{Clock, chain};
 use rules::messages::NodeReport;
 use rules::placement;
-use rules::session::{Phase, Wish};
 use rules::units::Timestamp;
-use rules::world::World;
 
 use crate::Failure;
 use crate::catalog::Catalog;
@@ -23,8 +21,9 @@ const CLOCK: Duration = Duration::from_secs(5);
 const SOONEST: Duration = Duration::from_millis(20);
 /// How often old rows are looked for.
 const RETENTION: Duration = Duration::from_secs(3600);
-/// Turns as short as this follow each other at once; after longer ones the loop rests as long as
-/// they took, so that it never has more than half of a core while rows pour in.
+/// Turns that read and decide in this time follow each other at once; after longer ones the loop
+/// rests as long, so that it never has more than half of a core while rows pour in. Waiting for the
+/// disk does not count.
 const SHORT: Duration = Duration::from_millis(5);
 
 /// Runs until the task is dropped or the catalog is closed. An error ends a turn, never the loop;
@@ -40,9 +39,17 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
     let mut tidied: Option<Instant> = None;
     loop {
         revision.borrow_and_update();
-        let began = Instant::now();
         let now = clock.now();
-        let wait = match take_turn(&catalog, &mut conductor, heard.as_ref(), now, zero).await {
+        let mut busy = Duration::ZERO;
+        let turn = take_turn(
+            &catalog,
+            &mut conductor,
+            heard.as_ref(),
+            now,
+            zero,
+            &mut busy,
+        );
+        let wait = match turn.await {
             Ok(turn) => {
                 absorbed = heard.take().or(absorbed);
                 for assignment in conductor.to_send(&turn, zero.elapsed()) {
@@ -51,7 +58,9 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                         link.send(assignment);
                     }
                 }
-                until_due(&turn.world, now).clamp(SOONEST, CLOCK)
+                conductor
+                    .until_due(&turn)
+                    .map_or(CLOCK, |due| due.clamp(SOONEST, CLOCK))
             }
             Err(failure) => {
                 tracing::error!(error = %chain(&failure), "a turn of the conductor failed");
@@ -64,9 +73,8 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                 tracing::error!(error = %chain(&failure), "old rows were not removed");
             }
         }
-        let took = began.elapsed();
-        if took > SHORT {
-            tokio::time::sleep(took).await;
+        if busy > SHORT {
+            tokio::time::sleep(busy).await;
         }
         let bell = tokio::time::sleep(wait);
         tokio::pin!(bell);
@@ -100,14 +108,17 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
 }
 
 /// Reads, runs the passes, writes. Taken again at once where a person was quicker, a few times.
+/// `busy` grows by the time for reading and deciding.
 async fn take_turn(
     catalog: &Catalog,
     conductor: &mut Conductor,
     heard: Option<&Arc<NodeReport>>,
     now: Timestamp,
     zero: Instant,
+    busy: &mut Duration,
 ) -> Result<Turn, Failure> {
     for _ in 0..TRIES {
+        let began = Instant::now();
         let sight = catalog.sight().await?;
         let turn = conductor.passes(
             sight,
@@ -116,6 +127,7 @@ async fn take_turn(
             zero.elapsed(),
             &placement::decide,
         );
+        *busy += began.elapsed();
         let written = match turn.writes() {
             Some(writes) => catalog.record_turn(writes).await?,
             None => true,
@@ -134,21 +146,3 @@ async fn take_turn(
 /// Times a turn is taken again where its rows moved on. More: a flood of edits keeps the loop busy.
 /// Fewer: it is left to the next wake-up, which the same flood brings at once.
 const TRIES: usize = 4;
-
-/// Until the first moment at which time alone changes something: a start time or a limit.
-fn until_due(world: &World, now: Timestamp) -> Duration {
-    let starts = world
-        .sessions
-        .iter()
-        .filter(|s| s.phase == Phase::Pending)
-        .filter_map(|s| s.order.start_at.filter(|at| *at > now));
-    let limits = world
-        .sessions
-        .iter()
-        .filter(|s| s.phase == Phase::Running && s.wish == Wish::Run)
-        .filter_map(|s| s.deadline().map(|(at, _)| at));
-    starts
-        .chain(limits)
-        .min()
-        .map_or(CLOCK, |at| Duration::from_millis(at.millis_since(now)))
-}

@@ -219,6 +219,34 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
     assert_eq!(turn.world.sessions[0].phase, Phase::Scheduled);
 }
 
+#[test]
+fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
+    let mut conductor = Conductor::default();
+    let mut limited = session(1, Environment::Host);
+    limited.order.timeout_seconds = Some(60);
+    limited.place(
+        NODE,
+        Vec::new(),
+        rules::session::Reason::new("placement.room", "Room."),
+        at(1),
+    );
+    limited.phase = Phase::Running;
+    limited.started_at = Some(at(2));
+    let sight = || sight_of(vec![limited.clone()], &[]);
+    let none: [&NodeReport; 0] = [];
+    let mut pass = |wall: i64, steady: u64| {
+        let steady = Duration::from_secs(steady);
+        let turn = conductor.passes(sight(), &none, at(wall), steady, &placement::decide);
+        let phase = turn.world.sessions[0].phase;
+        (phase, conductor.until_due(&turn).map(|due| due.as_secs()))
+    };
+    assert_eq!(pass(12, 100), (Phase::Running, Some(50)));
+    // An hour forward, an hour back: ten seconds passed in truth, and then fifty.
+    assert_eq!(pass(3622, 110), (Phase::Running, Some(40)));
+    assert_eq!(pass(-3500, 149), (Phase::Running, Some(1)));
+    assert_eq!(pass(-3499, 150).0, Phase::Stopping);
+}
+
 fn catalog() -> Catalog {
     let clock = base::observe::Clock::set_by_hand(at(0));
     let catalog = Catalog::open(&Place::Memory, clock).unwrap();

@@ -108,8 +108,25 @@ enum Deed {
     Resize(CpuShare, Bytes),
 }
 
+/// Kim, an ordinary user, proven.
+pub(super) fn caller(user: UserId) -> Caller {
+    Caller {
+        subject: Subject {
+            user,
+            role: Role::User,
+            scopes: None,
+        },
+        name: UserName::parse("kim").expect("letters"),
+        language: String::new(),
+        theme: String::new(),
+        time_zone: String::new(),
+        via: Via::LocalRoot,
+        request: String::new(),
+    }
+}
+
 /// In a rehearsal nothing waits for another thread.
-fn at_once<T>(action: impl Future<Output = T>) -> T {
+pub(super) fn at_once<T>(action: impl Future<Output = T>) -> T {
     action
         .now_or_never()
         .expect("a rehearsal runs on one thread")
@@ -191,19 +208,7 @@ impl Run {
         let owner = server
             .person("kim", start)
             .expect("an empty catalog takes a person");
-        let caller = Caller {
-            subject: Subject {
-                user: owner,
-                role: Role::User,
-                scopes: None,
-            },
-            name: UserName::parse("kim").expect("letters"),
-            language: String::new(),
-            theme: String::new(),
-            time_zone: String::new(),
-            via: Via::LocalRoot,
-            request: String::new(),
-        };
+        let caller = caller(owner);
         let fate = Arc::new(Mutex::new(FateDice {
             dice: dice.split(),
             chance: 0,
