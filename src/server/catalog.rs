@@ -227,6 +227,18 @@ impl Catalog {
         &self.0.samples
     }
 
+    /// Samples of one session after `since`, oldest first, read on a thread for blocking work.
+    pub(crate) async fn samples_of(
+        &self,
+        session: rules::names::SessionId,
+        since: Timestamp,
+    ) -> Result<Vec<samples::UsageRow>, Failure> {
+        let samples = Arc::clone(&self.0.samples);
+        tokio::task::spawn_blocking(move || samples.of(session, since))
+            .await
+            .map_err(|ended| Failure::Fault(Fault::new("read samples", ended)))?
+    }
+
     /// Keeps what a report says about usage, on a thread for blocking work; nobody waits for it.
     /// Call it from within the runtime.
     pub(crate) fn record_usage(&self, report: &rules::messages::NodeReport, at: Timestamp) {

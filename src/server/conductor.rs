@@ -82,7 +82,7 @@ impl Conductor {
 
     /// The assignments to put on links now that this turn is written: new ones, and those that a
     /// node has not taken in. Empty where every node has what it should.
-    pub(crate) fn to_send(&mut self, turn: &Turn, steady: Duration) -> Vec<Assignment> {
+    pub(crate) fn due_assignments(&mut self, turn: &Turn, steady: Duration) -> Vec<Assignment> {
         let mut send = Vec::new();
         for (node, assignment) in &turn.assigned {
             let taken = turn.world.node(*node).map_or(0, |n| n.generation);

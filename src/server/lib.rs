@@ -138,6 +138,11 @@ impl Server {
         self.0.catalog.founding().node
     }
 
+    /// Names this box among others, in bundles for support and in backups. Drawn once, with the node.
+    pub fn box_id(&self) -> uuid::Uuid {
+        self.0.catalog.founding().box_id
+    }
+
     pub(crate) fn catalog(&self) -> &catalog::Catalog {
         &self.0.catalog
     }

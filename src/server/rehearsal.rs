@@ -100,7 +100,7 @@ impl Rehearsal {
             None => true,
         };
         Ok(if written {
-            self.conductor.to_send(&prepared.0, steady(now))
+            self.conductor.due_assignments(&prepared.0, steady(now))
         } else {
             Vec::new()
         })

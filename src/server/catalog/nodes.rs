@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rules::messages::{Assignment, ContainerOrder};
+use rules::messages::Assignment;
 use rules::names::{BootId, NodeId};
 use rules::units::Timestamp;
 use rules::world::Node;
@@ -109,36 +109,5 @@ impl Rows<'_> {
                 value::text(&node.problems),
             ))?;
         Ok(())
-    }
-
-    /// Gives the node's assignment with this list: the kept one where the list is the same, else the
-    /// next generation, written.
-    pub(crate) fn assign(
-        &self,
-        node: NodeId,
-        containers: Vec<ContainerOrder>,
-    ) -> Result<Assignment, Failure> {
-        let kept = self.assignment(node)?;
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.containers == containers) {
-            return Ok(kept.clone());
-        }
-        let next = Assignment {
-            node,
-            generation: kept.map_or(1, |kept| kept.generation + 1),
-            containers,
-        };
-        self.connection
-            .prepare_cached(
-                "insert into assignment (node, generation, containers)
-                 values (?1, ?2, ?3)
-                 on conflict (node) do update
-                 set generation = ?2, containers = ?3",
-            )?
-            .execute((
-                node.0.as_bytes(),
-                value::signed(next.generation),
-                value::text(&next.containers),
-            ))?;
-        Ok(next)
     }
 }

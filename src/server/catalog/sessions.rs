@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
-use rules::resources::{Demand, DeviceShare};
-use rules::session::{Environment, Order, Outcome, Phase, Reason, Session, SessionKind, Wish};
+use rules::resources::Demand;
+use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind, Wish};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::world::World;
 use rusqlite::{OptionalExtension as _, Row};
@@ -240,40 +240,6 @@ impl Rows<'_> {
             return Err(failure);
         }
         Ok(self.session(id)?.ok_or_else(gone)?)
-    }
-
-    /// Gives a waiting session its place.
-    pub(crate) fn place(
-        &self,
-        id: SessionId,
-        seen: u64,
-        node: NodeId,
-        devices: Vec<DeviceShare>,
-        because: Reason,
-    ) -> Result<Written, Failure> {
-        let now = self.now;
-        self.change_session(id, Some(seen), "scheduler", None, |session| {
-            let legal = session.phase.may_become(Phase::Scheduled) && session.wish == Wish::Run;
-            if legal {
-                session.place(node, devices, because, now);
-            }
-            legal
-        })
-    }
-
-    /// Turns the wish of a session; None for `seen` means whatever its row is now.
-    pub(crate) fn stop(
-        &self,
-        id: SessionId,
-        seen: Option<u64>,
-        wish: Wish,
-        because: Reason,
-        actor: &str,
-    ) -> Result<Written, Failure> {
-        let now = self.now;
-        self.change_session(id, seen, actor, None, |session| {
-            session.stop(wish, because, now)
-        })
     }
 
     /// Removes an ended session; its events stay. A live one is left alone.

@@ -227,8 +227,12 @@ fn a_write_from_an_old_sight_is_left_out() {
     let place = |seen| {
         catalog
             .write_now(Lane::Loops, "place", move |rows| {
-                let because = Reason::new("placement.room", "Room.");
-                rows.place(row.id, seen, NodeId(row.id.0), vec![], because)
+                let now = rows.now;
+                rows.change_session(row.id, Some(seen), "test", None, |session| {
+                    let because = Reason::new("placement.room", "Room.");
+                    session.place(NodeId(row.id.0), vec![], because, now);
+                    true
+                })
             })
             .unwrap()
     };
@@ -255,8 +259,11 @@ fn two_live_sessions_of_one_owner_never_share_a_name() {
     insert(&catalog, &session(two, "a")).unwrap();
     catalog
         .write_now(Lane::People, "stop", move |rows| {
-            let because = Reason::new("session.stopped", "Stopped.");
-            rows.stop(first.id, None, Wish::Stop, because, "mina")
+            let now = rows.now;
+            rows.change_session(first.id, None, "mina", None, |session| {
+                let because = Reason::new("session.stopped", "Stopped.");
+                session.stop(Wish::Stop, because, now)
+            })
         })
         .unwrap();
     insert(&catalog, &session(one, "a")).unwrap();
@@ -348,8 +355,11 @@ fn on_a_full_disk_everything_can_still_be_stopped() {
         let id = session.id;
         catalog
             .write_now(Lane::People, "stop", move |rows| {
-                let because = Reason::new("session.stopped", "Stopped.");
-                rows.stop(id, None, Wish::Stop, because, "mina")
+                let now = rows.now;
+                rows.change_session(id, None, "mina", None, |session| {
+                    let because = Reason::new("session.stopped", "Stopped.");
+                    session.stop(Wish::Stop, because, now)
+                })
             })
             .unwrap();
     }
@@ -382,41 +392,6 @@ fn a_directory_that_cannot_be_written_is_refused_with_the_way_out() {
         }
         other => panic!("it was opened: {}", code(other.map(|_| ()))),
     }
-}
-
-#[test]
-fn an_assignment_gets_a_generation_only_when_it_changes() {
-    let catalog = memory();
-    let node = rules::world::Node {
-        id: catalog.founding().node,
-        name: "a".into(),
-        boot: rules::names::BootId(catalog.founding().box_id),
-        capacity: rules::resources::Capacity::default(),
-        host_environment: true,
-        seen_at: clock().now(),
-        generation: 0,
-        schedulable: true,
-        problems: vec![],
-    };
-    let id = node.id;
-    let generations = catalog
-        .write_now(Lane::Loops, "assign", move |rows| {
-            rows.put_node(&node)?;
-            rows.put_node(&node)?;
-            Ok([
-                rows.assign(id, vec![])?.generation,
-                rows.assign(id, vec![])?.generation,
-            ])
-        })
-        .unwrap();
-    assert_eq!(generations, [1, 1]);
-    assert_eq!(
-        catalog
-            .read_now("nodes", |view| view.nodes())
-            .unwrap()
-            .len(),
-        1
-    );
 }
 
 /// Set for the process that `what_was_answered_survives_kill_9` kills; names its state.

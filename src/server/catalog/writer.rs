@@ -227,10 +227,11 @@ impl Engine {
                 &mut batch,
                 || self.ask.as_mut().map_or(AtCommit::Commit, |ask| ask(what)),
             );
-            if outcome.is_err() && !connection.is_autocommit() {
-                if let Err(error) = connection.execute_batch("rollback") {
-                    tracing::error!(%error, "a lost transaction could not be rolled back");
-                }
+            if outcome.is_err()
+                && !connection.is_autocommit()
+                && let Err(error) = connection.execute_batch("rollback")
+            {
+                tracing::error!(%error, "a lost transaction could not be rolled back");
             }
             if let Some(reserve) = &self.reserve {
                 reserve.keep();

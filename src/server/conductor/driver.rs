@@ -52,7 +52,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
         let wait = match turn.await {
             Ok(turn) => {
                 absorbed = heard.take().or(absorbed);
-                for assignment in conductor.to_send(&turn, zero.elapsed()) {
+                for assignment in conductor.due_assignments(&turn, zero.elapsed()) {
                     // One link leads to one machine; the others' lists wait in their rows.
                     if absorbed.as_ref().is_some_and(|r| r.node == assignment.node) {
                         link.send(assignment);

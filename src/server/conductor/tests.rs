@@ -108,7 +108,10 @@ fn a_launch_is_placed_and_listed_in_one_turn() {
     };
     assert_eq!((list.node, list.generation), (NODE, 1));
     assert_eq!(list.containers[0].name, waiting.container());
-    assert_eq!(conductor.to_send(&turn, Duration::ZERO), writes.assignments);
+    assert_eq!(
+        conductor.due_assignments(&turn, Duration::ZERO),
+        writes.assignments
+    );
 }
 
 #[test]
@@ -131,17 +134,17 @@ fn a_list_is_sent_again_until_the_node_has_it() {
         &[&report(0, Vec::new())],
     );
     let seconds = Duration::from_secs;
-    assert_eq!(conductor.to_send(&turn, seconds(1)).len(), 1);
-    assert_eq!(conductor.to_send(&turn, seconds(2)).len(), 0);
-    assert_eq!(conductor.to_send(&turn, seconds(7)).len(), 1);
+    assert_eq!(conductor.due_assignments(&turn, seconds(1)).len(), 1);
+    assert_eq!(conductor.due_assignments(&turn, seconds(2)).len(), 0);
+    assert_eq!(conductor.due_assignments(&turn, seconds(7)).len(), 1);
     let taken = take(
         &mut conductor,
         written(&turn, &[]),
         &[&report(1, Vec::new())],
     );
-    assert_eq!(conductor.to_send(&taken, seconds(60)), []);
+    assert_eq!(conductor.due_assignments(&taken, seconds(60)), []);
     // A server that was just started says nothing to a node that has what it should.
-    assert_eq!(Conductor::default().to_send(&taken, seconds(0)), []);
+    assert_eq!(Conductor::default().due_assignments(&taken, seconds(0)), []);
 }
 
 #[test]

@@ -247,8 +247,8 @@ pub async fn samples(
     })?;
     let rows = server
         .catalog()
-        .samples()
-        .of(row.id, since.unwrap_or_default())?;
+        .samples_of(row.id, since.unwrap_or_default())
+        .await?;
     let demand = row.order.demand;
     let percent = |part: f64, whole: f64| {
         if whole > 0.0 {
