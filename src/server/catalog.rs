@@ -2,6 +2,7 @@
 //! answer only after the commit. Decides nothing; callers bring decisions of `rules`.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use base::observe::Clock;
@@ -56,6 +57,8 @@ struct Inner {
     /// runtime's own threads and must not wait behind a whole world.
     long_reads: Semaphore,
     revision: watch::Receiver<u64>,
+    /// Live sessions when the conductor last looked.
+    live: AtomicUsize,
     heard: nodes::Heard,
     samples: Arc<samples::Samples>,
     clock: Clock,
@@ -109,6 +112,7 @@ impl Catalog {
             long_reads: Semaphore::new(LONG_READS),
             reads,
             revision,
+            live: AtomicUsize::new(0),
             heard,
             samples,
             clock,
@@ -216,6 +220,16 @@ impl Catalog {
     /// Tells the revision of the newest commit that changed anything.
     pub(crate) fn revision(&self) -> watch::Receiver<u64> {
         self.0.revision.clone()
+    }
+
+    /// How many sessions were live when the conductor last looked, moments ago; counting them anew
+    /// would cost each launch a visit to all of them.
+    pub(crate) fn live_lately(&self) -> usize {
+        self.0.live.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_live(&self, sessions: usize) {
+        self.0.live.store(sessions, Ordering::Relaxed);
     }
 
     pub(crate) fn clock(&self) -> &Clock {

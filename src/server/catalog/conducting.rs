@@ -143,7 +143,9 @@ impl Rows<'_> {
 impl Catalog {
     /// Reads everything a turn looks at, on a thread for blocking work.
     pub(crate) async fn sight(&self) -> Result<Sight, Failure> {
-        self.read("look at the world", |view| view.sight()).await
+        let sight = self.read("look at the world", |view| view.sight()).await?;
+        self.note_live(sight.world.sessions.len());
+        Ok(sight)
     }
 
     /// Writes a turn in one commit. False where somebody else wrote one of its rows since they were

@@ -167,6 +167,7 @@ pub async fn launch(
         }
     };
     refuse_full_disk(server)?;
+    refuse_full_queue(server)?;
     let draft = server.catalog().read_now("understand a launch", |view| {
         draft(view, caller, request, server.clock().now())
     })?;
@@ -205,6 +206,22 @@ pub async fn launch(
             })
         })
         .await
+}
+
+/// Live sessions the box takes. Every pass reads them all: higher makes decisions slow for everybody
+/// (100,000 rows take a good part of a second), lower turns a large sweep of batch jobs away.
+const MOST_LIVE: usize = 50_000;
+
+fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
+    if server.catalog().live_lately() < MOST_LIVE {
+        return Ok(());
+    }
+    Err(Refusal::too_often(
+        "queue.full",
+        format!("{MOST_LIVE} sessions are not over yet, which is the most this machine keeps."),
+    )
+    .hint("Launch more once some have ended.")
+    .retry_after(60))
 }
 
 /// What would happen if this were launched now: the same checks, nothing written.

@@ -555,6 +555,20 @@ async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
 }
 
 #[tokio::test]
+async fn a_queue_without_end_is_refused_by_name() {
+    let server = server();
+    let mina = person(&server, "mina", Role::User);
+    server.catalog().note_live(50_000);
+    let full = refusal(launch(&server, &mina, named("a"), None).await);
+    assert_eq!(
+        (full.kind, full.code.as_str()),
+        (Kind::TooOften, "queue.full")
+    );
+    server.catalog().note_live(49_999);
+    one(&server, &mina, named("a")).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_restart_is_refused_while_another_has_the_name() {
     let server = server();
     let mina = person(&server, "mina", Role::User);
