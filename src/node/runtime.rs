@@ -16,7 +16,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use crate::network;
 use cgroup::{CgroupError, Group, Hierarchies};
 use host_environment::{Digest, HostError};
 use launch::{Launch, RunRecord};
+use nursery::Nursery;
 use wire::{Kind, PROTOCOL, Reply, Request};
 
 pub use launch::ContainerStream;
@@ -48,6 +48,7 @@ mod host_environment;
 mod identity;
 mod launch;
 mod logs;
+mod nursery;
 mod order;
 mod people;
 mod proc_files;
@@ -65,7 +66,7 @@ pub struct Places {
     pub data: PathBuf,
     /// Ends with the machine: sockets and records of running containers.
     pub run: PathBuf,
-    /// The program started as `PROGRAM shim DIRECTORY`; usually this very binary.
+    /// The program started as `PROGRAM shim`; usually this very binary.
     pub shim_binary: PathBuf,
 }
 
@@ -113,6 +114,7 @@ struct Shared {
     findings: Vec<findings::Finding>,
     entries: Mutex<BTreeMap<ContainerName, Entry>>,
     host: Mutex<Option<HostGround>>,
+    nursery: Mutex<Nursery>,
     /// Rung for callers when a standing changes.
     bell: OwnedFd,
     /// Rung for the watching thread when the set of shims changes.
@@ -125,8 +127,6 @@ struct Entry {
     /// The subscription; absent once the container is over.
     shim: Option<UnixStream>,
     received: Vec<u8>,
-    /// The detaching process of a fresh shim, until it is waited for.
-    detaching: Option<Child>,
 }
 
 impl Runtime {
@@ -167,6 +167,7 @@ impl Runtime {
             findings,
             entries: Mutex::default(),
             host: Mutex::default(),
+            nursery: Mutex::default(),
             bell: bell()?,
             watch: bell()?,
         });
@@ -269,7 +270,11 @@ impl Runtime {
         launch
             .write(&directory)
             .map_err(file("write the launch in", &directory))?;
-        let (shim, child) = launch::spawn(&shared.places.shim_binary, &directory)
+        let shim = shared
+            .nursery
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .spawn(&shared.places.shim_binary, &directory)
             .map_err(file("start", &shared.places.shim_binary))?;
         shim.set_nonblocking(true)
             .map_err(|source| RuntimeFault::System {
@@ -280,7 +285,6 @@ impl Runtime {
             standing: Standing::Preparing,
             shim: Some(shim),
             received: Vec::new(),
-            detaching: Some(child),
         };
         entries.insert(order.name.clone(), entry);
         drop(entries);
@@ -603,7 +607,6 @@ impl Entry {
             standing,
             shim: None,
             received: Vec::new(),
-            detaching: None,
         }
     }
 
@@ -648,7 +651,6 @@ fn first_sight(shim: UnixStream) -> io::Result<Entry> {
         standing: Standing::Preparing,
         shim: Some(shim),
         received: Vec::new(),
-        detaching: None,
     };
     let mut buffer = [0u8; 4096];
     while entry.received.is_empty() {
@@ -716,18 +718,13 @@ fn watch(shared: &std::sync::Weak<Shared>, bell: &OwnedFd) {
 }
 
 fn hear(runtime: &Shared, name: &ContainerName) {
-    let (detaching, hung_up) = {
+    let hung_up = {
         let mut entries = runtime.entries();
         let Some(entry) = entries.get_mut(name) else {
             return;
         };
-        let hung_up = !entry.listen();
-        (entry.detaching.take(), hung_up)
+        !entry.listen()
     };
-    if let Some(mut child) = detaching {
-        // It forks and leaves before the first word can arrive, so this does not wait.
-        let _ = child.wait();
-    }
     if hung_up {
         let already = matches!(
             runtime

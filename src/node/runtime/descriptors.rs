@@ -21,22 +21,29 @@ pub(super) fn send_descriptor(socket: RawFd, descriptor: &impl AsFd) -> io::Resu
 
 /// Receives one descriptor; an error when the other side closed without sending one.
 pub(super) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut byte = [0u8; 64];
+    Ok(receive_with_descriptor(socket)?.1)
+}
+
+/// Receives one descriptor and the bytes it came with, up to a path's length.
+pub(super) fn receive_with_descriptor(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, OwnedFd)> {
+    let mut bytes = vec![0u8; 4096];
     let mut space = nix::cmsg_space!([RawFd; 1]);
-    let mut parts = [IoSliceMut::new(&mut byte)];
-    let message = recvmsg::<()>(
-        socket.as_raw_fd(),
-        &mut parts,
-        Some(&mut space),
-        MsgFlags::MSG_CMSG_CLOEXEC,
-    )?;
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = control {
-            if let Some(first) = descriptors.first() {
-                // SAFETY: the kernel just made this descriptor for us; only one fits the space given.
-                return Ok(unsafe { OwnedFd::from_raw_fd(*first) });
-            }
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = loop {
+        match recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags) {
+            Err(nix::errno::Errno::EINTR) => {}
+            done => break done?,
         }
-    }
-    Err(io::ErrorKind::UnexpectedEof.into())
+    };
+    let descriptor = message.cmsgs()?.find_map(|control| match control {
+        // SAFETY: the kernel just made this descriptor for us; only one fits the space given.
+        ControlMessageOwned::ScmRights(all) => all
+            .first()
+            .map(|first| unsafe { OwnedFd::from_raw_fd(*first) }),
+        _ => None,
+    });
+    let length = message.bytes;
+    bytes.truncate(length);
+    Ok((bytes, descriptor.ok_or(io::ErrorKind::UnexpectedEof)?))
 }

@@ -75,7 +75,7 @@ pub(super) fn look(data: &Path, hierarchies: Option<&Hierarchies>, box_id: &str)
         base: 0x7000_0000,
         size: 65_536,
     };
-    match rootfs::user_namespace(probe) {
+    match rootfs::UserNamespace::make(probe) {
         Err(error) => found.push(preventing(
             "no_user_namespaces",
             format!("user namespaces are refused: {}", deepest(&error)),

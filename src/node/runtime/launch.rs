@@ -7,11 +7,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -116,22 +115,6 @@ fn write_json<T: Serialize>(
         File::open(directory)?.sync_all()?;
     }
     Ok(())
-}
-
-/// Starts a shim for the launch written in `directory`. Gives its first subscription and the
-/// process that detaches and ends at once (to be waited for).
-pub(super) fn spawn(binary: &Path, directory: &Path) -> io::Result<(UnixStream, Child)> {
-    let (near, far) = UnixStream::pair()?;
-    let child = Command::new(binary)
-        .arg("shim")
-        .arg(directory)
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::from(OwnedFd::from(far)))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    Ok((near, child))
 }
 
 /// Why a container without a written end could not be adopted.

@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -163,6 +163,51 @@ impl Stage {
         Ok(place)
     }
 
+    /// Shows a small file of the stage at a path of the finished root, read-only. Where the image
+    /// has no such file, nothing is shown; links are followed inside only.
+    pub(super) fn show_file(&self, file: &Path, at_path: &str) -> Result<()> {
+        let root = rustix::fs::open(
+            self.root(),
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(io::Error::from)
+        .map_err(at("open", &self.root()))?;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let name = at_path.trim_start_matches('/');
+        let make = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        // Made where it is missing: most images bring no such file of their own.
+        drop(openat2(
+            &root,
+            name,
+            make,
+            Mode::from_raw_mode(0o644),
+            resolve,
+        ));
+        let Ok(target) = openat2(
+            &root,
+            name,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        ) else {
+            return Ok(());
+        };
+        let tree = open_tree(
+            CWD,
+            file,
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+        )
+        .map_err(io::Error::from)
+        .map_err(at("open", file))?;
+        restrict(tree.as_fd()).map_err(at("protect", file))?;
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(tree.as_fd(), "", target.as_fd(), "", flags)
+            .map_err(io::Error::from)
+            .map_err(at("mount on", Path::new(at_path)))
+    }
+
     /// Mounts an overlay: `lower` on the stage (topmost first), own `upper` and `work` below `own`.
     pub(super) fn overlay(
         &self,
@@ -278,49 +323,87 @@ fn own_directory(path: &Path, owner: u32, mode: u32) -> Result<()> {
     chown(path, Some(owner), Some(owner)).map_err(at("give to the session", path))
 }
 
-/// Makes a user namespace with this range and gives a handle to it; no process stays in it.
-pub(super) fn user_namespace(ids: IdRange) -> Result<OwnedFd> {
-    let bad = GroundError::BadRange {
-        base: ids.base,
-        size: ids.size,
-    };
-    if ids.base < 65_536 || ids.size < 65_536 || ids.base.checked_add(ids.size).is_none() {
-        return Err(bad);
-    }
-    let (mut ready, mut tell) = io::pipe().map_err(step("make a pipe"))?;
-    let (mut released, release) = io::pipe().map_err(step("make a pipe"))?;
-    // SAFETY: a shim has one thread; the child only makes system calls and leaves.
-    let child = unsafe { libc::fork() };
-    if child < 0 {
-        return Err(step("fork for a user namespace")(io::Error::last_os_error()));
-    }
-    if child == 0 {
-        drop(release);
-        // SAFETY: plain system call; the answer goes to the parent as one byte.
-        let made = unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0;
-        let _ = tell.write_all(&[u8::from(made)]);
-        let _ = released.read(&mut [0]);
-        // SAFETY: leaves without running anything of the parent's.
-        unsafe { libc::_exit(0) };
-    }
-    drop(tell);
-    let made = (|| {
-        let mut answer = [0];
-        ready.read_exact(&mut answer)?;
-        if answer[0] == 0 {
-            return Err(io::Error::other(
-                "the kernel refuses user namespaces (see user.max_user_namespaces)",
-            ));
+/// A user namespace with a session's range, held by a process that does nothing and ends with it.
+#[derive(Debug)]
+pub(super) struct UserNamespace {
+    handle: OwnedFd,
+    holder: i32,
+}
+
+impl UserNamespace {
+    /// Makes a namespace with this range. The holder need not run for that, so nothing waits.
+    pub(super) fn make(ids: IdRange) -> Result<Self> {
+        if ids.base < 65_536 || ids.size < 65_536 || ids.base.checked_add(ids.size).is_none() {
+            return Err(GroundError::BadRange {
+                base: ids.base,
+                size: ids.size,
+            });
+        }
+        // SAFETY: without a new stack and shared memory this is a fork; the child only sleeps.
+        let holder = unsafe {
+            libc::syscall(
+                libc::SYS_clone,
+                libc::CLONE_NEWUSER | libc::SIGCHLD,
+                0,
+                0,
+                0,
+                0,
+            ) as i32
+        };
+        if holder == 0 {
+            loop {
+                // SAFETY: ends with the process that made it, or by being killed.
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_prctl,
+                        libc::PR_SET_PDEATHSIG,
+                        libc::SIGKILL,
+                        0,
+                        0,
+                        0,
+                    );
+                    libc::syscall(libc::SYS_pause);
+                }
+            }
+        }
+        if holder < 0 {
+            return Err(step("make a user namespace")(io::Error::last_os_error()));
         }
         let map = format!("0 {} {}\n", ids.base, ids.size);
-        fs::write(format!("/proc/{child}/uid_map"), &map)?;
-        fs::write(format!("/proc/{child}/gid_map"), &map)?;
-        Ok(OwnedFd::from(File::open(format!("/proc/{child}/ns/user"))?))
-    })();
-    drop(release);
-    // SAFETY: waits for exactly the child made above.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-    made.map_err(step("make a user namespace"))
+        let handle = fs::write(format!("/proc/{holder}/uid_map"), &map)
+            .and_then(|()| fs::write(format!("/proc/{holder}/gid_map"), &map))
+            .and_then(|()| File::open(format!("/proc/{holder}/ns/user")));
+        match handle {
+            Ok(handle) => Ok(Self {
+                handle: handle.into(),
+                holder,
+            }),
+            Err(error) => {
+                end(holder);
+                Err(step("make a user namespace")(error))
+            }
+        }
+    }
+}
+
+impl AsFd for UserNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+impl Drop for UserNamespace {
+    fn drop(&mut self) {
+        end(self.holder);
+    }
+}
+
+fn end(holder: i32) {
+    // SAFETY: exactly the child made above, not yet waited for, so the number is still its.
+    unsafe {
+        libc::kill(holder, libc::SIGKILL);
+        libc::waitpid(holder, std::ptr::null_mut(), 0);
+    }
 }
 
 /// The kernel's `struct mount_attr`.
@@ -337,12 +420,34 @@ fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, read_only: bool) -> io::Re
     if read_only {
         set |= libc::MOUNT_ATTR_RDONLY;
     }
-    let attributes = MountAttributes {
-        set,
-        clear: 0,
-        propagation: 0,
-        user_namespace: ids.as_raw_fd() as u64,
-    };
+    set_attributes(
+        tree,
+        MountAttributes {
+            set,
+            clear: 0,
+            propagation: 0,
+            user_namespace: ids.as_raw_fd() as u64,
+        },
+    )
+}
+
+fn restrict(tree: BorrowedFd<'_>) -> io::Result<()> {
+    let set = libc::MOUNT_ATTR_RDONLY
+        | libc::MOUNT_ATTR_NOSUID
+        | libc::MOUNT_ATTR_NODEV
+        | libc::MOUNT_ATTR_NOEXEC;
+    set_attributes(
+        tree,
+        MountAttributes {
+            set,
+            clear: 0,
+            propagation: 0,
+            user_namespace: 0,
+        },
+    )
+}
+
+fn set_attributes(tree: BorrowedFd<'_>, attributes: MountAttributes) -> io::Result<()> {
     // SAFETY: the structure has the kernel's layout and its size is passed; the path is empty and terminated.
     let answer = unsafe {
         libc::syscall(

@@ -4,7 +4,6 @@
 //! Lives through every end of the server. Never reads the environment, never starts a thread,
 //! never speaks to the catalog or the network.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -26,6 +25,7 @@ use super::host_environment::Digest;
 use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
 use super::logs::LogWriter;
+use super::nursery;
 use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
 use super::people::{self, Person};
 use super::proc_files::{self, ProcFiles};
@@ -64,69 +64,12 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 
 type Fault = Box<dyn std::error::Error>;
 
-/// Runs `fardel shim DIRECTORY`: detaches, then supervises the container described there.
-///
-/// Standard input is the server's end of the first subscription.
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let [directory] = arguments else {
-        eprintln!("fardel shim is started by the server; it supervises one container");
-        return ExitCode::from(64);
-    };
-    match detach() {
-        Ok(Detached::Parent) => ExitCode::SUCCESS,
-        Ok(Detached::Shim(server)) => {
-            supervise(Path::new(directory), server);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("fardel shim could not detach: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Runs `fardel shim`: the nursery on standard input, and in its forks the shims themselves.
+pub fn main() -> ExitCode {
+    nursery::main(supervise)
 }
 
-enum Detached {
-    Parent,
-    Shim(UnixStream),
-}
-
-/// Leaves the server's session and process tree, and lets go of everything inherited but the
-/// socket on standard input.
-fn detach() -> io::Result<Detached> {
-    // The socket becomes descriptor 3, whatever was inherited there, so that everything above can
-    // be closed without looking.
-    // SAFETY: nothing in this fresh process uses descriptor 3 yet, and nobody else owns the copy.
-    let server = unsafe {
-        if libc::dup3(0, 3, libc::O_CLOEXEC) != 3 {
-            return Err(io::Error::last_os_error());
-        }
-        UnixStream::from(rootfs::own(3))
-    };
-    rustix::process::setsid()?;
-    // SAFETY: this process has one thread.
-    match unsafe { libc::fork() } {
-        0 => {}
-        child if child > 0 => return Ok(Detached::Parent),
-        _ => return Err(io::Error::last_os_error()),
-    }
-    let null = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
-    for standard in 0..3 {
-        // SAFETY: the standard descriptors of this process belong to nobody else in it.
-        if unsafe { libc::dup2(null.as_raw_fd(), standard) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    drop(null);
-    // SAFETY: nothing in this process uses a descriptor above 3.
-    unsafe { libc::syscall(libc::SYS_close_range, 4u32, u32::MAX, 0u32) };
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    rustix::process::chdir("/")?;
-    Ok(Detached::Shim(server))
-}
-
+/// Supervises the container described in `directory`; `server` is the first subscription.
 fn supervise(directory: &Path, server: UnixStream) {
     let launch = match Launch::read(directory) {
         Ok(launch) => launch,
@@ -320,7 +263,7 @@ impl Shim {
     /// Makes the container and lets its command run.
     fn begin(&mut self) -> Result<(), Fault> {
         let order = self.launch.order.clone();
-        let ids = rootfs::user_namespace(order.ids)?;
+        let ids = rootfs::UserNamespace::make(order.ids)?;
         let stage = Stage::enter(&[
             &self.directory,
             &self.launch.own_directory,
@@ -428,23 +371,16 @@ impl Shim {
             "127.0.0.1\tlocalhost {0}\n::1\tlocalhost ip6-localhost ip6-loopback\n",
             order.hostname
         );
-        let mut binds = vec![
-            (
-                stage.write_file("files/hosts", &hosts)?,
-                "/etc/hosts".to_owned(),
-                true,
-            ),
-            (
-                stage.write_file("files/hostname", &format!("{}\n", order.hostname))?,
-                "/etc/hostname".to_owned(),
-                true,
-            ),
-            (
-                stage.write_file("files/resolv.conf", "")?,
-                "/etc/resolv.conf".to_owned(),
-                true,
-            ),
-        ];
+        let hostname = format!("{}\n", order.hostname);
+        for (name, text) in [
+            ("hosts", &hosts),
+            ("hostname", &hostname),
+            ("resolv.conf", &String::new()),
+        ] {
+            let file = stage.write_file(&format!("files/{name}"), text)?;
+            stage.show_file(&file, &format!("/etc/{name}"))?;
+        }
+        let mut binds = Vec::new();
         for (number, mount) in order.mounts.iter().enumerate() {
             let shown = stage.show(&format!("m{number}"), &mount.from, ids, mount.read_only)?;
             binds.push((shown, mount.at.clone(), mount.read_only));

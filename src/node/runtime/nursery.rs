@@ -1,0 +1,161 @@
+//! Where shims come from: one process of ours with one thread and an empty environment, which
+//! forks a shim for each container and is otherwise asleep. Shims then share the pages that a
+//! static program must relocate at its start (1.8 MB each otherwise, measured), and a start costs
+//! a fork instead of an exec.
+//!
+//! Holds nothing: it ends with the server that started it, and its shims go on. A server that
+//! finds it gone starts another.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
+};
+
+use super::descriptors::receive_with_descriptor;
+use super::rootfs;
+
+/// The server's handle to its nursery.
+#[derive(Debug, Default)]
+pub(super) struct Nursery {
+    running: Option<OwnedFd>,
+}
+
+impl Nursery {
+    /// Starts a shim for the launch written in `directory`; gives its first subscription.
+    pub(super) fn spawn(&mut self, binary: &Path, directory: &Path) -> io::Result<UnixStream> {
+        let (near, far) = UnixStream::pair()?;
+        if let Some(socket) = &self.running {
+            if ask(socket, directory, &far).is_ok() {
+                return Ok(near);
+            }
+        }
+        let socket = begin(binary)?;
+        ask(&socket, directory, &far)?;
+        // The old one, if there was one, is gone already: it ends with its socket.
+        self.running = Some(socket);
+        Ok(near)
+    }
+}
+
+fn begin(binary: &Path) -> io::Result<OwnedFd> {
+    let (near, far) = socketpair(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )?;
+    let started = Command::new(binary)
+        .arg("shim")
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(far))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    // It has forked the nursery and left.
+    if !started.success() {
+        return Err(io::Error::other(format!(
+            "{} does not start: {started}",
+            binary.display()
+        )));
+    }
+    Ok(near)
+}
+
+fn ask(socket: &OwnedFd, directory: &Path, subscription: &UnixStream) -> io::Result<()> {
+    let descriptors = [subscription.as_raw_fd()];
+    sendmsg::<()>(
+        socket.as_raw_fd(),
+        &[IoSlice::new(directory.as_os_str().as_bytes())],
+        &[ControlMessage::ScmRights(&descriptors)],
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )?;
+    Ok(())
+}
+
+/// Runs the nursery on standard input until the server is gone; `supervise` is what a shim does.
+pub(super) fn main(supervise: fn(&Path, UnixStream)) -> ExitCode {
+    let socket = match settle() {
+        Ok(Some(socket)) => socket,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fardel shim is started by the server, which speaks on its input: {error}");
+            return ExitCode::from(64);
+        }
+    };
+    while let Ok((directory, subscription)) = receive_with_descriptor(socket.as_fd()) {
+        // The shim is at once the child of this process's own parent, which is process 1: nobody
+        // has to fork twice or to be waited for.
+        // SAFETY: without a new stack and shared memory this is a fork; this process has one thread.
+        let child = unsafe {
+            libc::syscall(
+                libc::SYS_clone,
+                libc::CLONE_PARENT | libc::SIGCHLD,
+                0,
+                0,
+                0,
+                0,
+            )
+        };
+        if child == 0 {
+            drop(socket);
+            // SAFETY: a plain system call on this process alone.
+            unsafe { libc::setsid() };
+            let directory = PathBuf::from(OsStr::from_bytes(&directory));
+            supervise(&directory, UnixStream::from(subscription));
+            return ExitCode::SUCCESS;
+        }
+        // When the fork failed, the closed subscription tells the server.
+    }
+    ExitCode::SUCCESS
+}
+
+/// Leaves the server's family and lets go of everything inherited but the socket on standard
+/// input. Nothing in the process that only forks.
+fn settle() -> io::Result<Option<OwnedFd>> {
+    const SOCKET: RawFd = 3;
+    // The socket becomes descriptor 3, whatever was inherited there, so that everything above can
+    // be closed without looking.
+    // SAFETY: nothing in this fresh process uses descriptor 3 yet, and nobody else owns the copy.
+    let socket = unsafe {
+        if libc::dup3(0, SOCKET, libc::O_CLOEXEC) != SOCKET {
+            return Err(io::Error::last_os_error());
+        }
+        rootfs::own(SOCKET)
+    };
+    if rustix::net::sockopt::socket_type(&socket)? != rustix::net::SocketType::SEQPACKET {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    for standard in 0..3 {
+        // SAFETY: the standard descriptors of this process belong to nobody else in it.
+        if unsafe { libc::dup2(null.as_raw_fd(), standard) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    drop(null);
+    // SAFETY: nothing in this process uses a descriptor above 3.
+    unsafe { libc::syscall(libc::SYS_close_range, 4u32, u32::MAX, 0u32) };
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::chdir("/")?;
+    // A terminal's interrupt for the server is not meant for sessions.
+    rustix::process::setsid()?;
+    // SAFETY: this process has one thread.
+    match unsafe { libc::fork() } {
+        0 => Ok(Some(socket)),
+        child if child > 0 => Ok(None),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
