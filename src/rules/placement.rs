@@ -41,6 +41,7 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
     /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `queue.behind`, `start.later`,
+    /// (`queue.behind-other`, `dependency.waiting-other` where the reader may not know whose it is),
     /// `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
     pub code: String,
     /// One English sentence.

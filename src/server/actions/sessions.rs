@@ -245,13 +245,18 @@ fn discreet(mut explained: Explanation, world: &World, caller: &Caller) -> Expla
     for blocker in &mut explained.blockers {
         if blocker.ends_with.is_some_and(|id| !own(id)) {
             let before = std::mem::take(&mut blocker.text);
-            blocker.text = match blocker.code.as_str() {
-                "queue.behind" => {
-                    "A session of somebody else is in front of it and waits for room."
-                }
-                _ => "It waits for a session of somebody else.",
-            }
-            .to_owned();
+            let (code, text) = match blocker.code.as_str() {
+                "queue.behind" => (
+                    "queue.behind-other",
+                    "A session of somebody else is in front of it and waits for room.",
+                ),
+                _ => (
+                    "dependency.waiting-other",
+                    "It waits for a session of somebody else.",
+                ),
+            };
+            blocker.code = code.to_owned();
+            blocker.text = text.to_owned();
             if explained.sentence == before {
                 explained.sentence.clone_from(&blocker.text);
             }
