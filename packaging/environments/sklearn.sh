@@ -16,7 +16,7 @@ mkdir -p "$out"
 # Own storage: nothing of the machine's container engines is read or changed.
 engine="--root $work/storage --runroot $work/run --storage-driver vfs"
 
-# Sessions bring their own /dev, so the archive carries no device nodes.
+# Sessions bring their own /dev, so the archive carries no device nodes, only the place for them.
 mmdebstrap --variant=minbase --skip=output/dev \
     --include=python3,python3-numpy,python3-sklearn,tini \
     --dpkgopt='path-exclude=/usr/share/man/*' \
@@ -28,6 +28,8 @@ mmdebstrap --variant=minbase --skip=output/dev \
 {
     podman $engine import "$work/root.tar" localhost/debian-python:12
     made=$(buildah $engine from --pull-never localhost/debian-python:12)
+    mkdir "$work/empty"
+    buildah $engine copy --chmod 0755 "$made" "$work/empty" /dev
     buildah $engine copy --chmod 0755 "$made" "$here/train_digits.py" /opt/examples/train_digits.py
     buildah $engine config \
         --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
