@@ -2,6 +2,8 @@
 // works without it; then the browser sends everything at once.
 
 const PIECE = 8 * 1024 * 1024;
+const TUS = { "Tus-Resumable": "1.0.0" };
+const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const human = (bytes) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -39,7 +41,7 @@ export function attach(form) {
     const key = `upload:${file.name}:${file.size}:${file.lastModified}`;
     const known = localStorage.getItem(key);
     if (known) {
-      const seen = await fetch(known, { method: "HEAD" });
+      const seen = await fetch(known, { method: "HEAD", headers: TUS });
       if (seen.ok) {
         show(said.saidResume);
         return { key, address: known, offset: Number(seen.headers.get("Upload-Offset")) };
@@ -48,8 +50,7 @@ export function attach(form) {
     }
     const made = await ask(said.uploads, {
       method: "POST",
-      headers: { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` },
-      body: JSON.stringify({ size: file.size, name: file.name }),
+      headers: { ...TUS, "Upload-Length": String(file.size), "Upload-Metadata": `filename ${base64(file.name)}` },
     });
     const address = new URL(made.headers.get("Location"), location.href).pathname;
     localStorage.setItem(key, address);
@@ -64,7 +65,7 @@ export function attach(form) {
         const piece = file.slice(upload.offset, upload.offset + PIECE);
         const answer = await ask(upload.address, {
           method: "PATCH",
-          headers: { "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(upload.offset) },
+          headers: { ...TUS, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(upload.offset) },
           body: piece,
         });
         upload.offset = Number(answer.headers.get("Upload-Offset") ?? upload.offset + piece.size);
@@ -74,7 +75,7 @@ export function attach(form) {
         failures += 1;
         show(said.saidPaused);
         await wait(Math.min(15000, 500 * 2 ** failures) * (0.7 + Math.random() * 0.6));
-        const seen = await fetch(upload.address, { method: "HEAD" }).catch(() => null);
+        const seen = await fetch(upload.address, { method: "HEAD", headers: TUS }).catch(() => null);
         if (seen?.ok) upload.offset = Number(seen.headers.get("Upload-Offset"));
         continue;
       }
