@@ -3,14 +3,14 @@
 
 /// A stream of rolls.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub(super) struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn roll(&mut self) -> u64 {
+    pub(super) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,32 +19,32 @@ impl Dice {
     }
 
     /// A number from `low` to `high`, both included.
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.roll() % (high - low + 1)
     }
 
     /// True `hundredths` times in a hundred.
-    pub fn chance(&mut self, hundredths: u64) -> bool {
+    pub(super) fn chance(&mut self, hundredths: u64) -> bool {
         self.roll() % 100 < hundredths
     }
 
     /// One of them; panics on an empty list.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let at = self.roll() % from.len() as u64;
         &from[at as usize]
     }
 
-    pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
+    pub(super) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         std::array::from_fn(|_| self.roll() as u8)
     }
 
     /// Other dice, of which this stream's later rolls tell nothing.
-    pub fn split(&mut self) -> Self {
+    pub(super) fn split(&mut self) -> Self {
         Self(self.roll())
     }
 }
 
 /// A seed nobody has tried.
-pub fn fresh_seed() -> u64 {
+pub(super) fn fresh_seed() -> u64 {
     u64::from_le_bytes(base::observe::dice()) % 1_000_000_000
 }

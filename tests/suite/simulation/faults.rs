@@ -9,7 +9,7 @@ use rules::world::World;
 
 /// What is wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(super) enum Fault {
     /// A node that says nothing is taken for one that has nothing.
     SilenceReadAsAbsence,
     /// A session counts as over as soon as its node says that it is stopping it.
@@ -35,7 +35,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -51,7 +51,7 @@ impl Fault {
 }
 
 /// Places as the scheduler chooses them, or as it would with the planted fault.
-pub fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<Decision> {
+pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<Decision> {
     if fault != Some(Fault::ShareFreedWhileStopping) {
         return placement::decide(world, now);
     }
@@ -61,7 +61,7 @@ pub fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<Decisi
 }
 
 /// A report as the server reads it.
-pub fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
+pub(super) fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
     for sight in &mut report.containers {
         match (fault, &sight.state) {
             (Some(Fault::EndedWhileItLives), SightState::Stopping { .. }) => {
@@ -86,7 +86,7 @@ pub fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
 }
 
 /// What `SilenceReadAsAbsence` makes of nodes that it has not heard from.
-pub fn invented(world: &World, now: Timestamp) -> Vec<NodeReport> {
+pub(super) fn invented(world: &World, now: Timestamp) -> Vec<NodeReport> {
     world
         .nodes
         .iter()

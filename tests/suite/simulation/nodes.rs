@@ -15,7 +15,7 @@ use super::dice::Dice;
 use super::faults::Fault;
 
 /// One machine and its link. Times are on the steady clock.
-pub struct Machine {
+pub(super) struct Machine {
     pub stand_in: StandIn,
     /// Its agent is dead until then: containers go on, nobody tends them, nothing is said.
     pub agent_back_at: Timestamp,
@@ -29,7 +29,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(number: u64, now: Timestamp, dice: &mut Dice) -> Self {
+    pub(super) fn new(number: u64, now: Timestamp, dice: &mut Dice) -> Self {
         let mut dice = dice.split();
         let id = NodeId::make(now, dice.bytes());
         let boot = BootId::make(now, dice.bytes());
@@ -60,16 +60,16 @@ impl Machine {
         }
     }
 
-    pub fn agent_lives(&self, now: Moment) -> bool {
+    pub(super) fn agent_lives(&self, now: Moment) -> bool {
         now.steady >= self.agent_back_at
     }
 
-    pub fn linked(&self, now: Moment) -> bool {
+    pub(super) fn linked(&self, now: Moment) -> bool {
         self.agent_lives(now) && now.steady >= self.link_back_at
     }
 
     /// Takes an assignment in, as the real node does, or as it would with the planted fault.
-    pub fn take(&mut self, assignment: Assignment, fault: Option<Fault>) {
+    pub(super) fn take(&mut self, assignment: Assignment, fault: Option<Fault>) {
         if fault == Some(Fault::StaleAssignmentTaken) && assignment.node == self.stand_in.id {
             self.stand_in.ledger = Some(assignment);
         } else {
@@ -78,7 +78,7 @@ impl Machine {
     }
 
     /// One round of the agent.
-    pub fn tend(&mut self, now: Moment, fault: Option<Fault>) {
+    pub(super) fn tend(&mut self, now: Moment, fault: Option<Fault>) {
         self.stand_in.sweep(now);
         let steps = match (&self.stand_in.ledger, fault) {
             (Some(ledger), Some(Fault::StartRepeatedWhileStarting)) => {
@@ -103,7 +103,7 @@ impl Machine {
     }
 
     /// The report of this moment, where there is something new to say or it is time again.
-    pub fn report(&mut self, now: Moment) -> Option<NodeReport> {
+    pub(super) fn report(&mut self, now: Moment) -> Option<NodeReport> {
         let report = self.stand_in.report(now);
         let news = self.last_report.as_ref().is_none_or(|last| {
             last.containers != report.containers
@@ -119,7 +119,7 @@ impl Machine {
     }
 
     /// The agent dies and stays away for `seconds`; what it was making may stay half-made.
-    pub fn kill_agent(&mut self, now: Moment, seconds: u64) {
+    pub(super) fn kill_agent(&mut self, now: Moment, seconds: u64) {
         self.agent_back_at = now.steady.plus_seconds(seconds);
         self.last_report = None;
         for container in &mut self.stand_in.containers {
@@ -130,7 +130,7 @@ impl Machine {
     }
 
     /// Power off and on: nothing lives, and the agent comes back later.
-    pub fn reboot(&mut self, now: Moment, seconds: u64) {
+    pub(super) fn reboot(&mut self, now: Moment, seconds: u64) {
         let boot = BootId::make(now.wall, self.dice.bytes());
         self.stand_in.reboot(boot);
         self.agent_back_at = now.steady.plus_seconds(seconds);
@@ -138,7 +138,7 @@ impl Machine {
     }
 
     /// Kills the process that looks after one container that lives, where one does.
-    pub fn kill_supervisor(&mut self) -> Option<ContainerName> {
+    pub(super) fn kill_supervisor(&mut self) -> Option<ContainerName> {
         let living: Vec<usize> = (0..self.stand_in.containers.len())
             .filter(|at| self.stand_in.containers[*at].lives())
             .collect();

@@ -40,7 +40,7 @@ const PATIENCE: u64 = 45;
 
 /// What a run came to.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Tally {
+pub(super) struct Tally {
     pub sessions: u64,
     pub crashes: u64,
     pub reboots: u64,
@@ -62,7 +62,7 @@ impl std::ops::AddAssign for Tally {
 
 /// A promise that was not kept, and what led to it.
 #[derive(Debug)]
-pub struct Broken {
+pub(super) struct Broken {
     pub seed: u64,
     pub second: u64,
     pub promise: String,
@@ -185,7 +185,7 @@ struct FateDice {
 }
 
 /// Plays one seed.
-pub fn play(seed: u64, fault: Option<Fault>) -> Result<Tally, Box<Broken>> {
+pub(super) fn play(seed: u64, fault: Option<Fault>) -> Result<Tally, Box<Broken>> {
     let mut run = Run::new(seed, fault);
     match run.through() {
         Ok(()) => Ok(run.tally),
