@@ -6,3 +6,4 @@ mod ground;
 mod inside;
 mod life;
 mod limits;
+mod unified;

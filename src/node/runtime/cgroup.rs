@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cgroups_rs::cpu::CpuController;
-use cgroups_rs::cpuacct::CpuAcctController;
 use cgroups_rs::freezer::FreezerController;
 use cgroups_rs::memory::MemController;
 use cgroups_rs::pid::PidController;
@@ -236,10 +235,7 @@ impl Group {
             )
             .unwrap_or(0)
         } else {
-            CpuAcctController::new(self.required("cpuacct")?)
-                .cpuacct()
-                .usage
-                / 1000
+            number(&self.required("cpuacct")?.join("cpuacct.usage"))? / 1000
         };
         let pids = self
             .required("pids")

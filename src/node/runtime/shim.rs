@@ -262,13 +262,17 @@ impl Shim {
 
     /// Makes the container and lets its command run.
     fn begin(&mut self) -> Result<(), Fault> {
-        let order = self.launch.order.clone();
+        let mut order = self.launch.order.clone();
+        order.hostname = spec::plain_hostname(&order.hostname);
         let ids = rootfs::UserNamespace::make(order.ids)?;
-        let stage = Stage::enter(&[
-            &self.directory,
+        let mut ours = vec![
+            self.directory.as_path(),
             &self.launch.own_directory,
             &self.launch.log_directory,
-        ])?;
+        ];
+        ours.extend(order.root.layers.iter().map(PathBuf::as_path));
+        ours.extend(order.mounts.iter().map(|mount| mount.from.as_path()));
+        let stage = Stage::enter(&ours)?;
         rootfs::mount_root(
             &stage,
             &order,

@@ -70,6 +70,28 @@ impl Ground {
     }
 }
 
+/// A name the kernel and every resolver take: letters, digits and hyphens, at most 63; `session`
+/// when nothing is left of the wanted one.
+pub(super) fn plain_hostname(wanted: &str) -> String {
+    let plain: String = wanted
+        .chars()
+        .map(|each| {
+            if each.is_ascii_alphanumeric() {
+                each
+            } else {
+                '-'
+            }
+        })
+        .take(63)
+        .collect();
+    let plain = plain.trim_matches('-');
+    if plain.is_empty() {
+        "session".to_owned()
+    } else {
+        plain.to_owned()
+    }
+}
+
 /// Gives the specification as libcontainer reads it.
 pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
     let capabilities: Vec<&str> = CAPABILITIES.iter().map(|(name, _)| *name).collect();

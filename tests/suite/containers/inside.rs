@@ -463,3 +463,33 @@ fn the_host_environment_has_a_home_and_no_secret() {
         "work\n/home/work\n/home/work\nkept\n1\n/home: work /var/lib:"
     );
 }
+
+#[test]
+fn our_own_programs_cannot_be_written_from_inside() {
+    let Some(ground) = Ground::lay("our_own_programs_cannot_be_written_from_inside") else {
+        return;
+    };
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_fardel"));
+    let before = fs::metadata(binary).expect("our binary");
+    // As the first process's program, as the entry point, and through an exec from outside.
+    let name = idle(&ground);
+    let script = "printf '#!/proc/self/exe\\n' > /tmp/loop; chmod 755 /tmp/loop; /tmp/loop; \
+        for exe in /proc/1/exe /proc/self/exe; do (: >> $exe) 2>/dev/null && echo wrote $exe; done; readlink /proc/1/exe";
+    let (text, _, _) = hear(
+        &mut ground
+            .runtime
+            .exec(&name, &exec(&["sh", "-c", script], false))
+            .expect("accepted"),
+    );
+    assert!(!text.contains("wrote /proc/1/exe"), "{text}");
+    assert!(!text.contains("fardel"), "{text}");
+    let mut entry = ground.order(&["/proc/self/exe"]);
+    entry.command.push("--version".into());
+    let (_, said) = ground.run(&entry);
+    assert!(
+        !said.contains(env!("CARGO_PKG_VERSION")),
+        "our binary ran inside: {said}"
+    );
+    let after = fs::metadata(binary).expect("our binary");
+    assert_eq!((before.len(), before.mtime()), (after.len(), after.mtime()));
+}

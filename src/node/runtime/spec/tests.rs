@@ -124,3 +124,10 @@ fn at_most_ten_capabilities_and_none_inherited() {
     assert_eq!(capabilities["inheritable"], serde_json::json!([]));
     assert_eq!(capabilities["ambient"], serde_json::json!([]));
 }
+
+#[test]
+fn any_session_name_becomes_a_host_name() {
+    assert_eq!(plain_hostname("my_notebook.1"), "my-notebook-1");
+    assert_eq!(plain_hostname("훈련"), "session");
+    assert_eq!(plain_hostname(&"x".repeat(200)).len(), 63);
+}
