@@ -194,6 +194,21 @@ impl Runtime {
         &self.shared.findings
     }
 
+    /// What a runtime at `data` would find lacking, without opening one; for `doctor`. Leaves no
+    /// control group behind. `data` must exist.
+    pub fn look(data: &Path) -> Vec<findings::Finding> {
+        let box_id = format!("look-{}", std::process::id());
+        let hierarchies = Hierarchies::detect().ok();
+        let found = findings::look(data, hierarchies.as_ref(), &box_id);
+        if let Some(hierarchies) = &hierarchies {
+            for made in hierarchies.whole_box(&box_id).directories() {
+                // What was not made cannot be removed; what was is empty.
+                let _ = fs::remove_dir(&made);
+            }
+        }
+        found
+    }
+
     /// Short name of this installation in control groups; differs between data directories.
     pub fn box_id(&self) -> &str {
         &self.shared.box_id

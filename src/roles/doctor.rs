@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_and_a_newer_state_are_found() {
+    fn a_taken_port_is_found_and_another_is_named() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = taken.local_addr().expect("bound").port();

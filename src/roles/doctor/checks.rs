@@ -26,6 +26,7 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.extend(cgroups());
     checks.push(user_namespaces());
     checks.push(overlay(settings));
+    checks.extend(machine(settings));
     checks.push(seccomp());
     checks.push(capability_to_raise());
     checks.push(disk(settings));
@@ -33,7 +34,7 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.push(run_directory(settings));
     checks.push(port(settings));
     checks.push(clock());
-    checks.push(memory());
+    checks.push(size());
     checks.push(gpu());
     checks
 }
@@ -258,6 +259,44 @@ fn overlay(settings: &Settings) -> Check {
     }
 }
 
+/// What the runtime itself finds lacking, beyond what the other checks look at with more care.
+fn machine(settings: &Settings) -> Vec<Check> {
+    if !is_root() {
+        return Vec::new();
+    }
+    let found = node::runtime::Runtime::look(existing(&settings.data));
+    let lacks = |code: &str| found.iter().any(|finding| finding.code == code);
+    let mut checks = Vec::new();
+    if !lacks("no_idmapped_mounts") && !lacks("no_user_namespaces") {
+        let folder = existing(&settings.data).display();
+        let said = format!("Files on {folder} can be shown to sessions under their own ids.");
+        checks.push(Check::ok("id-mapped-mounts", said));
+    }
+    for finding in found {
+        let id = match finding.code.as_str() {
+            "no_idmapped_mounts" => "id-mapped-mounts",
+            "no_time_namespace" => "time-namespaces",
+            "missing_controllers" => "fences",
+            "cannot_protect_shims" => "shims",
+            _ => continue,
+        };
+        if checks.iter().any(|check: &Check| check.id == id) {
+            continue;
+        }
+        let mut said = finding.what;
+        if let Some(first) = said.get(..1).map(str::to_uppercase) {
+            said.replace_range(..1, &first);
+        }
+        said.push('.');
+        checks.push(if finding.prevents_containers {
+            Check::fail(id, said, finding.remedy)
+        } else {
+            Check::warn(id, said, finding.remedy)
+        });
+    }
+    checks
+}
+
 fn seccomp() -> Check {
     match trial::seccomp() {
         Ok(()) => Check::ok("seccomp", "System call filters are there."),
@@ -311,7 +350,7 @@ fn disk(settings: &Settings) -> Check {
 }
 
 fn state(settings: &Settings) -> Check {
-    let catalog = settings.data.join("catalog.db");
+    let catalog = settings.data.join("catalog.sqlite");
     if !settings.data.exists() {
         let above = existing(&settings.data);
         let writable = nix::unistd::access(above, nix::unistd::AccessFlags::W_OK).is_ok();
@@ -342,18 +381,38 @@ fn state(settings: &Settings) -> Check {
             "Run as the user that owns it, or choose another place: FARDEL_DATA=$HOME/fardel.",
         );
     }
-    match std::fs::metadata(&catalog) {
-        Ok(found) => Check::ok(
+    if std::os::unix::net::UnixStream::connect(settings.socket()).is_ok() {
+        let said = format!(
+            "{} is in use by the server that runs now.",
+            settings.data.display()
+        );
+        return Check::ok("state", said);
+    }
+    match std::fs::read(&catalog) {
+        Ok(bytes) => {
+            // Bytes 60 to 63 of an SQLite file are the version its program gave it.
+            let version = bytes
+                .get(60..64)
+                .and_then(|b| <[u8; 4]>::try_from(b).ok())
+                .map_or(0, u32::from_be_bytes);
+            let said = format!(
+                "{} holds the state of an earlier server, version {version}, {}; it is taken over.",
+                settings.data.display(),
+                rules::units::Bytes(bytes.len() as u64)
+            );
+            Check::ok("state", said)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Check::ok(
             "state",
             format!(
-                "{} holds the state of an earlier server ({}); it is taken over.",
-                settings.data.display(),
-                rules::units::Bytes(found.len())
+                "{} is writable and holds no state yet.",
+                settings.data.display()
             ),
         ),
-        Err(_) => Check::ok(
+        Err(error) => Check::fail(
             "state",
-            format!("{} is empty and writable.", settings.data.display()),
+            format!("{} cannot be read ({error}).", catalog.display()),
+            "Run as the user that owns it, or choose another place: FARDEL_DATA=$HOME/fardel.",
         ),
     }
 }
@@ -426,7 +485,7 @@ fn clock() -> Check {
     Check::ok("clock", format!("It is {shown}."))
 }
 
-fn memory() -> Check {
+fn size() -> Check {
     let total = std::fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| {
