@@ -2,6 +2,7 @@
 
 mod architecture;
 mod containers;
+mod crash;
 mod scenarios;
 mod server;
 mod simulation;

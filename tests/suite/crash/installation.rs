@@ -1,0 +1,333 @@
+//! One installation of the product in a temporary directory: its server started, killed and asked,
+//! its supervisors found, and at the end everything it could have left behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use node::runtime::{Places, Runtime};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::http::{self, Answer};
+
+/// Longer than a start takes on a loaded machine; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Installation {
+    directory: TempDir,
+    server: Option<Child>,
+}
+
+impl Installation {
+    /// An installation whose server is not started yet, or nothing after saying why containers
+    /// cannot run here.
+    pub(super) fn found(test: &str) -> Option<Self> {
+        let made = Self {
+            directory: tempfile::Builder::new()
+                .prefix("fardel-crash-")
+                .tempdir()
+                .expect("a temporary directory"),
+            server: None,
+        };
+        let runtime = made.runtime();
+        let finding = runtime.findings().iter().find(|f| f.prevents_containers);
+        if let Some(finding) = finding {
+            skips::skip(test, &finding.what);
+            return None;
+        }
+        Some(made)
+    }
+
+    pub(super) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub(super) fn run(&self) -> PathBuf {
+        self.directory.path().join("run")
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.run().join("fardel.sock")
+    }
+
+    /// The runtime as the server would open it; looks, touches nothing.
+    fn runtime(&self) -> Runtime {
+        Runtime::open(Places {
+            data: self.data(),
+            run: self.run(),
+            shim_binary: PathBuf::from(env!("CARGO_BIN_EXE_fardel")),
+        })
+        .expect("the runtime opens")
+    }
+
+    /// The product with arguments and this installation's places, nothing else of our environment.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fardel"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", self.directory.path())
+            .env("FARDEL_CONFIG", self.directory.path().join("none.toml"))
+            .env("FARDEL_DATA", self.data())
+            .env("FARDEL_RUN", self.run())
+            .env("FARDEL_LISTEN", "127.0.0.1:0");
+        command
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("server.log")
+    }
+
+    /// What servers wrote so far.
+    pub(super) fn said(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// Starts a server and waits until it answers; gives how long that took.
+    pub(super) fn start(&mut self) -> Duration {
+        assert!(self.server.is_none(), "one server at a time");
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .expect("the log opens");
+        let errors = log.try_clone().expect("a second handle");
+        let began = Instant::now();
+        let child = self
+            .command(&["serve"])
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .expect("the server starts");
+        self.server = Some(child);
+        while !self
+            .get("/api/v1/sessions?limit=1")
+            .is_ok_and(|a| a.is_good())
+        {
+            let ended = self
+                .server
+                .as_mut()
+                .and_then(|c| c.try_wait().ok().flatten());
+            assert!(
+                ended.is_none() && began.elapsed() < PATIENCE,
+                "the server does not serve ({ended:?}):\n{}",
+                self.said()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        began.elapsed()
+    }
+
+    /// `kill -9`, and waits until the process is gone.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut child) = self.server.take() {
+            child.kill().expect("the server can be killed");
+            child.wait().expect("the server ends");
+        }
+    }
+
+    /// SIGTERM, and how the server left.
+    pub(super) fn term(&mut self) -> ExitStatus {
+        let mut child = self.server.take().expect("a running server");
+        // SAFETY: the child has not been waited for, so the number is still its own.
+        unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = child.try_wait().expect("the server can be waited for") {
+                return status;
+            }
+            if Instant::now() > until {
+                child.kill().expect("the server can be killed");
+                return ExitStatus::from_raw(libc::SIGKILL);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(super) fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Child::id)
+    }
+
+    pub(super) fn get(&self, path: &str) -> io::Result<Answer> {
+        http::call(&self.socket(), "GET", path, None, None)
+    }
+
+    /// Every session there is, in pages.
+    pub(super) fn sessions(&self) -> io::Result<Vec<Value>> {
+        let mut all = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let page = self
+                .get(&format!("/api/v1/sessions?limit=500&cursor={cursor}"))?
+                .json();
+            all.extend(page["items"].as_array().cloned().unwrap_or_default());
+            match page["next_cursor"].as_str() {
+                Some(next) => next.clone_into(&mut cursor),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The living supervisors: container name and process number.
+    pub(super) fn shims(&self) -> Vec<(String, i32)> {
+        let Ok(entries) = fs::read_dir(self.run().join("c")) else {
+            return Vec::new();
+        };
+        let mut shims: Vec<(String, i32)> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let record = fs::read(entry.path().join("run.json")).ok()?;
+                let record: Value = serde_json::from_slice(&record).ok()?;
+                let pid = i32::try_from(record["shim"]["pid"].as_i64()?).ok()?;
+                // A number read from a file may belong to somebody else by now.
+                let name = entry.file_name().into_string().ok()?;
+                self.holds(pid).then_some((name, pid))
+            })
+            .collect();
+        shims.sort();
+        shims
+    }
+
+    /// True for a process that has something of this installation open.
+    fn holds(&self, pid: i32) -> bool {
+        let place = self.directory.path();
+        fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| fs::read_link(entry.path()).ok())
+            .any(|open| open.starts_with(place))
+    }
+
+    /// What is still there of any container, in words; empty when nothing is. `mark` stands in the
+    /// arguments of every program that sessions ran. The server must be gone.
+    pub(super) fn leftovers(&self, mark: &str) -> Vec<String> {
+        assert!(self.server.is_none(), "ask after the server is gone");
+        let place = self.directory.path().display().to_string();
+        let mut left = Vec::new();
+        for (pid, words) in processes() {
+            if words.contains(mark) || words.contains(&place) || self.holds(pid) {
+                left.push(format!("process {pid}: {words}"));
+            }
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts can be read");
+        left.extend(
+            mounts
+                .lines()
+                .filter(|line| line.contains(&place))
+                .map(|line| format!("mount {line}")),
+        );
+        let runtime = self.runtime();
+        for group in groups(runtime.box_id()) {
+            left.push(format!("control group {}", group.display()));
+        }
+        runtime.retire();
+        for below in [self.run().join("c"), self.data().join("containers")] {
+            for entry in fs::read_dir(&below).into_iter().flatten().flatten() {
+                left.push(format!("directory {}", entry.path().display()));
+            }
+        }
+        let duty = fs::read(self.data().join("node.json")).expect("the machine's ledger");
+        let duty: Value = serde_json::from_slice(&duty).expect("the ledger is JSON");
+        for name in duty["places"]
+            .as_object()
+            .into_iter()
+            .flat_map(|o| o.keys())
+        {
+            left.push(format!("block of ids of {name}"));
+        }
+        left
+    }
+
+    /// Namespaces that the running server keeps alive by a descriptor, besides its own.
+    pub(super) fn namespaces_held(&self) -> Vec<String> {
+        let Some(pid) = self.server_pid() else {
+            return Vec::new();
+        };
+        fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| fs::read_link(entry.path()).ok())
+            .map(|target| target.display().to_string())
+            .filter(|target| {
+                ["mnt:[", "net:[", "user:[", "pid:["]
+                    .iter()
+                    .any(|kind| target.starts_with(kind))
+            })
+            .collect()
+    }
+
+    /// State of the freezer of a container: `THAWED` or `FROZEN`; None where the host has no freezer
+    /// of version 1 or the container no group.
+    pub(super) fn freezer(&self, container: &str) -> Option<String> {
+        let group = PathBuf::from("/sys/fs/cgroup/freezer/fardel")
+            .join(self.runtime().box_id())
+            .join("sessions")
+            .join(container);
+        let state = fs::read_to_string(group.join("freezer.state")).ok()?;
+        Some(state.trim().to_owned())
+    }
+}
+
+impl Drop for Installation {
+    fn drop(&mut self) {
+        // A failed test must not leave anything running on the machine.
+        self.kill();
+        for (_, pid) in self.shims() {
+            // SAFETY: checked just above to be a supervisor of this installation.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        let runtime = self.runtime();
+        let _ = runtime.adopt();
+        for sight in runtime.sights() {
+            let _ = runtime.forget(&sight.name);
+        }
+        runtime.retire();
+        if std::thread::panicking() {
+            eprintln!("the servers said:\n{}", self.said());
+        }
+    }
+}
+
+/// Every process with its arguments.
+fn processes() -> Vec<(i32, String)> {
+    let own = std::process::id().cast_signed();
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let words = fs::read(entry.path().join("cmdline")).ok()?;
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            (pid != own).then(|| (pid, words.trim().to_owned()))
+        })
+        .collect()
+}
+
+/// Control groups of sessions of this installation, in every hierarchy.
+fn groups(box_id: &str) -> BTreeSet<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let mut hierarchies: Vec<PathBuf> = fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    hierarchies.push(root.to_owned());
+    hierarchies
+        .into_iter()
+        .map(|hierarchy| hierarchy.join("fardel").join(box_id).join("sessions"))
+        .flat_map(|sessions| fs::read_dir(sessions).into_iter().flatten().flatten())
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}

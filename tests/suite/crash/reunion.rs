@@ -1,0 +1,230 @@
+//! The server dies with twenty sessions and an open terminal; the next one finds everything as it
+//! was. Times are printed, not judged: that is for `fardel bench`.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::{Message, WebSocket};
+
+use super::installation::Installation;
+use super::{PATIENCE, http, session_of, wait_until};
+
+const SESSIONS: usize = 20;
+const OUTPUT: u8 = 1;
+
+#[test]
+fn twenty_sessions_and_a_terminal_survive_the_server() {
+    let name = "twenty_sessions_and_a_terminal_survive_the_server";
+    let Some(mut installation) = Installation::found(name) else {
+        return;
+    };
+    installation.start();
+    for number in 0..SESSIONS {
+        launch(
+            &installation,
+            &format!("keeps-{number}"),
+            "batch",
+            &["sleep", "5000"],
+        );
+    }
+    let shell = launch(&installation, "shell", "interactive", &["sh"]);
+    wait_for_running(&installation, SESSIONS + 1);
+    let mut terminal = attach(&installation, &shell);
+    terminal
+        .send(Message::binary(b"\0echo scroll$((40+2))\n".to_vec()))
+        .expect("typing works");
+    read_until(&mut terminal, "scroll42");
+    let ends = launch(
+        &installation,
+        "ends",
+        "batch",
+        &["sh", "-c", "sleep 2; exit 7"],
+    );
+    wait_for_running(&installation, SESSIONS + 2);
+    let before = standing(&installation);
+    let shims = installation.shims();
+    assert_eq!(shims.len(), SESSIONS + 2);
+
+    installation.kill();
+    assert!(
+        hears_the_end(&mut terminal),
+        "the terminal's connection ends with the server"
+    );
+    wait_until(PATIENCE, || installation.shims().len() == SESSIONS + 1)
+        .expect("one session ends while no server runs, the others do not");
+    let answers = installation.start();
+    let adopted_in = Instant::now();
+    let after = standing(&installation);
+    println!(
+        "{} sessions adopted: first answer {} ms after the new server's start, list {} ms later",
+        SESSIONS + 1,
+        answers.as_millis(),
+        adopted_in.elapsed().as_millis()
+    );
+    let kept: Vec<_> = before.iter().filter(|row| row.0 != ends).cloned().collect();
+    let alive: Vec<_> = after.iter().filter(|row| row.0 != ends).cloned().collect();
+    assert_eq!(alive, kept, "every session is the same process as before");
+    let mut same = shims.clone();
+    same.retain(|(container, _)| session_of(container) != ends);
+    assert_eq!(
+        installation.shims(),
+        same,
+        "every supervisor is the same process as before"
+    );
+
+    let mut terminal = attach(&installation, &shell);
+    read_until(&mut terminal, "scroll42");
+    terminal
+        .send(Message::binary(b"\0echo again$((1+1))\n".to_vec()))
+        .expect("typing works");
+    read_until(&mut terminal, "again2");
+    let mut over = Value::Null;
+    wait_until(PATIENCE, || {
+        over = show(&installation, &ends);
+        over["state"] == "ended"
+    })
+    .expect("what ended meanwhile is seen");
+    assert_eq!(
+        (&over["outcome"], &over["exit_code"]),
+        (&json!("failed"), &json!(7)),
+        "{over}"
+    );
+
+    for (id, _, _) in &kept {
+        let path = format!("/api/v1/sessions/{id}/stop");
+        let answer =
+            http::call(&installation.socket(), "POST", &path, None, None).expect("an answer");
+        assert!(answer.is_good(), "{}", answer.json());
+    }
+    wait_until(PATIENCE, || {
+        installation
+            .sessions()
+            .expect("an answer")
+            .iter()
+            .all(|row| row["state"] == "ended")
+    })
+    .expect("adopted sessions can be stopped");
+    let lost: Vec<Value> = installation
+        .sessions()
+        .expect("an answer")
+        .into_iter()
+        .filter(|row| row["outcome"] == "lost")
+        .collect();
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+#[test]
+fn a_server_that_is_told_to_leave_ends_no_session() {
+    let name = "a_server_that_is_told_to_leave_ends_no_session";
+    let Some(mut installation) = Installation::found(name) else {
+        return;
+    };
+    installation.start();
+    let id = launch(&installation, "keeps", "batch", &["sleep", "5000"]);
+    wait_for_running(&installation, 1);
+    let shims = installation.shims();
+    let before = standing(&installation);
+    let status = installation.term();
+    assert!(status.success(), "{status}");
+    assert_eq!(installation.shims(), shims);
+    installation.start();
+    assert_eq!(standing(&installation), before);
+    let path = format!("/api/v1/sessions/{id}/kill");
+    let answer = http::call(&installation.socket(), "POST", &path, None, None).expect("an answer");
+    assert!(answer.is_good(), "{}", answer.json());
+    wait_until(PATIENCE, || show(&installation, &id)["state"] == "ended").expect("it can be ended");
+}
+
+fn launch(installation: &Installation, name: &str, kind: &str, command: &[&str]) -> String {
+    let body = json!({
+        "name": name, "kind": kind, "image": "host", "command": command,
+        "resources": {"cpu": 0.05, "memory": 64 << 20, "shm": 1 << 20},
+    });
+    let answer = http::call(
+        &installation.socket(),
+        "POST",
+        "/api/v1/sessions",
+        None,
+        Some(&body),
+    )
+    .expect("an answer");
+    assert!(answer.is_good(), "{}", answer.json());
+    answer.json()["id"].as_str().expect("an id").to_owned()
+}
+
+fn show(installation: &Installation, id: &str) -> Value {
+    let answer = installation.get(&format!("/api/v1/sessions/{id}"));
+    answer.expect("an answer").json()
+}
+
+fn wait_for_running(installation: &Installation, wanted: usize) {
+    let mut rows = Vec::new();
+    wait_until(PATIENCE, || {
+        rows = installation.sessions().expect("an answer");
+        rows.iter().filter(|row| row["state"] == "running").count() == wanted
+    })
+    .unwrap_or_else(|()| panic!("{wanted} sessions do not run: {rows:#?}"));
+}
+
+/// Id, state and start of every session, by id.
+fn standing(installation: &Installation) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut rows: Vec<_> = installation
+        .sessions()
+        .expect("an answer")
+        .iter()
+        .map(|row| {
+            (
+                text(&row["id"]),
+                text(&row["state"]),
+                text(&row["started_at"]),
+            )
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+fn attach(installation: &Installation, id: &str) -> WebSocket<UnixStream> {
+    let stream = UnixStream::connect(installation.socket()).expect("the socket is open");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a timeout can be set");
+    let mut request = format!("ws://box/api/v1/sessions/{id}/attach?cols=80&rows=24")
+        .into_client_request()
+        .expect("a request");
+    let headers = request.headers_mut();
+    headers.insert(
+        "sec-websocket-protocol",
+        "v1.term".parse().expect("a header"),
+    );
+    let (socket, _) = tokio_tungstenite::tungstenite::client(request, stream).expect("it attaches");
+    socket
+}
+
+fn read_until<S: Read + Write>(terminal: &mut WebSocket<S>, wanted: &str) {
+    let mut seen = String::new();
+    let until = Instant::now() + PATIENCE;
+    while !seen.contains(wanted) {
+        assert!(Instant::now() < until, "{wanted} was not shown in {seen:?}");
+        if let Message::Binary(bytes) = terminal.read().expect("the terminal goes on") {
+            if bytes.first() == Some(&OUTPUT) {
+                seen.push_str(&String::from_utf8_lossy(&bytes[1..]));
+            }
+        }
+    }
+}
+
+/// True once the connection is over, whatever came before.
+fn hears_the_end<S: Read + Write>(terminal: &mut WebSocket<S>) -> bool {
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        if terminal.read().is_err() {
+            return true;
+        }
+    }
+    false
+}
