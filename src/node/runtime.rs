@@ -38,6 +38,7 @@ pub use order::{
 pub use rootfs::HostGround;
 
 mod cgroup;
+mod claim;
 mod container;
 mod descriptors;
 mod devices;
@@ -229,6 +230,7 @@ impl Runtime {
             let directory = shared.directory(&name);
             let entry = match ExitRecord::read(&directory) {
                 Ok(record) => Entry::over(Standing::Ended(record)),
+                Err(_) if shared.never_began(&name)? => continue,
                 Err(_) => match launch::adopt(&directory)
                     .and_then(|shim| first_sight(shim).map_err(launch::NotAdopted::Silent))
                 {
@@ -595,6 +597,29 @@ impl Shared {
             Ok(record) => Standing::Ended(record),
             Err(_) => self.declare_lost(name, "its supervisor is gone"),
         }
+    }
+
+    /// True for a container that an earlier server was about to start when it died: nothing of it
+    /// runs or ever will, and nothing of it is left, so that it can be started again.
+    fn never_began(&self, name: &ContainerName) -> Result<bool, RuntimeFault> {
+        let directory = self.directory(name);
+        // Without its directory it is one of an earlier boot, whatever became of it.
+        if !directory.is_dir() || directory.join("run.json").exists() {
+            return Ok(false);
+        }
+        let beginning = claim::settle(&directory).map_err(file("claim", &directory))?;
+        if beginning != claim::Beginning::Never {
+            return Ok(false);
+        }
+        for path in [self.own_directory(name), directory] {
+            match fs::remove_dir_all(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(file("remove", &path)(source));
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
     }
 
     fn declare_lost(&self, name: &ContainerName, why: &str) -> Standing {

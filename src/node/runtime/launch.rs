@@ -2,8 +2,8 @@
 //! finds it again, and when it is declared lost. The files of one container lie in
 //! `RUN/c/NAME/{launch.json, run.json, exit.json, shim.sock, …}`.
 //!
-//! Adoption: a written end is final; else a shim that answers is adopted; else the container is
-//! lost and its control group is killed. Never reports a container as running on a guess.
+//! Adoption: a written end is final; else a start that was never begun is forgotten (`claim`); else
+//! a shim that answers is adopted; else the container is lost and its control group is killed. Never reports a container as running on a guess.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::cgroup::{Group, Hierarchies};
+use super::claim;
 use super::container::{self, Console};
 use super::descriptors::receive_descriptor;
 use super::devices;
@@ -71,6 +72,10 @@ pub fn main() -> ExitCode {
 
 /// Supervises the container described in `directory`; `server` is the first subscription.
 fn supervise(directory: &Path, server: UnixStream) {
+    // Held until the end: a later server sees by it that this shim lives.
+    let Ok(Some(_claim)) = claim::take(directory, &server) else {
+        return;
+    };
     let launch = match Launch::read(directory) {
         Ok(launch) => launch,
         // Without an order there is nowhere to write to; the closed socket tells the server.
