@@ -24,6 +24,7 @@ use rules::units::{Bytes, CpuShare};
 use server::{Failure, Server};
 use store::images::ImageStore;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::doors;
 use crate::doors::peer::Peer;
@@ -73,6 +74,8 @@ pub fn main(settings: Settings) -> ExitCode {
 }
 
 async fn serve(settings: Settings) -> Result<(), Failure> {
+    // Before any door opens: whoever sees it open may already tell us to leave.
+    let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
     let tcp = bind(settings.listen).await?;
     folder(&settings.data, "data")?;
@@ -101,7 +104,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     ];
     announce(&settings, server::access::setup_link(&server), &note);
 
-    wait_for_signal().await;
+    signals.heard().await;
     tracing::info!("leaving; sessions go on");
     let _ = leave.send(true);
     let _ = tokio::time::timeout(FAREWELL, async {
@@ -267,18 +270,27 @@ async fn put_peer(mut request: Request, next: Next) -> axum::response::Response 
     next.run(request).await
 }
 
-async fn wait_for_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        // Without handlers the kernel's own ending of the process does: sessions go on just the same.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+/// The signals that ask a server to leave.
+struct Signals {
+    term: Signal,
+    int: Signal,
+}
+
+impl Signals {
+    /// From now on these signals wait to be heard instead of ending the process.
+    fn listen() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|e| server::Fault::new("listen for signals", e));
+        Ok(Self {
+            term: listen(SignalKind::terminate())?,
+            int: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn heard(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
     }
 }
 
