@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use fardel::roles::client::{self, Engines};
-use fardel::roles::{hold, rehearse, server, shim};
+use fardel::roles::{bench, hold, rehearse, server, shim};
 
 fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
@@ -21,13 +21,7 @@ fn main() -> ExitCode {
     let engines = Engines {
         serve: server::main,
         rehearse: rehearse::main,
-        bench: |_| missing("bench"),
+        bench: bench::main,
     };
     client::main(words, &engines)
-}
-
-/// This build has the word, but not yet the engine behind it.
-fn missing(word: &str) -> ExitCode {
-    eprintln!("error: this build has no engine for `fardel {word}`.");
-    ExitCode::FAILURE
 }

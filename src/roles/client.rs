@@ -44,7 +44,14 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
         Command::Config(Config::Validate { file }) => validate(&global, file.as_deref()),
         Command::Config(Config::Show { place }) => show(&global, &place),
         Command::Rehearse(rest) => (engines.rehearse)(rest.arguments),
-        Command::Bench(rest) => (engines.bench)(rest.arguments),
+        Command::Bench(rest) => {
+            let mut arguments = rest.arguments;
+            // `-o json` in front of the engine's own words is read with the global flags.
+            if matches!(global.output, Format::Json | Format::Jsonl) {
+                arguments.push("--output=json".to_owned());
+            }
+            (engines.bench)(arguments)
+        }
         command => {
             let layer = layer_at(&global, &Place::default());
             let socket = match Settings::read(layer, variable) {

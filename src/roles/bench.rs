@@ -1,0 +1,353 @@
+//! `fardel bench`: measures this very program on this machine, each figure beside the bare tool where
+//! there is one, and says what the targets are. Starts servers of its own on temporary directories and
+//! takes them away; never touches one that runs. Figures are JSON with every raw sample.
+
+mod bundle;
+mod figures;
+mod imports;
+mod launches;
+mod process;
+mod server;
+mod subject;
+mod tiny;
+mod wire;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use figures::{milliseconds, ms};
+use process::load;
+
+const WORDS: [&str; 9] = [
+    "start", "visit", "idle", "click", "submit", "import", "launch", "burst20", "burst100",
+];
+const USAGE: &str = "\
+usage: fardel bench [--quick] [--images DIRECTORY] [-o json|table] [WHAT…]
+  WHAT      start visit idle click submit import launch burst20 burst100; all of them without it
+  --quick   fewer samples, and 100 at once is left out
+  --images  image archives (*.tar) to import; without it one is made of this machine's files";
+
+struct Wanted {
+    quick: bool,
+    json: bool,
+    images: Option<PathBuf>,
+    what: Vec<&'static str>,
+}
+
+/// Measures what the arguments name. Exit code 0 when all was measured, 1 when something could not
+/// be, 2 for wrong usage; missing a target is a figure, not a failure.
+pub fn main(arguments: Vec<String>) -> ExitCode {
+    let wanted = match read(&arguments) {
+        Ok(wanted) => wanted,
+        Err(why) => {
+            eprintln!("error: {why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut figures = Map::new();
+    let mut failed = Map::new();
+    let machine = machine();
+    for word in &wanted.what {
+        eprintln!("measuring {word} …");
+        let (before, began) = (load(), Instant::now());
+        match measure(word, &wanted) {
+            Ok(figure) => {
+                let figure = json!({
+                    "load_before": before,
+                    "load_after": load(),
+                    "took_seconds": began.elapsed().as_secs(),
+                    "figure": figure,
+                });
+                figures.insert((*word).to_owned(), figure);
+            }
+            Err(error) => {
+                eprintln!("{word} could not be measured: {error}");
+                failed.insert((*word).to_owned(), json!(error.to_string()));
+            }
+        }
+    }
+    let targets = targets(&figures);
+    let all = json!({
+        "program": {
+            "version": env!("CARGO_PKG_VERSION"),
+            "optimised": !cfg!(debug_assertions),
+            "bytes": fs::metadata("/proc/self/exe").map(|m| m.len()).unwrap_or(0),
+        },
+        "quick": wanted.quick,
+        "machine": machine,
+        "targets": targets,
+        "figures": figures,
+        "not_measured": failed,
+    });
+    let text = if wanted.json {
+        format!("{all:#}\n")
+    } else {
+        table(&all)
+    };
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn read(arguments: &[String]) -> Result<Wanted, String> {
+    let mut wanted = Wanted {
+        quick: false,
+        json: false,
+        images: None,
+        what: Vec::new(),
+    };
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--quick" => wanted.quick = true,
+            "-o" | "--output" => match words.next() {
+                Some("json") => wanted.json = true,
+                Some("table") => wanted.json = false,
+                _ => return Err("bench prints json or table.".into()),
+            },
+            "--output=json" | "-ojson" => wanted.json = true,
+            "--output=table" | "-otable" => wanted.json = false,
+            "--images" => {
+                let folder = words.next().ok_or("--images needs a directory.")?;
+                wanted.images = Some(folder.into());
+            }
+            other => match WORDS.iter().find(|known| **known == other) {
+                Some(known) => wanted.what.push(known),
+                None => return Err(format!("bench does not know {other:?}.")),
+            },
+        }
+    }
+    if wanted.what.is_empty() {
+        wanted.what = WORDS.to_vec();
+        if wanted.quick {
+            wanted.what.retain(|word| *word != "burst100");
+        }
+    }
+    Ok(wanted)
+}
+
+fn measure(word: &str, wanted: &Wanted) -> io::Result<Value> {
+    let seconds =
+        |quick: u64, whole: u64| Duration::from_secs(if wanted.quick { quick } else { whole });
+    let times = |quick: usize, whole: usize| if wanted.quick { quick } else { whole };
+    match word {
+        "start" => server::start_up(times(3, 10)),
+        "visit" => server::first_visit(),
+        "idle" => server::idle(seconds(5, 30)),
+        "click" => server::clicking(seconds(10, 40)),
+        "submit" => server::submits(seconds(2, 5)),
+        "import" => imports::imports(times(1, 5), wanted.images.as_deref()),
+        "launch" => launches::sequential(times(10, 100)),
+        "burst20" => launches::at_once(20, true),
+        "burst100" => launches::at_once(100, true),
+        _ => Err(io::Error::other("nobody measures this")),
+    }
+}
+
+/// The promises of the house against what was measured; what was not measured is not judged.
+fn targets(figures: &Map<String, Value>) -> Value {
+    let figure = |word: &str| figures.get(word).map(|measured| &measured["figure"]);
+    let number = |word: &str, at: &str| {
+        figure(word)
+            .and_then(|f| f.pointer(at))
+            .and_then(Value::as_f64)
+    };
+    let mut rows = Vec::new();
+    let mut row = |what: &str, target: &str, got: Option<f64>, met: &dyn Fn(f64) -> bool| {
+        if let Some(got) = got {
+            rows.push(json!({"what": what, "target": target, "measured": got, "met": met(got)}));
+        }
+    };
+    row(
+        "start-up to first 200, ms, p50",
+        "≤ 100",
+        number("start", "/fresh_state/p50"),
+        &|v| v <= 100.0,
+    );
+    row(
+        "first visit, bytes",
+        "≤ 133120",
+        number("visit", "/bytes"),
+        &|v| v <= 133_120.0,
+    );
+    row(
+        "idle memory of the server, KiB",
+        "≤ 61440",
+        number("idle", "/with_sessions/server/memory/rss_kib"),
+        &|v| v <= 61_440.0,
+    );
+    row(
+        "idle processor, % of a core",
+        "≤ 0.3",
+        number("idle", "/empty/cpu_percent_of_a_core"),
+        &|v| v <= 0.3,
+    );
+    row(
+        "idle processor with sessions, % of a core",
+        "≤ 0.3",
+        number("idle", "/with_sessions/server/cpu_percent_of_a_core"),
+        &|v| v <= 0.3,
+    );
+    let shims = figure("idle").and_then(|f| server::most(&f["with_sessions"]["shim_pss_kib"]));
+    row(
+        "supervisor's share of memory, KiB, largest",
+        "≤ 1024",
+        shims,
+        &|v| v <= 1024.0,
+    );
+    row(
+        "50 people clicking, % of a core",
+        "< 5",
+        number("click", "/server_cpu_percent_of_a_core"),
+        &|v| v < 5.0,
+    );
+    row(
+        "durable submits a second",
+        "≥ 2000",
+        number("submit", "/many/per_second"),
+        &|v| v >= 2000.0,
+    );
+    row(
+        "durable submits a second, one by one",
+        "≥ 200",
+        number("submit", "/one_by_one/per_second"),
+        &|v| v >= 200.0,
+    );
+    row(
+        "import, × umoci unpack",
+        "≤ 1",
+        number("import", "/0/p50_ratio_to_umoci"),
+        &|v| v <= 1.0,
+    );
+    row(
+        "launch p50, × runc run (whole)",
+        "≤ 1",
+        number("launch", "/p50_ratio_to_runc_whole"),
+        &|v| v <= 1.0,
+    );
+    row(
+        "launch p50, × runc run until its process runs",
+        "(harder than promised)",
+        number("launch", "/p50_ratio_to_runc_process"),
+        &|v| v <= 1.0,
+    );
+    row(
+        "launch p99, × own p50",
+        "≤ 3",
+        number("launch", "/p99_ratio_to_own_p50"),
+        &|v| v <= 3.0,
+    );
+    row(
+        "20 at once, × faster than podman",
+        "≥ 5",
+        number("burst20", "/times_faster_than_podman"),
+        &|v| v >= 5.0,
+    );
+    row(
+        "100 at once, × faster than podman",
+        "≥ 5",
+        number("burst100", "/times_faster_than_podman"),
+        &|v| v >= 5.0,
+    );
+    Value::Array(rows)
+}
+
+/// What the figures were taken on.
+fn machine() -> Value {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let field = |file: &str, key: &str| {
+        text(file)
+            .lines()
+            .find(|line| line.starts_with(key))
+            .and_then(|line| line.split(':').nth(1))
+            .map(|value| value.trim().to_owned())
+    };
+    json!({
+        "processor": field("/proc/cpuinfo", "model name"),
+        "cores": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        "memory": field("/proc/meminfo", "MemTotal"),
+        "kernel": text("/proc/sys/kernel/osrelease").trim(),
+        "load": load(),
+        "durable_write": sync_cost().ok(),
+    })
+}
+
+/// What one small durable write costs here, whatever program does it.
+fn sync_cost() -> io::Result<Value> {
+    let place = subject::Place::new("sync")?;
+    let mut file = fs::File::create(place.path().join("block"))?;
+    let mut samples = Vec::new();
+    for _ in 0..50 {
+        let began = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        samples.push(ms(began.elapsed()));
+    }
+    Ok(milliseconds(&samples))
+}
+
+fn table(all: &Value) -> String {
+    let mut lines = vec![format!(
+        "{} cores, kernel {}, load {}{}",
+        all["machine"]["cores"],
+        all["machine"]["kernel"].as_str().unwrap_or("?"),
+        all["machine"]["load"].as_str().unwrap_or("?"),
+        if all["program"]["optimised"] == true {
+            ""
+        } else {
+            "; NOT an optimised build"
+        },
+    )];
+    for row in all["targets"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "{:<4} {:<48} {:>12}   target {}",
+            if row["met"] == true { "met" } else { "miss" },
+            row["what"].as_str().unwrap_or_default(),
+            row["measured"],
+            row["target"].as_str().unwrap_or_default(),
+        ));
+    }
+    for (what, why) in all["not_measured"].as_object().into_iter().flatten() {
+        lines.push(format!(
+            "---- {what} could not be measured: {}",
+            why.as_str().unwrap_or_default()
+        ));
+    }
+    lines.push("Every sample: fardel bench -o json".to_owned());
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_and_unknown_ones_named() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let wanted = read(&words("--quick -o json launch idle")).unwrap();
+        assert!(wanted.quick && wanted.json);
+        assert_eq!(wanted.what, ["launch", "idle"]);
+        assert!(read(&words("--quick --output=json")).unwrap().what.len() == WORDS.len() - 1);
+        assert!(read(&words("lunch")).err().unwrap().contains("lunch"));
+    }
+
+    #[test]
+    fn a_missed_target_is_told_as_missed_and_an_unmeasured_one_not_at_all() {
+        let mut figures = Map::new();
+        figures.insert("visit".into(), json!({"figure": {"bytes": 999_999}}));
+        let rows = targets(&figures);
+        assert_eq!(rows.as_array().map(Vec::len), Some(1));
+        assert_eq!(
+            (&rows[0]["met"], &rows[0]["measured"]),
+            (&json!(false), &json!(999_999.0))
+        );
+    }
+}
