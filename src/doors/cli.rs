@@ -59,7 +59,7 @@ pub fn description(variable: fn(&str) -> Option<String>) -> clap::Command {
 
 /// Does one command of the client and gives its exit code. Everything about trouble has been said.
 pub fn run(words: Words, around: &Surroundings) -> u8 {
-    let view = view(&words.global, around);
+    let view = view(&words.global);
     let color = std::io::stderr().is_terminal() && wants_color(&words.global, around);
     let as_json = matches!(words.global.output, Format::Json | Format::Jsonl);
     let runtime = match tokio::runtime::Builder::new_current_thread()
@@ -134,14 +134,13 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
     }
 }
 
-fn view(global: &tree::Global, around: &Surroundings) -> View {
+fn view(global: &tree::Global) -> View {
     let terminal = std::io::stdout().is_terminal();
     View {
         format: global.output,
         width: terminal
             .then(|| crossterm::terminal::size().ok().map(|(columns, _)| columns))
             .flatten(),
-        color: terminal && wants_color(global, around),
         quiet: global.quiet,
         now: now(),
         columns: global.columns.clone(),

@@ -12,11 +12,11 @@ use crate::doors::text::Language;
 
 /// The id of one request: for the log, the answer, and the person who reports trouble.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestId(pub String);
+pub(super) struct RequestId(pub String);
 
 /// Middleware: gives every request an id, keeps a client's own where it is harmless, and turns every
 /// refusal, also those of the router itself, into a problem document.
-pub async fn dress(mut request: Request, next: Next) -> Response {
+pub(super) async fn dress(mut request: Request, next: Next) -> Response {
     let id = request
         .headers()
         .get("x-request-id")

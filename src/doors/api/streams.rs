@@ -265,9 +265,9 @@ fn control(words: &Value) -> Message {
 }
 
 fn typed_in(message: &Bytes) -> Option<TermInput> {
-    match message.first()? {
-        &INPUT => Some(TermInput::Bytes(message.slice(1..))),
-        &CONTROL => control_in(&message[1..]),
+    match *message.first()? {
+        INPUT => Some(TermInput::Bytes(message.slice(1..))),
+        CONTROL => control_in(&message[1..]),
         // Channels that a client does not write to carry nothing.
         _ => None,
     }
@@ -331,7 +331,7 @@ async fn tunnel(socket: WebSocket, stream: ByteStream) {
             }
         }
     };
-    tokio::join!(async { inwards.await }, async { outwards.await });
+    tokio::join!(inwards, outwards);
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -9,7 +9,7 @@ use super::trouble::{Trouble, UNREACHABLE};
 
 /// A server's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
+pub(super) enum Address {
     Socket(PathBuf),
     Tcp { host: String, port: u16 },
 }
@@ -29,7 +29,7 @@ const PORT: u16 = 7860;
 
 impl Address {
     /// Reads `http://host:port`, `host:port`, `host`, `unix:/path` or `/path`.
-    pub fn parse(text: &str) -> Result<Self, Trouble> {
+    pub(super) fn parse(text: &str) -> Result<Self, Trouble> {
         let wrong = || {
             Trouble::usage(format!("{text:?} is not the address of a server."))
                 .hint("http://192.0.2.10:7860 or unix:/run/fardel/fardel.sock would work.")
@@ -77,7 +77,7 @@ impl Address {
     }
 
     /// What the `Host` header says.
-    pub fn authority(&self) -> String {
+    pub(super) fn authority(&self) -> String {
         match self {
             Self::Socket(_) => "localhost".to_owned(),
             Self::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
@@ -88,7 +88,7 @@ impl Address {
 
 /// Finds the numeric addresses of `host`: itself, localhost, or what `hosts` (normally /etc/hosts)
 /// says. Refuses a name that stands in none of them.
-pub fn resolve(host: &str, port: u16, hosts: &Path) -> Result<Vec<SocketAddr>, Trouble> {
+pub(super) fn resolve(host: &str, port: u16, hosts: &Path) -> Result<Vec<SocketAddr>, Trouble> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }

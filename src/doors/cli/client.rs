@@ -28,7 +28,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
 /// A server, and who we are to it.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub(super) struct Client {
     pub address: Address,
     pub token: Option<String>,
     /// Print each call as a curl command on standard error.
@@ -39,7 +39,7 @@ pub struct Client {
 
 /// A whole answer.
 #[derive(Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     pub status: u16,
     pub headers: hyper::HeaderMap,
     pub body: Bytes,
@@ -47,7 +47,7 @@ pub struct Answer {
 
 impl Answer {
     /// The body as JSON; null where it is empty.
-    pub fn json(&self) -> Result<Value, Trouble> {
+    pub(super) fn json(&self) -> Result<Value, Trouble> {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
@@ -61,13 +61,13 @@ impl Answer {
         })
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|v| v.to_str().ok())
     }
 }
 
 /// An answer whose body is read piece by piece.
-pub struct Flow {
+pub(super) struct Flow {
     response: Response<Incoming>,
     /// Drives the connection; ends with this value.
     _driver: JoinSet<()>,
@@ -75,7 +75,7 @@ pub struct Flow {
 
 impl Flow {
     /// The next piece; None at the end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
         loop {
             match self.response.frame().await {
                 None => return Ok(None),
@@ -94,21 +94,21 @@ impl Flow {
         }
     }
 
-    pub fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 }
 
 /// What goes with a request besides method and path.
 #[derive(Debug, Clone, Default)]
-pub struct Extra {
+pub(super) struct Extra {
     pub body: Bytes,
     pub content_type: Option<&'static str>,
     pub headers: Vec<(String, String)>,
 }
 
 impl Extra {
-    pub fn json(body: &Value) -> Self {
+    pub(super) fn json(body: &Value) -> Self {
         Self {
             body: body.to_string().into(),
             content_type: Some("application/json"),
@@ -116,7 +116,7 @@ impl Extra {
         }
     }
 
-    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(super) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
@@ -124,7 +124,7 @@ impl Extra {
 
 impl Client {
     /// Asks and takes the whole answer, whatever its status.
-    pub async fn ask(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
+    pub(super) async fn ask(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
         let flow = self.open(method, path, extra).await?;
         let Flow { response, _driver } = flow;
         let (parts, body) = response.into_parts();
@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// Asks and takes the answer where it is a good one; any other becomes trouble.
-    pub async fn call(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
+    pub(super) async fn call(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
         let answer = self.ask(method, path, extra).await?;
         if answer.status < 400 {
             return Ok(answer);
@@ -156,18 +156,18 @@ impl Client {
         Err(Trouble::refused(answer.status, &answer.body, &id))
     }
 
-    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+    pub(super) async fn get(&self, path: &str) -> Result<Value, Trouble> {
         self.call(Method::GET, path, Extra::default()).await?.json()
     }
 
     /// Posts JSON under a fresh idempotency key, so that nothing is done twice.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
         let extra = Extra::json(body).header("Idempotency-Key", fresh_key());
         self.call(Method::POST, path, extra).await?.json()
     }
 
     /// Asks and gives the body as it comes; a refusal becomes trouble.
-    pub async fn flow(&self, path: &str, headers: Vec<(String, String)>) -> Result<Flow, Trouble> {
+    pub(super) async fn flow(&self, path: &str, headers: Vec<(String, String)>) -> Result<Flow, Trouble> {
         let extra = Extra {
             headers,
             ..Extra::default()
@@ -252,7 +252,7 @@ impl Client {
     }
 
     /// Opens a WebSocket that speaks `protocol`.
-    pub async fn socket(
+    pub(super) async fn socket(
         &self,
         path: &str,
         protocol: &str,
@@ -385,7 +385,7 @@ impl Client {
 }
 
 /// A key under which the server does a thing once, however often it is asked.
-pub fn fresh_key() -> String {
+pub(super) fn fresh_key() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
@@ -411,7 +411,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Writes a value into a path or a query.
-pub fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

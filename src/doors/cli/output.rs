@@ -10,11 +10,10 @@ use super::trouble::Trouble;
 
 /// Where and how results are printed.
 #[derive(Debug, Clone)]
-pub struct View {
+pub(super) struct View {
     pub format: Format,
     /// Columns of the terminal; None where output goes elsewhere.
     pub width: Option<u16>,
-    pub color: bool,
     pub quiet: bool,
     pub now: Timestamp,
     /// Titles chosen by the caller; empty: the usual ones.
@@ -22,7 +21,7 @@ pub struct View {
 }
 
 /// One column of a table: its title and how it reads a row.
-pub struct Column {
+pub(super) struct Column {
     pub title: &'static str,
     /// Columns with a higher rank are dropped first when the terminal is narrow; 9 is shown only
     /// by `-o wide`.
@@ -35,7 +34,7 @@ const WIDE_ONLY: u8 = 9;
 
 impl View {
     /// Prints a list body (`{items, …}`) or a bare array.
-    pub fn list(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
+    pub(super) fn list(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
         let items = items(body);
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
@@ -49,7 +48,7 @@ impl View {
     }
 
     /// Prints one object: its columns below each other, or as JSON and so on.
-    pub fn one(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
+    pub(super) fn one(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
         let row = std::slice::from_ref(body);
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
@@ -76,7 +75,7 @@ impl View {
     }
 
     /// Prints the bare object where a machine reads, else the given sentence.
-    pub fn said(&self, body: &Value, sentence: &str) -> Result<String, Trouble> {
+    pub(super) fn said(&self, body: &Value, sentence: &str) -> Result<String, Trouble> {
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
             Format::Jsonl => format!("{body}\n"),
@@ -88,7 +87,7 @@ impl View {
     }
 
     /// True where a person reads.
-    pub fn for_people(&self) -> bool {
+    pub(super) fn for_people(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide) && !self.quiet
     }
 
@@ -242,7 +241,7 @@ fn yaml(body: &Value) -> Result<String, Trouble> {
 }
 
 /// A text field, by a path such as `owner.name`; `-` where there is none.
-pub fn text(row: &Value, path: &str) -> String {
+pub(super) fn text(row: &Value, path: &str) -> String {
     let mut value = row;
     for step in path.split('.') {
         value = &value[step];
@@ -256,14 +255,14 @@ pub fn text(row: &Value, path: &str) -> String {
 }
 
 /// A number of bytes as people say it.
-pub fn size(value: &Value) -> String {
+pub(super) fn size(value: &Value) -> String {
     value
         .as_u64()
         .map_or_else(|| "-".to_owned(), |n| rules::units::Bytes(n).to_string())
 }
 
 /// How long ago, or for how long: `12s`, `5m`, `3h`, `4d`.
-pub fn age(from: &Value, to: Timestamp) -> String {
+pub(super) fn age(from: &Value, to: Timestamp) -> String {
     match from.as_str().and_then(|t| Timestamp::parse(t).ok()) {
         Some(from) => span(to.seconds_since(from)),
         None => "-".to_owned(),
@@ -271,7 +270,7 @@ pub fn age(from: &Value, to: Timestamp) -> String {
 }
 
 /// A number of seconds in its largest sensible unit, with the next one while it is small.
-pub fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
@@ -314,7 +313,6 @@ mod tests {
         View {
             format,
             width,
-            color: false,
             quiet: false,
             now: Timestamp::from_millis(0),
             columns: Vec::new(),

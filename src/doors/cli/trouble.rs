@@ -4,22 +4,22 @@
 use serde_json::{Value, json};
 
 /// Exit codes of commands; `run` and `exec` return the code of what they ran instead.
-pub const FAILED: u8 = 1;
-pub const USAGE: u8 = 2;
-pub const NOT_FOUND: u8 = 3;
-pub const DENIED: u8 = 4;
-pub const CONFLICT: u8 = 5;
-pub const CAPACITY: u8 = 6;
-pub const TIMEOUT: u8 = 7;
-pub const UNREACHABLE: u8 = 8;
-pub const PARTLY: u8 = 9;
-pub const INTERRUPTED: u8 = 130;
+pub(super) const FAILED: u8 = 1;
+pub(super) const USAGE: u8 = 2;
+pub(super) const NOT_FOUND: u8 = 3;
+pub(super) const DENIED: u8 = 4;
+pub(super) const CONFLICT: u8 = 5;
+pub(super) const CAPACITY: u8 = 6;
+pub(super) const TIMEOUT: u8 = 7;
+pub(super) const UNREACHABLE: u8 = 8;
+pub(super) const PARTLY: u8 = 9;
+pub(super) const INTERRUPTED: u8 = 130;
 /// `run`: the session was taken in, but nothing of it ever ran or nobody knows how it ended.
-pub const NEVER_RAN: u8 = 125;
+pub(super) const NEVER_RAN: u8 = 125;
 
 /// Why a command could not do what it was asked.
 #[derive(Debug)]
-pub struct Trouble {
+pub(super) struct Trouble {
     pub exit: u8,
     pub code: String,
     pub text: String,
@@ -30,7 +30,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    pub fn new(exit: u8, code: &str, text: impl Into<String>) -> Self {
+    pub(super) fn new(exit: u8, code: &str, text: impl Into<String>) -> Self {
         Self {
             exit,
             code: code.to_owned(),
@@ -41,17 +41,17 @@ impl Trouble {
         }
     }
 
-    pub fn usage(text: impl Into<String>) -> Self {
+    pub(super) fn usage(text: impl Into<String>) -> Self {
         Self::new(USAGE, "usage", text)
     }
 
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
     /// Reads a refusal from the server. `kind` decides the exit code; without one, the status does.
-    pub fn refused(status: u16, body: &[u8], request_id: &str) -> Self {
+    pub(super) fn refused(status: u16, body: &[u8], request_id: &str) -> Self {
         let problem: Option<Value> = serde_json::from_slice(body)
             .ok()
             .filter(|v: &Value| v.get("code").is_some());
@@ -115,7 +115,7 @@ impl Trouble {
     }
 
     /// The trouble as the lines, or the JSON, that go to standard error.
-    pub fn written(&self, as_json: bool, color: bool) -> String {
+    pub(super) fn written(&self, as_json: bool, color: bool) -> String {
         if as_json {
             let body = self.problem.clone().unwrap_or_else(|| {
                 json!({

@@ -692,7 +692,7 @@ fn plain(text: &str) -> String {
             '\u{1b}' => match chars.peek() {
                 Some('[') => {
                     chars.next();
-                    while let Some(c) = chars.next() {
+                    for c in chars.by_ref() {
                         if ('@'..='~').contains(&c) {
                             break;
                         }

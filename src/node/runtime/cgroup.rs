@@ -416,11 +416,10 @@ impl Group {
     /// Kills everything inside and waits until it is gone. Does nothing when the group is absent.
     pub(super) fn kill_all(&self) -> Result<(), CgroupError> {
         let until = Instant::now() + EMPTYING;
-        if self.v2() {
-            if let Some(path) = self.directory("memory").filter(|path| path.is_dir()) {
+        if self.v2()
+            && let Some(path) = self.directory("memory").filter(|path| path.is_dir()) {
                 write(&path.join("cgroup.kill"), "1")?;
             }
-        }
         loop {
             let inside = self.processes();
             if inside.is_empty() {
