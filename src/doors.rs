@@ -18,7 +18,12 @@ use server::Server;
 /// Every route of every door. The console's own fallback answers for addresses that nobody has.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
     let host = machine_name();
-    api::router(server.clone(), streams.clone()).merge(pages::router(server, streams, &host))
+    api::router(server.clone(), streams.clone()).merge(pages::router(
+        server,
+        streams,
+        &host,
+        reference(),
+    ))
 }
 
 /// What the machine calls itself; `fardel` where it does not say.
@@ -28,4 +33,61 @@ fn machine_name() -> String {
         .and_then(|name| name.into_string().ok())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "fardel".to_owned())
+}
+
+/// The table of the REST API as its page shows it: by noun, in the order of the table.
+pub(crate) fn reference() -> Vec<pages::reference::Group> {
+    let mut groups: Vec<pages::reference::Group> = Vec::new();
+    for route in api::openapi::ROUTES {
+        let shown = shown(route);
+        match groups.iter_mut().find(|group| group.name == route.tag) {
+            Some(group) => group.operations.push(shown),
+            None => groups.push(pages::reference::Group {
+                name: route.tag.to_owned(),
+                operations: vec![shown],
+            }),
+        }
+    }
+    groups
+}
+
+fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
+    use api::openapi::{Needs, Reply};
+    let mut curl = String::from("curl");
+    if route.method != "GET" {
+        curl.push_str(&format!(" -X {}", route.method));
+    }
+    if route.needs != Needs::Nothing {
+        curl.push_str(" -H \"Authorization: Bearer $FARDEL_TOKEN\"");
+    }
+    if route.body.is_some() {
+        curl.push_str(" -H 'Content-Type: application/json' -d @body.json");
+    }
+    curl.push_str(&format!(" $FARDEL_SERVER{}", route.path));
+    let refusals: Vec<String> = route.refusals.iter().map(u16::to_string).collect();
+    pages::reference::Operation {
+        name: route.operation,
+        method: route.method,
+        path: route.path,
+        summary: route.summary,
+        scope: match route.needs {
+            Needs::Nothing | Needs::SignIn => String::new(),
+            Needs::Verb(verb) => verb.word().to_owned(),
+        },
+        query: route.query.to_vec(),
+        body: route.body.unwrap_or_default(),
+        answer: match route.answer {
+            Reply::Schema(name) => name.to_owned(),
+            Reply::Json => "JSON".to_owned(),
+            Reply::Text => "text/plain".to_owned(),
+            Reply::Events => "text/event-stream".to_owned(),
+            Reply::Socket(protocol) => format!("WebSocket {protocol}"),
+            Reply::Nothing => String::new(),
+        },
+        statuses: std::iter::once(route.status.to_string())
+            .chain(refusals)
+            .collect::<Vec<_>>()
+            .join(", "),
+        curl,
+    }
 }

@@ -15,6 +15,7 @@ pub mod palette;
 pub mod parts;
 pub mod problem;
 pub mod queue;
+pub mod reference;
 pub mod scene;
 pub mod sessions;
 pub mod setup;
@@ -51,6 +52,8 @@ pub struct Console {
     streams: Arc<dyn Streams>,
     /// The machine's name.
     host: Arc<str>,
+    /// The operations of the REST API, for its page.
+    reference: Arc<Vec<reference::Group>>,
     /// Where logs ended when they were last looked at, so that the next look begins near there.
     log_ends: Arc<Mutex<BTreeMap<ContainerName, u64>>>,
 }
@@ -58,12 +61,19 @@ pub struct Console {
 /// Most bytes of a form. A launch has at most 256 KiB of text, each byte of it escaped as three.
 const LARGEST_FORM: usize = 1 << 20;
 
-/// Every page, its fragments and its files. `host` is the machine's name, top left and in every title.
-pub fn router(server: Server, streams: Arc<dyn Streams>, host: &str) -> Router {
+/// Every page, its fragments and its files. `host` is the machine's name, top left and in every title;
+/// `reference` is what the REST API's page lists.
+pub fn router(
+    server: Server,
+    streams: Arc<dyn Streams>,
+    host: &str,
+    reference: Vec<reference::Group>,
+) -> Router {
     let console = Console {
         server,
         streams,
         host: host.into(),
+        reference: Arc::new(reference),
         log_ends: Arc::default(),
     };
     Router::new()
@@ -87,6 +97,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>, host: &str) -> Router {
         .route("/queue/live", get(queue::live))
         .route("/docs", get(docs::first))
         .route("/docs/{name}", get(docs::show))
+        .route("/api/docs", get(reference::show))
         .route("/about", get(docs::carried))
         .merge(images::router())
         .merge(me::router())

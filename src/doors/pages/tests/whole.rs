@@ -70,7 +70,12 @@ impl House {
         };
         let settings = Settings::read(layer, |_| None).expect("settings");
         let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
-        let router = super::super::router(server.clone(), Arc::new(Nobody), "box");
+        let router = super::super::router(
+            server.clone(),
+            Arc::new(Nobody),
+            "box",
+            crate::doors::reference(),
+        );
         House {
             router,
             server,
@@ -179,7 +184,8 @@ impl House {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
+    "/api/docs",
     "/",
     "/sessions",
     "/sessions?q=nobody",

@@ -1,0 +1,61 @@
+//! `/api/docs`: every operation of the REST API as a page, made from the table the API itself is made from.
+//! Whoever joins the doors hands the table in; this page never asks the API.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::frame::{Frame, Nav};
+use super::parts;
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame};
+use crate::doors::text::Text;
+
+/// Operations of one noun.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub name: String,
+    pub operations: Vec<Operation>,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Its name in generated clients; also its anchor.
+    pub name: &'static str,
+    pub method: &'static str,
+    pub path: &'static str,
+    pub summary: &'static str,
+    /// The scope a token needs; empty where none is.
+    pub scope: String,
+    /// Words of the query with what they mean.
+    pub query: Vec<(&'static str, &'static str)>,
+    /// Names of the schemas of body and answer; empty where there is none.
+    pub body: &'static str,
+    pub answer: String,
+    pub statuses: String,
+    /// The same from a shell.
+    pub curl: String,
+}
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/reference.html")]
+pub struct ReferencePage {
+    pub t: Text,
+    pub f: Frame,
+    pub groups: Arc<Vec<Group>>,
+}
+
+/// `GET /api/docs`
+pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    let page = ReferencePage {
+        t: visit.text,
+        f: frame(&console, &visit, &caller, Nav::Api),
+        groups: console.reference.clone(),
+    };
+    answer::page(&console, &visit, StatusCode::OK, &page)
+}
