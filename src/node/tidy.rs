@@ -392,10 +392,12 @@ impl Tidy {
             let old = newest
                 .and_then(|at| at.elapsed().ok())
                 .is_some_and(|age| age > kept);
-            if old && !known.contains(name.as_str())
-                && let Err(fault) = self.runtime.forget_log(&name) {
-                    tracing::warn!(container = %name, error = %chain(&fault), "its old log cannot be removed");
-                }
+            if old
+                && !known.contains(name.as_str())
+                && let Err(fault) = self.runtime.forget_log(&name)
+            {
+                tracing::warn!(container = %name, error = %chain(&fault), "its old log cannot be removed");
+            }
         }
     }
 

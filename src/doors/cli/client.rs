@@ -124,7 +124,12 @@ impl Extra {
 
 impl Client {
     /// Asks and takes the whole answer, whatever its status.
-    pub(super) async fn ask(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        extra: Extra,
+    ) -> Result<Answer, Trouble> {
         let flow = self.open(method, path, extra).await?;
         let Flow { response, _driver } = flow;
         let (parts, body) = response.into_parts();
@@ -147,7 +152,12 @@ impl Client {
     }
 
     /// Asks and takes the answer where it is a good one; any other becomes trouble.
-    pub(super) async fn call(&self, method: Method, path: &str, extra: Extra) -> Result<Answer, Trouble> {
+    pub(super) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        extra: Extra,
+    ) -> Result<Answer, Trouble> {
         let answer = self.ask(method, path, extra).await?;
         if answer.status < 400 {
             return Ok(answer);
@@ -167,7 +177,11 @@ impl Client {
     }
 
     /// Asks and gives the body as it comes; a refusal becomes trouble.
-    pub(super) async fn flow(&self, path: &str, headers: Vec<(String, String)>) -> Result<Flow, Trouble> {
+    pub(super) async fn flow(
+        &self,
+        path: &str,
+        headers: Vec<(String, String)>,
+    ) -> Result<Flow, Trouble> {
         let extra = Extra {
             headers,
             ..Extra::default()

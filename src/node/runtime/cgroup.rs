@@ -417,9 +417,10 @@ impl Group {
     pub(super) fn kill_all(&self) -> Result<(), CgroupError> {
         let until = Instant::now() + EMPTYING;
         if self.v2()
-            && let Some(path) = self.directory("memory").filter(|path| path.is_dir()) {
-                write(&path.join("cgroup.kill"), "1")?;
-            }
+            && let Some(path) = self.directory("memory").filter(|path| path.is_dir())
+        {
+            write(&path.join("cgroup.kill"), "1")?;
+        }
         loop {
             let inside = self.processes();
             if inside.is_empty() {
