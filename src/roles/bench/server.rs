@@ -342,11 +342,6 @@ fn references(text: &str) -> Vec<String> {
     found
 }
 
-/// Median of a sample list in a figure, where it has one.
-pub(super) fn p50(figure: &Value) -> Option<f64> {
-    figure["p50"].as_f64()
-}
-
 /// Largest of whole numbers in a figure.
 pub(super) fn most(figure: &Value) -> Option<f64> {
     let numbers: Vec<f64> = figure
