@@ -3,9 +3,13 @@
 
 use rules::permissions::{Verb, may};
 use rules::refusal::Refusal;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::Failure;
 use crate::access::Caller;
+use crate::catalog::Rows;
+use crate::catalog::idempotency::Key;
+use crate::{Failure, Fault};
 
 mod cursor;
 pub mod images;
@@ -41,17 +45,63 @@ fn allowed(caller: &Caller, verb: Verb) -> Result<(), Failure> {
     may(&caller.subject, verb, None).map_err(Failure::from)
 }
 
-/// Checks a key that a client made up.
-fn check_key(key: &IdempotencyKey) -> Result<(), Refusal> {
-    let good = (1..=200).contains(&key.key.len()) && key.key.chars().all(|c| c.is_ascii_graphic());
-    if good {
-        return Ok(());
+/// What an act gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Once<T> {
+    pub value: T,
+    /// This is the first answer to the same Idempotency-Key again; nothing was done now.
+    pub replayed: bool,
+}
+
+/// Runs `act` inside a write, unless this key was answered before: then gives that answer again.
+///
+/// Errors: `act`'s own, which leave the key free; `idempotency.key-reused`.
+fn once<T: Serialize + DeserializeOwned>(
+    rows: &Rows<'_>,
+    key: Option<&Key>,
+    act: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Once<T>, Failure> {
+    if let Some(key) = key
+        && let Some(first) = rows.answered(key)?
+    {
+        let value = serde_json::from_str(&first)
+            .map_err(|error| Fault::new("read the first answer", error))?;
+        return Ok(Once {
+            value,
+            replayed: true,
+        });
     }
-    Err(Refusal::malformed(
-        "idempotency.key-invalid",
-        "An Idempotency-Key has 1 to 200 visible ASCII characters.",
-    )
-    .hint("A UUID would work."))
+    let value = act()?;
+    if let Some(key) = key {
+        let answer = serde_json::to_string(&value)
+            .map_err(|error| Fault::new("keep the first answer", error))?;
+        rows.remember_answer(key, &answer)?;
+    }
+    Ok(Once {
+        value,
+        replayed: false,
+    })
+}
+
+/// A key as the catalog keeps it: checked, and the caller's own.
+fn own_key(caller: &Caller, key: Option<IdempotencyKey>) -> Result<Option<Key>, Refusal> {
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    let good = (1..=200).contains(&key.key.len()) && key.key.chars().all(|c| c.is_ascii_graphic());
+    if !good {
+        return Err(Refusal::malformed(
+            "idempotency.key-invalid",
+            "An Idempotency-Key has 1 to 200 visible ASCII characters.",
+        )
+        .hint("A UUID would work."));
+    }
+    Ok(Some(Key {
+        principal: caller.subject.user,
+        route: key.route,
+        key: key.key,
+        digest: key.body_digest,
+    }))
 }
 
 #[cfg(test)]

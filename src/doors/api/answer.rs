@@ -132,6 +132,15 @@ pub(super) fn with_header(mut response: Response, name: &'static str, value: &st
     response
 }
 
+/// Marks an answer that was given before to the same Idempotency-Key.
+pub(super) fn replayed(response: Response, replayed: bool) -> Response {
+    if replayed {
+        with_header(response, "idempotency-replayed", "true")
+    } else {
+        response
+    }
+}
+
 fn place(response: &mut Response, location: &str) {
     if let Ok(value) = HeaderValue::from_str(location) {
         response.headers_mut().insert(header::LOCATION, value);

@@ -75,8 +75,10 @@ pub(super) async fn import(
             .into());
         }
     };
-    let operation = images::import(&api.server, &caller, source, reference).await?;
-    answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))
+    let begun = images::import_once(&api.server, &caller, source, reference, sent.key).await?;
+    let operation = begun.value;
+    let response = answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))?;
+    Ok(answer::replayed(response, begun.replayed))
 }
 
 pub(super) async fn list_operations(

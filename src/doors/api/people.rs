@@ -60,13 +60,11 @@ pub(super) async fn create(
         role,
         password,
     } = sent.value;
-    let person = people::create(&api.server, &caller, &name, role, password).await?;
-    let made = answer::made(&person, &format!("/api/v1/users/{}", person.id))?;
-    Ok(answer::with_header(
-        made,
-        "etag",
-        &format!("\"{}\"", person.generation),
-    ))
+    let made = people::create_once(&api.server, &caller, &name, role, password, sent.key).await?;
+    let person = made.value;
+    let response = answer::made(&person, &format!("/api/v1/users/{}", person.id))?;
+    let response = answer::with_header(response, "etag", &format!("\"{}\"", person.generation));
+    Ok(answer::replayed(response, made.replayed))
 }
 
 #[derive(Deserialize)]

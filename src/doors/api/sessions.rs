@@ -75,11 +75,7 @@ pub(super) async fn launch(
             answer::made(&body, "/api/v1/sessions")?
         }
     };
-    Ok(if replayed {
-        answer::with_header(response, "idempotency-replayed", "true")
-    } else {
-        response
-    })
+    Ok(answer::replayed(response, replayed))
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -9,9 +9,9 @@ use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
-use super::allowed;
 use super::operations::{Operation, show};
 use super::system::refuse_full_disk;
+use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};
 use crate::appliance::imports::{Input, KIND, Source, forget_unnamed};
 use crate::appliance::shelves::{image_failure, upload_failure};
@@ -64,7 +64,45 @@ pub async fn import(
     source: ImportSource,
     reference: Option<String>,
 ) -> Result<Operation, Failure> {
+    let begun = import_once(server, caller, source, reference, None).await?;
+    Ok(begun.value)
+}
+
+/// As `import`, and at most once for the same key; a repetition gives the operation as it is now.
+///
+/// Errors: as `import`; `idempotency.key-reused`.
+pub async fn import_once(
+    server: &Server,
+    caller: &Caller,
+    source: ImportSource,
+    reference: Option<String>,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<Operation>, Failure> {
     allowed(caller, Verb::ImagesWrite)?;
+    let key = own_key(caller, key)?;
+    let known = key.clone();
+    let before = server
+        .catalog()
+        .write(Lane::People, "look for an answer", move |rows| {
+            let Some(key) = known else {
+                return Ok(None);
+            };
+            // Its upload is gone once an import is over, so this comes before any look at it.
+            let Some(first) = rows.answered(&key)? else {
+                return Ok(None);
+            };
+            let id: OperationId = serde_json::from_str(&first)
+                .map_err(|error| Fault::new("read the first answer", error))?;
+            rows.operation(id)
+        });
+    if key.is_some()
+        && let Some(row) = before.await?
+    {
+        return Ok(Once {
+            value: show(server, row),
+            replayed: true,
+        });
+    }
     refuse_full_disk(server)?;
     let reference = reference
         .filter(|text| !text.trim().is_empty())
@@ -111,31 +149,43 @@ pub async fn import(
         generation: 1,
     };
     let actor = caller.name.clone();
-    let row = server
+    let begun = server
         .catalog()
         .write(Lane::People, "begin an import", move |rows| {
-            let open = rows.open_operations()?;
-            if let Source::Upload { .. } = &input.source
-                && let Some(same) = open
-                    .iter()
-                    .find(|other| other.input.get("source") == row.input.get("source"))
-            {
-                return Ok(same.clone());
-            }
-            if open.len() >= MOST_OPEN {
-                return Err(Refusal::too_often(
-                    "operation.too-many",
-                    format!("{} imports wait already.", open.len()),
-                )
-                .retry_after(60)
-                .into());
-            }
-            rows.insert_operation(&row, actor.as_str())?;
-            Ok(row)
+            let begun = once(rows, key.as_ref(), || {
+                let open = rows.open_operations()?;
+                if let Source::Upload { .. } = &input.source
+                    && let Some(same) = open
+                        .iter()
+                        .find(|other| other.input.get("source") == row.input.get("source"))
+                {
+                    return Ok(same.id);
+                }
+                if open.len() >= MOST_OPEN {
+                    return Err(Refusal::too_often(
+                        "operation.too-many",
+                        format!("{} imports wait already.", open.len()),
+                    )
+                    .retry_after(60)
+                    .into());
+                }
+                rows.insert_operation(&row, actor.as_str())?;
+                Ok(row.id)
+            })?;
+            let row = rows
+                .operation(begun.value)?
+                .ok_or_else(|| Fault::new("begin an import", "its row is gone"))?;
+            Ok(Once {
+                value: row,
+                replayed: begun.replayed,
+            })
         })
         .await?;
     server.ring_imports()?;
-    Ok(show(server, row))
+    Ok(Once {
+        value: show(server, begun.value),
+        replayed: begun.replayed,
+    })
 }
 
 /// Refuses at once what the import would refuse first: nothing there, not complete, no privileges.

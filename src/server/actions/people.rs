@@ -10,7 +10,7 @@ use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::allowed;
+use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::password::{self, Checked};
 use crate::access::secret::Secret;
 use crate::access::{self, Caller, Via};
@@ -77,8 +77,24 @@ pub async fn create(
     role: Role,
     password: impl Into<Secret>,
 ) -> Result<User, Failure> {
+    let made = create_once(server, caller, name, role, password, None).await?;
+    Ok(made.value)
+}
+
+/// As `create`, and at most once for the same key.
+///
+/// Errors: as `create`; `idempotency.key-reused`.
+pub async fn create_once(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    role: Role,
+    password: impl Into<Secret>,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<User>, Failure> {
     let password = password.into();
     allowed(caller, Verb::PeopleWrite)?;
+    let key = own_key(caller, key)?;
     let name = UserName::parse(name.trim())?;
     password::check_new(&password, name.as_str(), "/password")?;
     // A name that is taken is said before the costly part.
@@ -95,12 +111,14 @@ pub async fn create(
     server
         .catalog()
         .write(Lane::People, "add a person", move |rows| {
-            rows.insert_person(&person, &hash)?;
-            if role == Role::Administrator {
-                rows.finish_setup()?;
-            }
-            note(rows, &actor, &person, "person.added", "", role.word())?;
-            Ok(person)
+            once(rows, key.as_ref(), || {
+                rows.insert_person(&person, &hash)?;
+                if role == Role::Administrator {
+                    rows.finish_setup()?;
+                }
+                note(rows, &actor, &person, "person.added", "", role.word())?;
+                Ok(person)
+            })
         })
         .await
 }

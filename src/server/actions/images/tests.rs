@@ -226,6 +226,29 @@ async fn a_name_moves_to_the_newer_image_and_the_old_one_stays_while_it_is_used(
 }
 
 #[tokio::test]
+async fn the_same_key_begins_one_import_also_when_its_upload_is_gone() {
+    let Some(b) = open("the_same_key_begins_one_import_also_when_its_upload_is_gone") else {
+        return;
+    };
+    let upload = uploaded(&b, &b.root, archive("tiny:1", "hello")).await;
+    let begin = async || {
+        let key = IdempotencyKey {
+            key: "k1".into(),
+            route: "POST /api/v1/images/import".into(),
+            body_digest: [1; 32],
+        };
+        let source = ImportSource::Upload(upload);
+        import_once(&b.server, &b.root, source, None, Some(key)).await
+    };
+    let first = begin().await.unwrap();
+    over(&b, first.value.clone()).await;
+    let again = begin().await.unwrap();
+    assert_eq!((first.replayed, again.replayed), (false, true));
+    assert_eq!(first.value.id, again.value.id);
+    assert_eq!(again.value.state, OperationState::Succeeded);
+}
+
+#[tokio::test]
 async fn an_archive_that_lies_fails_with_its_reason_and_leaves_nothing() {
     let Some(b) = open("an_archive_that_lies_fails_with_its_reason_and_leaves_nothing") else {
         return;

@@ -73,6 +73,25 @@ async fn accounts_are_for_administrators_and_ones_own_for_everybody() {
 }
 
 #[tokio::test]
+async fn the_same_key_makes_one_account() {
+    let (server, boss, _) = with_two().await;
+    let key = |digest: u8| {
+        Some(IdempotencyKey {
+            key: "k1".into(),
+            route: "POST /api/v1/users".into(),
+            body_digest: [digest; 32],
+        })
+    };
+    let make =
+        async |digest: u8| create_once(&server, &boss, "jae", Role::User, GOOD, key(digest)).await;
+    let first = make(1).await.unwrap();
+    let again = make(1).await.unwrap();
+    assert_eq!((first.replayed, again.replayed), (false, true));
+    assert_eq!(first.value, again.value);
+    assert_eq!(code(make(2).await), "idempotency.key-reused");
+}
+
+#[tokio::test]
 async fn the_last_administrator_stays() {
     let (server, boss, mina) = with_two().await;
     let root = local_root(&server);

@@ -17,8 +17,7 @@ use super::find::find;
 use super::view::Session;
 use crate::access::Caller;
 use crate::actions::system::refuse_full_disk;
-use crate::actions::{IdempotencyKey, check_key};
-use crate::catalog::idempotency::Key;
+use crate::actions::{IdempotencyKey, once, own_key};
 use crate::catalog::{Lane, Rows, View};
 use crate::{Failure, Server};
 
@@ -154,18 +153,7 @@ pub async fn launch(
         Verb::SessionsWrite,
         Some(caller.subject.user),
     )?;
-    let key = match key {
-        None => None,
-        Some(key) => {
-            check_key(&key)?;
-            Some(Key {
-                principal: caller.subject.user,
-                route: key.route,
-                key: key.key,
-                digest: key.body_digest,
-            })
-        }
-    };
+    let key = own_key(caller, key)?;
     refuse_full_disk(server)?;
     refuse_full_queue(server)?;
     let draft = server.catalog().read_now("understand a launch", |view| {
@@ -176,33 +164,21 @@ pub async fn launch(
     server
         .catalog()
         .write(Lane::People, "launch sessions", move |rows| {
-            if let Some(key) = &key
-                && let Some(first) = rows.answered(key)?
-            {
-                let sessions = serde_json::from_str(&first)
-                    .map_err(|error| crate::Fault::new("read the first answer", error))?;
-                return Ok(Launched {
-                    sessions,
-                    replayed: true,
-                });
-            }
-            if let Environment::Image { id, reference } = &draft.order.environment
-                && rows.image(*id)?.is_none()
-            {
-                return Err(no_image(reference).into());
-            }
-            let sessions: Vec<Session> = insert(rows, &draft, owner, name.as_str())?
-                .iter()
-                .map(|row| Session::of(row, name.clone(), None))
-                .collect();
-            if let Some(key) = &key {
-                let answer = serde_json::to_string(&sessions)
-                    .map_err(|error| crate::Fault::new("keep the first answer", error))?;
-                rows.remember_answer(key, &answer)?;
-            }
+            let launched = once(rows, key.as_ref(), || {
+                if let Environment::Image { id, reference } = &draft.order.environment
+                    && rows.image(*id)?.is_none()
+                {
+                    return Err(no_image(reference).into());
+                }
+                let written = insert(rows, &draft, owner, name.as_str())?;
+                Ok(written
+                    .iter()
+                    .map(|row| Session::of(row, name.clone(), None))
+                    .collect())
+            })?;
             Ok(Launched {
-                sessions,
-                replayed: false,
+                sessions: launched.value,
+                replayed: launched.replayed,
             })
         })
         .await
