@@ -143,7 +143,7 @@ fn measure(word: &str, wanted: &Wanted) -> io::Result<Value> {
         "visit" => server::first_visit(),
         "idle" => server::idle(seconds(5, 30)),
         "click" => server::clicking(seconds(10, 40)),
-        "submit" => server::submits(seconds(2, 5)),
+        "submit" => server::submits(seconds(2, 3)),
         "import" => imports::imports(times(1, 5), wanted.images.as_deref()),
         "launch" => launches::sequential(times(10, 100)),
         "burst20" => launches::at_once(20, true),

@@ -95,6 +95,18 @@ pub(super) fn write(bundle: &Path, root: &Path, group: &str, command: &[&str]) -
     Ok(filtered)
 }
 
+/// Whether a rule's condition holds on this kind of machine without any capability.
+fn for_everybody_here(includes: &Value) -> bool {
+    includes.as_object().is_none_or(|conditions| {
+        conditions.iter().all(|(name, value)| {
+            name == "arches"
+                && value
+                    .as_array()
+                    .is_some_and(|arches| arches.iter().any(|arch| arch == "amd64"))
+        })
+    })
+}
+
 /// The calls that the distribution's list permits to everybody, as the runtime wants them; None
 /// where there is no list.
 fn usual_filter() -> Option<Value> {
@@ -104,7 +116,7 @@ fn usual_filter() -> Option<Value> {
         .iter()
         .filter(|rule| rule["action"] == "SCMP_ACT_ALLOW")
         .filter(|rule| rule["args"].as_array().is_none_or(Vec::is_empty))
-        .filter(|rule| rule["includes"].as_object().is_none_or(|o| o.is_empty()))
+        .filter(|rule| for_everybody_here(&rule["includes"]))
         .map(|rule| json!({"names": rule["names"], "action": "SCMP_ACT_ALLOW"}))
         .collect();
     Some(json!({

@@ -74,10 +74,15 @@ pub(super) fn submits(window: Duration) -> io::Result<Value> {
     }))
 }
 
+/// A start so far away that nothing of it happens while something else is measured.
+fn next_year() -> String {
+    (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(365 * 24)).to_string()
+}
+
 fn submit_from(connections: usize, window: Duration) -> io::Result<Value> {
     let (subject, _) = Subject::fresh("submit")?;
     let body = json!({
-        "kind": "batch", "image": "host", "command": ["true"], "start_at": "2099-01-01T00:00:00Z",
+        "kind": "batch", "image": "host", "command": ["true"], "start_at": next_year(),
     });
     let before = processor_time(subject.pid());
     let began = Instant::now();
@@ -152,7 +157,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
     }
     let later = json!({
         "kind": "batch", "image": "host", "command": ["true"], "copies": 40,
-        "start_at": "2099-01-01T00:00:00Z",
+        "start_at": next_year(),
     });
     local.post("/api/v1/sessions", &later)?.good("launch")?;
     let row = local
@@ -281,6 +286,8 @@ pub(super) fn start_up(count: usize) -> io::Result<Value> {
 /// Bytes over the wire until the sign-in page stands, with nothing cached.
 pub(super) fn first_visit() -> io::Result<Value> {
     let (subject, _) = Subject::fresh("visit")?;
+    // Until somebody has set the box up, every page leads to the set-up.
+    subject.cookie()?;
     let mut browser = subject.tcp(&[("accept-encoding", "br, gzip")])?;
     let mut plain = subject.tcp(&[])?;
     let mut fetched: Vec<Value> = Vec::new();

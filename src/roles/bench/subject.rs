@@ -179,12 +179,19 @@ impl Subject {
 
     /// Makes the first administrator with the one-time link; gives the cookie of the browser that did.
     pub(super) fn cookie(&self) -> io::Result<String> {
-        let said = self.said();
+        // The doors open before the link is printed.
+        let until = Instant::now() + Duration::from_secs(2);
+        let mut said = self.said();
+        while !said.contains("  (once") && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+            said = self.said();
+        }
         let code = said
             .split_once("code=")
             .map(|(_, rest)| rest.split_whitespace().next().unwrap_or_default())
             .ok_or_else(|| io::Error::other("no setup link"))?;
-        let origin = format!("http://{}", self.listen);
+        // The wire names the host without its port; the origin must be that very host.
+        let origin = "http://127.0.0.1".to_owned();
         let mut browser = self.tcp(&[("origin", &origin), ("sec-fetch-site", "same-origin")])?;
         let form = format!("code={code}&name=bench&password={PASSWORD}&again={PASSWORD}");
         let answer = browser.form("/setup", &form)?;
