@@ -169,6 +169,12 @@ pub async fn resize(
             if session.phase == Phase::Ended {
                 return Err(ended().into());
             }
+            // What can never be right is refused in whatever state the session is.
+            let mut demand = session.order.demand;
+            demand.cpu = cpu.unwrap_or(demand.cpu);
+            demand.memory = memory.unwrap_or(demand.memory);
+            demand.shm = demand.shm.min(demand.memory);
+            demand.check()?;
             // Between its place and its first process, and while it stops, its machine may hold it
             // to the old limits for a while; what it gave back would be given away too early.
             let settled = matches!(session.phase, Phase::Pending | Phase::Running);
@@ -183,14 +189,9 @@ pub async fn resize(
                 .hint("Try again once it runs.")
                 .into());
             }
-            let mut demand = session.order.demand;
-            demand.cpu = cpu.unwrap_or(demand.cpu);
-            demand.memory = memory.unwrap_or(demand.memory);
-            demand.shm = demand.shm.min(demand.memory);
             if demand == session.order.demand {
                 return Ok(false);
             }
-            demand.check()?;
             let world = rows.world()?;
             placement::possible(&world, &demand, &session.order.environment)?;
             if session.phase.holds_resources()
