@@ -184,10 +184,10 @@ impl Layer<'_> {
             Ok(()) => {}
             Err(Errno::EXIST) => match occupant(parent.as_fd(), name)? {
                 Some(FileType::Directory) => {
-                    // Listed twice, or made earlier for a child: the last description counts.
-                    if !self.unlisted.remove(&path) {
-                        self.facts.entries -= 1;
-                    }
+                    // Listed twice, or made (and counted) earlier for a child: the last
+                    // description counts.
+                    self.unlisted.remove(&path);
+                    self.facts.entries -= 1;
                 }
                 Some(FileType::CharacterDevice) => {
                     self.replace_whiteout(parent.as_fd(), name)?;
