@@ -88,6 +88,17 @@ async function tabTo(page, selector) {
   assert.fail(`Tab never reaches ${selector}`);
 }
 
+/// Does `act`, which sends the launch form, once the preview has answered the last change of `name`; the
+/// button follows the preview, which follows the form.
+async function launchAs(page, name, fill, act) {
+  await Promise.all([
+    page.waitForResponse((answer) => answer.url().endsWith("/sessions/new/preview") && (answer.request().postData() ?? "").includes(name)),
+    fill(),
+  ]);
+  await page.locator("#cli-line", { hasText: name }).waitFor();
+  await Promise.all([page.waitForURL((address) => !address.pathname.endsWith("/new")), act()]);
+}
+
 test("keyboard alone launches a session and stops it", async () => {
   const context = await browser.newContext({ storageState: state });
   const page = await context.newPage();
@@ -96,25 +107,25 @@ test("keyboard alone launches a session and stops it", async () => {
   await page.keyboard.press("Control+A");
   await page.keyboard.type("0.5");
   await tabTo(page, "#name");
-  await page.keyboard.type("by-keyboard");
-  // The button follows the preview, which follows the form.
-  await page.waitForTimeout(600);
-  await tabTo(page, "button[name=act][value=launch]");
-  await Promise.all([
-    page.waitForURL((address) => /\/sessions(\/[0-9a-f-]{8,}|$|\?)/.test(address.pathname) && !address.pathname.endsWith("/new")),
-    page.keyboard.press("Enter"),
-  ]);
+  await launchAs(
+    page,
+    "by-keyboard",
+    () => page.keyboard.type("by-keyboard"),
+    async () => {
+      await tabTo(page, "button[name=act][value=launch]");
+      await page.keyboard.press("Enter");
+    },
+  );
   await page.goto(`${house.origin}/sessions`);
   const row = page.locator("tr", { hasText: "by-keyboard" });
   await until(() => "the session in the list", async () => (await row.count()) > 0);
-  await tabTo(page, "tr:has-text('by-keyboard') form button".replace(/:has-text\('([^']*)'\)/, ":has(a.nm)"));
-  await page.keyboard.press("Enter");
+  // The list is alive: rows change under the keyboard, and the focus stays where it was put.
+  await tabTo(page, "tr:has(a.nm) form[action$='/stop'] button");
+  await Promise.all([page.waitForEvent("framenavigated"), page.keyboard.press("Enter")]);
+  await page.waitForLoadState("load");
   await until(
     () => "the session stops",
-    async () => {
-      await page.goto(`${house.origin}/sessions`);
-      return (await page.locator("tr", { hasText: "by-keyboard" }).locator("form[action$='/stop']").count()) === 0;
-    },
+    async () => (await row.locator("form[action$='/stop']").count()) === 0,
   );
   await context.close();
 });
@@ -152,20 +163,22 @@ test("a terminal answers with the session's own limits, and after a reload as we
   const context = await thin.newContext({ storageState: state });
   const page = await context.newPage();
   await page.goto(`${house.origin}/sessions/new`);
-  await page.fill("#name", "terminal");
   await page.fill("#cpu", "1");
-  // The button follows the preview, which follows the form.
-  await page.waitForTimeout(600);
-  await page.click("button[name=act][value=launch]");
-  await page.waitForURL((address) => !address.pathname.endsWith("/new"));
+  await launchAs(
+    page,
+    "terminal",
+    () => page.fill("#name", "terminal"),
+    () => page.click("button[name=act][value=launch]"),
+  );
   await page.goto(`${house.origin}/sessions`);
-  await page.locator("tr", { hasText: "terminal" }).locator("a.nm").click();
+  await Promise.all([
+    page.waitForURL((address) => /^\/sessions\/[0-9a-f-]{8,}/.test(address.pathname)),
+    page.locator("tr", { hasText: "terminal" }).locator("a.nm").click(),
+  ]);
+  // However early the page was opened, the terminal comes by itself.
   await until(
     () => `the session runs: ${house.said().slice(-2000)}`,
-    async () => {
-      await page.reload();
-      return (await page.locator("#terminal").count()) > 0;
-    },
+    async () => (await page.locator("#terminal").count()) > 0,
   );
   const address = page.url();
   const shown = () => page.locator("#terminal .xterm-rows").innerText();

@@ -57,6 +57,17 @@ export function attach(place) {
   let tries = 0;
   let over = false;
   const send = (channel, bytes) => socket?.readyState === WebSocket.OPEN && socket.send(message(channel, bytes));
+  // Keys pressed while the connection is being made arrive when it stands; after a long gap nobody
+  // remembers what was typed into the dark, so those are dropped.
+  let waiting = [];
+  const type = (bytes) => {
+    if (socket?.readyState === WebSocket.OPEN) send(0, bytes);
+    else if (!over && waiting.length < 1000) waiting.push({ at: Date.now(), bytes });
+  };
+  const flush = () => {
+    for (const { at, bytes } of waiting) if (Date.now() - at < 10000) send(0, bytes);
+    waiting = [];
+  };
   const resize = () => {
     if (!place.isConnected || !place.clientWidth) return;
     fit.fit();
@@ -73,7 +84,7 @@ export function attach(place) {
     socket = new WebSocket(address, "v1.term");
     socket.binaryType = "arraybuffer";
     let first = true;
-    socket.onopen = () => { tries = 0; say(place.dataset.connected, ""); resize(); };
+    socket.onopen = () => { tries = 0; say(place.dataset.connected, ""); resize(); flush(); };
     socket.onmessage = ({ data }) => {
       if (typeof data === "string") return;
       const bytes = new Uint8Array(data);
@@ -120,8 +131,8 @@ export function attach(place) {
       }
       return true;
     });
-    term.onData((text) => send(0, encode.encode(text)));
-    term.onBinary((text) => send(0, Uint8Array.from(text, (c) => c.charCodeAt(0))));
+    term.onData((text) => type(encode.encode(text)));
+    term.onBinary((text) => type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
     new ResizeObserver(resize).observe(place);
     fit.fit();
     connect();
