@@ -89,7 +89,9 @@ pub fn router(
         .route("/sessions/new", get(launch::show).post(launch::submit))
         .route("/sessions/new/preview", post(launch::preview))
         .route("/sessions/{id}", get(sessions::show))
+        .route("/sessions/stop", post(sessions::stop_marked))
         .route("/sessions/{id}/live", get(sessions::show_live))
+        .route("/sessions/{id}/terminal", get(sessions::terminal))
         .route("/sessions/{id}/logs", get(sessions::logs))
         .route("/sessions/{id}/metrics", get(sessions::metrics))
         .route("/sessions/{id}/{verb}", post(sessions::act))
@@ -193,6 +195,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "launched" => t.notice_launched(of),
         "launched-n" => t.notice_launched_n(of),
         "stop" => t.notice_stopped(of),
+        "stop-n" => t.notice_stopped_n(of),
+        "stop-some" => t.notice_stopped_some(of),
         "force" => t.notice_forced(of),
         "restart" => t.notice_restarted(of),
         "pause" => t.notice_paused(of),

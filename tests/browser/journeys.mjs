@@ -152,6 +152,41 @@ test("without script a session is launched, seen and stopped", async () => {
   await context.close();
 });
 
+test("marked sessions keep their marks while the list changes, and are stopped together", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("sessions need root");
+    return;
+  }
+  const made = ["first-of-two", "second-of-two", "left-alone"];
+  for (const name of made) {
+    house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", name, "host", "--", "sh", "-c", "while :; do echo on; sleep 1; done");
+  }
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/sessions`);
+  const row = (name) => page.locator("tr", { hasText: name });
+  await row("first-of-two").locator("input[name=id]").check();
+  await row("second-of-two").locator("a.nm").focus();
+  await page.keyboard.press("x");
+  // A fourth one changes the list under the marks.
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--name", "came-later", "host", "--", "true");
+  await row("came-later").waitFor();
+  assert.equal(await page.locator("input[name=id]:checked").count(), 2);
+  assert.match(await page.locator("#marked-count").innerText(), /^2 /);
+  assert.deepEqual(await violations(page), []);
+  await Promise.all([page.waitForURL(/notice=stop-n|\/sessions$/), page.waitForEvent("framenavigated"), page.click("#marked .dan")]);
+  for (const name of made.slice(0, 2)) {
+    await until(() => `${name} stops`, async () => (await row(name).locator("form[action$='/stop']").count()) === 0);
+  }
+  assert.equal(await row("left-alone").locator("form[action$='/stop']").count(), 1);
+  // A batch session is watched by its output; its terminal is one step away.
+  await row("left-alone").locator("a.nm").click();
+  await page.locator("#log").waitFor();
+  await page.click(".tabs a >> nth=0");
+  await page.locator("#terminal").waitFor();
+  await context.close();
+});
+
 test("a terminal answers with the session's own limits, and after a reload as well", async (t) => {
   if (process.getuid() !== 0) {
     t.skip("sessions need root");

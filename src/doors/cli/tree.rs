@@ -149,8 +149,7 @@ pub enum Command {
     #[command(subcommand, visible_alias = "images")]
     Image(Image),
     /// Sessions that wait, in the order they will start
-    #[command(subcommand)]
-    Queue(Queue),
+    Queue(QueueLs),
     /// How full the machine is, and what happened lately
     Top,
     /// What happened: follow changes as they are made
@@ -543,6 +542,13 @@ pub enum Image {
         #[arg(value_name = "IMAGE", required = true)]
         images: Vec<String>,
     },
+}
+
+/// There is one thing to do with the queue, so its name alone does it.
+#[derive(Debug, Args)]
+pub struct QueueLs {
+    #[command(subcommand)]
+    pub verb: Option<Queue>,
 }
 
 #[derive(Debug, Subcommand)]

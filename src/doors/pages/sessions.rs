@@ -36,6 +36,8 @@ pub struct SessionsPage {
     pub has_scope: bool,
     pub scopes: Vec<Choice>,
     pub filtered: bool,
+    /// Whether any row can be marked for stopping.
+    pub markable: bool,
     pub rows: Vec<Line>,
     pub older: Option<String>,
 }
@@ -352,6 +354,10 @@ async fn read_list(
             scope("mine", t.sessions_mine()),
         ],
         filtered: !query.is_empty(),
+        markable: page
+            .items
+            .iter()
+            .any(|session| session.state < Phase::Stopping),
         rows: page
             .items
             .iter()
@@ -417,14 +423,24 @@ pub struct Look {
     tab: String,
 }
 
-/// `GET /sessions/{id}`
+/// `GET /sessions/{id}`: the part that says most about it now.
 pub async fn show(
     State(console): State<Console>,
     visit: Visit,
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Response {
-    tab(&console, &visit, &caller, &id, Tab::Terminal, "").await
+    tab(&console, &visit, &caller, &id, None, "").await
+}
+
+/// `GET /sessions/{id}/terminal`
+pub async fn terminal(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Response {
+    tab(&console, &visit, &caller, &id, Some(Tab::Terminal), "").await
 }
 
 /// `GET /sessions/{id}/logs`
@@ -435,7 +451,7 @@ pub async fn logs(
     Path(id): Path<String>,
     Query(look): Query<Look>,
 ) -> Response {
-    tab(&console, &visit, &caller, &id, Tab::Logs, &look.q).await
+    tab(&console, &visit, &caller, &id, Some(Tab::Logs), &look.q).await
 }
 
 /// `GET /sessions/{id}/metrics`
@@ -445,7 +461,7 @@ pub async fn metrics(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Response {
-    tab(&console, &visit, &caller, &id, Tab::Metrics, "").await
+    tab(&console, &visit, &caller, &id, Some(Tab::Metrics), "").await
 }
 
 async fn tab(
@@ -453,7 +469,7 @@ async fn tab(
     visit: &Visit,
     caller: &Caller,
     id: &str,
-    tab: Tab,
+    tab: Option<Tab>,
     q: &str,
 ) -> Response {
     match read_one(console, visit, caller, id, tab, q).await {
@@ -508,11 +524,19 @@ impl Tab {
         }
     }
 
-    fn from_word(word: &str) -> Tab {
-        [Tab::Logs, Tab::Metrics]
+    fn from_word(word: &str) -> Option<Tab> {
+        [Tab::Terminal, Tab::Logs, Tab::Metrics]
             .into_iter()
             .find(|tab| tab.word() == word)
-            .unwrap_or(Tab::Terminal)
+    }
+
+    /// What a page shows that asked for no part: a batch session is watched by its output, every
+    /// other one is worked in, and before and after there is the summary.
+    fn first(kind: SessionKind, phase: Phase) -> Tab {
+        match (kind, phase) {
+            (SessionKind::Batch, Phase::Running | Phase::Stopping) => Tab::Logs,
+            _ => Tab::Terminal,
+        }
     }
 }
 
@@ -521,7 +545,7 @@ async fn read_one(
     visit: &Visit,
     caller: &Caller,
     id: &str,
-    tab: Tab,
+    tab: Option<Tab>,
     q: &str,
 ) -> Result<SessionPage, Failure> {
     let t = visit.text;
@@ -529,6 +553,8 @@ async fn read_one(
     let server = &console.server;
     let now = server.clock().now();
     let session = sessions::get(server, caller, id).await?;
+    let asked = tab.map_or("", Tab::word);
+    let tab = tab.unwrap_or(Tab::first(session.kind, session.state));
     let id = session.id.to_string();
     let why = sessions::why(server, caller, &id).await?;
     let events = sessions::events(server, caller, &id).await?;
@@ -584,7 +610,7 @@ async fn read_one(
             // A search in the log is a still picture; everything else moves.
             live: q
                 .is_empty()
-                .then(|| format!("/sessions/{id}/live?tab={}", tab.word())),
+                .then(|| format!("/sessions/{id}/live?tab={asked}")),
             ..frame(console, visit, caller, Nav::Sessions)
         },
         alert: None,
@@ -980,6 +1006,34 @@ pub struct Said {
     typed: String,
 }
 
+/// `POST /sessions/stop`: stops every marked session that the caller may stop. Each is a change of its
+/// own: one that cannot be stopped keeps none of the others.
+pub async fn stop_marked(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Form(said): Form<Vec<(String, String)>>,
+) -> Response {
+    let marked = said.iter().filter(|(name, _)| name == "id");
+    let back = said.iter().find(|(name, _)| name == "back");
+    let place = back.map_or("/sessions", |(_, place)| answer::own_place(place));
+    let mut stopped = 0;
+    let mut refused: Option<Refusal> = None;
+    for (_, id) in marked.take(ROWS as usize) {
+        match sessions::stop(&console.server, &caller, id, false).await {
+            Ok(_) => stopped += 1,
+            Err(Failure::Refusal(refusal)) => refused = Some(refusal),
+            Err(fault) => return failed(&console, &visit, &caller, &fault),
+        }
+    }
+    match (stopped, refused) {
+        (0, Some(refusal)) => failed(&console, &visit, &caller, &Failure::Refusal(refusal)),
+        (0, None) => answer::see(place),
+        (_, Some(_)) => answer::see_with(place, "stop-some", &stopped.to_string()),
+        (_, None) => answer::see_with(place, "stop-n", &stopped.to_string()),
+    }
+}
+
 /// `POST /sessions/{id}/{verb}`: stop, pause, resume, restart, rename, limits, remove.
 pub async fn act(
     State(console): State<Console>,
@@ -1000,7 +1054,7 @@ pub async fn act(
         }
         Err(Failure::Refusal(refusal)) => {
             // The page again, with what was wrong on top; a thing that is gone has no page.
-            match read_one(&console, &visit, &caller, &id, Tab::Terminal, "").await {
+            match read_one(&console, &visit, &caller, &id, None, "").await {
                 Ok(page) => {
                     let alert =
                         Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());

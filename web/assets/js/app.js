@@ -91,6 +91,31 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.setAttribute("aria-label", label ?? ""); button.classList.remove("done"); }, 1600);
 });
 
+// ---- marked rows ---------------------------------------------------------------------------------
+const marked = one("#marked");
+if (marked) {
+  const count = one("#marked-count");
+  const boxes = () => all("input[name=id]");
+  const tell = () => {
+    const on = boxes().filter((box) => box.checked).length;
+    const text = on === 0 ? "" : on === 1 ? count.dataset.one : count.dataset.many.replace("{n}", on);
+    if (count.textContent !== text) count.textContent = text;
+    const whole = one("[data-all]");
+    if (whole) {
+      whole.checked = on > 0 && on === boxes().length;
+      whole.indeterminate = on > 0 && !whole.checked;
+    }
+  };
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-all]")) for (const box of boxes()) box.checked = event.target.checked;
+    if (event.target.matches("[data-all], input[name=id]")) tell();
+  });
+  // The form empties its boxes after the event.
+  marked.addEventListener("reset", () => setTimeout(tell));
+  document.addEventListener("htmx:after:swap", tell);
+  tell();
+}
+
 // ---- launch form ---------------------------------------------------------------------------------
 function sliders() {
   for (const range of all("input[type=range][data-for]")) {
@@ -192,6 +217,8 @@ addEventListener("keydown", (event) => {
     "/": () => one("main [role=search] input")?.focus(),
     j: () => step(1),
     k: () => step(-1),
+    x: () => document.activeElement.closest("tr")?.querySelector("input[name=id]")?.click(),
+    ".": () => one(".act button, .act a", document.activeElement.closest("tr, .list > li") ?? one("main"))?.focus(),
     "[": () => { const slim = one(".frame")?.classList.toggle("slim"); try { localStorage.setItem("slim", slim ? "1" : ""); } catch { /* private window */ } },
     "?": () => one("#sheet")?.showModal(),
   };

@@ -417,6 +417,7 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
             Choice::new("all", t.sessions_everyone(), false),
         ],
         filtered: !full,
+        markable: full,
         rows: if full {
             vec![
                 line("vit-ablation", "ok", t.state_running(), "", 84, 63, true),
