@@ -3,11 +3,15 @@
 // accessibility, nothing refused by the server's own policy, nothing wider than the screen.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { image } from "./lib/archive.mjs";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
 import { open, setUp, signIn, until } from "./lib/house.mjs";
 
-const PAGES = ["/", "/sessions", "/sessions/new", "/queue", "/images", "/me", "/docs", "/about", "/nothing-here"];
+const PAGES = ["/", "/sessions", "/sessions/new", "/queue", "/images", "/me", "/docs", "/api/docs", "/about", "/nothing-here"];
 const FIRST_VISIT_BYTES = 130_000;
 
 let browser;
@@ -184,6 +188,42 @@ test("marked sessions keep their marks while the list changes, and are stopped t
   await page.locator("#log").waitFor();
   await page.click(".tabs a >> nth=0");
   await page.locator("#terminal").waitFor();
+  await context.close();
+});
+
+test("an upload goes on after a lost connection and after a reload, and the image appears", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "fardel-archive-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const archive = image(folder, "localhost/sent-in-pieces:1", 20 << 20);
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  const offsets = [];
+  let lost = 0;
+  await page.route("**/api/v1/uploads/*", async (route) => {
+    const request = route.request();
+    if (request.method() !== "PATCH") return route.continue();
+    offsets.push(Number(request.headers()["upload-offset"]));
+    // The second piece is lost once; it, and all after it, until the page is loaded again.
+    if (offsets.length >= 2 && lost < 2) {
+      lost += 1;
+      return route.abort("connectionreset");
+    }
+    return route.continue();
+  });
+  const choose = async () => {
+    await page.goto(`${house.origin}/images`);
+    await page.setInputFiles("#archive", archive);
+    await page.click("#import button");
+  };
+  await choose();
+  await until(() => `a second loss after ${offsets}`, async () => lost === 2);
+  page.once("dialog", (dialog) => dialog.accept());
+  await choose();
+  await page.waitForURL(/notice=import|\/images$/);
+  await page.locator("tr", { hasText: "sent-in-pieces" }).waitFor({ timeout: 20_000 });
+  // Nothing that had arrived was sent again.
+  assert.deepEqual(offsets.slice(0, 3), [0, 8 << 20, 8 << 20]);
+  assert.ok(offsets.slice(3).every((offset) => offset >= 8 << 20), `${offsets}`);
   await context.close();
 });
 
