@@ -1,6 +1,7 @@
 //! `cargo ci quick | full | nightly`: the stages of the gate, one after the other, each timed.
 //! Knows what is run and in which order; every stage's own file knows how. Never changes the tree.
 
+mod bed;
 mod browser;
 mod budgets;
 mod debian;
@@ -20,15 +21,33 @@ use stage::{Failure, Gate};
 
 const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
+       cargo ci bed …
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, release build, static check,
             Debian roots, budgets, browser suite
   nightly   full + long simulation
+  bed       a Debian with systemd in a virtual machine; alone, it says how
   --tested  `cargo test` has just run with the same FARDEL_SKIPS: do not run it again";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let came_from = match std::env::current_dir().and_then(|folder| enter_root().map(|()| folder)) {
+        Ok(folder) => folder,
+        Err(error) => {
+            eprintln!("cannot enter the root of the tree: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let ["bed", rest @ ..] = words.as_slice() {
+        return match bed::command(rest, &came_from) {
+            Ok(code) => ExitCode::from(code),
+            Err(failure) => {
+                eprintln!("bed: {failure}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (level, tested) = match words.as_slice() {
         [level] => (*level, false),
         [level, "--tested"] => (*level, true),
@@ -46,14 +65,6 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .expect("this package lies two folders below the root");
-    if let Err(error) = std::env::set_current_dir(root) {
-        eprintln!("cannot enter {}: {error}", root.display());
-        return ExitCode::FAILURE;
-    }
     let mut gate = Gate::new();
     quick(&mut gate, tested);
     if depth >= 1 {
@@ -63,6 +74,15 @@ fn main() -> ExitCode {
         nightly(&mut gate);
     }
     gate.close()
+}
+
+/// Every stage names files from the root of the tree.
+fn enter_root() -> std::io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this package lies two folders below the root");
+    std::env::set_current_dir(root)
 }
 
 fn quick(gate: &mut Gate, tested: bool) {

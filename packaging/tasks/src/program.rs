@@ -111,14 +111,19 @@ pub(crate) fn is_root() -> bool {
 
 /// The `fardel` that cargo built in a profile's folder.
 pub(crate) fn built(profile: &str) -> Result<PathBuf, Failure> {
+    Ok(target_directory()?
+        .join("x86_64-unknown-linux-gnu")
+        .join(profile)
+        .join("fardel"))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_directory() -> Result<PathBuf, Failure> {
     let metadata = metadata()?;
     let target = metadata["target_directory"]
         .as_str()
         .ok_or_else(|| Failure::new("cargo metadata names no target directory"))?;
-    Ok(Path::new(target)
-        .join("x86_64-unknown-linux-gnu")
-        .join(profile)
-        .join("fardel"))
+    Ok(PathBuf::from(target))
 }
 
 /// What `cargo metadata` tells of the workspace and every package it needs.

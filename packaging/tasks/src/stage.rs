@@ -110,22 +110,25 @@ impl Gate {
 }
 
 /// CPU seconds of all children that were waited for; zero where /proc does not tell.
-fn children_cpu_seconds() -> f64 {
+pub(crate) fn children_cpu_seconds() -> f64 {
+    cpu_seconds("/proc/self/stat", [16, 17])
+}
+
+/// Adds two fields of a process's `stat` file, in seconds; zero when there is no such process.
+pub(crate) fn cpu_seconds(stat: &str, fields: [usize; 2]) -> f64 {
     /// The kernel counts these fields in hundredths on every architecture we build for.
     const TICKS_PER_SECOND: f64 = 100.0;
-    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let text = fs::read_to_string(stat).unwrap_or_default();
     // The command's name may hold blanks; the fields begin behind its closing bracket with field 3.
-    let fields: Vec<&str> = text
+    let behind: Vec<&str> = text
         .rsplit(')')
         .next()
         .unwrap_or_default()
         .split_whitespace()
         .collect();
-    let field = |number: usize| {
-        fields
-            .get(number - 3)
-            .and_then(|field| field.parse::<f64>().ok())
-            .unwrap_or_default()
-    };
-    (field(16) + field(17)) / TICKS_PER_SECOND
+    fields
+        .into_iter()
+        .filter_map(|number| behind.get(number - 3)?.parse::<f64>().ok())
+        .sum::<f64>()
+        / TICKS_PER_SECOND
 }

@@ -1,0 +1,337 @@
+//! The test-bed: a Debian with a real systemd and cgroup v2 in a virtual machine that needs no
+//! hardware help. `cargo ci bed run SCRIPT` starts it, runs the script inside as root, prints what the
+//! script says and ends with its code. Never a measure of speed: the guest has one slow processor, and
+//! neither cpuset nor pressure figures nor devices.
+//!
+//! The script finds its arguments in `$@`, `/mnt/bed` to write to (what it leaves in `/mnt/bed/out`
+//! comes back with `--out`), and every `--share NAME=FOLDER` read-only in `/mnt/NAME`. Its disk is an
+//! ext4 of its own, 16 GB wide; with `--disk NAME` it is kept for the next run of the same name. The
+//! guest has no network but loopback. To run the test binaries of a debug build inside:
+//!
+//! ```text
+//! cargo ci bed run --memory 2048 --share tests=target/x86_64-unknown-linux-gnu/debug/deps SCRIPT
+//! ```
+
+mod machine;
+mod root;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use machine::{Machine, Order, Said};
+use root::Root;
+
+use crate::stage::{self, Failure};
+
+pub(crate) const USAGE: &str = "\
+usage: cargo ci bed root
+       cargo ci bed run [--disk NAME] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
+                        [--out FOLDER] SCRIPT [ARGUMENT]...
+  root      make the guest's root file system, or say where it is
+  run       boot, run SCRIPT inside as root, and end with its code
+  --disk    keep what is written under this name, and begin where the last run of it ended
+  --memory  of the guest, in MiB; 1024 unless given
+  --limit   kill the guest after so many seconds, however busy; 1800 unless given
+  --share   show a folder of this machine read-only in /mnt/NAME
+  --out     where to copy what the script left in /mnt/bed/out";
+
+/// Exit code when this machine cannot run the bed; the reason is printed. (EX_UNAVAILABLE.)
+const LEFT_OUT: u8 = 69;
+
+/// What `cargo ci bed run` was asked.
+#[derive(Debug, Default, PartialEq)]
+struct Request {
+    disk: Option<String>,
+    memory_mib: Option<u64>,
+    limit: Option<Duration>,
+    shares: Vec<(String, PathBuf)>,
+    out: Option<PathBuf>,
+    script: PathBuf,
+    arguments: Vec<String>,
+}
+
+/// Does what `cargo ci bed …` asks and gives the exit code. `came_from` is where relative paths begin.
+pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
+    let request = match words {
+        ["root"] => None,
+        ["run", rest @ ..] => match parsed(rest, came_from) {
+            Some(request) => Some(request),
+            None => return Ok(wrong_usage()),
+        },
+        _ => return Ok(wrong_usage()),
+    };
+    if let Some(reason) = missing() {
+        crate::leave_out("bed", &reason)?;
+        return Ok(LEFT_OUT);
+    }
+    sweep();
+    match request {
+        Some(request) => run(&request),
+        None => {
+            println!("{}", Root::ready()?.image.display());
+            Ok(0)
+        }
+    }
+}
+
+fn wrong_usage() -> u8 {
+    eprintln!("{USAGE}");
+    2
+}
+
+/// Why this machine cannot run the bed, if so.
+pub(crate) fn missing() -> Option<String> {
+    root::missing()
+}
+
+fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
+    let mut request = Request::default();
+    let mut words = words.iter();
+    loop {
+        match *words.next()? {
+            "--disk" => request.disk = Some((*words.next()?).to_owned()),
+            "--memory" => request.memory_mib = Some(words.next()?.parse().ok()?),
+            "--limit" => {
+                request.limit = Some(Duration::from_secs(words.next()?.parse().ok()?));
+            }
+            "--share" => {
+                let (name, path) = words.next()?.split_once('=')?;
+                request.shares.push((name.to_owned(), came_from.join(path)));
+            }
+            "--out" => request.out = Some(came_from.join(words.next()?)),
+            flag if flag.starts_with('-') => return None,
+            script => {
+                request.script = came_from.join(script);
+                request.arguments = words.map(|word| (*word).to_owned()).collect();
+                return Some(request);
+            }
+        }
+    }
+}
+
+fn run(request: &Request) -> Result<u8, Failure> {
+    let script = fs::read_to_string(&request.script)
+        .map_err(|error| Failure::new(format!("{}: {error}", request.script.display())))?;
+    let root = Root::ready()?;
+    let mut order = Order::new(&root, &script);
+    if let Some(name) = &request.disk {
+        order.disk = Some(root.disk(name)?);
+    }
+    order.memory_mib = request.memory_mib.unwrap_or(order.memory_mib);
+    order.limit = request.limit.unwrap_or(order.limit);
+    order.shares.clone_from(&request.shares);
+    order.arguments.clone_from(&request.arguments);
+    let code = run_to_the_end(&order, request.out.as_deref())?;
+    Ok(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// Boots, prints what the script says, waits for its end and gives its code.
+fn run_to_the_end(order: &Order<'_>, out: Option<&Path>) -> Result<i32, Failure> {
+    let begun = Instant::now();
+    let before = stage::children_cpu_seconds();
+    let mut machine = Machine::boot(order)?;
+    let mut booted = 0.0;
+    let code = loop {
+        match machine.hear()? {
+            Said::Booted(seconds) => booted = seconds,
+            Said::Line(line) => println!("{line}"),
+            Said::Ended(code) => break code,
+        }
+    };
+    if let Some(out) = out {
+        let left = machine.shared().join("out");
+        crate::program::Program::named("cp")
+            .words("-a")
+            .argument(&left)
+            .argument(out)
+            .run()?;
+    }
+    machine.wait()?;
+    println!(
+        "bed: up after {booted:.1} s of guest time; {:.1} s and {:.1} CPU seconds in all; code {code}",
+        begun.elapsed().as_secs_f64(),
+        stage::children_cpu_seconds() - before,
+    );
+    Ok(code)
+}
+
+/// A folder for one run, removed at the end; where memory serves as disk when it has the room.
+struct Folder(PathBuf);
+
+/// Begins the name of every folder of the bed; the number behind it is the process that made it.
+const PREFIX: &str = "fardel-bed-";
+
+/// The fastest place for what nobody keeps.
+const MEMORY: &str = "/dev/shm";
+
+impl Folder {
+    fn make(kind: &str, bytes: u64) -> Result<Self, Failure> {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let place = match free_bytes(Path::new(MEMORY)) {
+            Some(free) if free >= bytes => PathBuf::from(MEMORY),
+            _ => {
+                let place = std::env::temp_dir();
+                crate::leave_out(
+                    "the bed's work in memory",
+                    &format!(
+                        "{MEMORY} has no {} MiB to spare; {} is slower",
+                        bytes >> 20,
+                        place.display()
+                    ),
+                )?;
+                place
+            }
+        };
+        let path = place.join(format!("{PREFIX}{}-{kind}-{number}", std::process::id()));
+        fs::create_dir_all(&path)
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Removes it and says so when it cannot.
+    fn remove(&self) -> Result<(), Failure> {
+        let mounts = mounts_in(&self.0);
+        if !mounts.is_empty() {
+            return Err(Failure::new(format!("mounts are left: {mounts:?}")));
+        }
+        fs::remove_dir_all(&self.0)
+            .map_err(|error| Failure::new(format!("{} stays: {error}", self.0.display())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.0.exists()
+            && let Err(failure) = self.remove()
+        {
+            println!("{failure}");
+        }
+    }
+}
+
+fn free_bytes(path: &Path) -> Option<u64> {
+    let room = rustix::fs::statvfs(path).ok()?;
+    Some(room.f_bavail * room.f_frsize)
+}
+
+/// Processes whose working directory lies in this folder: a guest's kernel starts there, and what it
+/// forks stays there.
+fn processes_in(folder: &Path) -> Vec<u32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+        })
+        .collect()
+}
+
+fn mounts_in(folder: &Path) -> Vec<PathBuf> {
+    mounts_listed_in(
+        &fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(),
+        folder,
+    )
+}
+
+fn mounts_listed_in(mountinfo: &str, folder: &Path) -> Vec<PathBuf> {
+    mountinfo
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .map(PathBuf::from)
+        .filter(|point| point.starts_with(folder))
+        .collect()
+}
+
+/// Ends and removes what runs of the bed left that were killed themselves.
+fn sweep() {
+    for place in [PathBuf::from(MEMORY), std::env::temp_dir()] {
+        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(maker) = maker(&name.to_string_lossy()) else {
+                continue;
+            };
+            if Path::new("/proc").join(maker.to_string()).exists() {
+                continue;
+            }
+            let folder = entry.path();
+            println!("{} was left by a run that was killed", folder.display());
+            for pid in processes_in(&folder) {
+                if let Some(pid) = i32::try_from(pid)
+                    .ok()
+                    .and_then(rustix::process::Pid::from_raw)
+                {
+                    // One that just ended is as good.
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+            }
+            drop(Folder(folder));
+        }
+    }
+}
+
+/// The process that made a folder of this name; none for a folder that is not ours.
+fn maker(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_and_paths_begin_where_the_caller_stood() {
+        let words = [
+            "--disk", "box", "--share", "deb=out", "--memory", "2048", "go.sh", "--disk", "x",
+        ];
+        let request = parsed(&words, Path::new("/here")).expect("it is well formed");
+        assert_eq!(request.disk.as_deref(), Some("box"));
+        assert_eq!(request.memory_mib, Some(2048));
+        assert_eq!(
+            request.shares,
+            [("deb".to_owned(), PathBuf::from("/here/out"))]
+        );
+        assert_eq!(request.script, Path::new("/here/go.sh"));
+        assert_eq!(request.arguments, ["--disk", "x"]);
+    }
+
+    #[test]
+    fn a_request_without_script_or_with_an_unknown_flag_is_none() {
+        for words in [
+            &["--disk", "box"][..],
+            &["--shear", "a=b", "go.sh"],
+            &["--share", "a", "go.sh"],
+            &["--memory", "much", "go.sh"],
+            &[],
+        ] {
+            assert_eq!(parsed(words, Path::new("/")), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn only_folders_of_the_bed_are_swept() {
+        assert_eq!(maker("fardel-bed-123-guest-0"), Some(123));
+        assert_eq!(maker("fardel-bed-try"), None);
+        assert_eq!(maker("fardel-gate-123"), None);
+    }
+
+    #[test]
+    fn mounts_in_a_folder_are_found() {
+        let mountinfo = "\
+22 1 254:0 / / rw - ext4 /dev/vda rw
+30 22 0:5 / /dev/shm/fardel-bed-1-root-0/tree/proc rw - proc proc rw
+31 22 0:5 / /dev/shm/fardel-bed-11 rw - tmpfs tmpfs rw
+";
+        assert_eq!(
+            mounts_listed_in(mountinfo, Path::new("/dev/shm/fardel-bed-1-root-0")),
+            [PathBuf::from("/dev/shm/fardel-bed-1-root-0/tree/proc")]
+        );
+    }
+}
