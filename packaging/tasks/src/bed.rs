@@ -258,7 +258,8 @@ fn sweep() {
             let Some(maker) = maker(&name.to_string_lossy()) else {
                 continue;
             };
-            if Path::new("/proc").join(maker.to_string()).exists() {
+            // One that is dead and not yet waited for has no program any more.
+            if fs::read_link(format!("/proc/{maker}/exe")).is_ok() {
                 continue;
             }
             let folder = entry.path();
