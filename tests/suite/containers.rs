@@ -3,6 +3,7 @@
 
 mod crash;
 mod ground;
+mod idle;
 mod inside;
 mod life;
 mod limits;

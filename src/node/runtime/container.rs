@@ -23,6 +23,9 @@ use libcontainer::workload::{
 use super::descriptors::send_descriptor;
 use super::seccomp::{Filter, Revealing};
 
+#[cfg(test)]
+mod defects;
+
 /// Our first process, built by `packaging/guests.rs`.
 static INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 

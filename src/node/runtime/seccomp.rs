@@ -8,6 +8,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 pub(super) mod answers;
 #[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod tests;
 
 /// One instruction in the kernel's layout (`struct sock_filter`).

@@ -67,7 +67,10 @@ pub(super) const WORDS: &[Homed] = &[
     Homed {
         shown: "libcontainer",
         spelling: Spelling::Package("libcontainer"),
-        homes: &["src/node/runtime/container.rs"],
+        homes: &[
+            "src/node/runtime/container.rs",
+            "src/node/runtime/container/defects.rs",
+        ],
         reason: "it forks and changes its caller, so only the single-threaded shim may call it, \
                  through one file that is reviewed whole when its version moves",
         planted: "use libcontainer::container::builder::ContainerBuilder;",

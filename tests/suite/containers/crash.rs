@@ -23,20 +23,6 @@ fn groups(ground: &Ground, name: &ContainerName) -> Vec<PathBuf> {
         .collect()
 }
 
-fn shim_of(ground: &Ground, name: &ContainerName) -> i32 {
-    let text = fs::read(
-        ground
-            .directory
-            .path()
-            .join("run/c")
-            .join(name.as_str())
-            .join("run.json"),
-    )
-    .expect("a record");
-    let record: serde_json::Value = serde_json::from_slice(&text).expect("json");
-    record["shim"]["pid"].as_i64().expect("a number") as i32
-}
-
 fn kill(pid: i32) {
     // SAFETY: no memory is involved; the number was read from a record of this very test.
     unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -58,7 +44,7 @@ fn a_container_without_its_shim_is_lost_and_its_processes_are_killed() {
     };
     let name = ground.start(&ground.shell("sleep 1000"));
     let pid = ground.running(&name);
-    kill(shim_of(&ground, &name));
+    kill(ground.shim_of(&name));
     ground.wait(&name, |standing| {
         matches!(standing, Standing::Lost { .. }).then_some(())
     });
@@ -80,7 +66,7 @@ fn when_server_and_shim_die_together_the_next_server_declares_it_lost() {
     let lost = ground.start(&ground.shell("sleep 1000"));
     let kept = ground.start(&ground.shell("sleep 1000"));
     let (orphan, living) = (ground.running(&lost), ground.running(&kept));
-    let shim = shim_of(&ground, &lost);
+    let shim = ground.shim_of(&lost);
     ground.crash();
     kill(shim);
     while alive(shim) {
@@ -125,7 +111,7 @@ fn a_reused_number_another_boot_or_a_stale_socket_is_never_adopted_or_signalled(
             .join("run.json");
         let mut record: serde_json::Value =
             serde_json::from_slice(&fs::read(&path).expect("a record")).expect("json");
-        let shim = shim_of(&ground, &name);
+        let shim = ground.shim_of(&name);
         ground.crash();
         record["shim"][field] = value;
         fs::write(&path, record.to_string()).expect("written");
@@ -214,10 +200,12 @@ fn a_shim_has_one_thread_an_empty_environment_and_stays_small() {
     };
     let name = ground.start(&ground.shell("sleep 1000"));
     ground.running(&name);
-    let shim = shim_of(&ground, &name);
+    let shim = ground.shim_of(&name);
     let read = |file: &str| fs::read_to_string(format!("/proc/{shim}/{file}")).expect("readable");
     assert!(read("status").contains("Threads:\t1\n"));
     assert_eq!(read("environ"), "");
+    // As far as the machine lets it; never the container's own 200.
+    assert!(matches!(read("oom_score_adj").trim(), "0" | "-999"));
     assert!(!groups(&ground, &name).iter().any(|path| {
         fs::read_to_string(path.join("cgroup.procs"))
             .is_ok_and(|text| text.lines().any(|line| line == shim.to_string()))
@@ -248,4 +236,35 @@ fn what_cannot_be_made_ends_with_a_reason_and_leaves_nothing() {
         assert!(reason.contains(wanted), "{reason}");
         assert!(groups(&ground, &name).is_empty());
     }
+}
+
+#[test]
+fn what_libcontainer_refuses_is_told_in_the_reason_and_in_the_shims_log() {
+    const NAME: &str = "what_libcontainer_refuses_is_told_in_the_reason_and_in_the_shims_log";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let folder = ground.directory.path().join("folder");
+    fs::create_dir(&folder).expect("made");
+    let mut order = ground.shell("true");
+    order.mounts = vec![node::runtime::MountOrder {
+        from: folder,
+        at: "/proc/no/such/place".into(),
+        read_only: false,
+    }];
+    let name = ground.start(&order);
+    let record = ground.ended(&name);
+    let reason = record.reason.expect("a reason");
+    assert!(reason.contains("could not be created: "), "{reason}");
+    let log = ground
+        .directory
+        .path()
+        .join("data/logs")
+        .join(name.as_str())
+        .join("shim.log");
+    let told = fs::read_to_string(log).expect("a log");
+    assert!(
+        told.contains("libcontainer") && told.contains("/proc/no/such/place"),
+        "{told}"
+    );
 }

@@ -172,6 +172,19 @@ impl Ground {
         .into_owned()
     }
 
+    /// The process that supervises a container.
+    pub(super) fn shim_of(&self, name: &ContainerName) -> i32 {
+        let record = self
+            .directory
+            .path()
+            .join("run/c")
+            .join(name.as_str())
+            .join("run.json");
+        let text = std::fs::read(record).expect("a record");
+        let record: serde_json::Value = serde_json::from_slice(&text).expect("json");
+        record["shim"]["pid"].as_i64().expect("a number") as i32
+    }
+
     fn diagnosis(&self, name: &ContainerName) -> String {
         let path = self
             .directory

@@ -86,3 +86,31 @@ fn a_new_server_learns_the_code_of_a_container_that_lived_on() {
     assert_eq!(ground.ended(&early).code, 44, "ended while no server lived");
     assert_eq!(ground.ended(&late).code, 33, "ended under the new server");
 }
+
+#[test]
+fn a_signal_that_ends_nothing_changes_no_standing() {
+    let Some(ground) = Ground::lay("a_signal_that_ends_nothing_changes_no_standing") else {
+        return;
+    };
+    let name = ground
+        .start(&ground.shell("trap 'echo heard' TERM; echo up; while :; do sleep 0.05; done"));
+    let pid = ground.running(&name);
+    let hears = |word: &str| {
+        while !ground.log(&name).contains(word) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    hears("up");
+    ground
+        .runtime
+        .stop(&name, Duration::from_secs(600))
+        .expect("asked");
+    hears("heard");
+    assert!(
+        matches!(ground.standing(&name), Standing::Running { pid: now, .. } if now == pid),
+        "{:?}",
+        ground.standing(&name)
+    );
+    ground.runtime.kill(&name).expect("forced");
+    assert_eq!(ground.ended(&name).code, 137);
+}
