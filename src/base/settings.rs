@@ -1,11 +1,23 @@
-//! Turns files, environment and flags into one checked value or one readable refusal.
-//! A later source wins: built-in, `/etc/fardel/fardel.toml`, `conf.d/*.toml`, environment, flags.
+//! Turns files, environment and flags into one checked value or one readable refusal, and says of each
+//! key where its value comes from. A later source wins: built-in, `/etc/fardel/fardel.toml`,
+//! `conf.d/*.toml`, environment, flags. Never writes a file, and holds no secret: a key that needs one
+//! names a file.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+mod file;
+mod sample;
+#[cfg(test)]
+mod tests;
+
+pub use file::{parse, read_file};
+pub use sample::sample;
 
 /// Everything that can be set, checked. One row of `KEYS` each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,59 +40,109 @@ pub struct Settings {
     pub log_json: bool,
 }
 
-/// One setting: its key in the file, its flag and variable, its default and what it does.
+/// One setting: its key in the file, its variable, what it may hold, its default and what it does.
+#[derive(Debug)]
 pub struct Key {
     pub key: &'static str,
     pub variable: &'static str,
+    pub kind: Kind,
+    /// As the settings file would say it; empty where nothing is set unless somebody sets it.
+    pub default: &'static str,
+    /// A value that would work, for the sample file; stands for the default where that is empty.
+    pub example: &'static str,
+    /// A running server takes a new value only when it starts again.
+    pub needs_restart: bool,
+    /// One sentence without its full stop.
     pub about: &'static str,
 }
 
-/// Every setting, in the order the documentation lists them.
+/// What a setting may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    Flag,
+    Count,
+}
+
+/// Every setting, in the order the documentation lists them. Each has a field of the same name in
+/// `Layer` and in `Settings`; a test holds the three together.
 pub const KEYS: &[Key] = &[
     Key {
         key: "data",
         variable: "FARDEL_DATA",
-        about: "directory of the state",
+        kind: Kind::Text,
+        default: "\"/var/lib/fardel\"",
+        example: "",
+        needs_restart: true,
+        about: "directory of the state: catalog, images, logs",
     },
     Key {
         key: "run",
         variable: "FARDEL_RUN",
+        kind: Kind::Text,
+        default: "\"/run/fardel\"",
+        example: "",
+        needs_restart: true,
         about: "directory of sockets and run state",
     },
     Key {
         key: "listen",
         variable: "FARDEL_LISTEN",
+        kind: Kind::Text,
+        default: "\"127.0.0.1:7860\"",
+        example: "",
+        needs_restart: true,
         about: "address and port of pages and API",
     },
     Key {
         key: "host_environment",
         variable: "FARDEL_HOST_ENVIRONMENT",
+        kind: Kind::Flag,
+        default: "true",
+        example: "",
+        needs_restart: true,
         about: "offer the machine's own programs as the environment host",
     },
     Key {
         key: "cpu",
         variable: "FARDEL_CPU",
-        about: "cores that sessions may have in all",
+        kind: Kind::Text,
+        default: "",
+        example: "\"3.5\"",
+        needs_restart: true,
+        about: "cores that sessions may have in all; unset: all the machine has",
     },
     Key {
         key: "memory",
         variable: "FARDEL_MEMORY",
-        about: "memory that sessions may have in all",
+        kind: Kind::Text,
+        default: "",
+        example: "\"48g\"",
+        needs_restart: true,
+        about: "memory that sessions may have in all; unset: all but a reserve",
     },
     Key {
         key: "keep_days",
         variable: "FARDEL_KEEP_DAYS",
+        kind: Kind::Count,
+        default: "30",
+        example: "",
+        needs_restart: true,
         about: "days that logs and rows of ended sessions are kept",
     },
     Key {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
+        kind: Kind::Flag,
+        default: "false",
+        example: "",
+        needs_restart: true,
         about: "write the log as JSON lines",
     },
 ];
 
 /// One source of settings; None leaves the source before it in force.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
     pub data: Option<PathBuf>,
@@ -95,73 +157,220 @@ pub struct Layer {
 
 /// Where the settings file lies unless `FARDEL_CONFIG` says otherwise.
 pub const FILE: &str = "/etc/fardel/fardel.toml";
-/// Loopback until an administrator opens the box to the LAN.
-pub const LISTEN: &str = "127.0.0.1:7860";
 
-impl Settings {
-    /// Reads every source. `flags` wins over all. Missing files count as empty.
-    ///
-    /// Errors: an unknown key (with the nearest known one), a value of the wrong type, an address
-    /// that is none; each names the source.
-    pub fn read(flags: Layer, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
-        let file = variable("FARDEL_CONFIG").map_or_else(|| PathBuf::from(FILE), PathBuf::from);
-        let mut layers = vec![read_file(&file)?];
-        let folder = file.with_file_name("conf.d");
-        let mut more: Vec<PathBuf> = std::fs::read_dir(&folder)
-            .map(|entries| entries.filter_map(|e| e.ok().map(|e| e.path())).collect())
-            .unwrap_or_default();
-        more.retain(|p| p.extension().is_some_and(|e| e == "toml"));
-        more.sort();
-        for path in more {
-            layers.push(read_file(&path)?);
+/// Reads one variable of the environment; None where it is unset.
+type Variable = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Where settings come from, so that a running server can read them again.
+#[derive(Clone)]
+pub struct Sources {
+    flags: Layer,
+    variable: Variable,
+}
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources")
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All settings as they were read at one moment.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    pub settings: Settings,
+    /// One for each key, in the order of `KEYS`.
+    pub standings: Vec<Standing>,
+    pub sources: Sources,
+}
+
+/// One setting as it stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Standing {
+    pub key: &'static str,
+    /// In force now; None where nothing is set.
+    pub value: Option<Value>,
+    /// In force where no source says anything.
+    pub default: Option<Value>,
+    pub source: Source,
+    pub variable: &'static str,
+    pub needs_restart: bool,
+    pub about: &'static str,
+    /// What a source says by now and the server will take up only when it starts again: the value,
+    /// or what it is without any source. None where nothing waits.
+    pub waiting: Option<Waiting>,
+}
+
+/// A value that waits for a restart.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Waiting {
+    pub value: Option<Value>,
+    pub source: Source,
+}
+
+/// Where a value comes from. As text: `built-in`, the file's path, the variable's name, `flag`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    BuiltIn,
+    File(PathBuf),
+    Variable(&'static str),
+    Flag,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built-in"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag => f.write_str("flag"),
         }
-        layers.push(from_variables(&variable)?);
-        layers.push(flags);
-        Self::merge(layers, &variable)
+    }
+}
+
+impl Serialize for Source {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl Sources {
+    pub fn new(
+        flags: Layer,
+        variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            flags,
+            variable: Arc::new(variable),
+        }
     }
 
-    fn merge(
-        layers: Vec<Layer>,
-        variable: &impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, Refusal> {
-        let mut all = Layer::default();
-        for layer in layers {
-            all = Layer {
-                data: layer.data.or(all.data),
-                run: layer.run.or(all.run),
-                listen: layer.listen.or(all.listen),
-                host_environment: layer.host_environment.or(all.host_environment),
-                cpu: layer.cpu.or(all.cpu),
-                memory: layer.memory.or(all.memory),
-                keep_days: layer.keep_days.or(all.keep_days),
-                log_json: layer.log_json.or(all.log_json),
-            };
-        }
-        let (data, run) = default_places(variable);
-        let listen = all.listen.unwrap_or_else(|| LISTEN.to_owned());
-        let listen: SocketAddr = listen.parse().map_err(|_| {
-            Refusal::invalid(
-                "setting.listen-invalid",
-                format!("listen: {listen:?} is not an address and a port."),
-            )
-            .hint("127.0.0.1:7860 or 0.0.0.0:7860 would work.")
-        })?;
-        if let Some(cpu) = &all.cpu {
-            rules::units::CpuShare::parse(cpu)?;
-        }
-        if let Some(memory) = &all.memory {
-            rules::units::Bytes::parse(memory)?;
-        }
-        Ok(Self {
-            data: absolute(all.data.unwrap_or(data)),
-            run: absolute(all.run.unwrap_or(run)),
-            listen,
-            host_environment: all.host_environment.unwrap_or(true),
-            cpu: all.cpu,
-            memory: all.memory,
-            keep_days: all.keep_days.unwrap_or(30),
-            log_json: all.log_json.unwrap_or(false),
+    /// Reads every source now. Missing files count as empty.
+    ///
+    /// Errors: a file that cannot be read or is no TOML, an unknown key (with the nearest known one),
+    /// a value of the wrong type, an address that is none; each names the source.
+    pub fn read(&self) -> Result<Reading, Refusal> {
+        let (settings, standings) = read(&self.flags, &*self.variable)?;
+        Ok(Reading {
+            settings,
+            standings,
+            sources: self.clone(),
         })
+    }
+}
+
+fn read(
+    flags: &Layer,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Settings, Vec<Standing>), Refusal> {
+    let file = variable("FARDEL_CONFIG").map_or_else(|| PathBuf::from(FILE), PathBuf::from);
+    let mut standings = built_in(variable);
+    for path in files(&file) {
+        lay(&mut standings, read_file(&path)?, &Source::File(path));
+    }
+    for (at, key) in KEYS.iter().enumerate() {
+        if let Some(value) = from_variable(key, variable)? {
+            standings[at].value = Some(value);
+            standings[at].source = Source::Variable(key.variable);
+        }
+    }
+    let before = standings.clone();
+    lay(&mut standings, table(flags), &Source::Flag);
+    for (now, before) in standings.iter_mut().zip(before) {
+        // The command line takes variables as if they were flags; say which it was.
+        if now.value == before.value && matches!(before.source, Source::Variable(_)) {
+            now.source = before.source;
+        }
+    }
+    Ok((settings(&standings)?, standings))
+}
+
+impl Reading {
+    /// What is in force once a server that runs with `self` has seen `newer`: new values where a
+    /// running server takes them, the old ones where it would have to start again.
+    pub fn followed_by(&self, newer: &Reading) -> Reading {
+        let standings: Vec<Standing> = self
+            .standings
+            .iter()
+            .zip(&newer.standings)
+            .map(|(old, new)| {
+                if !old.needs_restart {
+                    return new.clone();
+                }
+                let waits = old.value != new.value;
+                Standing {
+                    waiting: waits.then(|| Waiting {
+                        value: new.value.clone(),
+                        source: new.source.clone(),
+                    }),
+                    source: if waits {
+                        old.source.clone()
+                    } else {
+                        new.source.clone()
+                    },
+                    ..old.clone()
+                }
+            })
+            .collect();
+        // Each value was good in one of the two readings, so the mixture is; if two keys ever
+        // depend on each other and the mixture is not, what runs stays as it is.
+        let settings = settings(&standings).unwrap_or_else(|_| self.settings.clone());
+        Reading {
+            settings,
+            standings,
+            sources: newer.sources.clone(),
+        }
+    }
+
+    /// Keys whose value in force differs between the two.
+    pub fn changed(&self, newer: &Reading) -> Vec<&'static str> {
+        self.standings
+            .iter()
+            .zip(&newer.standings)
+            .filter(|(old, new)| old.value != new.value)
+            .map(|(old, _)| old.key)
+            .collect()
+    }
+
+    /// Keys whose new value waits for a restart.
+    pub fn waiting(&self) -> Vec<&'static str> {
+        let waits = self
+            .standings
+            .iter()
+            .filter(|standing| standing.waiting.is_some());
+        waits.map(|standing| standing.key).collect()
+    }
+}
+
+impl From<Settings> for Reading {
+    /// Settings that a program made by itself, as tests do: each counts as a flag.
+    fn from(settings: Settings) -> Self {
+        let flags = Layer {
+            data: Some(settings.data.clone()),
+            run: Some(settings.run.clone()),
+            listen: Some(settings.listen.to_string()),
+            host_environment: Some(settings.host_environment),
+            cpu: settings.cpu.clone(),
+            memory: settings.memory.clone(),
+            keep_days: Some(settings.keep_days),
+            log_json: Some(settings.log_json),
+        };
+        let sources = Sources::new(flags, |_| None);
+        let mut standings = built_in(&|_| None);
+        lay(&mut standings, table(&sources.flags), &Source::Flag);
+        Reading {
+            settings,
+            standings,
+            sources,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads every source once; see `Sources::read`.
+    pub fn read(flags: Layer, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
+        read(&flags, &variable).map(|(settings, _)| settings)
     }
 
     /// The socket where root on the box needs no sign-in.
@@ -170,12 +379,123 @@ impl Settings {
     }
 }
 
+/// The settings file and what lies in `conf.d` beside it, in the order they are read.
+pub fn files(file: &Path) -> Vec<PathBuf> {
+    let mut more: Vec<PathBuf> = std::fs::read_dir(file.with_file_name("conf.d"))
+        .map(|entries| entries.filter_map(|e| e.ok().map(|e| e.path())).collect())
+        .unwrap_or_default();
+    more.retain(|path| path.extension().is_some_and(|e| e == "toml"));
+    more.sort();
+    more.insert(0, file.to_owned());
+    more
+}
+
+/// Every key at its default.
+fn built_in(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Standing> {
+    let (data, run) = default_places(variable);
+    KEYS.iter()
+        .map(|key| {
+            let default = match key.key {
+                "data" => Some(Value::String(data.display().to_string())),
+                "run" => Some(Value::String(run.display().to_string())),
+                _ => literal(key.default),
+            };
+            Standing {
+                key: key.key,
+                value: default.clone(),
+                default,
+                source: Source::BuiltIn,
+                variable: key.variable,
+                needs_restart: key.needs_restart,
+                about: key.about,
+                waiting: None,
+            }
+        })
+        .collect()
+}
+
+/// A value as a settings file writes it; None for empty text.
+fn literal(text: &str) -> Option<Value> {
+    let mut table: Table = format!("value = {text}").parse().ok()?;
+    table.remove("value")
+}
+
+fn lay(standings: &mut [Standing], mut values: Table, source: &Source) {
+    for standing in standings {
+        if let Some(value) = values.remove(standing.key) {
+            standing.value = Some(value);
+            standing.source = source.clone();
+        }
+    }
+}
+
+fn table(layer: &Layer) -> Table {
+    // Text, flags and counts always are TOML, and None is left out.
+    Table::try_from(layer).unwrap_or_default()
+}
+
+/// Checks all values together.
+fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
+    let values: Table = standings
+        .iter()
+        .filter_map(|standing| Some((standing.key.to_owned(), standing.value.clone()?)))
+        .collect();
+    let layer = Layer::deserialize(values)
+        .map_err(|error| Refusal::invalid("setting.wrong-type", error.message().to_owned()))?;
+    let from = |key: &str| {
+        standings
+            .iter()
+            .find(|standing| standing.key == key)
+            .map(|standing| standing.source.to_string())
+            .unwrap_or_default()
+    };
+    let missing = |key: &str| {
+        Refusal::invalid(
+            "setting.missing",
+            format!("The setting {key} has no value."),
+        )
+    };
+    let listen = layer.listen.ok_or_else(|| missing("listen"))?;
+    let listen: SocketAddr = listen.parse().map_err(|_| {
+        Refusal::invalid(
+            "setting.listen-invalid",
+            format!(
+                "{}: listen: {listen:?} is not an address and a port.",
+                from("listen")
+            ),
+        )
+        .hint("127.0.0.1:7860 or 0.0.0.0:7860 would work.")
+    })?;
+    let named = |key: &str, refusal: Refusal| Refusal {
+        text: format!("{}: {key}: {}", from(key), refusal.text),
+        ..refusal
+    };
+    if let Some(cpu) = &layer.cpu {
+        rules::units::CpuShare::parse(cpu).map_err(|refusal| named("cpu", refusal))?;
+    }
+    if let Some(memory) = &layer.memory {
+        rules::units::Bytes::parse(memory).map_err(|refusal| named("memory", refusal))?;
+    }
+    Ok(Settings {
+        data: absolute(layer.data.ok_or_else(|| missing("data"))?),
+        run: absolute(layer.run.ok_or_else(|| missing("run"))?),
+        listen,
+        host_environment: layer
+            .host_environment
+            .ok_or_else(|| missing("host_environment"))?,
+        cpu: layer.cpu,
+        memory: layer.memory,
+        keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
+        log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
+    })
+}
+
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
 /// Root keeps state where a package would; anybody else below their home.
-fn default_places(variable: &impl Fn(&str) -> Option<String>) -> (PathBuf, PathBuf) {
+fn default_places(variable: &dyn Fn(&str) -> Option<String>) -> (PathBuf, PathBuf) {
     let root =
         std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     if root {
@@ -190,140 +510,28 @@ fn default_places(variable: &impl Fn(&str) -> Option<String>) -> (PathBuf, PathB
     (data, run)
 }
 
-/// Reads one settings file; a missing one is empty.
-pub fn read_file(path: &Path) -> Result<Layer, Refusal> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Layer::default()),
-        Err(error) => {
-            return Err(Refusal::unavailable(
-                "setting.file-unreadable",
-                format!("{} cannot be read: {error}.", path.display()),
-            ));
-        }
+/// What the environment says of one key; None where it is unset or empty.
+fn from_variable(
+    key: &Key,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Value>, Refusal> {
+    let Some(text) = variable(key.variable).filter(|text| !text.is_empty()) else {
+        return Ok(None);
     };
-    parse(&text, &path.display().to_string())
-}
-
-/// Reads the text of a settings file; `source` is named in errors.
-pub fn parse(text: &str, source: &str) -> Result<Layer, Refusal> {
-    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+    let wrong = |wanted: &str| {
         Refusal::invalid(
-            "setting.syntax",
-            format!("{source}: {}", e.to_string().trim_end()),
-        )
-    })?;
-    for key in table.keys() {
-        if !KEYS.iter().any(|k| k.key == key) {
-            let near = nearest(key)
-                .map(|k| format!("Did you mean {k}?"))
-                .unwrap_or_default();
-            return Err(Refusal::invalid(
-                "setting.unknown",
-                format!("{source}: there is no setting called {key}."),
-            )
-            .hint(near));
-        }
-    }
-    Layer::deserialize(table)
-        .map_err(|e| Refusal::invalid("setting.wrong-type", format!("{source}: {}", e.message())))
-}
-
-fn from_variables(variable: &impl Fn(&str) -> Option<String>) -> Result<Layer, Refusal> {
-    let flag = |name: &str| match variable(name).as_deref() {
-        None | Some("") => Ok(None),
-        Some("true" | "1" | "yes" | "on") => Ok(Some(true)),
-        Some("false" | "0" | "no" | "off") => Ok(Some(false)),
-        Some(_) => Err(Refusal::invalid(
             "setting.wrong-type",
-            format!("{name} is neither true nor false."),
-        )),
+            format!("{}: {text:?} is not {wanted}.", key.variable),
+        )
     };
-    let text = |name: &str| variable(name).filter(|v| !v.is_empty());
-    Ok(Layer {
-        data: text("FARDEL_DATA").map(PathBuf::from),
-        run: text("FARDEL_RUN").map(PathBuf::from),
-        listen: text("FARDEL_LISTEN"),
-        host_environment: flag("FARDEL_HOST_ENVIRONMENT")?,
-        cpu: text("FARDEL_CPU"),
-        memory: text("FARDEL_MEMORY"),
-        keep_days: text("FARDEL_KEEP_DAYS")
-            .map(|v| {
-                v.parse().map_err(|_| {
-                    Refusal::invalid(
-                        "setting.wrong-type",
-                        "FARDEL_KEEP_DAYS is not a number of days.",
-                    )
-                })
-            })
-            .transpose()?,
-        log_json: flag("FARDEL_LOG_JSON")?,
-    })
-}
-
-/// The known key that differs least from `typed`, where one is near enough.
-fn nearest(typed: &str) -> Option<&'static str> {
-    KEYS.iter()
-        .map(|k| (distance(typed, k.key), k.key))
-        .min()
-        .filter(|(d, _)| *d <= 3)
-        .map(|(_, k)| k)
-}
-
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_key_names_the_nearest() {
-        let refusal = parse("lisen = '1.2.3.4:5'", "x.toml").unwrap_err();
-        assert_eq!(refusal.code, "setting.unknown");
-        assert!(refusal.to_string().contains("listen"), "{refusal}");
-    }
-
-    #[test]
-    fn variables_win_over_the_file_and_flags_over_both() {
-        let folder = std::env::temp_dir().join(format!("fardel-settings-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("fardel.toml");
-        std::fs::write(&file, "listen = '127.0.0.1:1'\nkeep_days = 3\n").unwrap();
-        let variable = |name: &str| match name {
-            "FARDEL_CONFIG" => Some(file.display().to_string()),
-            "FARDEL_LISTEN" => Some("127.0.0.1:2".into()),
-            _ => None,
-        };
-        let settings = Settings::read(Layer::default(), variable).unwrap();
-        assert_eq!((settings.listen.port(), settings.keep_days), (2, 3));
-        let flags = Layer {
-            listen: Some("127.0.0.1:3".into()),
-            ..Layer::default()
-        };
-        assert_eq!(Settings::read(flags, variable).unwrap().listen.port(), 3);
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_bad_address_says_what_would_work() {
-        let flags = Layer {
-            listen: Some("here".into()),
-            ..Layer::default()
-        };
-        let refusal = Settings::read(flags, |_| None).unwrap_err();
-        assert_eq!(refusal.code, "setting.listen-invalid");
-    }
+    Ok(Some(match (key.kind, text.as_str()) {
+        (Kind::Text, _) => Value::String(text),
+        (Kind::Flag, "true" | "1" | "yes" | "on") => Value::Boolean(true),
+        (Kind::Flag, "false" | "0" | "no" | "off") => Value::Boolean(false),
+        (Kind::Flag, _) => return Err(wrong("true or false")),
+        (Kind::Count, number) => match number.parse::<u32>() {
+            Ok(number) => Value::Integer(number.into()),
+            Err(_) => return Err(wrong("a whole number")),
+        },
+    }))
 }

@@ -97,6 +97,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/overview", get(system::overview))
         .route("/capabilities", get(system::capabilities))
         .route("/settings", get(system::settings))
+        .route("/settings/reload", post(system::reload_settings))
         .route("/findings", get(system::findings))
         .route("/openapi.json", get(openapi::serve))
         .fallback(nothing_here);

@@ -119,6 +119,7 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Top => system::top(&client, view).await,
         Command::Event(request) => system::events(&client, view, request).await,
         Command::Api(request) => system::api(&client, request).await,
+        Command::Config(tree::Config::Reload) => system::reload(&client, view).await,
         Command::Version => system::version(&client, view).await,
         Command::Serve(_)
         | Command::Doctor(_)

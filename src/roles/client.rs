@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use base::settings::{self, KEYS, Layer, Settings};
+use base::settings::{self, KEYS, Layer, Reading, Settings, Sources};
 use rules::refusal::Refusal;
 
 use crate::doors::cli::tree::{Command, Config, Format, Global, Place, Serve, Words};
@@ -14,7 +14,7 @@ use crate::roles::doctor;
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {
-    pub serve: fn(Settings) -> ExitCode,
+    pub serve: fn(Reading) -> ExitCode,
     pub rehearse: fn(Vec<String>) -> ExitCode,
     pub bench: fn(Vec<String>) -> ExitCode,
 }
@@ -33,8 +33,8 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
     };
     let Words { global, command } = words;
     match command {
-        Command::Serve(flags) => match Settings::read(layer_of(&global, &flags), variable) {
-            Ok(settings) => (engines.serve)(settings),
+        Command::Serve(flags) => match Sources::new(layer_of(&global, &flags), variable).read() {
+            Ok(reading) => (engines.serve)(reading),
             Err(refusal) => refused(&global, &refusal),
         },
         Command::Doctor(place) => match Settings::read(layer_at(&global, &place), variable) {
@@ -43,6 +43,10 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
         },
         Command::Config(Config::Validate { file }) => validate(&global, file.as_deref()),
         Command::Config(Config::Show { place }) => show(&global, &place),
+        Command::Config(Config::Sample) => {
+            say(&settings::sample());
+            ExitCode::SUCCESS
+        }
         Command::Rehearse(rest) => (engines.rehearse)(rest.arguments),
         Command::Bench(rest) => {
             let mut arguments = rest.arguments;
@@ -112,10 +116,11 @@ fn validate(global: &Global, file: Option<&std::path::Path>) -> ExitCode {
         Some(file) if !file.exists() => Err(Refusal::not_found(
             "setting.file-missing",
             format!("There is no file {}.", file.display()),
-        )),
+        )
+        .hint("`fardel config sample` prints one.")),
         Some(file) => {
             let wanted = file.display().to_string();
-            Settings::read(Layer::default(), |name| match name {
+            Settings::read(Layer::default(), move |name| match name {
                 "FARDEL_CONFIG" => Some(wanted.clone()),
                 other if other.starts_with("FARDEL_") => None,
                 other => variable(other),
@@ -126,8 +131,10 @@ fn validate(global: &Global, file: Option<&std::path::Path>) -> ExitCode {
     match read {
         Ok(_) => {
             if !global.quiet {
-                let name =
-                    file.map_or_else(|| settings::FILE.to_owned(), |f| f.display().to_string());
+                let name = file.map_or_else(
+                    || variable("FARDEL_CONFIG").unwrap_or_else(|| settings::FILE.to_owned()),
+                    |file| file.display().to_string(),
+                );
                 say(&format!("{name} is good\n"));
             }
             ExitCode::SUCCESS
@@ -136,41 +143,55 @@ fn validate(global: &Global, file: Option<&std::path::Path>) -> ExitCode {
     }
 }
 
-/// Prints what is in force, each setting with its variable.
+/// Prints what a server started now would go by: each setting with its value, default and source.
 fn show(global: &Global, place: &Place) -> ExitCode {
-    let settings = match Settings::read(layer_at(global, place), variable) {
-        Ok(settings) => settings,
+    let standings = match Sources::new(layer_at(global, place), variable).read() {
+        Ok(reading) => reading.standings,
         Err(refusal) => return refused(global, &refusal),
     };
-    let body = match serde_json::to_value(&settings) {
-        Ok(body) => body,
-        Err(error) => {
-            let refusal = Refusal::invalid(
-                "setting.not-text",
-                format!("A setting is not text: {error}."),
-            );
-            return refused(global, &refusal);
-        }
+    let body = serde_json::json!({ "items": standings });
+    let word = |value: &Option<toml::Value>| match value {
+        None => "-".to_owned(),
+        Some(toml::Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
     };
+    let rows = standings.iter().map(|standing| {
+        [
+            standing.key.to_owned(),
+            word(&standing.value),
+            word(&standing.default),
+            standing.source.to_string(),
+        ]
+    });
     let text = match global.output {
         Format::Json => format!("{body:#}\n"),
-        Format::Jsonl => format!("{body}\n"),
+        Format::Jsonl => standings
+            .iter()
+            .filter_map(|standing| serde_json::to_string(standing).ok())
+            .map(|line| line + "\n")
+            .collect(),
         Format::Yaml => serde_yaml_ng::to_string(&body).unwrap_or_default(),
         Format::Name => KEYS.iter().map(|k| format!("{}\n", k.key)).collect(),
-        Format::Table | Format::Wide | Format::Csv => KEYS
-            .iter()
-            .map(|key| {
-                let value = match &body[key.key] {
-                    serde_json::Value::Null => "-".to_owned(),
-                    serde_json::Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                };
-                format!(
-                    "{:<17} {value:<28} {:<24} {}\n",
-                    key.key, key.variable, key.about
-                )
-            })
-            .collect(),
+        Format::Table | Format::Wide => {
+            let titles = ["KEY", "VALUE", "DEFAULT", "SOURCE"].map(str::to_owned);
+            let rows: Vec<[String; 4]> = std::iter::once(titles).chain(rows).collect();
+            let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0);
+            let [key, value, default] = [width(0), width(1), width(2)];
+            rows.iter()
+                .map(|[k, v, d, source]| format!("{k:key$}  {v:value$}  {d:default$}  {source}\n"))
+                .collect()
+        }
+        Format::Csv => {
+            let mut lines = csv::Writer::from_writer(Vec::new());
+            let written = lines
+                .write_record(["key", "value", "default", "source"])
+                .and_then(|()| rows.into_iter().try_for_each(|row| lines.write_record(row)));
+            written
+                .ok()
+                .and_then(|()| lines.into_inner().ok())
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .unwrap_or_default()
+        }
     };
     say(&text);
     ExitCode::SUCCESS

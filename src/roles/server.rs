@@ -16,7 +16,7 @@ use axum::middleware::Next;
 use axum::serve::IncomingStream;
 use base::link;
 use base::observe::{Clock, chain, start_log};
-use base::settings::Settings;
+use base::settings::{Reading, Settings};
 use node::runtime::Places;
 use node::{Node, Options};
 use rules::refusal::Refusal;
@@ -37,8 +37,8 @@ const FAREWELL: Duration = Duration::from_millis(1500);
 
 /// Serves until SIGTERM or SIGINT. Every way not to start is a sentence and a way out, never a
 /// panic. Exit code 0 after a signal, 1 where it could not start.
-pub fn main(settings: Settings) -> ExitCode {
-    start_log(settings.log_json);
+pub fn main(reading: Reading) -> ExitCode {
+    start_log(reading.settings.log_json);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("serve")
@@ -46,7 +46,7 @@ pub fn main(settings: Settings) -> ExitCode {
         .build();
     let served = match runtime {
         Ok(runtime) => {
-            let served = runtime.block_on(serve(settings));
+            let served = runtime.block_on(serve(reading));
             // What still runs on its threads only waits for containers that go on without it.
             runtime.shutdown_timeout(Duration::from_millis(200));
             served
@@ -73,7 +73,8 @@ pub fn main(settings: Settings) -> ExitCode {
     }
 }
 
-async fn serve(settings: Settings) -> Result<(), Failure> {
+async fn serve(reading: Reading) -> Result<(), Failure> {
+    let settings = reading.settings.clone();
     // Before any door opens: whoever sees it open may already tell us to leave.
     let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
@@ -81,7 +82,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     folder(&settings.data, "data")?;
     folder(&settings.run, "run")?;
     let clock = Clock::system();
-    let server = Server::start(settings.clone(), clock.clone())?;
+    let server = Server::start(reading, clock.clone())?;
     let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;
     let streams = machine.streams();
@@ -104,7 +105,10 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     ];
     announce(&settings, server::access::setup_link(&server), &note);
 
-    signals.heard().await;
+    while signals.heard().await == Heard::ReadSettings {
+        let server = server.clone();
+        let _ = tokio::task::spawn_blocking(move || server.read_settings_again()).await;
+    }
     tracing::info!("leaving; sessions go on");
     let _ = leave.send(true);
     let _ = tokio::time::timeout(FAREWELL, async {
@@ -270,10 +274,17 @@ async fn put_peer(mut request: Request, next: Next) -> axum::response::Response 
     next.run(request).await
 }
 
-/// The signals that ask a server to leave.
+/// The signals that ask a server to leave, or to read its settings again.
 struct Signals {
     term: Signal,
     int: Signal,
+    hup: Signal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Leave,
+    ReadSettings,
 }
 
 impl Signals {
@@ -283,13 +294,15 @@ impl Signals {
         Ok(Self {
             term: listen(SignalKind::terminate())?,
             int: listen(SignalKind::interrupt())?,
+            hup: listen(SignalKind::hangup())?,
         })
     }
 
-    async fn heard(&mut self) {
+    async fn heard(&mut self) -> Heard {
         tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.int.recv() => {}
+            _ = self.term.recv() => Heard::Leave,
+            _ = self.int.recv() => Heard::Leave,
+            _ = self.hup.recv() => Heard::ReadSettings,
         }
     }
 }

@@ -22,10 +22,12 @@ pub enum Verb {
     Me,
     /// Health in detail, metrics, settings, findings.
     SystemRead,
+    /// Settings, backups, certificates, upgrades: what changes the box itself.
+    SystemWrite,
 }
 
 impl Verb {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SessionsRead,
         Self::SessionsWrite,
         Self::SessionsEnter,
@@ -35,6 +37,7 @@ impl Verb {
         Self::PeopleWrite,
         Self::Me,
         Self::SystemRead,
+        Self::SystemWrite,
     ];
 
     pub fn word(self) -> &'static str {
@@ -48,6 +51,7 @@ impl Verb {
             Self::PeopleWrite => "people:write",
             Self::Me => "me",
             Self::SystemRead => "system:read",
+            Self::SystemWrite => "system:write",
         }
     }
 
@@ -94,13 +98,15 @@ pub fn may(subject: &Subject, verb: Verb, owner: Option<UserId>) -> Result<(), R
             _ => Ok(()),
         },
         Verb::ImagesRead | Verb::Me => Ok(()),
-        Verb::ImagesWrite | Verb::PeopleRead | Verb::PeopleWrite | Verb::SystemRead => {
-            Err(Refusal::denied(
-                "role.administrator-needed",
-                format!("Only an administrator may do {}.", verb.word()),
-            )
-            .hint("Ask an administrator of this machine."))
-        }
+        Verb::ImagesWrite
+        | Verb::PeopleRead
+        | Verb::PeopleWrite
+        | Verb::SystemRead
+        | Verb::SystemWrite => Err(Refusal::denied(
+            "role.administrator-needed",
+            format!("Only an administrator may do {}.", verb.word()),
+        )
+        .hint("Ask an administrator of this machine.")),
     }
 }
 

@@ -2,4 +2,5 @@
 //! What is open when the server dies is simply begun again.
 
 pub(crate) mod imports;
+pub(crate) mod settings;
 pub(crate) mod shelves;

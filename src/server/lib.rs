@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::observe::Clock;
-use base::settings::Settings;
+use base::settings::{Reading, Settings};
 use rules::refusal::Refusal;
 
 pub mod access;
@@ -26,7 +26,7 @@ struct Inner {
     shelves: Arc<appliance::shelves::Shelves>,
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
-    settings: Settings,
+    settings: appliance::settings::InForce,
 }
 
 impl std::fmt::Debug for Server {
@@ -40,20 +40,21 @@ impl Server {
     ///
     /// Errors: refusals that name the way out for a second server on the same state, a state of a
     /// newer version, a directory that cannot be written.
-    pub fn start(settings: Settings, clock: Clock) -> Result<Self, Failure> {
-        let place = catalog::Place::Directory(settings.data.clone());
+    pub fn start(reading: impl Into<Reading>, clock: Clock) -> Result<Self, Failure> {
+        let reading = reading.into();
+        let place = catalog::Place::Directory(reading.settings.data.clone());
         let catalog = catalog::Catalog::open(&place, clock)?;
-        let server = Self::around(catalog, settings, access::password::Hasher::default());
+        let server = Self::around(catalog, reading, access::password::Hasher::default());
         server.go_on()?;
         Ok(server)
     }
 
     /// A server whose rows live in memory, for tests of doors and for rehearsals. Nothing is left
     /// of it afterwards; `settings.data` is used for uploads only.
-    pub fn in_memory(settings: Settings, clock: Clock) -> Result<Self, Failure> {
+    pub fn in_memory(reading: impl Into<Reading>, clock: Clock) -> Result<Self, Failure> {
         let catalog = catalog::Catalog::open(&catalog::Place::Memory, clock)?;
         let hasher = access::password::Hasher::default();
-        Ok(Self::around(catalog, settings, hasher))
+        Ok(Self::around(catalog, reading.into(), hasher))
     }
 
     /// A server in memory with a clock that stands still, for tests of this room.
@@ -64,12 +65,12 @@ impl Server {
             .expect("built-in settings are good");
         let catalog =
             catalog::Catalog::open(&catalog::Place::Memory, clock).expect("memory can be written");
-        Self::around(catalog, settings, access::password::Hasher::cheap())
+        Self::around(catalog, settings.into(), access::password::Hasher::cheap())
     }
 
     fn around(
         catalog: catalog::Catalog,
-        settings: Settings,
+        reading: Reading,
         hasher: access::password::Hasher,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -77,7 +78,7 @@ impl Server {
             shelves: Arc::default(),
             catalog,
             hasher,
-            settings,
+            settings: appliance::settings::InForce::new(reading),
         }))
     }
 
@@ -106,11 +107,11 @@ impl Server {
     /// The images of this machine's disk. One for the whole process: it keeps in memory what an
     /// import under way relies on.
     pub fn image_store(&self) -> Result<Arc<store::images::ImageStore>, Failure> {
-        self.0.shelves.images(&self.0.settings.data)
+        self.0.shelves.images(&self.settings().data)
     }
 
     pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {
-        self.0.shelves.uploads(&self.0.settings.data)
+        self.0.shelves.uploads(&self.settings().data)
     }
 
     pub(crate) fn imports(&self) -> &appliance::imports::Imports {
@@ -122,14 +123,35 @@ impl Server {
         let inner = &self.0;
         inner
             .imports
-            .ring(&inner.catalog, &inner.shelves, &inner.settings.data)
+            .ring(&inner.catalog, &inner.shelves, &self.settings().data)
     }
 
     pub fn clock(&self) -> &Clock {
         self.0.catalog.clock()
     }
 
-    pub fn settings(&self) -> &Settings {
+    /// The settings in force now. A reload may change some of them; see `Reading::followed_by`.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.0.settings.settings()
+    }
+
+    /// Reads the settings again, as SIGHUP asks for, and goes by what they say. What was refused and
+    /// what waits for a restart goes to the log.
+    pub fn read_settings_again(&self) {
+        match self.0.settings.read_again() {
+            Ok(done) => tracing::info!(
+                changed = done.changed.join(", "),
+                needs_restart = done.needs_restart.join(", "),
+                "settings were read again"
+            ),
+            Err(refusal) => tracing::error!(
+                code = refusal.code,
+                "the settings were not taken up, the old ones stay: {refusal}"
+            ),
+        }
+    }
+
+    pub(crate) fn in_force(&self) -> &appliance::settings::InForce {
         &self.0.settings
     }
 

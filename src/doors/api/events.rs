@@ -23,7 +23,14 @@ use super::who::Who;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What a reader may choose among.
-const TOPICS: [&str; 5] = ["sessions", "images", "people", "nodes", "operations"];
+const TOPICS: [&str; 6] = [
+    "sessions",
+    "images",
+    "people",
+    "nodes",
+    "operations",
+    "system",
+];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

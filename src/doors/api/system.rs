@@ -51,14 +51,24 @@ pub(super) async fn capabilities(Who(_): Who, headers: HeaderMap) -> Answer {
     answer::whole(&headers, &body)
 }
 
-/// Settings in force, for administrators.
+/// Every setting with its value, default and source, for administrators.
 pub(super) async fn settings(
     State(api): State<Api>,
     Who(caller): Who,
     headers: HeaderMap,
 ) -> Answer {
     let settings = system::settings(&api.server, &caller).await?;
-    answer::whole(&headers, &settings)
+    answer::all(&headers, settings)
+}
+
+/// Reads the settings again; a reading with a fault changes nothing.
+pub(super) async fn reload_settings(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+) -> Answer {
+    let done = system::reload_settings(&api.server, &caller).await?;
+    answer::whole(&headers, &done)
 }
 
 /// Broken invariants of the rows; an empty list for a sound box.

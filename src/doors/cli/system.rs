@@ -46,6 +46,34 @@ pub(super) async fn top(client: &Client, view: &View) -> Result<u8, Trouble> {
     Ok(0)
 }
 
+/// Has the server read its settings again and says what came of it.
+pub(super) async fn reload(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let body = client.post("/api/v1/settings/reload", &json!({})).await?;
+    let names = |key: &str| {
+        let keys = body[key].as_array().into_iter().flatten();
+        keys.filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let lines = match (names("changed"), names("needs_restart")) {
+        (changed, waiting) if changed.is_empty() && waiting.is_empty() => {
+            "Nothing differs from what is in force.\n".to_owned()
+        }
+        (changed, waiting) => {
+            let mut lines = String::new();
+            if !changed.is_empty() {
+                lines.push_str(&format!("now in force: {changed}\n"));
+            }
+            if !waiting.is_empty() {
+                lines.push_str(&format!("after a restart of the server: {waiting}\n"));
+            }
+            lines
+        }
+    };
+    print(&view.said(&body, &lines)?);
+    Ok(0)
+}
+
 /// Follows the journal. Tables print one line a change, everything else one JSON object a line.
 pub(super) async fn events(client: &Client, view: &View, request: Event) -> Result<u8, Trouble> {
     let Event::Watch {

@@ -658,7 +658,7 @@ pub enum Token {
         #[arg(value_name = "NAME")]
         name: String,
         /// What it may do: sessions:read, sessions:write, sessions:enter, images:read, images:write,
-        /// people:read, people:write, system:read, me; everything you may when left out
+        /// people:read, people:write, system:read, system:write, me; everything you may when left out
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<String>,
         /// Ends after this long: 8h, 30d
@@ -719,11 +719,15 @@ pub enum Config {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Show what is in force after file, environment and flags
+    /// Show what is in force after file, environment and flags, and where each value comes from
     Show {
         #[command(flatten)]
         place: Place,
     },
+    /// Print a settings file with every key and its default, commented out
+    Sample,
+    /// Make the running server read its settings again; a fault in them changes nothing
+    Reload,
 }
 
 /// Arguments that another engine reads.

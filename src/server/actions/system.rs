@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use base::settings::Standing;
 use rules::findings::{Finding, findings};
 use rules::permissions::Verb;
 use rules::session::Phase;
@@ -10,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::allowed;
 use crate::access::{self, Caller};
+pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
+use crate::catalog::events::Note;
 use crate::{Failure, Server};
 
 /// One thing that was looked at.
@@ -213,13 +216,41 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
         .await
 }
 
-/// The settings in force, as `fardel config show` prints them. Holds no secrets.
-pub async fn settings(
-    server: &Server,
-    caller: &Caller,
-) -> Result<base::settings::Settings, Failure> {
+/// Every setting with its value, default and source, as `fardel config show` prints them. Holds no
+/// secrets.
+pub async fn settings(server: &Server, caller: &Caller) -> Result<Vec<Standing>, Failure> {
     allowed(caller, Verb::SystemRead)?;
-    Ok(server.settings().clone())
+    Ok(server.in_force().reading().standings.clone())
+}
+
+/// Reads the settings again and goes by what they say.
+///
+/// Errors: `setting.*` with file and line; then everything stays as it was.
+pub async fn reload_settings(server: &Server, caller: &Caller) -> Result<Reloaded, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let again = server.clone();
+    let done = tokio::task::spawn_blocking(move || again.in_force().read_again())
+        .await
+        .map_err(|ended| crate::Fault::new("read the settings again", ended))??;
+    if !done.changed.is_empty() {
+        let (actor, changed) = (caller.name.to_string(), done.changed.join(", "));
+        let work = move |rows: &crate::catalog::Rows<'_>| {
+            rows.note(Note {
+                actor: &actor,
+                topic: "system",
+                object: "settings",
+                owner: None,
+                code: "settings.read-again",
+                before: "",
+                after: &changed,
+            })
+        };
+        server
+            .catalog()
+            .write(Lane::People, "note new settings", work)
+            .await?;
+    }
+    Ok(done)
 }
 
 /// What people are warned about on the overview: a disk that fills up.

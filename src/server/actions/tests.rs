@@ -197,6 +197,9 @@ async fn every_act_asks_for_its_capability_first() {
             Some(c)
         )),
         (SystemRead, "system.settings", |s, c| system::settings(s, c)),
+        (SystemWrite, "system.reload_settings", |s, c| {
+            system::reload_settings(s, c)
+        }),
         (SystemRead, "system.warnings", |s, c| system::warnings(s, c)),
     ];
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -230,7 +233,11 @@ async fn every_act_asks_for_its_capability_first() {
                 };
                 let for_administrators = matches!(
                     verb,
-                    Verb::ImagesWrite | Verb::PeopleRead | Verb::PeopleWrite | Verb::SystemRead
+                    Verb::ImagesWrite
+                        | Verb::PeopleRead
+                        | Verb::PeopleWrite
+                        | Verb::SystemRead
+                        | Verb::SystemWrite
                 );
                 let wanted = if scope.is_some_and(|scope| scope != verb) {
                     Some("token.scope-missing")

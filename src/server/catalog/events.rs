@@ -18,7 +18,7 @@ pub(crate) struct EventRow {
     pub(crate) at: Timestamp,
     /// A person's name, or `scheduler`, `node` and the like.
     pub(crate) actor: String,
-    /// `sessions`, `images`, `people`, `nodes`, `operations`.
+    /// `sessions`, `images`, `people`, `nodes`, `operations`, `system`.
     pub(crate) topic: String,
     /// The id of the thing.
     pub(crate) object: String,

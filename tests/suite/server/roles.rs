@@ -161,7 +161,11 @@ async fn every_route_answers_each_role_as_the_table_says() {
 
             let administrators_only = matches!(
                 verb,
-                Verb::ImagesWrite | Verb::PeopleRead | Verb::PeopleWrite | Verb::SystemRead
+                Verb::ImagesWrite
+                    | Verb::PeopleRead
+                    | Verb::PeopleWrite
+                    | Verb::SystemRead
+                    | Verb::SystemWrite
             );
             let (status, code) = ask(&the_box, &the_box.jae, route, &session).await;
             if administrators_only {

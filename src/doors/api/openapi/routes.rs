@@ -32,6 +32,7 @@ const IMAGES_READ: Needs = Needs::Verb(Verb::ImagesRead);
 const IMAGES_WRITE: Needs = Needs::Verb(Verb::ImagesWrite);
 const ME: Needs = Needs::Verb(Verb::Me);
 const SYSTEM: Needs = Needs::Verb(Verb::SystemRead);
+const SYSTEM_WRITE: Needs = Needs::Verb(Verb::SystemWrite);
 
 const SESSION: Reply = Reply::Schema("Session");
 
@@ -611,8 +612,18 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/settings",
         operation: "getSettings",
         tag: "system",
-        summary: "Settings in force",
+        summary: "Every setting: value, default, source",
         needs: SYSTEM,
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/settings/reload",
+        operation: "reloadSettings",
+        tag: "system",
+        summary: "Read the settings again; a fault in them changes nothing",
+        needs: SYSTEM_WRITE,
+        refusals: &[422],
         ..ROUTE
     },
     Route {

@@ -23,7 +23,7 @@ fn open(test: &str) -> Option<Box1> {
     let directory = tempfile::tempdir().unwrap();
     let settings = base::settings::Settings {
         data: directory.path().to_path_buf(),
-        ..Server::for_tests().settings().clone()
+        ..(*Server::for_tests().settings()).clone()
     };
     let server = Server::start(settings, base::observe::Clock::system()).unwrap();
     if let Err(refusal) = server.image_store().unwrap().can_unpack() {
@@ -299,7 +299,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
             rows.insert_operation(&row, "root")
         })
         .unwrap();
-    let settings = b.server.settings().clone();
+    let settings = (*b.server.settings()).clone();
     let (root, directory) = (b.root, b._directory);
     drop(b.server);
     let server = Server::start(settings, base::observe::Clock::system()).unwrap();

@@ -349,7 +349,7 @@ async fn nothing_that_is_kept_shows_a_secret() {
     let directory = tempfile::tempdir().unwrap();
     let settings = base::settings::Settings {
         data: directory.path().to_path_buf(),
-        ..Server::for_tests().settings().clone()
+        ..(*Server::for_tests().settings()).clone()
     };
     let server = Server::start(settings, base::observe::Clock::system()).unwrap();
     let setup = setup_link(&server).unwrap();

@@ -1,0 +1,195 @@
+//! Where values come from, what is refused and in which words, and what a running server takes up.
+
+use super::*;
+
+fn given(text: &str) -> (tempfile::TempDir, Sources) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fardel.toml");
+    std::fs::write(&file, text).unwrap();
+    let name = file.display().to_string();
+    let sources = Sources::new(Layer::default(), move |variable| match variable {
+        "FARDEL_CONFIG" => Some(name.clone()),
+        _ => None,
+    });
+    (folder, sources)
+}
+
+fn standing<'a>(reading: &'a Reading, key: &str) -> &'a Standing {
+    reading.standings.iter().find(|s| s.key == key).unwrap()
+}
+
+#[test]
+fn every_key_has_its_field_in_a_layer_and_in_the_settings() {
+    let (_folder, sources) = given("");
+    let settings = serde_json::to_value(sources.read().unwrap().settings).unwrap();
+    let mut fields: Vec<&str> = settings
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let mut keys: Vec<&str> = KEYS.iter().map(|key| key.key).collect();
+    fields.sort_unstable();
+    keys.sort_unstable();
+    assert_eq!(fields, keys);
+    for key in KEYS {
+        let value = literal(if key.default.is_empty() {
+            key.example
+        } else {
+            key.default
+        });
+        let table: Table = [(key.key.to_owned(), value.expect(key.key))]
+            .into_iter()
+            .collect();
+        Layer::deserialize(table).unwrap_or_else(|error| panic!("{}: {error}", key.key));
+        assert_eq!(key.variable, format!("FARDEL_{}", key.key.to_uppercase()));
+    }
+}
+
+#[test]
+fn an_unknown_key_names_the_nearest() {
+    let refusal = parse("lisen = '1.2.3.4:5'", "x.toml").unwrap_err();
+    assert_eq!(refusal.code, "setting.unknown");
+    assert!(
+        refusal.to_string().contains("Did you mean listen?"),
+        "{refusal}"
+    );
+    let refusal = parse("favourite_colour = 'blue'", "x.toml").unwrap_err();
+    assert!(refusal.hint.contains("fardel config show"), "{refusal}");
+}
+
+#[test]
+fn broken_toml_is_named_by_file_and_line_and_wrong_types_by_what_would_work() {
+    let refusal = parse("# a\nkeep_days = 3\nlisten = 127.0.0.1:1\n", "x.toml").unwrap_err();
+    assert_eq!(refusal.code, "setting.syntax");
+    assert!(refusal.text.starts_with("x.toml, line 3: "), "{refusal}");
+    for (text, wanted) in [
+        ("keep_days = '3'", "keep_days = 30 would work."),
+        ("keep_days = -3", "keep_days = 30 would work."),
+        (
+            "host_environment = 1",
+            "host_environment = true would work.",
+        ),
+        (
+            "[listen]\nport = 1",
+            "listen = \"127.0.0.1:7860\" would work.",
+        ),
+    ] {
+        let refusal = parse(text, "x.toml").unwrap_err();
+        assert_eq!(refusal.code, "setting.wrong-type", "{text}");
+        assert_eq!(refusal.hint, wanted, "{text}");
+    }
+}
+
+#[test]
+fn a_later_source_wins_and_each_value_says_its_source() {
+    let (folder, _) = given("listen = '127.0.0.1:1'\nkeep_days = 3\nlog_json = true\n");
+    let file = folder.path().join("fardel.toml");
+    let more = folder.path().join("conf.d/20-site.toml");
+    std::fs::create_dir(folder.path().join("conf.d")).unwrap();
+    std::fs::write(&more, "keep_days = 4\n").unwrap();
+    let name = file.display().to_string();
+    let sources = |flags| {
+        let name = name.clone();
+        Sources::new(flags, move |variable| match variable {
+            "FARDEL_CONFIG" => Some(name.clone()),
+            "FARDEL_LISTEN" => Some("127.0.0.1:2".into()),
+            _ => None,
+        })
+    };
+    let reading = sources(Layer::default()).read().unwrap();
+    assert_eq!(
+        (reading.settings.listen.port(), reading.settings.keep_days),
+        (2, 4)
+    );
+    for (key, source) in [
+        ("listen", "FARDEL_LISTEN".to_owned()),
+        ("keep_days", more.display().to_string()),
+        ("log_json", file.display().to_string()),
+        ("cpu", "built-in".to_owned()),
+    ] {
+        assert_eq!(standing(&reading, key).source.to_string(), source, "{key}");
+    }
+    let flags = |port: &str| Layer {
+        listen: Some(format!("127.0.0.1:{port}")),
+        ..Layer::default()
+    };
+    let reading = sources(flags("3")).read().unwrap();
+    assert_eq!(reading.settings.listen.port(), 3);
+    assert_eq!(standing(&reading, "listen").source, Source::Flag);
+    let reading = sources(flags("2")).read().unwrap();
+    assert_eq!(
+        standing(&reading, "listen").source,
+        Source::Variable("FARDEL_LISTEN")
+    );
+}
+
+#[test]
+fn a_bad_value_says_its_source_and_what_would_work() {
+    for (text, code) in [
+        ("listen = 'here'", "setting.listen-invalid"),
+        ("cpu = 'many'", "cpu.invalid"),
+        ("memory = 'much'", "size.invalid"),
+    ] {
+        let (folder, sources) = given(text);
+        let refusal = sources.read().unwrap_err();
+        assert_eq!(refusal.code, code);
+        assert!(
+            refusal
+                .text
+                .starts_with(&folder.path().display().to_string()),
+            "{refusal}"
+        );
+        assert!(!refusal.hint.is_empty(), "{refusal}");
+    }
+    let sources = Sources::new(Layer::default(), |name| {
+        (name == "FARDEL_KEEP_DAYS").then(|| "ever".to_owned())
+    });
+    let refusal = sources.read().unwrap_err();
+    assert_eq!(
+        refusal.text,
+        "FARDEL_KEEP_DAYS: \"ever\" is not a whole number."
+    );
+}
+
+#[test]
+fn the_sample_changes_nothing_and_all_of_it_is_good_when_it_is_uncommented() {
+    assert_eq!(parse(&sample(), "sample").unwrap(), Table::new());
+    let all: String = sample()
+        .lines()
+        .filter_map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let table = parse(&all, "sample").unwrap();
+    assert_eq!(table.len(), KEYS.len());
+    let (_folder, sources) = given(&all);
+    let reading = sources.read().unwrap();
+    for (standing, key) in reading.standings.iter().zip(KEYS) {
+        if !key.default.is_empty() {
+            assert_eq!(standing.value, literal(key.default), "{}", key.key);
+        }
+    }
+}
+
+#[test]
+fn a_running_server_keeps_what_needs_a_restart_and_says_what_waits() {
+    let (folder, sources) = given("keep_days = 3\n");
+    let old = sources.read().unwrap();
+    std::fs::write(
+        folder.path().join("fardel.toml"),
+        "listen = '127.0.0.1:9'\nkeep_days = 3\n",
+    )
+    .unwrap();
+    let newer = sources.read().unwrap();
+    let now = old.followed_by(&newer);
+    assert_eq!(now.settings, old.settings);
+    assert_eq!(now.waiting(), ["listen"]);
+    assert!(old.changed(&now).is_empty());
+    let waiting = standing(&now, "listen").waiting.clone().unwrap();
+    assert_eq!(waiting.value, Some(Value::String("127.0.0.1:9".into())));
+    // Taken back before any restart: nothing waits any more.
+    std::fs::write(folder.path().join("fardel.toml"), "keep_days = 3\n").unwrap();
+    let back = now.followed_by(&sources.read().unwrap());
+    assert!(back.waiting().is_empty());
+    assert_eq!(standing(&back, "listen").source, Source::BuiltIn);
+}
