@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod cli;
+pub mod console;
 pub mod origin;
 pub mod pages;
 pub mod peer;

@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod client;
+pub mod console;
 pub mod doctor;
 pub mod hold;
 pub mod rehearse;

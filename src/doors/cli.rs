@@ -21,6 +21,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches};
+use rules::refusal::Refusal;
 use rules::units::Timestamp;
 
 use output::View;
@@ -86,6 +87,43 @@ pub fn run(words: Words, around: &Surroundings) -> u8 {
     }
 }
 
+/// One call of this machine's own server for the text console, as root or with a token; the answer's
+/// JSON, null where it has none.
+///
+/// Errors: the server's refusal with its code and hint; `server.not-reachable` and its like where none
+/// answers.
+pub fn ask_local(
+    around: &Surroundings,
+    method: &str,
+    path: &str,
+    body: Option<&serde_json::Value>,
+    token: Option<&str>,
+) -> Result<serde_json::Value, Refusal> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Refusal::unavailable(
+                "console.no-loop",
+                format!("This process gets no event loop: {error}."),
+            )
+        })?;
+    let client = client::Client {
+        address: address::Address::Socket(around.socket.clone()),
+        token: token.map(str::to_owned),
+        explain: false,
+        language: language(around.variable).to_owned(),
+    };
+    let method = hyper::Method::from_bytes(method.as_bytes()).unwrap_or(hyper::Method::GET);
+    let extra = match body {
+        Some(body) => client::Extra::json(body).header("Idempotency-Key", client::fresh_key()),
+        None => client::Extra::default(),
+    };
+    runtime
+        .block_on(async { client.call(method, path, extra).await?.json() })
+        .map_err(|trouble| Refusal::unavailable(trouble.code, trouble.text).hint(trouble.hint))
+}
+
 async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8, Trouble> {
     let Words { global, command } = words;
     match command {
@@ -124,6 +162,7 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Serve(_)
         | Command::Doctor(_)
         | Command::Config(_)
+        | Command::Console(_)
         | Command::Rehearse(_)
         | Command::Bench(_)
         | Command::Completion { .. }

@@ -10,7 +10,7 @@ use rules::refusal::Refusal;
 
 use crate::doors::cli::tree::{Command, Config, Format, Global, Place, Serve, Words};
 use crate::doors::cli::{self, Surroundings};
-use crate::roles::doctor;
+use crate::roles::{console, doctor};
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {
@@ -41,6 +41,16 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             Ok(settings) => doctor::main(&settings, global.output, global.no_color),
             Err(refusal) => refused(&global, &refusal),
         },
+        Command::Console(words) => {
+            match Settings::read(layer_at(&global, &Place::default()), variable) {
+                Ok(settings) => {
+                    let socket = settings.socket();
+                    let around = Surroundings { variable, socket };
+                    console::main(&global, &settings, &around, words.verb)
+                }
+                Err(refusal) => refused(&global, &refusal),
+            }
+        }
         Command::Config(Config::Validate { file }) => validate(&global, file.as_deref()),
         Command::Config(Config::Show { place }) => show(&global, &place),
         Command::Config(Config::Sample) => {

@@ -89,6 +89,23 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("login", "서버에 로그인하고 기억합니다"),
     ("logout", "기억한 서버를 잊고 토큰을 폐기합니다"),
     ("doctor", "이 머신을 점검하고 고치는 방법을 알려 줍니다"),
+    ("console", "머신 앞의 화면: 주소, 네트워크, 비밀번호, 전원"),
+    ("console show", "첫 화면의 내용을 출력합니다"),
+    ("console network", "이 머신의 주소"),
+    ("console network show", "네트워크 카드와 주소를 나열합니다"),
+    (
+        "console network set",
+        "카드를 바꿉니다. 확정하지 않으면 60초 뒤 되돌립니다",
+    ),
+    ("console network keep", "기다리는 변경을 확정합니다"),
+    ("console network revert", "기다리는 변경을 되돌립니다"),
+    ("console services", "서비스의 상태"),
+    (
+        "console restart",
+        "서버를 다시 시작합니다. 세션은 계속됩니다",
+    ),
+    ("console logs", "최근 로그를 출력합니다"),
+    ("console power", "머신을 다시 시작하거나 끕니다"),
     ("config", "설정: 파일 검사, 적용된 값 보기"),
     (
         "config validate",

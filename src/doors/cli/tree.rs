@@ -175,6 +175,11 @@ pub enum Command {
     ///
     /// Works without a server. Returns 1 when a check fails.
     Doctor(Place),
+    /// The screen of the machine itself: addresses, network, passwords, power
+    ///
+    /// Without a verb it opens on the whole terminal; every item of it is also a command here, for
+    /// scripts and serial lines.
+    Console(Console),
     /// Settings: check a file, show what is in force
     #[command(subcommand)]
     Config(Config),
@@ -542,6 +547,75 @@ pub enum Image {
         #[arg(value_name = "IMAGE", required = true)]
         images: Vec<String>,
     },
+}
+
+/// The screen, or one item of it.
+#[derive(Debug, Args)]
+pub struct Console {
+    #[command(subcommand)]
+    pub verb: Option<ConsoleVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ConsoleVerb {
+    /// Print what the first screen shows
+    Show,
+    /// The machine's own addresses
+    #[command(subcommand)]
+    Network(NetworkVerb),
+    /// How the units of the box are
+    Services,
+    /// Start the server again; sessions go on
+    Restart,
+    /// Print the newest lines of the box's log
+    Logs,
+    /// Start the machine again, or switch it off
+    Power {
+        #[arg(value_enum)]
+        what: PowerVerb,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NetworkVerb {
+    /// List network cards with their addresses
+    Show,
+    /// Change a card; taken back after 60 seconds unless kept
+    #[command(after_help = "Examples:\n  \
+        fardel console network set eno1 --address 10.1.4.20/24 --gateway 10.1.4.1\n  \
+        fardel console network set eno1 --dhcp\n  \
+        fardel console network keep")]
+    Set {
+        /// The card, as `show` names it
+        interface: String,
+        /// Address and length of the network: 10.1.4.20/24
+        #[arg(long, value_name = "ADDRESS/LENGTH", conflicts_with = "dhcp")]
+        address: Option<String>,
+        /// The router next to this machine
+        #[arg(long, value_name = "ADDRESS", requires = "address")]
+        gateway: Option<String>,
+        /// Name servers
+        #[arg(
+            long,
+            value_name = "ADDRESSES",
+            value_delimiter = ',',
+            requires = "address"
+        )]
+        dns: Vec<String>,
+        /// Ask the network for an address
+        #[arg(long)]
+        dhcp: bool,
+    },
+    /// Keep the change that waits
+    Keep,
+    /// Take the change that waits back
+    Revert,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PowerVerb {
+    Reboot,
+    Off,
 }
 
 /// There is one thing to do with the queue, so its name alone does it.

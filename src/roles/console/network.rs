@@ -1,0 +1,559 @@
+//! The machine's own addresses: what they are, and how they are changed through systemd-networkd
+//! with a way back. A change is taken back by itself after a minute unless somebody who still
+//! reaches the machine keeps it. Never touches a network that something else manages.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::ifaddrs::getifaddrs;
+use rules::refusal::Refusal;
+use serde::{Deserialize, Serialize};
+
+/// Seconds until a change is taken back.
+pub const PATIENCE_SECONDS: u32 = 60;
+/// The timer that takes it back; one change at a time.
+const TIMER: &str = "fardel-network-revert";
+
+/// One card or bond, with what it has now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    pub name: String,
+    pub mac: String,
+    /// Whether a cable or a peer is there.
+    pub link: bool,
+    /// `10.1.4.20/24`; empty where it has none.
+    pub addresses: Vec<String>,
+}
+
+/// How a card gets its address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Plan {
+    Dhcp,
+    Static {
+        /// `10.1.4.20/24`
+        address: String,
+        gateway: Option<String>,
+        dns: Vec<String>,
+    },
+}
+
+/// Where files are and who runs commands; tests bring their own.
+pub struct Place<'a> {
+    /// `/` of the machine.
+    pub root: &'a Path,
+    /// `/run/fardel`.
+    pub run: &'a Path,
+    /// Runs a command; its output where it went well, else a sentence.
+    pub command: &'a dyn Fn(&[&str]) -> Result<String, String>,
+}
+
+/// What stood in the file before the change; kept until the change is.
+#[derive(Debug, Serialize, Deserialize)]
+struct Before {
+    file: PathBuf,
+    /// None: there was no such file.
+    contents: Option<String>,
+    interface: String,
+}
+
+/// Runs a real command.
+pub fn really(words: &[&str]) -> Result<String, String> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err("there is nothing to run".into());
+    };
+    let output = Command::new(program)
+        .args(arguments)
+        .env("SYSTEMD_PAGER", "")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .map_err(|error| format!("{program} cannot be started: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        let said = text(&output.stderr);
+        let said = if said.is_empty() {
+            text(&output.stdout)
+        } else {
+            said
+        };
+        Err(format!(
+            "{program} says: {}",
+            said.lines().next().unwrap_or_default()
+        ))
+    }
+}
+
+/// All cards but the loopback, by name. Empty where the machine has none.
+pub fn interfaces(root: &Path) -> Vec<Interface> {
+    let Ok(entries) = fs::read_dir(root.join("sys/class/net")) else {
+        return Vec::new();
+    };
+    let known = getifaddrs()
+        .map(Iterator::collect::<Vec<_>>)
+        .unwrap_or_default();
+    let mut found: Vec<Interface> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name != "lo")
+        .map(|name| {
+            let fact = |what: &str| {
+                fs::read_to_string(root.join("sys/class/net").join(&name).join(what))
+                    .map(|text| text.trim().to_owned())
+                    .unwrap_or_default()
+            };
+            let addresses = known
+                .iter()
+                .filter(|address| address.interface_name == name)
+                .filter_map(|address| {
+                    let ip = ip_of(address.address.as_ref()?)?;
+                    let mask = address.netmask.as_ref().and_then(ip_of);
+                    let own = !matches!(ip, IpAddr::V6(six) if six.is_unicast_link_local());
+                    own.then(|| format!("{ip}/{}", mask.map_or(32, bits)))
+                })
+                .collect();
+            Interface {
+                mac: fact("address"),
+                link: fact("carrier") == "1",
+                addresses,
+                name,
+            }
+        })
+        .collect();
+    // Helpers of the kernel and ends of containers' lines are nobody's cards.
+    found.retain(|card| {
+        let place = root.join("sys/class/net").join(&card.name);
+        let kind = fs::read_to_string(place.join("uevent")).unwrap_or_default();
+        let made = ["DEVTYPE=bond", "DEVTYPE=vlan"]
+            .iter()
+            .any(|kind_of| kind.contains(kind_of));
+        made || place.join("device").exists() || !card.addresses.is_empty()
+    });
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+fn ip_of(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
+    match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+        (Some(four), _) => Some(IpAddr::V4(four.ip())),
+        (_, Some(six)) => Some(IpAddr::V6(six.ip())),
+        _ => None,
+    }
+}
+
+fn bits(mask: IpAddr) -> u32 {
+    match mask {
+        IpAddr::V4(four) => u32::from(four).count_ones(),
+        IpAddr::V6(six) => u128::from(six).count_ones(),
+    }
+}
+
+/// Who manages the network here; Ok where it is systemd-networkd.
+///
+/// Errors: `network.managed-elsewhere` with the name of who does.
+pub fn manager(place: &Place<'_>) -> Result<(), Refusal> {
+    let active = |unit: &str| (place.command)(&["systemctl", "is-active", unit]).is_ok();
+    if active("systemd-networkd") {
+        return Ok(());
+    }
+    let who = if active("NetworkManager") {
+        "NetworkManager (nmtui)"
+    } else if fs::read_to_string(place.root.join("etc/network/interfaces")).is_ok_and(|text| {
+        text.lines()
+            .any(|line| line.trim_start().starts_with("iface ") && !line.contains(" lo "))
+    }) {
+        "ifupdown (/etc/network/interfaces)"
+    } else {
+        "something other than systemd-networkd"
+    };
+    Err(Refusal::conflict(
+        "network.managed-elsewhere",
+        format!("The network of this machine is managed by {who}."),
+    )
+    .hint("Change it there, or let systemd-networkd manage it: systemctl enable --now systemd-networkd."))
+}
+
+impl Plan {
+    /// Errors: `network.address-invalid`, `network.gateway-invalid`, `network.dns-invalid`.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let Plan::Static {
+            address,
+            gateway,
+            dns,
+        } = self
+        else {
+            return Ok(());
+        };
+        let read = address.split_once('/').and_then(|(ip, length)| {
+            Some((ip.parse::<Ipv4Addr>().ok()?, length.parse::<u32>().ok()?))
+        });
+        let Some((ip, length)) = read.filter(|(ip, length)| {
+            (1..=31).contains(length)
+                && !ip.is_unspecified()
+                && !ip.is_loopback()
+                && !ip.is_multicast()
+                && !ip.is_broadcast()
+        }) else {
+            return Err(Refusal::invalid(
+                "network.address-invalid",
+                format!("{address} is not an address with the length of its network."),
+            )
+            .hint("Write it like 10.1.4.20/24."));
+        };
+        if let Some(gateway) = gateway {
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            let inside = gateway.parse::<Ipv4Addr>().is_ok_and(|gateway| {
+                u32::from(gateway) & mask == u32::from(ip) & mask && gateway != ip
+            });
+            if !inside {
+                return Err(Refusal::invalid(
+                    "network.gateway-invalid",
+                    format!("{gateway} is not another address in the network of {address}."),
+                )
+                .hint("The gateway is the router next to this machine; leave it empty for none."));
+            }
+        }
+        match dns.iter().find(|server| server.parse::<IpAddr>().is_err()) {
+            None => Ok(()),
+            Some(server) => Err(Refusal::invalid(
+                "network.dns-invalid",
+                format!("{server} is not an address."),
+            )
+            .hint("Name servers are given by address, like 10.1.4.1.")),
+        }
+    }
+
+    fn unit(&self, interface: &str) -> String {
+        let mut text =
+            format!("# Written by fardel console.\n[Match]\nName={interface}\n\n[Network]\n");
+        match self {
+            Plan::Dhcp => text.push_str("DHCP=yes\n"),
+            Plan::Static {
+                address,
+                gateway,
+                dns,
+            } => {
+                text.push_str(&format!("DHCP=no\nAddress={address}\n"));
+                for line in gateway.iter().map(|g| format!("Gateway={g}\n")) {
+                    text.push_str(&line);
+                }
+                for line in dns.iter().map(|d| format!("DNS={d}\n")) {
+                    text.push_str(&line);
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Changes a card, with the timer that takes it back set first. `keep` makes it stay.
+///
+/// Errors: `network.managed-elsewhere`, `network.interface-unknown`, `network.change-open` while an
+/// earlier change waits, what `Plan::check` refuses, `network.not-applied` with everything put back.
+pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusal> {
+    plan.check()?;
+    let known = interfaces(place.root);
+    if !known.iter().any(|known| known.name == interface) {
+        let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+        return Err(Refusal::not_found(
+            "network.interface-unknown",
+            format!("This machine has no {interface}."),
+        )
+        .hint(format!("It has: {}.", names.join(", "))));
+    }
+    manager(place)?;
+    if kept(place).exists() {
+        return Err(Refusal::conflict(
+            "network.change-open",
+            "An earlier change still waits to be kept.",
+        )
+        .hint("fardel console network keep, or network revert."));
+    }
+    let file = place
+        .root
+        .join(format!("etc/systemd/network/05-fardel-{interface}.network"));
+    let before = Before {
+        contents: fs::read_to_string(&file).ok(),
+        file: file.clone(),
+        interface: interface.to_owned(),
+    };
+    let failed = |what: String| {
+        Refusal::conflict(
+            "network.not-applied",
+            format!("Nothing was changed: {what}"),
+        )
+        .hint("fardel console network show tells how it is now.")
+    };
+    let text = serde_json::to_string(&before).map_err(|error| failed(error.to_string()))?;
+    write(&kept(place), &text).map_err(|error| failed(error.to_string()))?;
+    // The way back comes first: from here on a lost line mends itself.
+    let after = format!("--on-active={PATIENCE_SECONDS}");
+    let own = std::env::current_exe().map_or_else(
+        |_| "/usr/bin/fardel".to_owned(),
+        |path| path.display().to_string(),
+    );
+    let armed = (place.command)(&[
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        &after,
+        "--timer-property=AccuracySec=1s",
+        &format!("--unit={TIMER}"),
+        &own,
+        "console",
+        "network",
+        "revert",
+    ]);
+    if let Err(said) = armed {
+        let _ = fs::remove_file(kept(place));
+        return Err(failed(said));
+    }
+    let applied = write(&file, &plan.unit(interface))
+        .map_err(|error| error.to_string())
+        .and_then(|()| apply(place, interface));
+    if let Err(said) = applied {
+        revert(place)?;
+        return Err(failed(said));
+    }
+    Ok(())
+}
+
+/// Keeps the change that waits.
+///
+/// Errors: `network.no-change` where none waits.
+pub fn keep(place: &Place<'_>) -> Result<(), Refusal> {
+    if !kept(place).exists() {
+        return Err(no_change());
+    }
+    disarm(place);
+    fs::remove_file(kept(place)).map_err(|error| not_forgotten(&error))
+}
+
+/// Takes the change that waits back.
+///
+/// Errors: `network.no-change` where none waits; `network.not-applied` where the old way fails too.
+pub fn revert(place: &Place<'_>) -> Result<(), Refusal> {
+    let Ok(text) = fs::read_to_string(kept(place)) else {
+        return Err(no_change());
+    };
+    let before: Before = serde_json::from_str(&text).map_err(|error| {
+        Refusal::conflict(
+            "network.not-applied",
+            format!("What was before cannot be read: {error}."),
+        )
+        .hint("Look into /etc/systemd/network.")
+    })?;
+    let put_back = match &before.contents {
+        Some(contents) => write(&before.file, contents),
+        None => match fs::remove_file(&before.file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    };
+    disarm(place);
+    put_back
+        .map_err(|error| error.to_string())
+        .and_then(|()| apply(place, &before.interface))
+        .map_err(|said| {
+            Refusal::conflict(
+                "network.not-applied",
+                format!("It was not taken back: {said}"),
+            )
+            .hint("Look into /etc/systemd/network.")
+        })?;
+    fs::remove_file(kept(place)).map_err(|error| not_forgotten(&error))
+}
+
+/// Whether a change waits to be kept.
+pub fn waits(place: &Place<'_>) -> bool {
+    kept(place).exists()
+}
+
+fn no_change() -> Refusal {
+    Refusal::not_found("network.no-change", "No change of the network waits.")
+        .hint("It was kept or taken back already.")
+}
+
+fn not_forgotten(error: &std::io::Error) -> Refusal {
+    Refusal::conflict(
+        "network.not-forgotten",
+        format!("The note of the change stays: {error}."),
+    )
+    .hint("Remove network-before.json from the run directory.")
+}
+
+fn kept(place: &Place<'_>) -> PathBuf {
+    place.run.join("network-before.json")
+}
+
+fn disarm(place: &Place<'_>) {
+    // Gone already where the timer itself runs this.
+    let _ = (place.command)(&["systemctl", "stop", &format!("{TIMER}.timer")]);
+}
+
+fn apply(place: &Place<'_>, interface: &str) -> Result<(), String> {
+    (place.command)(&["networkctl", "reload"])?;
+    (place.command)(&["networkctl", "reconfigure", interface])?;
+    Ok(())
+}
+
+/// Writes whole or not at all.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let beside = path.with_extension("new");
+    fs::write(&beside, text)?;
+    fs::File::open(&beside)?.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    struct Machine {
+        folder: tempfile::TempDir,
+        said: RefCell<Vec<String>>,
+        /// The command that fails.
+        broken: &'static str,
+    }
+
+    impl Machine {
+        fn new(broken: &'static str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let card = folder.path().join("sys/class/net/eno1");
+            fs::create_dir_all(card.join("device")).unwrap();
+            fs::create_dir_all(folder.path().join("sys/class/net/ifb0")).unwrap();
+            fs::write(card.join("address"), "02:00:00:00:00:01\n").unwrap();
+            fs::write(card.join("carrier"), "1\n").unwrap();
+            fs::create_dir_all(folder.path().join("sys/class/net/lo")).unwrap();
+            Self {
+                folder,
+                said: RefCell::default(),
+                broken,
+            }
+        }
+
+        fn with<T>(&self, act: impl FnOnce(&Place<'_>) -> T) -> T {
+            let command = |words: &[&str]| {
+                let line = words.join(" ");
+                self.said.borrow_mut().push(line.clone());
+                if !self.broken.is_empty() && line.contains(self.broken) {
+                    return Err(format!("{line} says: no"));
+                }
+                Ok(String::new())
+            };
+            act(&Place {
+                root: self.folder.path(),
+                run: &self.folder.path().join("run"),
+                command: &command,
+            })
+        }
+
+        fn file(&self) -> Option<String> {
+            let path = "etc/systemd/network/05-fardel-eno1.network";
+            fs::read_to_string(self.folder.path().join(path)).ok()
+        }
+
+        fn heard(&self, part: &str) -> bool {
+            self.said.borrow().iter().any(|line| line.contains(part))
+        }
+    }
+
+    fn plan() -> Plan {
+        Plan::Static {
+            address: "10.1.4.20/24".into(),
+            gateway: Some("10.1.4.1".into()),
+            dns: vec!["10.1.4.1".into()],
+        }
+    }
+
+    #[test]
+    fn a_change_waits_and_is_kept_or_taken_back() {
+        let machine = Machine::new("");
+        machine.with(|place| {
+            let cards = interfaces(place.root);
+            assert_eq!(cards.len(), 1, "{cards:?}");
+            assert_eq!(cards[0].name, "eno1");
+            set(place, "eno1", &plan()).unwrap();
+        });
+        let text = machine.file().unwrap();
+        assert!(
+            text.contains("Address=10.1.4.20/24\nGateway=10.1.4.1\nDNS=10.1.4.1\n"),
+            "{text}"
+        );
+        let said = machine.said.borrow().clone();
+        let at = |part: &str| said.iter().position(|line| line.contains(part)).unwrap();
+        assert!(
+            at("systemd-run") < at("networkctl reload"),
+            "the way back comes first: {said:?}"
+        );
+        // A second change has to wait for the first.
+        let refused = machine
+            .with(|place| set(place, "eno1", &Plan::Dhcp))
+            .unwrap_err();
+        assert_eq!(refused.code, "network.change-open");
+        machine.with(|place| keep(place).unwrap());
+        assert!(machine.heard("systemctl stop fardel-network-revert.timer"));
+        // From the kept one to another and back: what was before is there again, to the letter.
+        machine.with(|place| set(place, "eno1", &Plan::Dhcp).unwrap());
+        assert!(machine.file().unwrap().contains("DHCP=yes"));
+        machine.with(|place| revert(place).unwrap());
+        assert_eq!(machine.file().unwrap(), text);
+        assert_eq!(machine.with(keep).unwrap_err().code, "network.no-change");
+    }
+
+    #[test]
+    fn what_fails_changes_nothing() {
+        for broken in ["systemd-run", "networkctl reconfigure"] {
+            let machine = Machine::new(broken);
+            let refused = machine.with(|place| set(place, "eno1", &plan()));
+            // Taking back needs networkctl too; where that fails it says so.
+            assert!(
+                refused.unwrap_err().code.starts_with("network.not-applied"),
+                "{broken}"
+            );
+            assert_eq!(machine.file(), None, "{broken}");
+        }
+        let machine = Machine::new("is-active systemd-networkd");
+        let refused = machine
+            .with(|place| set(place, "eno1", &plan()))
+            .unwrap_err();
+        assert_eq!(refused.code, "network.managed-elsewhere");
+        assert!(refused.text.contains("NetworkManager"), "{}", refused.text);
+        assert_eq!(machine.file(), None);
+        let refused = machine
+            .with(|place| set(place, "eth9", &plan()))
+            .unwrap_err();
+        assert!(refused.hint.contains("eno1"), "{}", refused.hint);
+    }
+
+    #[test]
+    fn impossible_addresses_are_refused() {
+        for (address, gateway, code) in [
+            ("10.1.4.20", None, "network.address-invalid"),
+            ("10.1.4.20/33", None, "network.address-invalid"),
+            ("127.0.0.1/8", None, "network.address-invalid"),
+            ("10.1.4.20/24", Some("10.1.5.1"), "network.gateway-invalid"),
+            ("10.1.4.20/24", Some("10.1.4.20"), "network.gateway-invalid"),
+        ] {
+            let plan = Plan::Static {
+                address: address.into(),
+                gateway: gateway.map(str::to_owned),
+                dns: Vec::new(),
+            };
+            assert_eq!(
+                plan.check().unwrap_err().code,
+                code,
+                "{address} {gateway:?}"
+            );
+        }
+        assert_eq!(Plan::Dhcp.check(), Ok(()));
+        plan().check().unwrap();
+    }
+}
