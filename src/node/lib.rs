@@ -26,6 +26,11 @@ mod report;
 pub mod runtime;
 mod tidy;
 
+/// The host ids that sessions run under; nobody else may have one of them.
+pub fn session_ids() -> std::ops::Range<u64> {
+    u64::from(tidy::FIRST_ID)..1 << 31
+}
+
 use assignment::Ledger;
 use runtime::{Places, Runtime, RuntimeFault};
 use tidy::{Tidy, Wake};

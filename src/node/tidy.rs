@@ -40,7 +40,7 @@ const SWEEP: Duration = Duration::from_secs(3600);
 
 /// The first host id of the first session's block, and the size of a block. Above every range that
 /// distributions give to people (`/etc/subuid` starts at 100,000), below 2³¹.
-const FIRST_ID: u32 = 1 << 30;
+pub(crate) const FIRST_ID: u32 = 1 << 30;
 const IDS_EACH: u32 = 1 << 16;
 /// Blocks that fit below 2³¹.
 const MOST_BLOCKS: u32 = ((1 << 31) - FIRST_ID) / IDS_EACH;

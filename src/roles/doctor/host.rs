@@ -1,0 +1,796 @@
+//! Checks that read what the kernel tells about itself and the disk of the state. They look below a
+//! root that tests can plant faults in; none of them changes anything.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::Check;
+
+/// Files that may be open on the whole machine, in parts of a hundred, before it is said.
+const CROWDED_PERCENT: u64 = 80;
+/// A full catalog writes its log back every few thousand pages; one this large never got around to it.
+const LARGEST_LOG: u64 = 256 << 20;
+/// Seconds that a file may be newer than the clock: two machines that share a disk differ by less.
+const FUTURE_SECONDS: i64 = 300;
+
+/// Where to look.
+pub(super) struct Host<'a> {
+    /// `/`, or a planted one.
+    pub(super) root: &'a Path,
+    /// Directory of the state, as settings name it.
+    pub(super) data: &'a Path,
+    /// Now, in seconds since 1970.
+    pub(super) now: i64,
+}
+
+impl Host<'_> {
+    /// Every check of this file.
+    pub(super) fn all(&self) -> Vec<Check> {
+        vec![
+            self.owner(),
+            self.file_system(),
+            self.inodes(),
+            self.mount_options(),
+            self.disk_faults(),
+            self.catalog_file(),
+            self.catalog_log(),
+            self.clock_and_state(),
+            self.time_sync(),
+            self.open_files(),
+            self.processes(),
+            self.watches(),
+            self.namespaces(),
+            self.overcommit(),
+            self.swap(),
+            self.memory_pressure(),
+            self.killed_for_memory(),
+            self.randomness(),
+            self.host_name(),
+            self.address(),
+            self.ids(),
+            self.holder(),
+            self.restart_wanted(),
+        ]
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(path)).ok()
+    }
+
+    fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.split_whitespace().next()?.parse().ok()
+    }
+
+    fn owner(&self) -> Check {
+        const ID: &str = "state-owner";
+        let shown = self.data.display();
+        match fs::metadata(self.data) {
+            Err(_) => Check::ok(ID, format!("{shown} does not exist yet.")),
+            Ok(meta) if meta.uid() != nix::unistd::geteuid().as_raw() => Check::fail(
+                ID,
+                format!(
+                    "{shown} belongs to user {}, not to the one who runs this.",
+                    meta.uid()
+                ),
+                format!(
+                    "Run as that user, or: chown -R root:root {shown} (ends nothing, changes no contents)."
+                ),
+            ),
+            Ok(meta) if meta.mode() & 0o022 != 0 => Check::fail(
+                ID,
+                format!(
+                    "{shown} can be written by others (mode {:o}).",
+                    meta.mode() & 0o7777
+                ),
+                format!("chmod 0750 {shown}"),
+            ),
+            Ok(meta) if meta.mode() & 0o007 != 0 => Check::warn(
+                ID,
+                format!(
+                    "{shown} can be read by everybody on this machine (mode {:o}).",
+                    meta.mode() & 0o7777
+                ),
+                format!("chmod 0750 {shown}"),
+            ),
+            Ok(_) => Check::ok(ID, format!("{shown} is closed to others.")),
+        }
+    }
+
+    fn nearest(&self) -> &Path {
+        self.data
+            .ancestors()
+            .find(|path| path.is_dir())
+            .unwrap_or(Path::new("/"))
+    }
+
+    fn file_system(&self) -> Check {
+        match nix::sys::statfs::statfs(self.nearest()) {
+            Ok(found) => file_system_of(found.filesystem_type().0, self.data),
+            Err(error) => Check::warn(
+                "state-disk",
+                format!(
+                    "The file system of {} is not known ({}).",
+                    self.data.display(),
+                    error.desc()
+                ),
+                "Put FARDEL_DATA on a local disk.",
+            ),
+        }
+    }
+
+    fn inodes(&self) -> Check {
+        const ID: &str = "inodes";
+        let Ok(found) = nix::sys::statvfs::statvfs(self.nearest()) else {
+            return Check::warn(
+                ID,
+                "How many files the disk can still hold is not known.",
+                "Put FARDEL_DATA on a local disk.",
+            );
+        };
+        let (all, free) = (found.files(), found.files_available());
+        // File systems that make them as needed say 0.
+        if all == 0 || free * 20 > all {
+            return Check::ok(ID, "The disk has room for more files.");
+        }
+        Check::warn(
+            ID,
+            format!("The disk has room for only {free} more files."),
+            "Remove images nobody uses, or move the state to a file system with more inodes.",
+        )
+    }
+
+    /// Options of the mount that holds the state.
+    fn mount_options(&self) -> Check {
+        const ID: &str = "state-mount";
+        let mounts = self.text("proc/self/mounts").unwrap_or_default();
+        let options = mounts
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split(' ').skip(1);
+                let (at, _, options) = (words.next()?, words.next()?, words.next()?);
+                self.data.starts_with(at).then_some((at, options))
+            })
+            .max_by_key(|(at, _)| at.len());
+        let has =
+            |wanted: &str| options.is_some_and(|(_, all)| all.split(',').any(|one| one == wanted));
+        let at = options.map_or("/", |(at, _)| at);
+        if has("ro") {
+            return Check::fail(
+                ID,
+                format!("{at} is mounted read-only; nothing can be written."),
+                format!("Look for disk errors (dmesg), then: mount -o remount,rw {at}"),
+            );
+        }
+        if has("noexec") {
+            return Check::fail(
+                ID,
+                format!("{at} is mounted noexec; no program of an image can start."),
+                format!("Remove noexec from /etc/fstab, then: mount -o remount,exec {at}"),
+            );
+        }
+        Check::ok(ID, format!("{at} is mounted for writing and running."))
+    }
+
+    fn disk_faults(&self) -> Check {
+        const ID: &str = "disk-faults";
+        let broken: Vec<String> = fs::read_dir(self.root.join("sys/fs/ext4"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|disk| {
+                let count: u64 = fs::read_to_string(disk.path().join("errors_count"))
+                    .ok()?
+                    .trim()
+                    .parse()
+                    .ok()?;
+                (count > 0).then(|| format!("{} ({count})", disk.file_name().to_string_lossy()))
+            })
+            .collect();
+        if broken.is_empty() {
+            return Check::ok(ID, "No file system has recorded a fault.");
+        }
+        Check::fail(
+            ID,
+            format!("Faults were recorded on {}.", broken.join(", ")),
+            "Save what matters (fardel backup), then check the disk: smartctl -a, and fsck while it is not mounted.",
+        )
+    }
+
+    fn catalog(&self) -> PathBuf {
+        self.data.join("catalog.sqlite")
+    }
+
+    fn catalog_file(&self) -> Check {
+        const ID: &str = "catalog";
+        let path = self.catalog();
+        let head = fs::File::open(&path).and_then(|mut file| {
+            let mut head = [0u8; 100];
+            std::io::Read::read_exact(&mut file, &mut head)?;
+            Ok((head, file.metadata()?.len()))
+        });
+        let fix = "Restore the newest backup (fardel backup restore), or the copy beside it: fardel upgrade rollback.";
+        match head {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Check::ok(ID, "There is no catalog yet.")
+            }
+            Err(error) => Check::fail(
+                ID,
+                format!("{} cannot be read ({error}).", path.display()),
+                fix,
+            ),
+            Ok((head, length)) => {
+                let page = match u16::from_be_bytes([head[16], head[17]]) {
+                    1 => 65_536,
+                    size => u64::from(size),
+                };
+                let whole =
+                    head.starts_with(b"SQLite format 3\0") && page >= 512 && length % page == 0;
+                if whole {
+                    Check::ok(
+                        ID,
+                        format!("The catalog has {}.", rules::units::Bytes(length)),
+                    )
+                } else {
+                    Check::fail(
+                        ID,
+                        format!("{} is cut or is not a catalog.", path.display()),
+                        fix,
+                    )
+                }
+            }
+        }
+    }
+
+    fn catalog_log(&self) -> Check {
+        const ID: &str = "catalog-log";
+        let length =
+            fs::metadata(self.data.join("catalog.sqlite-wal")).map_or(0, |meta| meta.len());
+        if length <= LARGEST_LOG {
+            return Check::ok(ID, "The catalog's log is short.");
+        }
+        Check::warn(
+            ID,
+            format!(
+                "The catalog's log has grown to {}.",
+                rules::units::Bytes(length)
+            ),
+            "Start the server again (systemctl restart fardel); sessions go on, and the log is written back.",
+        )
+    }
+
+    /// A clock that was set back makes new rows older than old ones.
+    fn clock_and_state(&self) -> Check {
+        const ID: &str = "clock-and-state";
+        let newest = ["catalog.sqlite", "catalog.sqlite-wal"]
+            .iter()
+            .filter_map(|name| fs::metadata(self.data.join(name)).ok())
+            .map(|meta| meta.mtime())
+            .max();
+        match newest {
+            Some(newest) if newest > self.now + FUTURE_SECONDS => Check::fail(
+                ID,
+                format!(
+                    "The state was last written {} hours in the future: the clock was set back.",
+                    (newest - self.now) / 3600
+                ),
+                "Set the clock right before work goes on: timedatectl set-time 'YYYY-MM-DD hh:mm:ss'.",
+            ),
+            Some(_) => Check::ok(ID, "The clock is not behind the state."),
+            None => Check::ok(ID, "There is no state yet to compare the clock with."),
+        }
+    }
+
+    fn time_sync(&self) -> Check {
+        const ID: &str = "time-sync";
+        // Whoever keeps the time leaves a trace; without any, nobody does.
+        let traces = [
+            "run/systemd/timesync/synchronized",
+            "run/chrony/chronyd.pid",
+            "run/chrony",
+            "run/ntpd.pid",
+        ];
+        if traces.iter().any(|trace| self.root.join(trace).exists()) {
+            return Check::ok(ID, "The clock is kept by the network.");
+        }
+        Check::warn(
+            ID,
+            "Nothing keeps the clock; it will drift by seconds a week.",
+            "Name a time server of your network: /etc/systemd/timesyncd.conf, or install chrony. Without one, set it now and then.",
+        )
+    }
+
+    fn open_files(&self) -> Check {
+        const ID: &str = "open-files";
+        let text = self.text("proc/sys/fs/file-nr").unwrap_or_default();
+        let mut numbers = text
+            .split_whitespace()
+            .filter_map(|word| word.parse::<u64>().ok());
+        let (open, most) = (
+            numbers.next().unwrap_or(0),
+            numbers.nth(1).unwrap_or(u64::MAX),
+        );
+        if open < most / 100 * CROWDED_PERCENT {
+            return Check::ok(ID, format!("{open} files are open on the machine."));
+        }
+        Check::warn(
+            ID,
+            format!("{open} of {most} files that the machine may open are open."),
+            "sysctl -w fs.file-max=2097152",
+        )
+    }
+
+    fn processes(&self) -> Check {
+        const ID: &str = "process-numbers";
+        match self.number("proc/sys/kernel/pid_max") {
+            Some(most) if most < 65_536 => Check::warn(
+                ID,
+                format!("The machine has {most} process numbers for all sessions together."),
+                "sysctl -w kernel.pid_max=4194304",
+            ),
+            Some(most) => Check::ok(ID, format!("The machine has {most} process numbers.")),
+            None => Check::warn(
+                ID,
+                "How many processes there may be is not known.",
+                "Mount /proc.",
+            ),
+        }
+    }
+
+    fn watches(&self) -> Check {
+        const ID: &str = "file-watches";
+        match self.number("proc/sys/fs/inotify/max_user_instances") {
+            Some(most) if most < 512 => Check::warn(
+                ID,
+                format!(
+                    "One user may watch files {most} times; editors in many sessions need more."
+                ),
+                "sysctl -w fs.inotify.max_user_instances=8192 fs.inotify.max_user_watches=1048576",
+            ),
+            _ => Check::ok(ID, "Editors in many sessions can watch their files."),
+        }
+    }
+
+    fn namespaces(&self) -> Check {
+        const ID: &str = "namespace-count";
+        match self.number("proc/sys/user/max_user_namespaces") {
+            Some(most) if most < 1000 => Check::warn(
+                ID,
+                format!("The machine allows {most} user namespaces; every session needs one."),
+                "sysctl -w user.max_user_namespaces=15000",
+            ),
+            _ => Check::ok(ID, "There are namespaces for many sessions."),
+        }
+    }
+
+    fn overcommit(&self) -> Check {
+        const ID: &str = "overcommit";
+        match self.number("proc/sys/vm/overcommit_memory") {
+            Some(2) => Check::warn(
+                ID,
+                "The kernel refuses memory before it is used up (vm.overcommit_memory=2); large programs fail early.",
+                "sysctl -w vm.overcommit_memory=0",
+            ),
+            _ => Check::ok(ID, "Memory is refused only when it is used up."),
+        }
+    }
+
+    fn swap(&self) -> Check {
+        const ID: &str = "swap";
+        let text = self.text("proc/meminfo").unwrap_or_default();
+        let read = |name: &str| {
+            text.lines()
+                .find_map(|line| {
+                    line.strip_prefix(name)?
+                        .split_whitespace()
+                        .next()?
+                        .parse::<u64>()
+                        .ok()
+                })
+                .unwrap_or(0)
+        };
+        let (all, free) = (read("SwapTotal:"), read("SwapFree:"));
+        let used = all.saturating_sub(free);
+        if all > 0 && used > all / 2 {
+            return Check::warn(
+                ID,
+                format!(
+                    "{} of {} of swap are in use; the machine has too little memory.",
+                    rules::units::Bytes(used << 10),
+                    rules::units::Bytes(all << 10)
+                ),
+                "Give sessions less in all (setting memory), or add memory.",
+            );
+        }
+        Check::ok(
+            ID,
+            if all == 0 {
+                "No swap.".to_owned()
+            } else {
+                format!("{} of swap.", rules::units::Bytes(all << 10))
+            },
+        )
+    }
+
+    fn memory_pressure(&self) -> Check {
+        const ID: &str = "memory-pressure";
+        let share = self.text("proc/pressure/memory").and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("full"))?;
+            line.split_whitespace()
+                .find_map(|word| word.strip_prefix("avg60=")?.parse::<f64>().ok())
+        });
+        match share {
+            None => Check::ok(ID, "This kernel does not measure pressure."),
+            Some(share) if share > 10.0 => Check::warn(
+                ID,
+                format!("For {share:.0} % of the last minute everything waited for memory."),
+                "Give sessions less in all (setting memory), or stop one: fardel ps.",
+            ),
+            Some(_) => Check::ok(ID, "Nothing waits for memory."),
+        }
+    }
+
+    fn killed_for_memory(&self) -> Check {
+        const ID: &str = "killed-for-memory";
+        let killed = self
+            .text("proc/vmstat")
+            .and_then(|text| {
+                text.lines()
+                    .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
+            })
+            .unwrap_or(0);
+        let said = match killed {
+            0 => "No process was killed for memory since the machine started.".to_owned(),
+            1 => "One process was killed for memory since the machine started, sessions at their limits among them.".to_owned(),
+            n => format!("{n} processes were killed for memory since the machine started, sessions at their limits among them."),
+        };
+        Check::ok(ID, said)
+    }
+
+    fn randomness(&self) -> Check {
+        const ID: &str = "randomness";
+        match self.number("proc/sys/kernel/random/entropy_avail") {
+            Some(bits) if bits < 128 => Check::warn(
+                ID,
+                format!(
+                    "The kernel has gathered only {bits} bits of randomness; keys wait for more."
+                ),
+                "Wait a minute after the start, or install rng-tools.",
+            ),
+            _ => Check::ok(ID, "There is randomness for keys."),
+        }
+    }
+
+    fn host_name(&self) -> Check {
+        const ID: &str = "host-name";
+        let name = self.text("proc/sys/kernel/hostname").unwrap_or_default();
+        match name.trim() {
+            "" | "localhost" | "(none)" => Check::warn(
+                ID,
+                "The machine has no name of its own; pages and certificate show localhost.",
+                "hostnamectl set-hostname NAME",
+            ),
+            name => Check::ok(ID, format!("The machine is called {name}.")),
+        }
+    }
+
+    fn address(&self) -> Check {
+        const ID: &str = "address";
+        let cards = crate::roles::console::network::interfaces(self.root);
+        let addresses: Vec<&str> = cards
+            .iter()
+            .flat_map(|card| &card.addresses)
+            .map(String::as_str)
+            .collect();
+        if addresses.is_empty() {
+            return Check::warn(
+                ID,
+                "No card has an address; nobody but this machine reaches the pages.",
+                "Plug in a cable, or set one: fardel console network set CARD --address 10.1.4.20/24",
+            );
+        }
+        Check::ok(ID, format!("It has {}.", addresses.join(", ")))
+    }
+
+    /// Ids that sessions use must be nobody's on the machine.
+    fn ids(&self) -> Check {
+        const ID: &str = "session-ids";
+        let ours = node::session_ids();
+        let text = self.text("etc/passwd").unwrap_or_default();
+        let inside = text.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let id: u64 = fields.nth(1)?.parse().ok()?;
+            ours.contains(&id).then(|| format!("{name} ({id})"))
+        });
+        match inside {
+            Some(who) => Check::fail(
+                ID,
+                format!(
+                    "The account {who} has an id that sessions use; a session could own its files."
+                ),
+                "Give that account another id: usermod -u.",
+            ),
+            None => Check::ok(
+                ID,
+                format!(
+                    "Ids {} to {} belong to sessions alone.",
+                    ours.start,
+                    ours.end - 1
+                ),
+            ),
+        }
+    }
+
+    fn holder(&self) -> Check {
+        const ID: &str = "holder";
+        if !self.root.join("run/systemd/system").exists() {
+            return Check::ok(
+                ID,
+                "There is no systemd; sessions hang on the server's own groups.",
+            );
+        }
+        if !self
+            .root
+            .join("usr/lib/systemd/system/fardel-sessions.service")
+            .exists()
+            && !self
+                .root
+                .join("etc/systemd/system/fardel-sessions.service")
+                .exists()
+        {
+            return Check::ok(ID, "fardel is not installed as a service here.");
+        }
+        let group = "sys/fs/cgroup/fardel.slice/fardel-sessions.service";
+        if self.root.join(group).exists()
+            || !self.root.join("sys/fs/cgroup/cgroup.controllers").exists()
+        {
+            return Check::ok(ID, "The group that holds sessions is there.");
+        }
+        Check::warn(
+            ID,
+            "The service that holds the sessions' group does not run; sessions started now end with the server's service.",
+            "systemctl start fardel-sessions (it starts once no session of an earlier one is left).",
+        )
+    }
+
+    fn restart_wanted(&self) -> Check {
+        const ID: &str = "restart-wanted";
+        if self.root.join("run/reboot-required").exists()
+            || self.root.join("var/run/reboot-required").exists()
+        {
+            return Check::warn(
+                ID,
+                "The system was updated and wants to be started again.",
+                "When it suits: fardel ps, then systemctl reboot.",
+            );
+        }
+        Check::ok(ID, "The system does not want to be started again.")
+    }
+}
+
+/// Whether a file system of that kind may hold the state.
+fn file_system_of(magic: i64, data: &Path) -> Check {
+    const ID: &str = "state-disk";
+    let shown = data.display();
+    let far = match magic {
+        0x6969 => Some("NFS"),
+        0xff53_4d42 | 0xfe53_4d42 => Some("a Windows share"),
+        0x0102_1997 => Some("9p"),
+        0x6573_5546 => Some("FUSE"),
+        0x00c3_6400 => Some("CephFS"),
+        0x0bd0_0bd0 => Some("Lustre"),
+        _ => None,
+    };
+    if let Some(far) = far {
+        return Check::fail(
+            ID,
+            format!("{shown} lies on {far}; locks and overlays of the state do not work there."),
+            "Put FARDEL_DATA on a local disk (ext4, XFS or btrfs). Folders of people may lie on a network disk, the state may not.",
+        );
+    }
+    if magic == 0x0102_1994 || magic == 0x8584_58f6 {
+        return Check::warn(
+            ID,
+            format!("{shown} lies in memory; a restart of the machine forgets everything."),
+            "Put FARDEL_DATA on a disk.",
+        );
+    }
+    Check::ok(ID, format!("{shown} lies on a local disk."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    struct Planted {
+        folder: tempfile::TempDir,
+    }
+
+    impl Planted {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let planted = Self { folder };
+            planted.put("proc/self/mounts", "/dev/a / ext4 rw,relatime 0 0\n");
+            planted.put("proc/sys/fs/file-nr", "1000\t0\t1000000\n");
+            planted.put("proc/sys/kernel/pid_max", "4194304\n");
+            planted.put("proc/sys/kernel/hostname", "fardel-01\n");
+            planted.put("proc/meminfo", "SwapTotal: 0 kB\nSwapFree: 0 kB\n");
+            planted.put("run/systemd/timesync/synchronized", "");
+            fs::create_dir_all(planted.data()).unwrap();
+            planted.mode(0o750);
+            planted
+        }
+
+        fn data(&self) -> PathBuf {
+            self.folder.path().join("data")
+        }
+
+        fn mode(&self, mode: u32) {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(self.data(), fs::Permissions::from_mode(mode)).unwrap();
+        }
+
+        fn put(&self, path: &str, text: &str) {
+            let path = self.folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn check(&self, id: &str) -> Check {
+            let data = self.data();
+            let host = Host {
+                root: self.folder.path(),
+                data: &data,
+                now: NOW,
+            };
+            host.all()
+                .into_iter()
+                .find(|check| check.id == id)
+                .unwrap_or_else(|| panic!("no check {id}"))
+        }
+
+        fn finds(&self, id: &str, state: State, words: &str) {
+            let check = self.check(id);
+            assert_eq!(check.state, state, "{id}: {}", check.found);
+            assert!(check.found.contains(words), "{id}: {}", check.found);
+            assert!(!check.fix.is_empty(), "{id} says no way out");
+        }
+    }
+
+    #[test]
+    fn a_sound_machine_is_told_so() {
+        let planted = Planted::new();
+        let data = planted.data();
+        let host = Host {
+            root: planted.folder.path(),
+            data: &data,
+            now: NOW,
+        };
+        let unwell: Vec<Check> = host
+            .all()
+            .into_iter()
+            // The planted machine has no card.
+            .filter(|check| check.state != State::Ok && check.id != "address")
+            .collect();
+        assert_eq!(unwell, []);
+    }
+
+    #[test]
+    fn every_planted_fault_is_found_and_says_a_way_out() {
+        type Plant = fn(&Planted);
+        let faults: [(&str, State, &str, Plant); 20] = [
+            ("state-owner", State::Fail, "written by others", |p| {
+                p.mode(0o777)
+            }),
+            ("state-owner", State::Warn, "read by everybody", |p| {
+                p.mode(0o755)
+            }),
+            ("state-mount", State::Fail, "read-only", |p| {
+                p.put("proc/self/mounts", "/dev/a / ext4 ro 0 0\n")
+            }),
+            ("state-mount", State::Fail, "noexec", |p| {
+                let at = p.folder.path().display().to_string();
+                p.put(
+                    "proc/self/mounts",
+                    &format!("/dev/a / ext4 rw 0 0\n/dev/b {at} ext4 rw,noexec 0 0\n"),
+                );
+            }),
+            ("disk-faults", State::Fail, "sda1 (3)", |p| {
+                p.put("sys/fs/ext4/sda1/errors_count", "3\n")
+            }),
+            ("catalog", State::Fail, "cut or is not", |p| {
+                p.put("data/catalog.sqlite", &"x".repeat(4096))
+            }),
+            ("catalog", State::Fail, "cannot be read", |p| {
+                p.put("data/catalog.sqlite", "short")
+            }),
+            ("catalog-log", State::Warn, "256 MiB", |p| {
+                let wal = fs::File::create(p.data().join("catalog.sqlite-wal")).unwrap();
+                wal.set_len(LARGEST_LOG + 1).unwrap();
+            }),
+            ("clock-and-state", State::Fail, "17520 hours", |p| {
+                p.put("data/catalog.sqlite", "x");
+                let later = std::time::UNIX_EPOCH
+                    + std::time::Duration::from_secs((NOW + 730 * 86_400) as u64);
+                fs::File::options()
+                    .write(true)
+                    .open(p.data().join("catalog.sqlite"))
+                    .unwrap()
+                    .set_modified(later)
+                    .unwrap();
+            }),
+            ("time-sync", State::Warn, "drift", |p| {
+                fs::remove_file(p.folder.path().join("run/systemd/timesync/synchronized")).unwrap();
+            }),
+            ("open-files", State::Warn, "900000 of 1000000", |p| {
+                p.put("proc/sys/fs/file-nr", "900000 0 1000000")
+            }),
+            ("process-numbers", State::Warn, "32768", |p| {
+                p.put("proc/sys/kernel/pid_max", "32768")
+            }),
+            ("file-watches", State::Warn, "128", |p| {
+                p.put("proc/sys/fs/inotify/max_user_instances", "128")
+            }),
+            ("namespace-count", State::Warn, "100", |p| {
+                p.put("proc/sys/user/max_user_namespaces", "100")
+            }),
+            ("overcommit", State::Warn, "overcommit", |p| {
+                p.put("proc/sys/vm/overcommit_memory", "2")
+            }),
+            ("swap", State::Warn, "too little", |p| {
+                p.put("proc/meminfo", "SwapTotal: 1000 kB\nSwapFree: 100 kB\n")
+            }),
+            ("memory-pressure", State::Warn, "33 %", |p| {
+                p.put(
+                    "proc/pressure/memory",
+                    "some avg10=1 avg60=1\nfull avg10=40.0 avg60=33.3 avg300=1.0 total=1\n",
+                )
+            }),
+            ("randomness", State::Warn, "12 bits", |p| {
+                p.put("proc/sys/kernel/random/entropy_avail", "12")
+            }),
+            ("host-name", State::Warn, "no name", |p| {
+                p.put("proc/sys/kernel/hostname", "localhost\n")
+            }),
+            ("restart-wanted", State::Warn, "updated", |p| {
+                p.put("run/reboot-required", "")
+            }),
+        ];
+        for (id, state, words, plant) in faults {
+            let planted = Planted::new();
+            plant(&planted);
+            planted.finds(id, state, words);
+        }
+        let ours = node::session_ids().start + 7;
+        let planted = Planted::new();
+        planted.put(
+            "etc/passwd",
+            &format!("root:x:0:0::/root:/bin/sh\neve:x:{ours}:100::/home/eve:/bin/sh\n"),
+        );
+        planted.finds("session-ids", State::Fail, "eve");
+        let planted = Planted::new();
+        planted.put("run/systemd/system/here", "");
+        planted.put("usr/lib/systemd/system/fardel-sessions.service", "");
+        planted.put("sys/fs/cgroup/cgroup.controllers", "memory");
+        planted.finds("holder", State::Warn, "does not run");
+    }
+
+    #[test]
+    fn a_disk_far_away_is_refused_and_one_in_memory_told() {
+        let data = Path::new("/srv/fardel");
+        for (magic, state) in [
+            (0x6969, State::Fail),
+            (0xff53_4d42, State::Fail),
+            (0x6573_5546, State::Fail),
+            (0x0102_1994, State::Warn),
+            (0xef53, State::Ok),
+            (0x5846_5342, State::Ok),
+        ] {
+            assert_eq!(file_system_of(magic, data).state, state, "{magic:x}");
+        }
+    }
+}
