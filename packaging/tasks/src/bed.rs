@@ -12,7 +12,10 @@
 //! cargo ci bed run --memory 2048 --share tests=target/x86_64-unknown-linux-gnu/debug/deps SCRIPT
 //! ```
 
+mod dice;
+mod guest;
 mod machine;
+mod power_cut;
 mod root;
 
 use std::fs;
@@ -22,13 +25,16 @@ use std::time::{Duration, Instant};
 use machine::{Machine, Order, Said};
 use root::Root;
 
+use crate::program::{self, Program};
 use crate::stage::{self, Failure};
 
 pub(crate) const USAGE: &str = "\
 usage: cargo ci bed root
        cargo ci bed run [--disk NAME] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                         [--out FOLDER] SCRIPT [ARGUMENT]...
+       cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
   root      make the guest's root file system, or say where it is
+  power-cut the release build serves, the power goes, again and again; nothing may be lost
   run       boot, run SCRIPT inside as root, and end with its code
   --disk    keep what is written under this name, and begin where the last run of it ended
   --memory  of the guest, in MiB; 1024 unless given
@@ -53,36 +59,82 @@ struct Request {
 
 /// Does what `cargo ci bed …` asks and gives the exit code. `came_from` is where relative paths begin.
 pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
-    let request = match words {
-        ["root"] => None,
-        ["run", rest @ ..] => match parsed(rest, came_from) {
-            Some(request) => Some(request),
-            None => return Ok(wrong_usage()),
-        },
-        _ => return Ok(wrong_usage()),
+    let Some(verb) = verb(words, came_from) else {
+        eprintln!("{USAGE}");
+        return Ok(2);
     };
     if let Some(reason) = missing() {
         crate::leave_out("bed", &reason)?;
         return Ok(LEFT_OUT);
     }
     sweep();
-    match request {
-        Some(request) => run(&request),
-        None => {
+    match verb {
+        Verb::Root => {
             println!("{}", Root::ready()?.image.display());
+            Ok(0)
+        }
+        Verb::Run(request) => run(&request),
+        Verb::PowerCut(cuts) => {
+            let binary = match cuts.binary {
+                Some(binary) => binary,
+                None => program::built("release")?,
+            };
+            power_cut::run(&Root::ready()?, &binary, cuts.number, cuts.seed)?;
             Ok(0)
         }
     }
 }
 
-fn wrong_usage() -> u8 {
-    eprintln!("{USAGE}");
-    2
+/// What runs inside a guest; asked for by scripts of scenarios only.
+pub(crate) fn guest(words: &[&str]) -> Result<(), Failure> {
+    guest::main(words)
 }
 
 /// Why this machine cannot run the bed, if so.
 pub(crate) fn missing() -> Option<String> {
     root::missing()
+}
+
+/// What `cargo ci bed` can do.
+#[derive(Debug, PartialEq)]
+enum Verb {
+    Root,
+    Run(Request),
+    PowerCut(Cuts),
+}
+
+/// What `cargo ci bed power-cut` was asked.
+#[derive(Debug, PartialEq)]
+struct Cuts {
+    number: u64,
+    seed: u64,
+    /// The product; the release build unless given.
+    binary: Option<PathBuf>,
+}
+
+/// None when the words make no sense.
+fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
+    match words {
+        ["root"] => Some(Verb::Root),
+        ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
+        ["power-cut", rest @ ..] => {
+            let mut cuts = Cuts {
+                number: 1,
+                seed: u64::from(std::process::id()),
+                binary: None,
+            };
+            for pair in rest.chunks(2) {
+                match pair {
+                    ["--cuts", number] => cuts.number = number.parse().ok()?,
+                    ["--seed", number] => cuts.seed = number.parse().ok()?,
+                    ["--binary", file] => cuts.binary = Some(came_from.join(file)),
+                    _ => return None,
+                }
+            }
+            Some(Verb::PowerCut(cuts))
+        }
+        _ => None,
+    }
 }
 
 fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
@@ -141,7 +193,7 @@ fn run_to_the_end(order: &Order<'_>, out: Option<&Path>) -> Result<i32, Failure>
     };
     if let Some(out) = out {
         let left = machine.shared().join("out");
-        crate::program::Program::named("cp")
+        Program::named("cp")
             .words("-a")
             .argument(&left)
             .argument(out)
@@ -154,6 +206,17 @@ fn run_to_the_end(order: &Order<'_>, out: Option<&Path>) -> Result<i32, Failure>
         stage::children_cpu_seconds() - before,
     );
     Ok(code)
+}
+
+/// The folders of the product and of this program, as shares of a guest.
+fn programs(binary: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("this program's own file: {error}")))?;
+    let folder = |file: &Path| file.parent().map(Path::to_owned).unwrap_or_default();
+    Ok(vec![
+        ("product".to_owned(), folder(binary)),
+        ("tasks".to_owned(), folder(&own)),
+    ])
 }
 
 /// A folder for one run, removed at the end; where memory serves as disk when it has the room.
@@ -314,6 +377,22 @@ mod tests {
         ] {
             assert_eq!(parsed(words, Path::new("/")), None, "{words:?}");
         }
+    }
+
+    #[test]
+    fn the_number_of_cuts_and_their_seed_are_read() {
+        let read = |words: &[&str]| verb(words, Path::new("/"));
+        assert_eq!(
+            read(&["power-cut", "--cuts", "60", "--seed", "7"]),
+            Some(Verb::PowerCut(Cuts {
+                number: 60,
+                seed: 7,
+                binary: None
+            }))
+        );
+        assert_eq!(read(&["power-cut", "--cuts"]), None);
+        assert_eq!(read(&["power-cut", "--cats", "1"]), None);
+        assert_eq!(read(&["power"]), None);
     }
 
     #[test]

@@ -32,6 +32,15 @@ usage: cargo ci quick | full | nightly [--tested]
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["bed", "guest", rest @ ..] = words.as_slice() {
+        return match bed::guest(rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                println!("{failure}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let came_from = match std::env::current_dir().and_then(|folder| enter_root().map(|()| folder)) {
         Ok(folder) => folder,
         Err(error) => {

@@ -172,6 +172,10 @@ fn prepare_from(machine: &Path, data: &Path) -> Result<HostGround, HostError> {
         let _ = fs::remove_dir_all(&building);
         fs::create_dir_all(&building).map_err(at("create", &building))?;
         build(machine, &building, &links, &trees, &own, &copies)?;
+        // A power cut may keep the name and lose the files: then no session would ever start again.
+        fs::File::open(&above)
+            .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
+            .map_err(at("write to disk", &above))?;
         if let Err(source) = fs::rename(&building, &skeleton) {
             // Another process of ours was quicker; its result is the same.
             let _ = fs::remove_dir_all(&building);

@@ -3,7 +3,7 @@
 //! and what the host answers. Whatever happens, the whole group is gone in the end.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -189,6 +189,12 @@ impl Machine {
         }
     }
 
+    /// Writes one line to the script's standard input.
+    pub(super) fn tell(&mut self, line: &str) -> Result<(), Failure> {
+        writeln!(self.line.get_mut(), "{line}")
+            .map_err(|error| Failure::new(format!("the guest cannot be told: {error}")))
+    }
+
     /// Waits until the guest has shut down by itself, and checks that nothing of it is left.
     pub(super) fn wait(mut self) -> Result<(), Failure> {
         loop {
@@ -203,6 +209,12 @@ impl Machine {
             std::thread::sleep(Duration::from_millis(50));
             self.look()?;
         }
+    }
+
+    /// Takes the power away: the whole group is killed this moment. Checks that nothing is left.
+    pub(super) fn cut(mut self) -> Result<(), Failure> {
+        self.kill();
+        self.leave()
     }
 
     /// Notes whether the guest moves, and fails when it has not for too long.
