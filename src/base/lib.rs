@@ -1,6 +1,9 @@
-//! Room 2, plumbing: settings, log, clock, dice and the link between server and node.
+//! Room 2, plumbing: settings, log, clock, dice, what the machine tells of itself, and the link
+//! between server and node.
 //! Decides nothing about sessions; that is `rules`.
 
+pub mod addresses;
 pub mod link;
 pub mod observe;
+pub mod service;
 pub mod settings;

@@ -93,6 +93,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/me/tokens/{id}", delete(people::revoke_token))
         .route("/sign-in", post(people::sign_in))
         .route("/setup", post(people::set_up))
+        .route("/setup/link", post(people::setup_links))
         .route("/events", get(events::follow))
         .route("/overview", get(system::overview))
         .route("/capabilities", get(system::capabilities))

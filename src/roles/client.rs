@@ -68,8 +68,11 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
         }
         command => {
             let layer = layer_at(&global, &Place::default());
+            let alone = matches!(command, Command::Completion { .. } | Command::Man(_));
             let socket = match Settings::read(layer, variable) {
                 Ok(settings) => settings.socket(),
+                // A broken file must not hide the page that says how a good one looks.
+                Err(_) if alone => Default::default(),
                 Err(refusal) => return refused(&global, &refusal),
             };
             let around = Surroundings { variable, socket };

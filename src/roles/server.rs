@@ -16,6 +16,7 @@ use axum::middleware::Next;
 use axum::serve::IncomingStream;
 use base::link;
 use base::observe::{Clock, chain, start_log};
+use base::service;
 use base::settings::{Reading, Settings};
 use node::runtime::Places;
 use node::{Node, Options};
@@ -103,13 +104,15 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
         tokio::spawn(open_door(Door::Tcp(tcp), app.clone(), leaving.clone())),
         tokio::spawn(open_door(Door::Unix(unix), app, leaving)),
     ];
-    announce(&settings, server::access::setup_link(&server), &note);
+    announce(&settings, setup_words(&server), &note);
+    tell(service::READY);
 
     while signals.heard().await == Heard::ReadSettings {
         let server = server.clone();
         let _ = tokio::task::spawn_blocking(move || server.read_settings_again()).await;
     }
     tracing::info!("leaving; sessions go on");
+    tell(service::STOPPING);
     let _ = leave.send(true);
     let _ = tokio::time::timeout(FAREWELL, async {
         for door in doors {
@@ -307,6 +310,24 @@ impl Signals {
     }
 }
 
+fn tell(state: &str) {
+    if let Err(error) = service::tell(state) {
+        tracing::warn!(%error, state, "the service manager did not hear");
+    }
+}
+
+/// How the first administrator is made; None once that is done.
+fn setup_words(server: &Server) -> Option<String> {
+    // What a service prints is kept in the journal, and a code must stand in no file.
+    if service::has_manager() {
+        return server::access::setup_open(server)
+            .then(|| "fardel setup-link  prints a link that works once (as root)".to_owned());
+    }
+    let here = server.settings().listen;
+    server::access::setup_link(server)
+        .map(|code| format!("http://{here}/setup?code={code}  (once, within an hour)"))
+}
+
 /// Ten lines at most: where, what, and the one thing to try.
 fn announce(settings: &Settings, setup: Option<String>, machine: &str) {
     let here = settings.listen;
@@ -318,9 +339,7 @@ fn announce(settings: &Settings, setup: Option<String>, machine: &str) {
         env!("CARGO_PKG_VERSION")
     )];
     match setup {
-        Some(code) => lines.push(format!(
-            "  set up     http://{here}/setup?code={code}  (once, within an hour)"
-        )),
+        Some(words) => lines.push(format!("  set up     {words}")),
         None => lines.push(format!("  sign in    http://{here}/login")),
     }
     lines.push(format!("  state      {}", settings.data.display()));

@@ -7,5 +7,6 @@ mod fake_machine;
 mod openapi;
 mod protocol;
 mod roles;
+mod service;
 mod the_box;
 mod three_doors;

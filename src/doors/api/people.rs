@@ -286,6 +286,13 @@ pub(super) async fn set_up(
     token_instead(&api, signed_in, &some_client(), None).await
 }
 
+/// For root on the machine, and for the text console: the link that makes the first administrator.
+pub(super) async fn setup_links(State(api): State<Api>, Who(caller): Who) -> Answer {
+    let links = people::setup_links(&api.server, &caller).await?;
+    let response = answer::plain(StatusCode::OK, &links)?;
+    Ok(answer::with_header(response, "cache-control", "no-store"))
+}
+
 /// Gives a token with everything the person may, and ends the browser's sign-in that proved them.
 async fn token_instead(
     api: &Api,

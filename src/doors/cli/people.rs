@@ -11,6 +11,30 @@ use super::tree::{Me, Token, User};
 use super::trouble::Trouble;
 use super::{columns, complain, launch, login, print};
 
+/// Prints the links that the server gives, one a line.
+pub(super) async fn setup_link(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let answer = client.post("/api/v1/setup/link", &json!({})).await?;
+    let links: Vec<&str> = answer["links"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if !view.for_people() && !view.quiet {
+        print(&view.said(&answer, &links.join("\n"))?);
+        return Ok(0);
+    }
+    if view.for_people() {
+        complain(if answer["open"] == true {
+            "Open one of these in a browser; it works once, within an hour:\n"
+        } else {
+            "This machine is already set up. Sign in at:\n"
+        });
+    }
+    print(&format!("{}\n", links.join("\n")));
+    Ok(0)
+}
+
 fn user_path(user: &str) -> String {
     format!("/api/v1/users/{}", encoded(user))
 }

@@ -1,12 +1,15 @@
 //! The commands on sessions: list, show, change, explain. Never follows their output (`terminal`).
 
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Extra, encoded};
 use super::output::{View, span, text};
 use super::tree::{Session, SessionLs};
-use super::trouble::{PARTLY, Trouble};
+use super::trouble::{CONFLICT, NOT_FOUND, PARTLY, TIMEOUT, Trouble};
 use super::{Surroundings, columns, complain, launch, print, terminal};
 
 /// Rows asked for at once while a list is read to its end.
@@ -160,6 +163,78 @@ pub(super) async fn list(client: &Client, view: &View, request: &SessionLs) -> R
     }
     print(&view.list(&body, columns::SESSIONS)?);
     Ok(0)
+}
+
+/// Seconds between two looks at what still lives while everything ends.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// What is killed gets this long to be gone.
+const KILLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Ends every session of everybody, asking first and killing what is left after `timeout`.
+///
+/// Gives 7 where something still lives then, and names it.
+pub(super) async fn drain(client: &Client, view: &View, timeout: &str) -> Result<u8, Trouble> {
+    let asked = Duration::from_secs(launch::seconds(timeout)?);
+    let begun = Instant::now();
+    let mut told: BTreeMap<String, &str> = BTreeMap::new();
+    loop {
+        let live = live(client).await?;
+        if live.is_empty() {
+            let body = json!({"ended": told.len()});
+            print(&view.said(
+                &body,
+                &format!("{} sessions ended; none is left", told.len()),
+            )?);
+            return Ok(0);
+        }
+        if begun.elapsed() > asked + KILLED_WITHIN {
+            let names: Vec<String> = live.iter().map(|s| text(s, "name")).collect();
+            return Err(Trouble::new(
+                TIMEOUT,
+                "drain.timeout",
+                format!("These sessions do not end: {}.", names.join(", ")),
+            )
+            .hint("`fardel session events NAME` says what happened to each."));
+        }
+        let verb = if begun.elapsed() < asked {
+            "stop"
+        } else {
+            "kill"
+        };
+        for session in &live {
+            let id = text(session, "id");
+            if told.get(&id) == Some(&verb) {
+                continue;
+            }
+            match client
+                .post(&format!("{}/{verb}", path(&id)), &json!({}))
+                .await
+            {
+                // It ended between the look and the word.
+                Err(trouble) if matches!(trouble.exit, CONFLICT | NOT_FOUND) => {}
+                Err(trouble) => return Err(trouble),
+                Ok(_) => {}
+            }
+            told.insert(id, verb);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Sessions of everybody that wait or run; at most a page of them, so a caller looks again.
+async fn live(client: &Client) -> Result<Vec<Value>, Trouble> {
+    let parts = [
+        ("q", "state:live".to_owned()),
+        ("limit", PAGE.to_string()),
+        ("scope", "all".to_owned()),
+    ];
+    let mut page = client
+        .get(&format!("/api/v1/sessions{}", launch::query(&parts)))
+        .await?;
+    Ok(page["items"]
+        .as_array_mut()
+        .map(std::mem::take)
+        .unwrap_or_default())
 }
 
 pub(super) async fn queue(client: &Client, view: &View) -> Result<u8, Trouble> {

@@ -171,6 +171,20 @@ pub enum Command {
     Login(Login),
     /// Forget the remembered server and revoke its token
     Logout,
+    /// Print the link that makes the first administrator, for root on the machine
+    ///
+    /// Each call draws a new code and voids the one before; a code works once, within an hour. Once
+    /// the machine is set up, prints where to sign in.
+    SetupLink,
+    /// End every session of everybody and wait until none is left
+    ///
+    /// What is done before the package is removed or the machine is taken apart. Waiting sessions
+    /// end too; ended ones stay on the list. For administrators.
+    Drain {
+        /// After this long, what still runs is killed
+        #[arg(long, value_name = "TIME", default_value = "60s")]
+        timeout: String,
+    },
     /// Check this machine and say how to mend what is missing
     ///
     /// Works without a server. Returns 1 when a check fails.
@@ -839,7 +853,7 @@ pub struct Man {
     /// fardel, or fardel-run, fardel-session-ls, …
     #[arg(value_name = "PAGE", default_value = "fardel")]
     pub page: String,
-    /// Write every page into this directory
+    /// Write every page into this directory, that of fardel.toml(5) too
     #[arg(long, value_name = "DIR")]
     pub all: Option<PathBuf>,
 }

@@ -36,6 +36,9 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         eprintln!("fardel hold could not take its place: {error}");
         return ExitCode::FAILURE;
     }
+    if let Err(error) = base::service::tell(base::service::READY) {
+        eprintln!("fardel hold: the service manager did not hear: {error}");
+    }
     loop {
         std::thread::park();
     }

@@ -88,10 +88,10 @@ pub async fn set_up(
         attempts.failed(server).await?;
         return Err(Refusal::invalid(
             "setup.code-wrong",
-            "That is not the setup code of this start of the server.",
+            "That is not the setup code that was drawn last.",
         )
         .at("/code")
-        .hint("It stands in the lines the server printed when it started; an older one is void.")
+        .hint("As root on this machine, `fardel setup-link` prints the one that is good.")
         .into());
     }
     let now = server.clock().now();
@@ -101,7 +101,7 @@ pub async fn set_up(
             "That setup code was good for one hour, which is over.",
         )
         .at("/code")
-        .hint("Restart the server for a new one, or run as root on this machine: fardel user add NAME --role administrator.")
+        .hint("As root on this machine, `fardel setup-link` prints a new one.")
         .into());
     }
     let name = UserName::parse(name)?;

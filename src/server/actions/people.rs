@@ -48,6 +48,50 @@ pub struct SignIn {
     pub current: bool,
 }
 
+/// How the first administrator is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SetupLinks {
+    /// Nobody has set the box up yet: the links lead to the form that makes the administrator, once,
+    /// within the hour. Otherwise they lead to the sign-in.
+    pub open: bool,
+    /// One for each address the box can be reached at; never empty.
+    pub links: Vec<String>,
+}
+
+/// Draws a new setup code, which voids the one before it, and gives the links that carry it. Once the
+/// box is set up, gives the links to sign in instead.
+///
+/// Errors: `setup.root-needed` for everybody but root on this machine while setup is open.
+pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks, Failure> {
+    allowed(caller, Verb::PeopleWrite)?;
+    let open = access::setup_open(server);
+    if open && caller.via != Via::LocalRoot {
+        return Err(Refusal::denied(
+            "setup.root-needed",
+            "Only root on this machine may ask for the setup link.",
+        )
+        .hint("Run `fardel setup-link` there, as root.")
+        .into());
+    }
+    let path = match access::setup_link(server) {
+        Some(code) => format!("/setup?code={code}"),
+        None if open => {
+            return Err(Refusal::unavailable(
+                "setup.code-not-kept",
+                "A setup code cannot be kept just now.",
+            )
+            .hint("The server's log says why.")
+            .into());
+        }
+        None => "/login".to_owned(),
+    };
+    let links = base::addresses::open_at(server.settings().listen)
+        .into_iter()
+        .map(|address| format!("http://{address}{path}"))
+        .collect();
+    Ok(SetupLinks { open, links })
+}
+
 /// Everybody with an account, by name. Root on the machine is nobody's account and left out.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
     allowed(caller, Verb::PeopleRead)?;

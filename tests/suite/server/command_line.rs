@@ -303,6 +303,73 @@ async fn sessions_are_changed_by_words() {
     assert!(dry.out.contains("box"), "{}", dry.out);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_ends_everybodys_sessions_and_a_second_one_has_nothing_to_do() {
+    let the_box = TheBox::open().await;
+    the_box.serve().await;
+    for (line, out) in [
+        ("run -d --wait --name a host -- sleep", "a  running\n"),
+        (
+            "run -d --start-at +1h --name b host -- sleep",
+            "b  pending\n",
+        ),
+    ] {
+        let said = say(&the_box, line).await;
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, out),
+            "{line}: {}",
+            said.err
+        );
+    }
+    let order = serde_json::json!({"name": "minas", "command": ["sleep"], "kind": "batch"});
+    the_box.launch(&the_box.mina, order).await;
+    let said = say(&the_box, "drain").await;
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "3 sessions ended; none is left\n"),
+        "{}",
+        said.err
+    );
+    assert_eq!(say(&the_box, "ps --everybody -o name").await.out, "");
+    assert_eq!(
+        say(&the_box, "drain").await.out,
+        "0 sessions ended; none is left\n"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_setup_link_of_a_box_that_is_set_up_leads_to_the_sign_in() {
+    let the_box = TheBox::open().await;
+    the_box.serve().await;
+    let said = say(&the_box, "setup-link").await;
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "http://127.0.0.1:7860/login\n"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("already set up"), "{}", said.err);
+    assert_eq!(say(&the_box, "setup-link -q").await.err, "");
+}
+
+#[test]
+fn a_broken_settings_file_hides_neither_the_manual_nor_a_good_example() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("fardel.toml");
+    std::fs::write(&file, "lisen = 1\n").expect("written");
+    let broken = file.display().to_string();
+    let with = [("FARDEL_CONFIG", broken.as_str())];
+    assert_eq!(fardel(folder.path(), "config validate", &with).code, 2);
+    let example = fardel(folder.path(), "config sample", &with);
+    assert_eq!(example.code, 0, "{}", example.err);
+    std::fs::write(&file, example.out).expect("written");
+    let good = fardel(folder.path(), "config validate", &with);
+    assert_eq!(good.code, 0, "{}", good.err);
+    std::fs::write(&file, "lisen = 1\n").expect("written");
+    assert_eq!(fardel(folder.path(), "man fardel.toml", &with).code, 0);
+}
+
 #[test]
 fn pages_and_completion_come_from_the_binary_itself() {
     let nowhere = Path::new("/nonexistent");

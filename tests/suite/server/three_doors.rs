@@ -134,6 +134,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("POST /login", &["signIn"], &["login"]),
     ("POST /setup", &["setUp"], &[]),
+    ("", &["drawSetupLink"], &["setup-link"]),
+    ("", &[], &["drain"]),
     ("GET /docs", &["describe"], &["man"]),
     ("GET /about", &["version", "getCapabilities"], &["version"]),
     ("", &["getSettings"], &["config show"]),

@@ -577,6 +577,15 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        method: "POST",
+        path: "/api/v1/setup/link",
+        operation: "drawSetupLink",
+        tag: "people",
+        summary: "Draw the link that makes the first administrator; root on the machine only",
+        needs: PEOPLE_WRITE,
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/events",
         operation: "followEvents",
         tag: "system",

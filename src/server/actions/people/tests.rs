@@ -320,6 +320,42 @@ async fn preferences_are_checked_and_kept() {
 }
 
 #[tokio::test]
+async fn the_setup_link_is_for_root_on_the_machine_and_its_code_works() {
+    let (done, boss, mina) = with_two().await;
+    let refused = setup_links(&done, &mina).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let after = setup_links(&done, &boss).await.unwrap();
+    assert!(!after.open);
+    assert_eq!(after.links, ["http://127.0.0.1:7860/login"]);
+
+    let server = Server::for_tests();
+    let root = local_root(&server);
+    // Whoever is no root on the machine, whatever else they may.
+    let mut elsewhere = root.clone();
+    elsewhere.via = boss.via;
+    assert_eq!(
+        code(setup_links(&server, &elsewhere).await),
+        "setup.root-needed"
+    );
+    let first = setup_links(&server, &root).await.unwrap();
+    let second = setup_links(&server, &root).await.unwrap();
+    assert!(first.open && second.open);
+    let drawn = |links: &SetupLinks| {
+        let (address, code) = links.links[0].split_once("?code=").unwrap();
+        assert_eq!(address, "http://127.0.0.1:7860/setup");
+        code.to_owned()
+    };
+    assert_eq!(
+        code(set_up(&server, &drawn(&first), "boss", GOOD, HERE).await),
+        "setup.code-wrong",
+        "a new code voids the one before it"
+    );
+    set_up(&server, &drawn(&second), "boss", GOOD, HERE)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn making_an_administrator_as_root_closes_setup() {
     let server = Server::for_tests();
     let setup = setup_link(&server).unwrap();
