@@ -41,17 +41,14 @@ pub(crate) fn starts_in_each_root(binary: &Path) -> Result<(), Failure> {
     }
     let version = Program::named(binary).words("--version").output()?;
     for (suite, name) in SUITES {
-        let root = Root::at(suite);
         // The smallest set that has a C library and a shell; the binary needs neither.
-        let made = Program::named("mmdebstrap")
-            .words("--quiet --mode=root --variant=essential")
-            .words(suite)
-            .argument(&root.0)
-            .output();
-        if let Err(failure) = made {
-            crate::leave_out(name, &format!("its root cannot be made here: {failure}"))?;
-            continue;
-        }
+        let root = match Root::made(suite, "") {
+            Ok(root) => root,
+            Err(failure) => {
+                crate::leave_out(name, &format!("its root cannot be made here: {failure}"))?;
+                continue;
+            }
+        };
         let placed = root.0.join("fardel");
         fs::copy(binary, &placed).map_err(|error| {
             Failure::new(format!("{} cannot be written: {error}", placed.display()))
@@ -71,12 +68,21 @@ pub(crate) fn starts_in_each_root(binary: &Path) -> Result<(), Failure> {
 }
 
 /// A root file system in a temporary folder, removed at the end.
-struct Root(PathBuf);
+pub(crate) struct Root(pub(crate) PathBuf);
 
 impl Root {
-    fn at(suite: &str) -> Self {
+    /// The essential packages of a suite, and those of `more`, separated by commas.
+    pub(crate) fn made(suite: &str, more: &str) -> Result<Self, Failure> {
         let name = format!("fardel-gate-{suite}-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        // Before it is made, so that a half-made one goes too.
+        let root = Self(std::env::temp_dir().join(name));
+        let mut make = Program::named("mmdebstrap")
+            .words("--quiet --mode=root --variant=essential --dpkgopt=force-unsafe-io");
+        if !more.is_empty() {
+            make = make.argument(format!("--include={more}"));
+        }
+        make.words(suite).argument(&root.0).output()?;
+        Ok(root)
     }
 }
 

@@ -4,14 +4,20 @@
 mod bed;
 mod browser;
 mod budgets;
+mod contents;
+mod copyright;
+mod deb;
 mod debian;
 mod lint;
+mod package;
 mod packages;
 mod program;
+mod sbom;
 mod skips;
 mod stage;
 mod start;
 mod user;
+mod vendored;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,12 +27,16 @@ use stage::{Failure, Gate};
 
 const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
+       cargo ci package
        cargo ci bed …
+       cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, release build, static check,
-            Debian roots, budgets, browser suite
+            Debian roots, the package and its life in them, budgets, browser suite
   nightly   full + long simulation
   bed       a Debian with systemd in a virtual machine; alone, it says how
+  package   the stages of the package alone, on the release build
+  deb       the Debian package of the release build; its path is the last line
   --tested  `cargo test` has just run with the same FARDEL_SKIPS: do not run it again";
 
 fn main() -> ExitCode {
@@ -57,6 +67,15 @@ fn main() -> ExitCode {
             }
         };
     }
+    if let ["deb", rest @ ..] = words.as_slice() {
+        return match deb::command(rest, &came_from) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("deb: {failure}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (level, tested) = match words.as_slice() {
         [level] => (*level, false),
         [level, "--tested"] => (*level, true),
@@ -67,6 +86,11 @@ fn main() -> ExitCode {
     };
     let depth = match level {
         "quick" => 0,
+        "package" => {
+            let mut gate = Gate::new();
+            release(&mut gate, package_stages);
+            return gate.close();
+        }
         "full" => 1,
         "nightly" => 2,
         _ => {
@@ -113,18 +137,36 @@ fn quick(gate: &mut Gate, tested: bool) {
 fn full(gate: &mut Gate) {
     gate.stage("list of skips", || skips::compare(skips::Who::Root));
     gate.stage("tests as an ordinary user", user::run_tests);
+    release(gate, |gate, binary| {
+        of_the_binary(gate, binary);
+        package_stages(gate, binary);
+        gate.stage("browser suite", || browser::run(binary));
+    });
+}
+
+/// Builds the product as it is shipped and goes on with what needs it.
+fn release(gate: &mut Gate, with: impl FnOnce(&mut Gate, &Path)) {
     gate.stage("release build", || {
         Program::cargo().words("build --release --locked").run()
     });
-    let binary = match program::built("release") {
-        Ok(binary) => binary,
-        Err(failure) => return gate.stage("find the binary", || Err(failure)),
-    };
-    gate.stage("static binary", || debian::is_static(&binary));
-    gate.stage("Debian roots", || debian::starts_in_each_root(&binary));
-    gate.stage("first answer", || start::answers(&binary));
-    gate.stage("bytes", || budgets::check_bytes(&binary));
-    gate.stage("browser suite", || browser::run(&binary));
+    match program::built("release") {
+        Ok(binary) => with(gate, &binary),
+        Err(failure) => gate.stage("find the binary", || Err(failure)),
+    }
+}
+
+fn of_the_binary(gate: &mut Gate, binary: &Path) {
+    gate.stage("static binary", || debian::is_static(binary));
+    gate.stage("Debian roots", || debian::starts_in_each_root(binary));
+    gate.stage("first answer", || start::answers(binary));
+    gate.stage("bytes", || budgets::check_bytes(binary));
+}
+
+fn package_stages(gate: &mut Gate, binary: &Path) {
+    gate.stage("package", || package::check_deb(binary));
+    gate.stage("package in Debian roots", || {
+        package::lives_in_each_root(binary)
+    });
 }
 
 fn nightly(gate: &mut Gate) {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -140,6 +141,58 @@ fn told_of_duplicates(found: &BTreeSet<String>, accepted: &BTreeSet<String>) -> 
     more.chain(fewer)
         .map(|sentence| format!("{sentence} (.ci/budgets.toml, duplicates)"))
         .collect()
+}
+
+/// One package that is linked into the product.
+pub(crate) struct Linked {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// SPDX expression, also where the package names a file instead and a person read it.
+    pub(crate) licence: String,
+    pub(crate) authors: Vec<String>,
+    /// Where its sources lie.
+    pub(crate) folder: PathBuf,
+    /// It comes from this tree.
+    pub(crate) ours: bool,
+}
+
+/// Every package that is linked into the product, by name and version.
+pub(crate) fn all_linked() -> Result<Vec<Linked>, Failure> {
+    let linked = linked()?;
+    let metadata = program::metadata()?;
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let field = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
+        let (name, version) = (field("name"), field("version"));
+        if !linked.contains(&format!("{name} v{version}")) {
+            continue;
+        }
+        let licence = match field("license") {
+            licence if !licence.is_empty() => licence,
+            _ => READ_BY_HAND
+                .iter()
+                .find(|(read, _)| *read == name)
+                .map_or("unknown", |(_, terms)| terms)
+                .to_owned(),
+        };
+        let authors = package["authors"].as_array().into_iter().flatten();
+        found.push(Linked {
+            licence,
+            authors: authors
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            folder: PathBuf::from(field("manifest_path"))
+                .parent()
+                .map(PathBuf::from)
+                .unwrap_or_default(),
+            ours: package["source"].is_null(),
+            name,
+            version,
+        });
+    }
+    found.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
+    Ok(found)
 }
 
 /// `name vVERSION` of everything that is linked into the binary.

@@ -56,6 +56,19 @@ impl Answer {
 
 impl Server {
     pub(crate) fn start(binary: &Path) -> Result<Self, Failure> {
+        Self::start_by(Program::named(binary), None)
+    }
+
+    /// Starts the server that a package put into another root.
+    pub(crate) fn start_inside(root: &Path) -> Result<Self, Failure> {
+        let program = Program::named("chroot")
+            .argument(root)
+            .words("/usr/bin/fardel");
+        Self::start_by(program, Some(Path::new("/var/lib/fardel")))
+    }
+
+    /// `state` is where its data go; otherwise below the folder that is removed at the end.
+    fn start_by(program: Program, state: Option<&Path>) -> Result<Self, Failure> {
         let fault = |error: std::io::Error| Failure::new(format!("the server: {error}"));
         // Asked for and given back: another program could take it in between, and then the start
         // fails loudly.
@@ -65,10 +78,12 @@ impl Server {
         let folder = std::env::temp_dir().join(format!("fardel-gate-{}", address.port()));
         fs::create_dir_all(&folder).map_err(fault)?;
         let log = fs::File::create(folder.join("log")).map_err(fault)?;
-        let mut command = Program::named(binary)
+        let data = state.map_or_else(|| folder.join("data"), Path::to_path_buf);
+        let run = state.map_or_else(|| folder.join("run"), |_| "/run/fardel".into());
+        let mut command = program
             .words("serve")
-            .variable("FARDEL_DATA", folder.join("data"))
-            .variable("FARDEL_RUN", folder.join("run"))
+            .variable("FARDEL_DATA", data)
+            .variable("FARDEL_RUN", run)
             .variable("FARDEL_LISTEN", address.to_string())
             .into_command();
         let child = command

@@ -139,6 +139,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("GET /docs", &["describe"], &["man"]),
     ("GET /about", &["version", "getCapabilities"], &["version"]),
     ("", &["getSettings"], &["config show"]),
+    ("", &["reloadSettings"], &["config reload"]),
     ("", &["listFindings", "ready"], &["doctor"]),
     ("", &["alive", "figures"], &[]),
     (
@@ -148,6 +149,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
             "api GET /me",
             "completion bash",
             "config validate",
+            "config sample",
             "serve",
             "rehearse x",
             "bench",
