@@ -1,6 +1,7 @@
 //! What one file can be started as. Roles wire rooms together and shut them down in order; what the
 //! rooms do is theirs.
 
+mod backup;
 pub mod bench;
 pub mod client;
 pub mod console;

@@ -38,6 +38,14 @@ pub struct Settings {
     pub keep_days: u32,
     /// Write the log as JSON lines.
     pub log_json: bool,
+    /// Where the server puts backups by itself; None: it makes none.
+    pub backup_dir: Option<PathBuf>,
+    /// Hours between two of them.
+    pub backup_every_hours: u32,
+    /// How many of them are kept; older ones are removed.
+    pub backup_keep: u32,
+    /// File with their passphrase, which only the server's user may read.
+    pub backup_passphrase_file: Option<PathBuf>,
 }
 
 /// One setting: its key in the file, its variable, what it may hold, its default and what it does.
@@ -139,6 +147,42 @@ pub const KEYS: &[Key] = &[
         needs_restart: true,
         about: "write the log as JSON lines",
     },
+    Key {
+        key: "backup_dir",
+        variable: "FARDEL_BACKUP_DIR",
+        kind: Kind::Text,
+        default: "",
+        example: "\"/var/backups/fardel\"",
+        needs_restart: false,
+        about: "directory where the server puts encrypted backups by itself; unset: it makes none",
+    },
+    Key {
+        key: "backup_every_hours",
+        variable: "FARDEL_BACKUP_EVERY_HOURS",
+        kind: Kind::Count,
+        default: "24",
+        example: "",
+        needs_restart: false,
+        about: "hours between two of these backups",
+    },
+    Key {
+        key: "backup_keep",
+        variable: "FARDEL_BACKUP_KEEP",
+        kind: Kind::Count,
+        default: "7",
+        example: "",
+        needs_restart: false,
+        about: "how many of these backups are kept",
+    },
+    Key {
+        key: "backup_passphrase_file",
+        variable: "FARDEL_BACKUP_PASSPHRASE_FILE",
+        kind: Kind::Text,
+        default: "",
+        example: "\"/etc/fardel/backup.passphrase\"",
+        needs_restart: false,
+        about: "file with the passphrase of backups in its first line, mode 0600",
+    },
 ];
 
 /// One source of settings; None leaves the source before it in force.
@@ -153,6 +197,10 @@ pub struct Layer {
     pub memory: Option<String>,
     pub keep_days: Option<u32>,
     pub log_json: Option<bool>,
+    pub backup_dir: Option<PathBuf>,
+    pub backup_every_hours: Option<u32>,
+    pub backup_keep: Option<u32>,
+    pub backup_passphrase_file: Option<PathBuf>,
 }
 
 /// Where the settings file lies unless `FARDEL_CONFIG` says otherwise.
@@ -246,6 +294,11 @@ impl Sources {
         }
     }
 
+    /// The settings file, whether it is there or not.
+    pub fn file(&self) -> PathBuf {
+        settings_file(&*self.variable)
+    }
+
     /// Reads every source now. Missing files count as empty.
     ///
     /// Errors: a file that cannot be read or is no TOML, an unknown key (with the nearest known one),
@@ -264,7 +317,7 @@ fn read(
     flags: &Layer,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Settings, Vec<Standing>), Refusal> {
-    let file = variable("FARDEL_CONFIG").map_or_else(|| PathBuf::from(FILE), PathBuf::from);
+    let file = settings_file(variable);
     let mut standings = built_in(variable);
     for path in files(&file) {
         lay(&mut standings, read_file(&path)?, &Source::File(path));
@@ -355,6 +408,10 @@ impl From<Settings> for Reading {
             memory: settings.memory.clone(),
             keep_days: Some(settings.keep_days),
             log_json: Some(settings.log_json),
+            backup_dir: settings.backup_dir.clone(),
+            backup_every_hours: Some(settings.backup_every_hours),
+            backup_keep: Some(settings.backup_keep),
+            backup_passphrase_file: settings.backup_passphrase_file.clone(),
         };
         let sources = Sources::new(flags, |_| None);
         let mut standings = built_in(&|_| None);
@@ -377,6 +434,10 @@ impl Settings {
     pub fn socket(&self) -> PathBuf {
         self.run.join("fardel.sock")
     }
+}
+
+fn settings_file(variable: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+    variable("FARDEL_CONFIG").map_or_else(|| PathBuf::from(FILE), PathBuf::from)
 }
 
 /// The settings file and what lies in `conf.d` beside it, in the order they are read.
@@ -470,6 +531,14 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
         text: format!("{}: {key}: {}", from(key), refusal.text),
         ..refusal
     };
+    let at_least_one = |key: &str, value: Option<u32>| match value.ok_or_else(|| missing(key))? {
+        0 => Err(Refusal::invalid(
+            "setting.too-small",
+            format!("{}: {key} is 0; at least 1 is needed.", from(key)),
+        )
+        .hint("Leave backup_dir unset to make no backups.")),
+        value => Ok(value),
+    };
     if let Some(cpu) = &layer.cpu {
         rules::units::CpuShare::parse(cpu).map_err(|refusal| named("cpu", refusal))?;
     }
@@ -487,6 +556,10 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
         memory: layer.memory,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
+        backup_dir: layer.backup_dir.map(absolute),
+        backup_every_hours: at_least_one("backup_every_hours", layer.backup_every_hours)?,
+        backup_keep: at_least_one("backup_keep", layer.backup_keep)?,
+        backup_passphrase_file: layer.backup_passphrase_file.map(absolute),
     })
 }
 

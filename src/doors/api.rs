@@ -99,6 +99,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/capabilities", get(system::capabilities))
         .route("/settings", get(system::settings))
         .route("/settings/reload", post(system::reload_settings))
+        .route("/backups", get(system::backups).post(system::back_up))
         .route("/findings", get(system::findings))
         .route("/openapi.json", get(openapi::serve))
         .fallback(nothing_here);

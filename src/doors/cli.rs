@@ -7,7 +7,7 @@ mod columns;
 mod images;
 mod korean;
 mod launch;
-mod login;
+pub mod login;
 mod manual;
 mod output;
 mod people;
@@ -160,8 +160,12 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Event(request) => system::events(&client, view, request).await,
         Command::Api(request) => system::api(&client, request).await,
         Command::Config(tree::Config::Reload) => system::reload(&client, view).await,
+        Command::Backup(tree::Backup::Ls) => system::backups(&client, view).await,
+        Command::Backup(tree::Backup::Now) => system::back_up(&client, view).await,
         Command::Version => system::version(&client, view).await,
-        Command::Serve(_)
+        Command::Backup(_)
+        | Command::Upgrade(_)
+        | Command::Serve(_)
         | Command::Doctor(_)
         | Command::Config(_)
         | Command::Console(_)

@@ -8,9 +8,11 @@ use std::process::ExitCode;
 use base::settings::{self, KEYS, Layer, Reading, Settings, Sources};
 use rules::refusal::Refusal;
 
-use crate::doors::cli::tree::{Command, Config, Format, Global, Place, Serve, Words};
+use crate::doors::cli::tree::{
+    Backup, Command, Config, Format, Global, Place, Secret, Serve, Upgrade, Words,
+};
 use crate::doors::cli::{self, Surroundings};
-use crate::roles::{console, doctor};
+use crate::roles::{backup, console, doctor};
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {
@@ -56,6 +58,44 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
         Command::Config(Config::Sample) => {
             say(&settings::sample());
             ExitCode::SUCCESS
+        }
+        Command::Backup(Backup::Create {
+            file,
+            secret,
+            place,
+        }) => on_files(
+            backup::Verb::Create { file },
+            &global,
+            &place,
+            Some(&secret),
+        ),
+        Command::Backup(Backup::Verify {
+            file,
+            secret,
+            scratch,
+            place,
+        }) => on_files(
+            backup::Verb::Verify { file, scratch },
+            &global,
+            &place,
+            Some(&secret),
+        ),
+        Command::Backup(Backup::Restore {
+            file,
+            secret,
+            replace,
+            place,
+        }) => on_files(
+            backup::Verb::Restore { file, replace },
+            &global,
+            &place,
+            Some(&secret),
+        ),
+        Command::Upgrade(Upgrade::Status { place }) => {
+            on_files(backup::Verb::Status, &global, &place, None)
+        }
+        Command::Upgrade(Upgrade::Rollback { place }) => {
+            on_files(backup::Verb::Rollback, &global, &place, None)
         }
         Command::Rehearse(rest) => (engines.rehearse)(rest.arguments),
         Command::Bench(rest) => {
@@ -106,7 +146,27 @@ fn layer_of(global: &Global, flags: &Serve) -> Layer {
     }
 }
 
+/// Runs a verb that works on the files of the state.
+fn on_files(
+    verb: backup::Verb,
+    global: &Global,
+    place: &Place,
+    secret: Option<&Secret>,
+) -> ExitCode {
+    match Settings::read(layer_at(global, place), variable) {
+        Ok(settings) => {
+            let file = secret.and_then(|secret| secret.passphrase_file.as_deref());
+            backup::main(verb, &settings, file, global)
+        }
+        Err(refusal) => refused(global, &refusal),
+    }
+}
+
 fn refused(global: &Global, refusal: &Refusal) -> ExitCode {
+    refused_with(global, refusal, USAGE)
+}
+
+pub(super) fn refused_with(global: &Global, refusal: &Refusal, exit: u8) -> ExitCode {
     let text = if matches!(global.output, Format::Json | Format::Jsonl) {
         let body = serde_json::json!({
             "code": refusal.code, "detail": refusal.text, "hint": refusal.hint,
@@ -120,7 +180,7 @@ fn refused(global: &Global, refusal: &Refusal) -> ExitCode {
         .replace("\n  \n", "\n")
     };
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
-    ExitCode::from(USAGE)
+    ExitCode::from(exit)
 }
 
 /// Reads one file, or everything a server would read, and says whether a server would start with it.

@@ -94,6 +94,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
 
     let (server_end, node_end) = link::local();
     let conductor = tokio::spawn(server::conduct(&server, server_end));
+    let house = tokio::spawn(server::keep_house(&server));
     let mut node = tokio::spawn(async move {
         if let Err(fault) = machine.run(node_end).await {
             tracing::error!(error = %chain(&fault), "this machine takes no orders");
@@ -122,6 +123,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     .await;
     // The conductor holds the other end of the machine's link: without it the machine lets go too.
     conductor.abort();
+    house.abort();
     let _ = tokio::time::timeout(FAREWELL, &mut node).await;
     let _ = std::fs::remove_file(&socket);
     Ok(())

@@ -11,6 +11,7 @@ use crate::catalog::Rows;
 use crate::catalog::idempotency::Key;
 use crate::{Failure, Fault};
 
+pub mod backups;
 mod cursor;
 pub mod images;
 pub mod operations;

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::{Failure, Fault};
 
 pub(crate) mod conducting;
+pub(crate) mod copy;
 pub(crate) mod events;
 pub(crate) mod idempotency;
 pub(crate) mod images;

@@ -10,11 +10,13 @@ use rules::refusal::Refusal;
 pub mod access;
 pub mod actions;
 mod appliance;
+pub mod backup;
 mod catalog;
 mod conductor;
 pub mod events;
 pub mod rehearsal;
 pub mod routes;
+pub mod upgrade;
 
 /// The truth of one box, opened. Cheap to clone; the last clone dropped closes the files.
 #[derive(Clone)]
@@ -27,6 +29,7 @@ struct Inner {
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
     settings: appliance::settings::InForce,
+    backups: appliance::backups::Backups,
 }
 
 impl std::fmt::Debug for Server {
@@ -79,6 +82,7 @@ impl Server {
             catalog,
             hasher,
             settings: appliance::settings::InForce::new(reading),
+            backups: appliance::backups::Backups::default(),
         }))
     }
 
@@ -151,6 +155,10 @@ impl Server {
         }
     }
 
+    pub(crate) fn backups(&self) -> &appliance::backups::Backups {
+        &self.0.backups
+    }
+
     pub(crate) fn in_force(&self) -> &appliance::settings::InForce {
         &self.0.settings
     }
@@ -184,6 +192,12 @@ pub fn conduct(
     let catalog = server.catalog().clone();
     let clock = server.clock().clone();
     conductor::driver::run(catalog, link, clock, server.settings().keep_days)
+}
+
+/// Does what is due by the clock and not by rows: backups. Runs until it is dropped; at most one a
+/// server.
+pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
+    appliance::backups::keep_making(server.clone())
 }
 
 /// Why something was not done.

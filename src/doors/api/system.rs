@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rules::refusal::Refusal;
 use serde_json::json;
-use server::actions::{sessions, system};
+use server::actions::{backups, sessions, system};
 use std::sync::atomic::AtomicU64;
 
 use super::Api;
@@ -69,6 +69,22 @@ pub(super) async fn reload_settings(
 ) -> Answer {
     let done = system::reload_settings(&api.server, &caller).await?;
     answer::whole(&headers, &done)
+}
+
+/// How the backups stand that the server makes by itself.
+pub(super) async fn backups(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+) -> Answer {
+    let standing = backups::standing(&api.server, &caller).await?;
+    answer::whole(&headers, &standing)
+}
+
+/// Makes a backup now and answers when it was verified.
+pub(super) async fn back_up(State(api): State<Api>, Who(caller): Who) -> Answer {
+    let made = backups::make(&api.server, &caller).await?;
+    answer::plain(StatusCode::CREATED, &made)
 }
 
 /// Broken invariants of the rows; an empty list for a sound box.

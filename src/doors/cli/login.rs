@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use hyper::Method;
+use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -231,6 +232,22 @@ pub(super) fn new_password(from: &Password) -> Result<String, Trouble> {
     let first = password(from, "New password: ")?;
     if by_hand && first != typed_unseen("Again: ")? {
         return Err(Trouble::usage("The two passwords differ.").hint("Try again."));
+    }
+    Ok(first)
+}
+
+/// The passphrase of a backup from the keyboard, without showing it; asked twice for a new backup.
+pub fn passphrase(twice: bool) -> Result<String, Refusal> {
+    let told = |trouble: Trouble| {
+        Refusal::unavailable("backup.passphrase-missing", trouble.text)
+            .hint("--passphrase-file FILE names a file of one line, mode 0600.")
+    };
+    let first = typed_unseen("Passphrase: ").map_err(told)?;
+    if twice && first != typed_unseen("Again: ").map_err(told)? {
+        return Err(
+            Refusal::invalid("backup.passphrases-differ", "The two passphrases differ.")
+                .hint("Try again."),
+        );
     }
     Ok(first)
 }

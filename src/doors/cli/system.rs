@@ -74,6 +74,47 @@ pub(super) async fn reload(client: &Client, view: &View) -> Result<u8, Trouble> 
     Ok(0)
 }
 
+/// Lists the backups that the server made by itself.
+pub(super) async fn backups(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let body = client.get("/api/v1/backups").await?;
+    let mut lines = String::new();
+    for file in body["files"].as_array().into_iter().flatten() {
+        lines.push_str(&format!(
+            "{}  {:>9}  {}\n",
+            text(file, "made_at"),
+            size(&file["size"]),
+            text(file, "name"),
+        ));
+    }
+    match body["directory"].as_str() {
+        None => lines.push_str(
+            "This server makes no backups by itself: set backup_dir and backup_passphrase_file.\n",
+        ),
+        Some(directory) => lines.push_str(&format!(
+            "in {directory}; the next is due {}\n",
+            text(&body, "due_at")
+        )),
+    }
+    if let Some(failure) = body["failure"].as_object() {
+        let word = |key: &str| failure.get(key).and_then(Value::as_str).unwrap_or_default();
+        lines.push_str(&format!("! {} {}\n", word("text"), word("hint")));
+    }
+    print(&view.said(&body, &lines)?);
+    Ok(0)
+}
+
+/// Has the server make a backup and waits for it.
+pub(super) async fn back_up(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let body = client.post("/api/v1/backups", &json!({})).await?;
+    let said = format!(
+        "{} was made and verified, {}",
+        text(&body, "name"),
+        size(&body["size"])
+    );
+    print(&view.said(&body, &said)?);
+    Ok(0)
+}
+
 /// Follows the journal. Tables print one line a change, everything else one JSON object a line.
 pub(super) async fn events(client: &Client, view: &View, request: Event) -> Result<u8, Trouble> {
     let Event::Watch {

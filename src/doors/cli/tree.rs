@@ -197,6 +197,12 @@ pub enum Command {
     /// Settings: check a file, show what is in force
     #[command(subcommand)]
     Config(Config),
+    /// Backups of catalog, settings and keys: make, check, restore
+    #[command(subcommand)]
+    Backup(Backup),
+    /// The way back from an upgrade
+    #[command(subcommand)]
+    Upgrade(Upgrade),
     /// Play a scenario against the scheduler, without containers
     Rehearse(Rest),
     /// Measure this machine and this build; prints JSON with raw samples
@@ -816,6 +822,78 @@ pub enum Config {
     Sample,
     /// Make the running server read its settings again; a fault in them changes nothing
     Reload,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Backup {
+    /// Write an encrypted backup into a new file; a running server goes on
+    ///
+    /// Holds the catalog (people, tokens, sessions, history), the settings and the keys of the
+    /// certificates. Images, folders and logs of sessions are not in it.
+    Create {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        secret: Secret,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Rehearse the restore of a backup in a scratch directory and say what is in it
+    Verify {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        secret: Secret,
+        /// Directory to work in, with room for the whole backup [default: the directory of the state]
+        #[arg(long, value_name = "DIR")]
+        scratch: Option<PathBuf>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Put a backup in force; the server must not run
+    #[command(after_help = "Examples:\n  \
+        fardel backup restore /media/usb/box.backup\n  \
+        fardel backup restore box.backup --replace      keeps the state that is there aside")]
+    Restore {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        secret: Secret,
+        /// Replace the state that is there; it is kept aside
+        #[arg(long)]
+        replace: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List the backups that the running server made by itself
+    Ls,
+    /// Have the running server make one of its backups now
+    Now,
+}
+
+/// Where the passphrase of a backup comes from; it is never an argument, since everybody can read
+/// those.
+#[derive(Debug, Clone, Args)]
+pub struct Secret {
+    /// File with the passphrase in its first line, mode 0600 [default: asked at the keyboard]
+    #[arg(long, value_name = "FILE", env = "FARDEL_BACKUP_PASSPHRASE_FILE")]
+    pub passphrase_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Upgrade {
+    /// Show the catalog's version and the copies that were kept before it was raised
+    Status {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Go back to the catalog from before the last upgrade; the server must not run
+    ///
+    /// Tells what happened since and is not in force any more. The newer catalog is kept aside.
+    Rollback {
+        #[command(flatten)]
+        place: Place,
+    },
 }
 
 /// Arguments that another engine reads.

@@ -136,13 +136,20 @@ fn free(directory: &Path) -> Option<Bytes> {
     Some(Bytes(found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
-/// What is wrong with the rows; empty for a sound box.
+/// What is wrong with the rows and with the backups; empty for a sound box.
 pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding>, Failure> {
     allowed(caller, Verb::SystemRead)?;
-    server
+    let mut found = server
         .catalog()
         .read("look for findings", |view| Ok(findings(&view.world()?)))
-        .await
+        .await?;
+    if let Some(failure) = super::backups::standing(server, caller).await?.failure {
+        found.push(Finding {
+            code: "backup.failed".into(),
+            text: format!("No backup was made at {}: {}", failure.at, failure.text),
+        });
+    }
+    Ok(found)
 }
 
 /// Figures of one moment, for `/metrics`.

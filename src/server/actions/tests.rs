@@ -197,6 +197,10 @@ async fn every_act_asks_for_its_capability_first() {
             Some(c)
         )),
         (SystemRead, "system.settings", |s, c| system::settings(s, c)),
+        (SystemRead, "backups.standing", |s, c| backups::standing(
+            s, c
+        )),
+        (SystemWrite, "backups.make", |s, c| backups::make(s, c)),
         (SystemWrite, "system.reload_settings", |s, c| {
             system::reload_settings(s, c)
         }),

@@ -1,5 +1,5 @@
-//! The ladder of schema versions: numbered steps, forward only, one transaction each, with a copy of
-//! the file before the first. A state of a newer version is refused by name.
+//! The ladder of schema versions: numbered steps, forward only, all that are due in one transaction, with
+//! a copy of the file before the first. A state of a newer version is refused by name.
 
 use rules::refusal::Refusal;
 use rusqlite::Connection;
@@ -13,7 +13,7 @@ pub(super) const STEPS: &[&str] = &[include_str!("migrations/0001_founding.sql")
 /// Marks the file as a catalog of ours: "frdl".
 const APPLICATION: i32 = 0x6672_646c;
 
-/// Brings the schema up to the newest version.
+/// Brings the schema up to the newest version: all steps that are due, or none of them.
 ///
 /// Errors: `state.newer` for a file of a newer version, `state.foreign` for a database of another
 /// program.
@@ -53,40 +53,42 @@ pub(super) fn climb_to(
                 steps.len()
             ),
         )
-        .hint("Start the newer program again, or restore a backup from before the upgrade.")
+        .hint("Start the newer program again, or go back to the catalog from before the upgrade: fardel upgrade rollback.")
         .into());
     }
     if reached > 0 && reached < steps.len() {
         copy(connection, place, reached)?;
     }
-    for (at, step) in steps.iter().enumerate().skip(reached) {
-        let name = format!("catalog migration {}", at + 1);
-        let fault = |error| match open::unreadable(place, error) {
-            Failure::Fault(fault) => Failure::Fault(Fault::new(name.clone(), fault)),
+    let name = |at: usize| format!("catalog migration {}", at + 1);
+    let fault = |at: usize| {
+        move |error| match open::unreadable(place, error) {
+            Failure::Fault(fault) => Failure::Fault(Fault::new(name(at), fault)),
             refusal @ Failure::Refusal(_) => refusal,
-        };
-        let transaction = connection.transaction().map_err(fault)?;
-        transaction.execute_batch(step).map_err(fault)?;
-        transaction
-            .execute_batch(&format!(
-                "pragma user_version = {}; pragma application_id = {APPLICATION};",
-                at + 1
-            ))
-            .map_err(fault)?;
-        transaction.commit().map_err(fault)?;
+        }
+    };
+    if reached == steps.len() {
+        return Ok(());
     }
-    Ok(())
+    let transaction = connection.transaction().map_err(fault(reached))?;
+    for (at, step) in steps.iter().enumerate().skip(reached) {
+        transaction.execute_batch(step).map_err(fault(at))?;
+    }
+    transaction
+        .execute_batch(&format!(
+            "pragma user_version = {}; pragma application_id = {APPLICATION};",
+            steps.len()
+        ))
+        .map_err(fault(steps.len() - 1))?;
+    transaction.commit().map_err(fault(steps.len() - 1))
 }
 
-/// Keeps the file as it is now beside itself, whole or not at all.
+/// Keeps the file as it is now beside itself, whole or not at all; replaces the copy of an earlier upgrade
+/// from the same version, which was rolled back.
 fn copy(connection: &Connection, place: &Place, version: usize) -> Result<(), Failure> {
     let Place::Directory(directory) = place else {
         return Ok(());
     };
-    let kept = directory.join(format!("{}.version-{version}", open::FILE));
-    if kept.exists() {
-        return Ok(());
-    }
+    let kept = directory.join(format!("{}{version}", prefix()));
     let partial = directory.join(format!("{}.version-{version}.partial", open::FILE));
     let what = || format!("copy the catalog to {}", kept.display());
     if partial.exists() {
@@ -97,6 +99,11 @@ fn copy(connection: &Connection, place: &Place, version: usize) -> Result<(), Fa
         .map_err(|error| open::unreadable(place, error))?;
     std::fs::rename(&partial, &kept).map_err(|error| Fault::new(what(), error))?;
     Ok(())
+}
+
+/// In front of the version, in the names of kept copies.
+pub(super) fn prefix() -> String {
+    format!("{}.version-", open::FILE)
 }
 
 fn path(place: &Place) -> String {

@@ -214,7 +214,7 @@ pub(super) fn unreadable(place: &Place, error: rusqlite::Error) -> Failure {
     }
 }
 
-fn make_directory(directory: &Path) -> Result<(), Refusal> {
+pub(super) fn make_directory(directory: &Path) -> Result<(), Refusal> {
     if directory.is_dir() {
         return Ok(());
     }
@@ -244,7 +244,7 @@ pub(super) fn make_file(path: &Path) -> Result<File, Refusal> {
     Ok(file)
 }
 
-fn lock(directory: &Path) -> Result<Lock, Refusal> {
+pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
     let path = directory.join(LOCK);
     let mut file = OpenOptions::new()
         .create(true)

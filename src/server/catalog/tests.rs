@@ -575,3 +575,44 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
         assert_eq!(view.session(written.id).unwrap(), Some(written.clone()));
     }
 }
+
+#[test]
+fn a_step_that_fails_leaves_everything_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let written = {
+        let catalog = on_disk(&directory);
+        let written = session(owner(&catalog), "a");
+        insert(&catalog, &written).unwrap();
+        written
+    };
+    let place = Place::Directory(directory.path().to_path_buf());
+    let mut steps = migrate::STEPS.to_vec();
+    steps.push(
+        "create table half_done (id integer primary key) strict; update session set name = 'b';",
+    );
+    steps.push("insert into no_such_table values (1);");
+    {
+        let mut connection =
+            rusqlite::Connection::open(directory.path().join("catalog.sqlite")).unwrap();
+        let failed = migrate::climb_to(&mut connection, &place, &steps).unwrap_err();
+        let told = base::observe::chain(&failed);
+        assert!(
+            told.contains(&format!("catalog migration {}", steps.len())),
+            "{told}"
+        );
+    }
+    // The program that knows none of these steps starts as if nothing had been.
+    let catalog = on_disk(&directory);
+    let kept = catalog
+        .read_now("look", |view| {
+            let half: i64 = view.connection.query_row(
+                "select count(*) from sqlite_schema where name = 'half_done'",
+                [],
+                |row| row.get(0),
+            )?;
+            assert_eq!(half, 0);
+            view.session(written.id)
+        })
+        .unwrap();
+    assert_eq!(kept, Some(written));
+}

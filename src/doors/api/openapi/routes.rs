@@ -636,6 +636,25 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/api/v1/backups",
+        operation: "listBackups",
+        tag: "system",
+        summary: "Backups that the server makes by itself, and what failed last",
+        needs: SYSTEM,
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/backups",
+        operation: "makeBackup",
+        tag: "system",
+        summary: "Make a backup now; answers when it was verified",
+        needs: SYSTEM_WRITE,
+        status: 201,
+        refusals: &[409],
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/findings",
         operation: "listFindings",
         tag: "system",

@@ -1,0 +1,34 @@
+//! Backups that the server makes by itself: looked at, and asked for. Restoring is not here: it needs a
+//! server that does not run.
+
+use rules::permissions::Verb;
+
+use super::allowed;
+use crate::access::Caller;
+use crate::appliance::backups;
+pub use crate::appliance::backups::{BackupFailure, BackupFile, BackupStanding};
+use crate::{Failure, Fault, Server};
+
+/// How they stand: where, how often, which there are, what failed last.
+pub async fn standing(server: &Server, caller: &Caller) -> Result<BackupStanding, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    let server = server.clone();
+    tokio::task::spawn_blocking(move || backups::standing(&server))
+        .await
+        .map_err(|ended| Fault::new("look at the backups", ended).into())
+}
+
+/// Makes one now and verifies it. Takes as long as that takes, some seconds for a large catalog.
+///
+/// Errors: `backup.not-configured`, `backup.under-way`, and those of making one.
+pub async fn make(server: &Server, caller: &Caller) -> Result<BackupFile, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    backups::make(server, caller.name.as_str()).await
+}
+
+#[cfg(test)]
+mod rollback;
+#[cfg(test)]
+mod schedule;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! When backups are made, which are kept, and what a failure leaves behind.
+
+use rules::units::Timestamp;
+
+use crate::Server;
+use crate::appliance::backups::{make_if_due, standing};
+use base::observe::Clock;
+use std::os::unix::fs::PermissionsExt as _;
+
+struct House {
+    folder: tempfile::TempDir,
+    server: Server,
+    clock: Clock,
+}
+
+fn at(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
+}
+
+fn house(with_passphrase: bool) -> House {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("passphrase");
+    if with_passphrase {
+        std::fs::write(&secret, "four random words here\n").unwrap();
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let layer = base::settings::Layer {
+        data: Some(folder.path().join("data")),
+        backup_dir: Some(folder.path().join("backups")),
+        backup_every_hours: Some(24),
+        backup_keep: Some(2),
+        backup_passphrase_file: Some(secret),
+        ..Default::default()
+    };
+    let settings = base::settings::Settings::read(layer, |_| None).unwrap();
+    let clock = Clock::set_by_hand(at("2026-11-21T02:00:00Z"));
+    let server = Server::start(settings, clock.clone()).unwrap();
+    House {
+        folder,
+        server,
+        clock,
+    }
+}
+
+impl House {
+    async fn days(&self) -> Vec<String> {
+        make_if_due(&self.server).await;
+        standing(&self.server)
+            .files
+            .iter()
+            .map(|f| f.made_at.to_string()[..10].to_owned())
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn they_come_when_due_and_the_oldest_go() {
+    let house = house(true);
+    assert_eq!(house.days().await, ["2026-11-21"]);
+    house.clock.set(at("2026-11-22T01:59:00Z"));
+    assert_eq!(house.days().await, ["2026-11-21"], "too early");
+    house.clock.set(at("2026-11-22T02:00:00Z"));
+    assert_eq!(house.days().await, ["2026-11-22", "2026-11-21"]);
+    house.clock.set(at("2026-11-24T02:00:00Z"));
+    assert_eq!(house.days().await, ["2026-11-24", "2026-11-22"]);
+    // Set back two years: what lies there is from the future, so a new one is made, and kept.
+    house.clock.set(at("2024-11-24T02:00:00Z"));
+    assert_eq!(house.days().await, ["2026-11-24", "2024-11-24"]);
+    let standing = standing(&house.server);
+    assert_eq!(standing.due_at, Some(at("2024-11-25T02:00:00Z")));
+    assert_eq!(standing.failure, None);
+}
+
+#[tokio::test]
+async fn a_failure_is_remembered_found_and_tried_again_later() {
+    let house = house(false);
+    make_if_due(&house.server).await;
+    let failure = standing(&house.server).failure.unwrap();
+    assert_eq!(failure.code, "backup.passphrase-unreadable");
+    let root = crate::access::local_root(&house.server);
+    let found = crate::actions::system::findings_of(&house.server, &root)
+        .await
+        .unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].code, "backup.failed");
+    let secret = house.folder.path().join("passphrase");
+    std::fs::write(&secret, "four random words here\n").unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    make_if_due(&house.server).await;
+    assert!(
+        standing(&house.server).files.is_empty(),
+        "tried again at once"
+    );
+    house.clock.set(at("2026-11-21T02:30:00Z"));
+    make_if_due(&house.server).await;
+    assert_eq!(standing(&house.server).files.len(), 1);
+    assert_eq!(standing(&house.server).failure, None);
+    let found = crate::actions::system::findings_of(&house.server, &root)
+        .await
+        .unwrap();
+    assert!(found.is_empty());
+}

@@ -1,0 +1,331 @@
+//! Copies of the catalog's file: made while a server writes, looked through, and put in another's place.
+//! Never changes a row of the catalog it copies from.
+
+use std::path::{Path, PathBuf};
+
+use base::observe::Clock;
+use rules::findings::{Finding, findings};
+use rules::names::NodeId;
+use rules::units::Timestamp;
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags};
+use uuid::Uuid;
+
+use super::{Catalog, Place, migrate, open};
+use crate::{Failure, Fault};
+
+/// What a copy says of itself.
+pub(crate) struct Copied {
+    pub(crate) version: u32,
+    pub(crate) box_id: Uuid,
+    pub(crate) size: u64,
+}
+
+/// What was found in a catalog that was opened for a look.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Inspection {
+    /// Version of the schema it came with.
+    pub catalog_version: u32,
+    pub people: u64,
+    pub sessions: u64,
+    pub images: u64,
+    pub events: u64,
+    /// What SQLite finds broken in the file; empty for a sound one.
+    pub damage: Vec<String>,
+    /// Broken invariants of the rows; empty for a sound one.
+    pub findings: Vec<Finding>,
+}
+
+impl Inspection {
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty() && self.findings.is_empty()
+    }
+}
+
+/// The catalog's file in a data directory.
+pub(crate) fn file(data: &Path) -> PathBuf {
+    data.join(open::FILE)
+}
+
+/// Newest schema that this program knows.
+pub(crate) fn newest_version() -> u32 {
+    u32::try_from(migrate::STEPS.len()).unwrap_or(u32::MAX)
+}
+
+/// Copies the catalog in `data` to the file `to`, which must not exist, as it is at one moment; a
+/// server may write meanwhile, in this process or another. Sign-ins of browsers stay behind: whoever
+/// reads a backup must not find them. Costs reading and writing the whole file once.
+///
+/// Errors: `state.missing`, `disk.full`, refusals for a file that is no catalog.
+pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
+    let from = file(data);
+    if !from.exists() {
+        return Err(missing(data).into());
+    }
+    let place = Place::Directory(data.to_owned());
+    let source = open::reader(&from)?;
+    open::make_file(to)?;
+    let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => super::disk_full().into(),
+        _ => open::unreadable(&place, error),
+    };
+    let mut target = Connection::open(to).map_err(failed)?;
+    Backup::new(&source, &mut target)
+        .and_then(|backup| backup.run_to_completion(i32::MAX, std::time::Duration::ZERO, None))
+        .map_err(failed)?;
+    target
+        .execute_batch("pragma journal_mode = delete; delete from browser_session;")
+        .map_err(failed)?;
+    let (version, box_id) = target
+        .query_row(
+            "select user_version, (select box_id from box where id = 1)
+             from pragma_user_version",
+            [],
+            |row| Ok((row.get::<_, u32>(0)?, Uuid::from_bytes(row.get(1)?))),
+        )
+        .map_err(failed)?;
+    target.close().map_err(|(_, error)| failed(error))?;
+    let size = std::fs::metadata(to)
+        .map_err(|error| Fault::new("measure a copy of the catalog", error))?
+        .len();
+    Ok(Copied {
+        version,
+        box_id,
+        size,
+    })
+}
+
+/// Opens the catalog in `data` as a server would, up the ladder included, looks through all of it,
+/// and closes it. For copies only: it may change the schema.
+///
+/// Errors: as opening; damage and findings are answers, not errors.
+pub(crate) fn inspect(data: &Path) -> Result<Inspection, Failure> {
+    let version = version_of(&file(data))?;
+    let catalog = Catalog::open(&Place::Directory(data.to_owned()), Clock::system())?;
+    let mut found = catalog.read_now("look through a copy", |view| {
+        let damage = damage(view.connection)?;
+        let count = |table: &str| {
+            view.connection
+                .query_row(&format!("select count(*) from {table}"), [], |row| {
+                    row.get::<_, i64>(0)
+                })
+                .map(|n| u64::try_from(n).unwrap_or(0))
+        };
+        Ok(Inspection {
+            catalog_version: version,
+            people: count("person where removed_at is null and name <> 'root'")?,
+            sessions: count("session")?,
+            images: count("image")?,
+            events: count("event")?,
+            // Rows of a damaged file may not even be readable.
+            findings: if damage.is_empty() {
+                findings(&view.world()?)
+            } else {
+                Vec::new()
+            },
+            damage,
+        })
+    })?;
+    drop(catalog);
+    settle(data)?;
+    found.damage.truncate(20);
+    Ok(found)
+}
+
+/// What SQLite finds broken: pages, indexes, references. Costs reading the whole file.
+fn damage(connection: &Connection) -> Result<Vec<String>, Failure> {
+    match look_for_damage(connection) {
+        // Broken so badly that even looking fails.
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+            Ok(vec![error.to_string()])
+        }
+        found => Ok(found?),
+    }
+}
+
+fn look_for_damage(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare("pragma quick_check(20)")?;
+    let mut found: Vec<String> = statement
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    found.retain(|line| line != "ok");
+    let mut statement = connection.prepare("pragma foreign_key_check")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let table: String = row.get(0)?;
+        found.push(format!("a row of {table} refers to one that is not there"));
+    }
+    Ok(found)
+}
+
+/// What SQLite finds broken in one catalog file; empty for a sound one.
+///
+/// Errors: refusals for a file that is no catalog.
+pub(crate) fn damage_of(path: &Path) -> Result<Vec<String>, Failure> {
+    let place = Place::Directory(path.parent().unwrap_or(path).to_owned());
+    let connection = Connection::open(path).map_err(|error| open::unreadable(&place, error))?;
+    damage(&connection)
+}
+
+/// The version of the schema in a catalog's file.
+///
+/// Errors: refusals for a file that is no catalog.
+pub(crate) fn version_of(path: &Path) -> Result<u32, Failure> {
+    let place = Place::Directory(path.parent().unwrap_or(path).to_owned());
+    let failed = |error| open::unreadable(&place, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection
+        .query_row("pragma user_version", [], |row| row.get(0))
+        .map_err(failed)
+}
+
+/// The machine that the catalog in `data` was founded on.
+pub(crate) fn node_of(data: &Path) -> Result<NodeId, Failure> {
+    let place = Place::Directory(data.to_owned());
+    let failed = |error| open::unreadable(&place, error);
+    let connection = Connection::open(file(data)).map_err(failed)?;
+    let id = connection
+        .query_row("select node_id from box where id = 1", [], |row| row.get(0))
+        .map_err(failed)?;
+    Ok(NodeId(Uuid::from_bytes(id)))
+}
+
+/// Copies of the catalog that were kept before its schema was raised, oldest first: version and file.
+pub(crate) fn kept(data: &Path) -> Vec<(u32, PathBuf)> {
+    let prefix = migrate::prefix();
+    let mut kept: Vec<(u32, PathBuf)> = std::fs::read_dir(data)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let version = entry
+                .file_name()
+                .to_str()?
+                .strip_prefix(&prefix)?
+                .parse()
+                .ok()?;
+            Some((version, entry.path()))
+        })
+        .collect();
+    kept.sort();
+    kept
+}
+
+/// What one catalog records and another does not.
+pub(crate) struct Since {
+    /// Events by code, the most frequent first.
+    pub(crate) codes: Vec<(String, u64)>,
+    /// When the first of them was.
+    pub(crate) first: Option<Timestamp>,
+}
+
+/// What `now` records that `then` does not. None where the two cannot be compared.
+pub(crate) fn since(then: &Path, now: &Path) -> Option<Since> {
+    let newest: i64 = Connection::open(then)
+        .ok()?
+        .query_row("select coalesce(max(sequence), 0) from event", [], |row| {
+            row.get(0)
+        })
+        .ok()?;
+    let connection = Connection::open(now).ok()?;
+    let first: Option<i64> = connection
+        .query_row(
+            "select min(at) from event where sequence > ?1",
+            [newest],
+            |row| row.get(0),
+        )
+        .ok()?;
+    let mut statement = connection
+        .prepare(
+            "select code, count(*) from event
+             where sequence > ?1
+             group by code
+             order by count(*) desc, code",
+        )
+        .ok()?;
+    let rows = statement
+        .query_map([newest], |row| {
+            Ok((
+                row.get(0)?,
+                u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
+            ))
+        })
+        .ok()?;
+    let codes = rows.collect::<rusqlite::Result<_>>().ok()?;
+    Some(Since {
+        codes,
+        first: first.map(Timestamp::from_millis),
+    })
+}
+
+/// Brings the log home and leaves the catalog in `data` as one file alone. Nobody else may have it open.
+pub(crate) fn settle(data: &Path) -> Result<(), Failure> {
+    let place = Place::Directory(data.to_owned());
+    let connection =
+        Connection::open(file(data)).map_err(|error| open::unreadable(&place, error))?;
+    connection
+        .query_row("pragma journal_mode = delete", [], |_| Ok(()))
+        .map_err(|error| open::unreadable(&place, error))?;
+    Ok(())
+}
+
+/// Holds the state in `data` against servers and other restores while it lives.
+///
+/// Errors: `server.already-running` with the process' number.
+pub(crate) fn hold(data: &Path) -> Result<impl Sized, Failure> {
+    open::make_directory(data)?;
+    Ok(open::lock(data)?)
+}
+
+fn missing(data: &Path) -> rules::refusal::Refusal {
+    rules::refusal::Refusal::not_found(
+        "state.missing",
+        format!("There is no catalog in {}.", data.display()),
+    )
+    .hint(
+        "Name the server's directory with --data or FARDEL_DATA; `fardel config show` tells which.",
+    )
+}
+
+/// Makes the catalog in `data` one of another version, for tests.
+#[cfg(test)]
+pub(crate) fn pretend_version(data: &Path, version: u32) {
+    let connection = Connection::open(file(data)).unwrap();
+    connection
+        .execute_batch(&format!("pragma user_version = {version}"))
+        .unwrap();
+}
+
+/// Does what a newer program would do at its start: keeps a copy, then raises the schema by one.
+#[cfg(test)]
+pub(crate) fn pretend_upgrade(data: &Path) {
+    let mut steps = migrate::STEPS.to_vec();
+    steps.push("create table of_the_future (id integer primary key) strict;");
+    let mut connection = Connection::open(file(data)).unwrap();
+    migrate::climb_to(&mut connection, &Place::Directory(data.to_owned()), &steps).unwrap();
+}
+
+/// Gives the catalog in `data` that many more people and events, for tests of size.
+#[cfg(test)]
+pub(crate) fn pretend_history(data: &Path, people: u32, events: u32) {
+    let connection = Connection::open(file(data)).unwrap();
+    connection
+        .execute_batch(&format!(
+            "begin;
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < {people})
+             insert into person (id, name, role, language, theme, time_zone, suspended, password,
+                                 created_at, generation)
+             select randomblob(16), 'person-' || i, 'user', 'ko', 'system', 'Asia/Seoul', 0,
+                    '$argon2id$v=19$m=19456,t=2,p=1$' || hex(randomblob(16)) || '$' || hex(randomblob(16)),
+                    1800000000000 + i, 1
+             from n;
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < {events})
+             insert into event (at, actor, topic, object, owner, code, before, after)
+             select 1800000000000 + i * 1000, 'person-' || (i % 10000), 'sessions',
+                    lower(hex(randomblob(16))), null, 'session.running', 'preparing', 'running'
+             from n;
+             commit;"
+        ))
+        .unwrap();
+}
