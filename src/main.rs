@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
     let mut words: Vec<OsString> = std::env::args_os().collect();
     match words.get(1).and_then(|word| word.to_str()) {
-        Some("shim") => return shim::run(),
+        Some("shim") => return shim::run(&words[2..]),
         Some("hold") => return hold::run(&words[2..]),
         _ => {}
     }

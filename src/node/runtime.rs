@@ -17,7 +17,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
@@ -59,6 +59,9 @@ pub mod shim;
 mod spec;
 mod terminal;
 pub mod wire;
+
+/// How long shims whose containers are over may take to leave. They give slow clients two seconds.
+const LEAVING: Duration = Duration::from_secs(4);
 
 /// Where the runtime keeps things.
 #[derive(Clone, Debug)]
@@ -272,7 +275,7 @@ impl Runtime {
         let launch = Launch {
             protocol: PROTOCOL,
             order: order.clone(),
-            box_id: shared.box_id.clone(),
+            group: shared.group(&order.name)?.path().to_owned(),
             own_directory: shared.own_directory(&order.name),
             log_directory: shared.log_directory(&order.name),
             host,
@@ -291,7 +294,11 @@ impl Runtime {
             .nursery
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .spawn(&shared.places.shim_binary, &directory)
+            .spawn(
+                &shared.places.shim_binary,
+                &shared.hierarchies()?.shims(&shared.box_id),
+                &directory,
+            )
             .map_err(file("start", &shared.places.shim_binary))?;
         shim.set_nonblocking(true)
             .map_err(|source| RuntimeFault::System {
@@ -377,14 +384,29 @@ impl Runtime {
 
     /// Changes the processor limit of a running container, in hundredths of a core.
     pub fn set_cpu(&self, name: &ContainerName, hundredths: u32) -> Result<(), RuntimeFault> {
-        self.running(name)?;
-        Ok(self.shared.group(name)?.set_cpu(hundredths)?)
+        self.change(name, |group| group.set_cpu(hundredths))
     }
 
     /// Changes the memory limit of a running container; refused below what is in use.
     pub fn set_memory(&self, name: &ContainerName, bytes: u64) -> Result<(), RuntimeFault> {
+        self.change(name, |group| group.set_memory(bytes))
+    }
+
+    fn change(
+        &self,
+        name: &ContainerName,
+        act: impl FnOnce(&Group) -> Result<(), CgroupError>,
+    ) -> Result<(), RuntimeFault> {
         self.running(name)?;
-        Ok(self.shared.group(name)?.set_memory(bytes)?)
+        let group = self.shared.group(name)?;
+        act(&group).map_err(|error| {
+            // It may have ended meanwhile; its groups are gone before everybody has heard of it.
+            if group.exists() {
+                error.into()
+            } else {
+                RuntimeFault::NotRunning(name.clone())
+            }
+        })
     }
 
     /// What a running container uses now. About ten small reads.
@@ -486,6 +508,17 @@ impl Runtime {
     /// stops being one. Leaves everything when a container still lives.
     pub fn retire(&self) {
         if let Some(hierarchies) = &self.shared.hierarchies {
+            self.shared
+                .nursery
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .end();
+            // A shim that has said its last word is about to leave, and so is the nursery.
+            let shims = hierarchies.shims(&self.shared.box_id);
+            let until = Instant::now() + LEAVING;
+            while !shims.processes().is_empty() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             if let Err(error) = hierarchies.whole_box(&self.shared.box_id).remove_if_empty() {
                 tracing::debug!("control groups of this installation remain: {error}");
             }
@@ -566,8 +599,11 @@ impl Shared {
     }
 
     fn group(&self, name: &ContainerName) -> Result<Group, RuntimeFault> {
-        let hierarchies = self.hierarchies.as_ref().ok_or(CgroupError::Absent)?;
-        Ok(hierarchies.session(&self.box_id, name))
+        Ok(self.hierarchies()?.session(&self.box_id, name))
+    }
+
+    fn hierarchies(&self) -> Result<&Hierarchies, CgroupError> {
+        self.hierarchies.as_ref().ok_or(CgroupError::Absent)
     }
 
     fn host_ground(&self) -> Result<HostGround, RuntimeFault> {

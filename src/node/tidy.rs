@@ -298,6 +298,12 @@ impl Tidy {
             Ok(()) => {
                 self.limits.insert(order.name, order.demand);
             }
+            // It has just ended; the next look says so.
+            Err(
+                fault @ (runtime::RuntimeFault::NotRunning(_) | runtime::RuntimeFault::Unknown(_)),
+            ) => {
+                tracing::debug!(container = %order.name, error = %chain(&fault), "its limits matter no more")
+            }
             Err(fault) => {
                 tracing::warn!(container = %order.name, error = %chain(&fault), "its limits cannot be changed now")
             }

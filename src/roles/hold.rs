@@ -1,4 +1,4 @@
-//! `fardel hold DATA`: owns the control groups of one installation across restarts of the server.
+//! `fardel hold [DATA]`: owns the control groups of one installation across restarts of the server.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ mod guest;
 mod machine;
 mod power_cut;
 mod root;
+pub(crate) mod suite;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,11 +31,13 @@ use crate::stage::{self, Failure};
 
 pub(crate) const USAGE: &str = "\
 usage: cargo ci bed root
+       cargo ci bed suite
        cargo ci bed run [--disk NAME] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                         [--out FOLDER] SCRIPT [ARGUMENT]...
        cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
   root      make the guest's root file system, or say where it is
   power-cut the release build serves, the power goes, again and again; nothing may be lost
+  suite     the runtime's tests on cgroup v2
   run       boot, run SCRIPT inside as root, and end with its code
   --disk    keep what is written under this name, and begin where the last run of it ended
   --memory  of the guest, in MiB; 1024 unless given
@@ -73,6 +76,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             println!("{}", Root::ready()?.image.display());
             Ok(0)
         }
+        Verb::Suite => suite::run().map(|()| 0),
         Verb::Run(request) => run(&request),
         Verb::PowerCut(cuts) => {
             let binary = match cuts.binary {
@@ -99,6 +103,7 @@ pub(crate) fn missing() -> Option<String> {
 #[derive(Debug, PartialEq)]
 enum Verb {
     Root,
+    Suite,
     Run(Request),
     PowerCut(Cuts),
 }
@@ -116,6 +121,7 @@ struct Cuts {
 fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
     match words {
         ["root"] => Some(Verb::Root),
+        ["suite"] => Some(Verb::Suite),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
         ["power-cut", rest @ ..] => {
             let mut cuts = Cuts {

@@ -31,8 +31,9 @@ usage: cargo ci quick | full | nightly [--tested]
        cargo ci bed …
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
-  full      quick + list of skips, tests as an ordinary user, release build, static check,
-            Debian roots, the package and its life in them, budgets, browser suite
+  full      quick + list of skips, tests as an ordinary user, the runtime's tests on cgroup v2 (in the
+            bed), release build, static check, Debian roots, the package and its life in them, budgets,
+            browser suite
   nightly   full + long simulation
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
@@ -137,6 +138,7 @@ fn quick(gate: &mut Gate, tested: bool) {
 fn full(gate: &mut Gate) {
     gate.stage("list of skips", || skips::compare(skips::Who::Root));
     gate.stage("tests as an ordinary user", user::run_tests);
+    gate.stage("runtime on cgroup v2", bed::suite::stage);
     release(gate, |gate, binary| {
         of_the_binary(gate, binary);
         package_stages(gate, binary);

@@ -13,6 +13,8 @@ const LIST: &str = ".ci/skips.txt";
 pub(crate) enum Who {
     Root,
     OrdinaryUser,
+    /// Root in the bed's guest, who runs the runtime's tests alone.
+    Bed,
 }
 
 impl Who {
@@ -20,6 +22,7 @@ impl Who {
         match self {
             Who::Root => "[as root]",
             Who::OrdinaryUser => "[as an ordinary user]",
+            Who::Bed => "[in the bed]",
         }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn run_tests() -> Result<(), Failure> {
 }
 
 /// Executable and package folder of each test binary; cargo starts tests in their package's folder.
-fn built_tests() -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+pub(crate) fn built_tests() -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
     let messages = Program::cargo()
         .words("test --workspace --no-run --locked --message-format=json --quiet")
         .output()?;

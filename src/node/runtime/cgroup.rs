@@ -2,7 +2,9 @@
 //! changes, freezing, killing, removing. Creating a container's group is libcontainer's part.
 //!
 //! Layout below each hierarchy: `/fardel/BOX/sessions/NAME` for containers, `/fardel/BOX/shims`
-//! for shims on version 2. Never touches a group outside `/fardel`.
+//! for shims, so that no process stands above another's group and none of ours in the server's. On
+//! version 2, where a holder owns a part of the tree (`hold`), that part takes the place of `/fardel`.
+//! Never touches a group outside.
 //!
 //! Statistics and limits go through cgroups-rs; what it lacks (OOM counts, `cgroup.kill`, plain
 //! removal) is read and written here in a few lines.
@@ -34,10 +36,22 @@ pub(super) enum Hierarchies {
     /// One directory per controller, by controller name; also hybrid machines.
     Separate {
         controllers: BTreeMap<String, PathBuf>,
+        /// Where a service manager follows the processes of its units, and nothing is limited.
+        tracking: Vec<PathBuf>,
     },
     /// Everything below one directory.
-    Unified { root: PathBuf },
+    Unified {
+        root: PathBuf,
+        /// The part of it that is ours, with a slash before and none behind.
+        ours: &'static str,
+    },
 }
+
+/// Our part of every hierarchy, made by ourselves.
+const OWN: &str = "/fardel";
+
+/// The part that the holder's unit owns on version 2; see `packaging/systemd`.
+const HELD: &str = "/fardel.slice/fardel-sessions.service";
 
 /// A step on control groups that did not work.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +84,13 @@ impl Hierarchies {
             path,
             source,
         })?;
-        Self::from_mounts(&mounts).ok_or(CgroupError::Absent)
+        let mut found = Self::from_mounts(&mounts).ok_or(CgroupError::Absent)?;
+        if let Self::Unified { root, ours } = &mut found
+            && is_held(&root.join(HELD.trim_start_matches('/')))
+        {
+            *ours = HELD;
+        }
+        Ok(found)
     }
 
     fn from_mounts(mounts: &str) -> Option<Self> {
@@ -78,6 +98,7 @@ impl Hierarchies {
             "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids", "blkio",
         ];
         let mut controllers = BTreeMap::new();
+        let mut tracking = Vec::new();
         let mut unified = None;
         for line in mounts.lines() {
             let (left, right) = line.split_once(" - ")?;
@@ -85,10 +106,14 @@ impl Hierarchies {
             let mut right = right.split(' ');
             match right.next()? {
                 "cgroup2" if place == "/sys/fs/cgroup" => unified = Some(PathBuf::from(place)),
+                "cgroup2" => tracking.push(PathBuf::from(place)),
                 "cgroup" => {
                     for option in right.nth(1)?.split(',') {
                         if CONTROLLERS.contains(&option) {
                             controllers.insert(option.to_owned(), PathBuf::from(place));
+                        }
+                        if option == "name=systemd" {
+                            tracking.push(PathBuf::from(place));
                         }
                     }
                 }
@@ -96,8 +121,11 @@ impl Hierarchies {
             }
         }
         match unified {
-            Some(root) => Some(Self::Unified { root }),
-            None if controllers.contains_key("memory") => Some(Self::Separate { controllers }),
+            Some(root) => Some(Self::Unified { root, ours: OWN }),
+            None if controllers.contains_key("memory") => Some(Self::Separate {
+                controllers,
+                tracking,
+            }),
             None => None,
         }
     }
@@ -107,27 +135,38 @@ impl Hierarchies {
         matches!(self, Self::Unified { .. })
     }
 
-    /// The groups of one container.
+    /// The groups of one container: where they are, else where they would be made. They may lie
+    /// elsewhere than new ones when the holder came or went since.
     pub(super) fn session(&self, box_id: &str, name: &ContainerName) -> Group {
-        self.group(format!("/fardel/{box_id}/sessions/{name}"))
+        let below = |ours: &str| self.at(format!("{ours}/{box_id}/sessions/{name}"));
+        let usual = below(self.ours());
+        if self.unified() && !usual.exists() {
+            if let Some(other) = [OWN, HELD].map(below).into_iter().find(Group::exists) {
+                return other;
+            }
+        }
+        usual
     }
 
     /// The group of the supervising processes.
     pub(super) fn shims(&self, box_id: &str) -> Group {
-        self.group(format!("/fardel/{box_id}/shims"))
-    }
-
-    /// The group of the process that owns the whole box.
-    pub(super) fn holder(&self, box_id: &str) -> Group {
-        self.group(format!("/fardel/{box_id}/hold"))
+        self.at(format!("{}/{box_id}/shims", self.ours()))
     }
 
     /// All of one box, for removal when it is empty.
     pub(super) fn whole_box(&self, box_id: &str) -> Group {
-        self.group(format!("/fardel/{box_id}"))
+        self.at(format!("{}/{box_id}", self.ours()))
     }
 
-    fn group(&self, path: String) -> Group {
+    fn ours(&self) -> &'static str {
+        match self {
+            Self::Separate { .. } => OWN,
+            Self::Unified { ours, .. } => ours,
+        }
+    }
+
+    /// The group of this path below each hierarchy.
+    pub(super) fn at(&self, path: String) -> Group {
         Group {
             hierarchies: self.clone(),
             path,
@@ -153,8 +192,8 @@ impl Group {
     pub(super) fn directory(&self, controller: &str) -> Option<PathBuf> {
         let below = self.path.trim_start_matches('/');
         match &self.hierarchies {
-            Hierarchies::Unified { root } => Some(root.join(below)),
-            Hierarchies::Separate { controllers } => {
+            Hierarchies::Unified { root, .. } => Some(root.join(below)),
+            Hierarchies::Separate { controllers, .. } => {
                 controllers.get(controller).map(|root| root.join(below))
             }
         }
@@ -164,8 +203,8 @@ impl Group {
     pub(super) fn directories(&self) -> Vec<PathBuf> {
         let below = self.path.trim_start_matches('/');
         let mut all: Vec<PathBuf> = match &self.hierarchies {
-            Hierarchies::Unified { root } => vec![root.join(below)],
-            Hierarchies::Separate { controllers } => {
+            Hierarchies::Unified { root, .. } => vec![root.join(below)],
+            Hierarchies::Separate { controllers, .. } => {
                 controllers.values().map(|root| root.join(below)).collect()
             }
         };
@@ -187,15 +226,57 @@ impl Group {
             })
     }
 
+    /// Whether the kernel has it.
+    pub(super) fn exists(&self) -> bool {
+        self.directories().iter().any(|path| path.is_dir())
+    }
+
     /// Puts a process of ours into this group, making it where needed.
+    ///
+    /// Not in the hierarchy of processor sets on version 1, where a new group has no processor and
+    /// takes nobody. Where a manager only follows its units' processes, failing costs no limit: then
+    /// the process stays with the unit that started it.
     pub(super) fn enter(&self, pid: i32) -> Result<(), CgroupError> {
+        let cpuset = if self.v2() {
+            None
+        } else {
+            self.directory("cpuset")
+        };
         for path in self.directories() {
-            fs::create_dir_all(&path).map_err(|source| CgroupError::File {
-                what: "create",
-                path: path.clone(),
-                source,
-            })?;
-            join(&path, pid)?;
+            if Some(&path) != cpuset.as_ref() {
+                make_and_join(&path, pid)?;
+            }
+        }
+        for path in self.followed() {
+            if let Err(error) = make_and_join(&path, pid) {
+                tracing::debug!("a process stays where its unit is followed: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Its directories where processes are only followed.
+    fn followed(&self) -> Vec<PathBuf> {
+        let below = self.path.trim_start_matches('/');
+        match &self.hierarchies {
+            Hierarchies::Unified { .. } => Vec::new(),
+            Hierarchies::Separate { tracking, .. } => {
+                tracking.iter().map(|root| root.join(below)).collect()
+            }
+        }
+    }
+
+    /// Hands every controller that this group has on to the groups below it. Nothing to do on
+    /// version 1.
+    pub(super) fn pass_on_controllers(&self) -> Result<(), CgroupError> {
+        let Some(path) = self.unified_directory() else {
+            return Ok(());
+        };
+        for controller in read(&path.join("cgroup.controllers"))?.split_whitespace() {
+            write(
+                &path.join("cgroup.subtree_control"),
+                &format!("+{controller}"),
+            )?;
         }
         Ok(())
     }
@@ -445,7 +526,7 @@ impl Group {
 
     /// Removes the group and everything below it unless a process is inside.
     pub(super) fn remove_if_empty(&self) -> Result<(), CgroupError> {
-        for path in self.directories() {
+        for path in self.directories().into_iter().chain(self.followed()) {
             remove_tree(&path).map_err(|source| CgroupError::File {
                 what: "remove",
                 path,
@@ -483,6 +564,28 @@ pub(super) fn cpu_quota(hundredths: u32) -> (i64, u64) {
         i64::try_from(quota.max(1000)).expect("a quota of this many cores fits"),
         PERIOD_MICROSECONDS,
     )
+}
+
+/// Whether a holder's unit owns this part and has made room: it stands in a leaf itself, and the
+/// controllers are passed on.
+fn is_held(part: &Path) -> bool {
+    let text = |file: &str| fs::read_to_string(part.join(file)).unwrap_or_default();
+    part.join("cgroup.procs").exists()
+        && text("cgroup.procs").trim().is_empty()
+        && ["memory", "pids"].iter().all(|wanted| {
+            text("cgroup.controllers")
+                .split_whitespace()
+                .any(|each| each == *wanted)
+        })
+}
+
+fn make_and_join(path: &Path, pid: i32) -> Result<(), CgroupError> {
+    fs::create_dir_all(path).map_err(|source| CgroupError::File {
+        what: "create",
+        path: path.to_owned(),
+        source,
+    })?;
+    join(path, pid)
 }
 
 fn join(path: &Path, pid: i32) -> Result<(), CgroupError> {
@@ -568,6 +671,12 @@ mod tests {
             Some("/sys/fs/cgroup/cpu,cpuacct/fardel/b0/sessions/s-1".into())
         );
         assert_eq!(group.directory("pids"), None);
+        let shims = found.shims("b0");
+        assert_eq!(
+            shims.followed(),
+            [PathBuf::from("/sys/fs/cgroup/unified/fardel/b0/shims")]
+        );
+        assert!(!shims.directories().contains(&shims.followed()[0]));
     }
 
     #[test]
@@ -576,10 +685,27 @@ mod tests {
             Hierarchies::from_mounts("30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
                 .expect("unified");
         assert!(found.unified());
+        assert_eq!(found.shims("b0").path(), "/fardel/b0/shims");
         assert_eq!(
             Hierarchies::from_mounts("30 24 0:26 / / rw - ext4 /dev/vda rw\n"),
             None
         );
+    }
+
+    #[test]
+    fn a_part_is_held_when_its_holder_has_made_room() {
+        let part = tempfile::tempdir().expect("a directory");
+        let put = |file: &str, text: &str| {
+            fs::write(part.path().join(file), text).expect("written");
+        };
+        assert!(!is_held(part.path()), "nothing is there");
+        put("cgroup.controllers", "cpu io memory pids\n");
+        put("cgroup.procs", "17\n");
+        assert!(!is_held(part.path()), "the holder still stands in it");
+        put("cgroup.procs", "");
+        assert!(is_held(part.path()));
+        put("cgroup.controllers", "cpu\n");
+        assert!(!is_held(part.path()), "it would hold no session's memory");
     }
 
     #[test]

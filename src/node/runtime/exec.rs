@@ -16,6 +16,7 @@ use nix::sys::socket::{
 };
 
 use super::cgroup::Group;
+use super::findings;
 use super::order::TerminalSize;
 use super::people::Person;
 use super::seccomp::{Filter, Revealing};
@@ -58,6 +59,9 @@ pub(super) enum News {
     /// The program runs, or its forerunner ended without a word.
     End,
 }
+
+/// A kernel without time namespaces refuses the flag.
+const CLONE_NEWTIME: libc::c_int = 0x80;
 
 const TELL_PROCESS: u8 = b'p';
 const TELL_TERMINAL: u8 = b't';
@@ -228,7 +232,11 @@ fn forerun(
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS
         | libc::CLONE_NEWCGROUP
-        | 0x80; // CLONE_NEWTIME
+        | if findings::time_namespaces() {
+            CLONE_NEWTIME
+        } else {
+            0
+        };
     // SAFETY: one system call on this process, which has one thread.
     if unsafe { libc::setns(first.as_raw_fd(), namespaces) } != 0 {
         failed("enter the container", &io::Error::last_os_error());

@@ -29,7 +29,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Launch {
     pub protocol: u32,
     pub order: ContainerOrder,
-    pub box_id: String,
+    /// Path of the container's control group below each hierarchy.
+    pub group: String,
     /// The session's own layers on disk.
     pub own_directory: PathBuf,
     pub log_directory: PathBuf,

@@ -3,10 +3,13 @@
 //! static program must relocate at its start (1.8 MB each otherwise, measured), and a start costs
 //! a fork instead of an exec.
 //!
+//! It stands in the shims' own control group, and its shims with it: a service manager that ends the
+//! server's unit finds none of them there.
+//!
 //! Holds nothing: it ends with the server that started it, and its shims go on. A server that
 //! finds it gone starts another.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -19,6 +22,7 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
 };
 
+use super::cgroup::{Group, Hierarchies};
 use super::descriptors::receive_with_descriptor;
 use super::rootfs;
 
@@ -29,23 +33,34 @@ pub(super) struct Nursery {
 }
 
 impl Nursery {
-    /// Starts a shim for the launch written in `directory`; gives its first subscription.
-    pub(super) fn spawn(&mut self, binary: &Path, directory: &Path) -> io::Result<UnixStream> {
+    /// Starts a shim for the launch written in `directory`, in the control group `group`; gives its
+    /// first subscription.
+    pub(super) fn spawn(
+        &mut self,
+        binary: &Path,
+        group: &Group,
+        directory: &Path,
+    ) -> io::Result<UnixStream> {
         let (near, far) = UnixStream::pair()?;
         if let Some(socket) = &self.running {
             if ask(socket, directory, &far).is_ok() {
                 return Ok(near);
             }
         }
-        let socket = begin(binary)?;
+        let socket = begin(binary, group)?;
         ask(&socket, directory, &far)?;
         // The old one, if there was one, is gone already: it ends with its socket.
         self.running = Some(socket);
         Ok(near)
     }
+
+    /// Ends the nursery; its shims go on.
+    pub(super) fn end(&mut self) {
+        self.running = None;
+    }
 }
 
-fn begin(binary: &Path) -> io::Result<OwnedFd> {
+fn begin(binary: &Path, group: &Group) -> io::Result<OwnedFd> {
     let (near, far) = socketpair(
         AddressFamily::Unix,
         SockType::SeqPacket,
@@ -53,18 +68,20 @@ fn begin(binary: &Path) -> io::Result<OwnedFd> {
         SockFlag::SOCK_CLOEXEC,
     )?;
     let started = Command::new(binary)
-        .arg("shim")
+        .args(["shim", group.path()])
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(far))
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?;
+        .stderr(Stdio::piped())
+        .output()?;
     // It has forked the nursery and left.
-    if !started.success() {
+    if !started.status.success() {
         return Err(io::Error::other(format!(
-            "{} does not start: {started}",
-            binary.display()
+            "{} does not start: {}: {}",
+            binary.display(),
+            started.status,
+            String::from_utf8_lossy(&started.stderr).trim()
         )));
     }
     Ok(near)
@@ -82,9 +99,14 @@ fn ask(socket: &OwnedFd, directory: &Path, subscription: &UnixStream) -> io::Res
     Ok(())
 }
 
-/// Runs the nursery on standard input until the server is gone; `supervise` is what a shim does.
-pub(super) fn main(supervise: fn(&Path, UnixStream)) -> ExitCode {
-    let socket = match settle() {
+/// Runs the nursery on standard input until the server is gone; `supervise` is what a shim does, and
+/// the one argument names the control group for it.
+pub(super) fn main(arguments: &[OsString], supervise: fn(&Path, UnixStream)) -> ExitCode {
+    let group = arguments.first().and_then(|group| group.to_str());
+    let socket = match group
+        .map_or(Err(io::ErrorKind::InvalidInput.into()), take_place)
+        .and_then(|()| settle())
+    {
         Ok(Some(socket)) => socket,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
@@ -119,6 +141,19 @@ pub(super) fn main(supervise: fn(&Path, UnixStream)) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Enters the shims' control group, before anything else and only when the server speaks on the
+/// input.
+fn take_place(group: &str) -> io::Result<()> {
+    let input = io::stdin();
+    if rustix::net::sockopt::socket_type(&input)? != rustix::net::SocketType::SEQPACKET {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    Hierarchies::detect()
+        .and_then(|hierarchies| hierarchies.at(group.to_owned()).enter(own))
+        .map_err(io::Error::other)
+}
+
 /// Leaves the server's family and lets go of everything inherited but the socket on standard
 /// input. Nothing in the process that only forks.
 fn settle() -> io::Result<Option<OwnedFd>> {
@@ -132,9 +167,6 @@ fn settle() -> io::Result<Option<OwnedFd>> {
         }
         rootfs::own(SOCKET)
     };
-    if rustix::net::sockopt::socket_type(&socket)? != rustix::net::SocketType::SEQPACKET {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
     let null = OpenOptions::new()
         .read(true)
         .write(true)

@@ -4,6 +4,7 @@
 //! Lives through every end of the server. Never reads the environment, never starts a thread,
 //! never speaks to the catalog or the network.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -22,6 +23,7 @@ use super::container::{self, Console};
 use super::descriptors::receive_descriptor;
 use super::devices;
 use super::exec::{self, News, Program};
+use super::findings;
 use super::host_environment::Digest;
 use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
@@ -66,8 +68,8 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 type Fault = Box<dyn std::error::Error>;
 
 /// Runs `fardel shim`: the nursery on standard input, and in its forks the shims themselves.
-pub fn main() -> ExitCode {
-    nursery::main(supervise)
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    nursery::main(arguments, supervise)
 }
 
 /// Supervises the container described in `directory`; `server` is the first subscription.
@@ -203,13 +205,7 @@ impl Shim {
         let _ = fs::write("/proc/self/oom_score_adj", "-999");
         let signals =
             signal_descriptor(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
-        let hierarchies = Hierarchies::detect()?;
-        if hierarchies.unified() {
-            hierarchies
-                .shims(&launch.box_id)
-                .enter(rustix::process::getpid().as_raw_nonzero().get())?;
-        }
-        let group = hierarchies.session(&launch.box_id, &launch.order.name);
+        let group = Hierarchies::detect()?.at(launch.group.clone());
         let listener = listen(directory)?;
         let mut shim = Self {
             directory: directory.to_owned(),
@@ -342,7 +338,8 @@ impl Shim {
         network::raise_loopback(created.pid)?;
         if let Some(group) = self.group.unified_directory() {
             // Between create and start nothing of the container has run yet.
-            devices::fence(&group)?;
+            devices::fence(&group)
+                .map_err(|error| format!("the device fence cannot be attached: {error}"))?;
         }
         if let (Some(line), Some(size)) = (&self.line, order.terminal) {
             line.resize(size);
@@ -406,7 +403,7 @@ impl Shim {
             .split('.')
             .next()
             .and_then(|whole| whole.parse().ok())
-            .unwrap_or(0);
+            .filter(|_| findings::time_namespaces());
         Ok(Ground {
             root,
             cgroup_path: self.group.path().to_owned(),

@@ -57,8 +57,9 @@ pub(super) struct Ground {
     pub environment: Vec<(String, String)>,
     /// Files and directories shown inside: from, at, read-only.
     pub binds: Vec<(PathBuf, String, bool)>,
-    /// Seconds the machine has been up; the container's clocks begin at zero.
-    pub uptime_seconds: i64,
+    /// Seconds the machine has been up; the container's clocks begin at zero. Nothing where the
+    /// kernel cannot give it clocks of its own.
+    pub uptime_seconds: Option<i64>,
     /// The present hard limit of open files, which only a stronger process could raise.
     pub open_files_hard_limit: u64,
 }
@@ -122,7 +123,7 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
     if let Some(size) = order.terminal {
         process["consoleSize"] = json!({ "height": size.rows, "width": size.columns });
     }
-    json!({
+    let mut specification = json!({
         "ociVersion": "1.2.0",
         "process": process,
         "root": { "path": ground.root, "readonly": false },
@@ -132,12 +133,8 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
             "namespaces": [
                 { "type": "user", "path": ground.user_namespace },
                 { "type": "pid" }, { "type": "network" }, { "type": "ipc" },
-                { "type": "uts" }, { "type": "mount" }, { "type": "cgroup" }, { "type": "time" },
+                { "type": "uts" }, { "type": "mount" }, { "type": "cgroup" },
             ],
-            "timeOffsets": {
-                "monotonic": { "secs": -ground.uptime_seconds, "nanosecs": 0 },
-                "boottime": { "secs": -ground.uptime_seconds, "nanosecs": 0 },
-            },
             "cgroupsPath": ground.cgroup_path,
             "rootfsPropagation": "private",
             "resources": {
@@ -154,7 +151,16 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
             ],
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
         },
-    })
+    });
+    if let Some(uptime) = ground.uptime_seconds {
+        let linux = &mut specification["linux"];
+        if let Some(namespaces) = linux["namespaces"].as_array_mut() {
+            namespaces.push(json!({ "type": "time" }));
+        }
+        let offset = json!({ "secs": -uptime, "nanosecs": 0 });
+        linux["timeOffsets"] = json!({ "monotonic": offset, "boottime": offset });
+    }
+    specification
 }
 
 fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {

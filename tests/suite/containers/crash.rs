@@ -268,3 +268,35 @@ fn what_libcontainer_refuses_is_told_in_the_reason_and_in_the_shims_log() {
         "{told}"
     );
 }
+
+#[test]
+fn shims_stand_beside_the_sessions_and_no_process_above_either() {
+    const NAME: &str = "shims_stand_beside_the_sessions_and_no_process_above_either";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let name = ground.start(&ground.shell("sleep 1000"));
+    ground.running(&name);
+    let box_id = ground.runtime.box_id();
+    let shim = ground.shim_of(&name);
+    let told = fs::read_to_string(format!("/proc/{shim}/cgroup")).expect("it lives");
+    let mut looked_at = 0;
+    for line in told.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (hierarchy, place) = (parts.next().expect("a name"), parts.next().expect("a path"));
+        // A new group there has no processor and takes nobody.
+        if hierarchy == "cpuset" {
+            continue;
+        }
+        assert!(place.ends_with(&format!("/{box_id}/shims")), "{line}");
+        looked_at += 1;
+    }
+    assert!(looked_at > 0, "{told}");
+    for group in groups(&ground, &name) {
+        let above = group.ancestors().skip(1).take(3);
+        for path in above {
+            let inside = fs::read_to_string(path.join("cgroup.procs")).expect("readable");
+            assert_eq!(inside, "", "{}", path.display());
+        }
+    }
+}

@@ -115,8 +115,12 @@ fn limits_are_told_inside() {
             ],
             "at {hundredths}"
         );
+        // A kernel without time namespaces is named by a finding; there clocks are the machine's.
+        let own_clocks = std::path::Path::new("/proc/self/ns/time").exists();
         assert!(
-            lines[6].parse::<u64>().is_ok_and(|seconds| seconds < 60),
+            lines[6]
+                .parse::<u64>()
+                .is_ok_and(|seconds| seconds < 60 || !own_clocks),
             "clocks begin at zero: {}",
             lines[6]
         );
@@ -212,7 +216,12 @@ fn limits_change_while_it_runs_and_never_below_what_is_in_use() {
         terminal: None,
     };
     let (said, _, _) = hear(&mut ground.runtime.exec(&name, &exec).expect("accepted"));
-    assert_eq!(said, "2\n512\n", "told inside within the next look");
+    let processors = std::thread::available_parallelism().map_or(1, |all| all.get().min(2));
+    assert_eq!(
+        said,
+        format!("{processors}\n512\n"),
+        "told inside within the next look"
+    );
 }
 
 #[test]

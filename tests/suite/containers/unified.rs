@@ -86,3 +86,75 @@ fn on_version_two_root_inside_cannot_raise_its_limits() {
     );
     assert_eq!(said, "done");
 }
+
+/// The kernel's call for programs, with attributes as plain numbers.
+fn bpf(command: libc::c_long, attributes: &[u64]) -> libc::c_long {
+    // SAFETY: the attributes outlive the call, and what they point to does too.
+    unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            attributes.as_ptr(),
+            size_of_val(attributes),
+        )
+    }
+}
+
+/// Attaches a fence of its own to a group, of the kind that suffers none below it.
+fn forbid_fences_below(group: &Path) {
+    const LOAD: libc::c_long = 5;
+    const ATTACH: libc::c_long = 8;
+    const CGROUP_DEVICE: u64 = 15;
+    const TO_CGROUP_DEVICE: u64 = 6;
+    // r0 = 1; leave: everything may be opened.
+    let allow: [u64; 2] = [0x0000_0001_0000_00b7, 0x0000_0000_0000_0095];
+    let license = c"Apache-2.0";
+    let program = bpf(
+        LOAD,
+        &[
+            CGROUP_DEVICE | 2 << 32,
+            allow.as_ptr() as u64,
+            license.as_ptr() as u64,
+            0,
+            0,
+            0,
+        ],
+    );
+    assert!(program > 0, "{}", std::io::Error::last_os_error());
+    let group = fs::File::open(group).expect("the group");
+    let target = std::os::fd::AsRawFd::as_raw_fd(&group) as u64;
+    let attached = bpf(ATTACH, &[target | (program as u64) << 32, TO_CGROUP_DEVICE]);
+    assert_eq!(attached, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the descriptor is this function's own.
+    unsafe { libc::close(program as i32) };
+}
+
+#[test]
+fn on_version_two_a_container_without_its_fence_does_not_start() {
+    const NAME: &str = "on_version_two_a_container_without_its_fence_does_not_start";
+    let Some(root) = unified(NAME) else { return };
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let sessions = root
+        .join("fardel")
+        .join(ground.runtime.box_id())
+        .join("sessions");
+    fs::create_dir_all(&sessions).expect("made");
+    forbid_fences_below(&sessions);
+    let mark = ground.directory.path().join("mark");
+    fs::create_dir(&mark).expect("made");
+    let mut order = ground.shell("touch /mark/ran");
+    order.mounts = vec![node::runtime::MountOrder {
+        from: mark.clone(),
+        at: "/mark".into(),
+        read_only: false,
+    }];
+    let name = ground.start(&order);
+    let record = ground.ended(&name);
+    assert_eq!((record.code, record.started_at), (125, None));
+    let reason = record.reason.expect("a reason");
+    assert!(reason.contains("device fence"), "{reason}");
+    assert!(!mark.join("ran").exists(), "its command never ran");
+    assert!(!sessions.join(name.as_str()).exists(), "nothing is left");
+}

@@ -46,7 +46,7 @@ fn ground() -> Ground {
             ("HOME".into(), "/root".into()),
         ],
         binds: vec![(PathBuf::from("/mnt/files/hosts"), "/etc/hosts".into(), true)],
-        uptime_seconds: 100,
+        uptime_seconds: Some(100),
         open_files_hard_limit: 20_000,
     }
 }
@@ -130,4 +130,27 @@ fn any_session_name_becomes_a_host_name() {
     assert_eq!(plain_hostname("my_notebook.1"), "my-notebook-1");
     assert_eq!(plain_hostname("훈련"), "session");
     assert_eq!(plain_hostname(&"x".repeat(200)).len(), 63);
+}
+
+#[test]
+fn clocks_begin_at_zero_where_the_kernel_can() {
+    let linux = specification(&order(), &ground())["linux"].clone();
+    let time = serde_json::json!({ "type": "time" });
+    assert!(
+        linux["namespaces"]
+            .as_array()
+            .is_some_and(|list| list.contains(&time))
+    );
+    assert_eq!(linux["timeOffsets"]["boottime"]["secs"], -100);
+    let bare = Ground {
+        uptime_seconds: None,
+        ..ground()
+    };
+    let linux = specification(&order(), &bare)["linux"].clone();
+    assert!(
+        linux["namespaces"]
+            .as_array()
+            .is_some_and(|list| !list.contains(&time))
+    );
+    assert!(linux.get("timeOffsets").is_none());
 }
