@@ -1,5 +1,5 @@
-//! Room 2, plumbing: settings, log, clock, dice, what the machine tells of itself, and the link
-//! between server and node.
+//! Room 2, plumbing: settings, log, clock, dice, encryption, what the machine tells of itself, and the
+//! link between server and node.
 //! Decides nothing about sessions; that is `rules`.
 
 pub mod addresses;
@@ -7,3 +7,4 @@ pub mod link;
 pub mod observe;
 pub mod service;
 pub mod settings;
+pub mod tls;

@@ -28,6 +28,12 @@ pub struct Settings {
     pub run: PathBuf,
     /// Where pages and the API are served.
     pub listen: SocketAddr,
+    /// Where plain HTTP is answered by the way to HTTPS, and by nothing else.
+    pub listen_http: Option<SocketAddr>,
+    /// Where people's own apps will be served, as an origin of their own.
+    pub listen_apps: Option<SocketAddr>,
+    /// Whether pages and API are served encrypted.
+    pub tls: Tls,
     /// Offer the machine's own programs as the environment `host`.
     pub host_environment: bool,
     /// Cores sessions may have in all, as text like `3.5`; None: all the machine has.
@@ -46,6 +52,34 @@ pub struct Settings {
     pub backup_keep: u32,
     /// File with their passphrase, which only the server's user may read.
     pub backup_passphrase_file: Option<PathBuf>,
+}
+
+/// Whether pages and API are served encrypted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tls {
+    /// Everywhere but on loopback, where nobody listens in.
+    #[default]
+    Auto,
+    On,
+    /// For a proxy in front that speaks TLS; passwords cross the network between the two as they are.
+    Off,
+}
+
+impl Tls {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        [Self::Auto, Self::On, Self::Off]
+            .into_iter()
+            .find(|tls| tls.word() == word)
+    }
 }
 
 /// One setting: its key in the file, its variable, what it may hold, its default and what it does.
@@ -101,6 +135,33 @@ pub const KEYS: &[Key] = &[
         example: "",
         needs_restart: true,
         about: "address and port of pages and API",
+    },
+    Key {
+        key: "listen_http",
+        variable: "FARDEL_LISTEN_HTTP",
+        kind: Kind::Text,
+        default: "",
+        example: "\"0.0.0.0:80\"",
+        needs_restart: true,
+        about: "address and port where plain HTTP is led to HTTPS; unset: only the port of listen does that",
+    },
+    Key {
+        key: "listen_apps",
+        variable: "FARDEL_LISTEN_APPS",
+        kind: Kind::Text,
+        default: "",
+        example: "\"0.0.0.0:8443\"",
+        needs_restart: true,
+        about: "address and port of people's own apps, an origin of their own; unset: none",
+    },
+    Key {
+        key: "tls",
+        variable: "FARDEL_TLS",
+        kind: Kind::Text,
+        default: "\"auto\"",
+        example: "",
+        needs_restart: true,
+        about: "encrypt pages and API: auto (everywhere but on loopback), on, or off behind a proxy that does",
     },
     Key {
         key: "host_environment",
@@ -192,6 +253,9 @@ pub struct Layer {
     pub data: Option<PathBuf>,
     pub run: Option<PathBuf>,
     pub listen: Option<String>,
+    pub listen_http: Option<String>,
+    pub listen_apps: Option<String>,
+    pub tls: Option<String>,
     pub host_environment: Option<bool>,
     pub cpu: Option<String>,
     pub memory: Option<String>,
@@ -403,6 +467,9 @@ impl From<Settings> for Reading {
             data: Some(settings.data.clone()),
             run: Some(settings.run.clone()),
             listen: Some(settings.listen.to_string()),
+            listen_http: settings.listen_http.map(|address| address.to_string()),
+            listen_apps: settings.listen_apps.map(|address| address.to_string()),
+            tls: Some(settings.tls.word().to_owned()),
             host_environment: Some(settings.host_environment),
             cpu: settings.cpu.clone(),
             memory: settings.memory.clone(),
@@ -428,6 +495,32 @@ impl Settings {
     /// Reads every source once; see `Sources::read`.
     pub fn read(flags: Layer, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
         read(&flags, &variable).map(|(settings, _)| settings)
+    }
+
+    /// Whether pages and API are served encrypted.
+    pub fn encrypted(&self) -> bool {
+        match self.tls {
+            Tls::Auto => !self.listen.ip().is_loopback(),
+            Tls::On => true,
+            Tls::Off => false,
+        }
+    }
+
+    /// Where browsers open the console, as `https://10.1.4.20`: the address that was set, or every own
+    /// one where it stands for all. Never empty.
+    pub fn origins(&self) -> Vec<String> {
+        let (scheme, usual) = if self.encrypted() {
+            ("https", 443)
+        } else {
+            ("http", 80)
+        };
+        let shown = |address: SocketAddr| match (address, address.port() == usual) {
+            (SocketAddr::V4(four), true) => format!("{scheme}://{}", four.ip()),
+            (SocketAddr::V6(six), true) => format!("{scheme}://[{}]", six.ip()),
+            (address, false) => format!("{scheme}://{address}"),
+        };
+        let open = crate::addresses::open_at(self.listen);
+        open.into_iter().map(shown).collect()
     }
 
     /// The socket where root on the box needs no sign-in.
@@ -516,16 +609,32 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
             format!("The setting {key} has no value."),
         )
     };
-    let listen = layer.listen.ok_or_else(|| missing("listen"))?;
-    let listen: SocketAddr = listen.parse().map_err(|_| {
+    let address = |key: &str, text: String| {
+        text.parse::<SocketAddr>().map_err(|_| {
+            Refusal::invalid(
+                format!("setting.{}-invalid", key.replace('_', "-")),
+                format!(
+                    "{}: {key}: {text:?} is not an address and a port.",
+                    from(key)
+                ),
+            )
+            .hint("127.0.0.1:7860 or 0.0.0.0:7860 would work.")
+        })
+    };
+    let listen = address("listen", layer.listen.ok_or_else(|| missing("listen"))?)?;
+    let beside = |key: &str, text: Option<String>| {
+        let text = text.filter(|text| !text.is_empty());
+        text.map(|text| address(key, text)).transpose()
+    };
+    let listen_http = beside("listen_http", layer.listen_http)?;
+    let listen_apps = beside("listen_apps", layer.listen_apps)?;
+    let word = layer.tls.ok_or_else(|| missing("tls"))?;
+    let tls = Tls::parse(&word).ok_or_else(|| {
         Refusal::invalid(
-            "setting.listen-invalid",
-            format!(
-                "{}: listen: {listen:?} is not an address and a port.",
-                from("listen")
-            ),
+            "setting.tls-invalid",
+            format!("{}: tls: {word:?} is none of its values.", from("tls")),
         )
-        .hint("127.0.0.1:7860 or 0.0.0.0:7860 would work.")
+        .hint("auto, on or off would work.")
     })?;
     let named = |key: &str, refusal: Refusal| Refusal {
         text: format!("{}: {key}: {}", from(key), refusal.text),
@@ -549,6 +658,9 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
         data: absolute(layer.data.ok_or_else(|| missing("data"))?),
         run: absolute(layer.run.ok_or_else(|| missing("run"))?),
         listen,
+        listen_http,
+        listen_apps,
+        tls,
         host_environment: layer
             .host_environment
             .ok_or_else(|| missing("host_environment"))?,

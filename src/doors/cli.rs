@@ -111,6 +111,7 @@ pub fn ask_local(
     let client = client::Client {
         address: address::Address::Socket(around.socket.clone()),
         token: token.map(str::to_owned),
+        tls: None,
         explain: false,
         language: language(around.variable).to_owned(),
     };

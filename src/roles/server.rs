@@ -1,8 +1,10 @@
 //! `fardel serve`: wires catalog, conductor, machine and doors into one process, says where it
 //! listens, and on SIGTERM lets go of everything without ending a session.
 
+mod listen;
+mod sockets;
+
 use std::io::{ErrorKind, Write as _};
-use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,14 +20,21 @@ use base::link;
 use base::observe::{Clock, chain, start_log};
 use base::service;
 use base::settings::{Reading, Settings};
+use base::tls::keeper::Keeper;
+use base::tls::names::Names;
 use node::runtime::Places;
 use node::{Node, Options};
 use rules::refusal::Refusal;
 use rules::units::{Bytes, CpuShare};
 use server::{Failure, Server};
 use store::images::ImageStore;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use listen::Purpose;
+use sockets::Sockets;
 
 use crate::doors;
 use crate::doors::peer::Peer;
@@ -35,6 +44,10 @@ use crate::doors::peer::Peer;
 const THREADS: usize = 2;
 /// How long answers under way may take after SIGTERM before the process leaves.
 const FAREWELL: Duration = Duration::from_millis(1500);
+
+/// How often names and addresses of the machine are looked at. Longer: a new address is served with a
+/// certificate that does not name it.
+const LOOK_AROUND: Duration = Duration::from_secs(10);
 
 /// Serves until SIGTERM or SIGINT. Every way not to start is a sentence and a way out, never a
 /// panic. Exit code 0 after a signal, 1 where it could not start.
@@ -79,7 +92,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     // Before any door opens: whoever sees it open may already tell us to leave.
     let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
-    let tcp = bind(settings.listen).await?;
+    let sockets = sockets::take(&settings).await?;
     folder(&settings.data, "data")?;
     folder(&settings.run, "run")?;
     let clock = Clock::system();
@@ -89,6 +102,10 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     let streams = machine.streams();
     let note = machine_note(&machine);
     let app = doors::router(server.clone(), streams).layer(axum::middleware::from_fn(put_peer));
+    let certificates = match settings.encrypted() {
+        true => Some(server.certificates()?),
+        false => None,
+    };
     let socket = settings.socket();
     let unix = bind_socket(&socket)?;
 
@@ -101,11 +118,17 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
         }
     });
     let (leave, leaving) = tokio::sync::watch::channel(false);
-    let doors = [
-        tokio::spawn(open_door(Door::Tcp(tcp), app.clone(), leaving.clone())),
-        tokio::spawn(open_door(Door::Unix(unix), app, leaving)),
-    ];
-    announce(&settings, setup_words(&server), &note);
+    let mut doors = open_network(&settings, sockets, certificates.as_deref(), &app, &leaving)?;
+    doors.push(tokio::spawn(open_door(unix, app, leaving.clone())));
+    if let Some(keeper) = &certificates {
+        doors.push(tokio::spawn(look_around(Arc::clone(keeper), leaving)));
+    }
+    announce(
+        &settings,
+        certificates.as_deref(),
+        setup_words(&server),
+        &note,
+    );
     tell(service::READY);
 
     while signals.heard().await == Heard::ReadSettings {
@@ -129,19 +152,56 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn bind(listen: SocketAddr) -> Result<TcpListener, Refusal> {
-    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => {
-            let next = SocketAddr::new(listen.ip(), listen.port().wrapping_add(1).max(1024));
-            Refusal::conflict("listen.taken", format!("{listen} is taken by another program, perhaps another fardel."))
-                .hint(format!("`--listen {next}` or FARDEL_LISTEN={next} would work; `ss -ltnp` shows who listens."))
+/// Serves every port of the network that was taken.
+fn open_network(
+    settings: &Settings,
+    sockets: Sockets,
+    certificates: Option<&Keeper>,
+    app: &Router,
+    leaving: &watch::Receiver<bool>,
+) -> Result<Vec<JoinHandle<()>>, Failure> {
+    let tls = certificates
+        .map(Keeper::server_config)
+        .transpose()
+        .map_err(|fault| server::Fault::new("prepare encryption", fault))?;
+    let port = sockets
+        .console
+        .local_addr()
+        .map_or(settings.listen.port(), |address| address.port());
+    let console = Purpose::Console(app.clone());
+    let mut open = vec![(sockets.console, tls.clone(), console)];
+    open.extend(sockets.apps.map(|apps| (apps, tls, Purpose::Apps)));
+    open.extend(
+        sockets
+            .http
+            .map(|http| (http, None, Purpose::Way { to: port })),
+    );
+    let opened = open.into_iter().map(|(listener, tls, purpose)| {
+        tokio::spawn(listen::serve(listener, tls, purpose, leaving.clone()))
+    });
+    Ok(opened.collect())
+}
+
+/// Keeps the machine's certificate true while names, addresses and the calendar change.
+async fn look_around(keeper: Arc<Keeper>, mut leaving: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_AROUND) => {}
+            _ = leaving.wait_for(|leave| *leave) => return,
         }
-        ErrorKind::PermissionDenied => Refusal::denied("listen.denied", format!("This user may not listen on {listen}."))
-            .hint("A port above 1023 would work."),
-        ErrorKind::AddrNotAvailable => Refusal::invalid("listen.no-such-address", format!("This machine has no address {}.", listen.ip()))
-            .hint("127.0.0.1 serves this machine only, 0.0.0.0 every network."),
-        _ => Refusal::unavailable("listen.failed", format!("{listen} cannot be listened on: {error}.")),
-    })
+        let keeper = Arc::clone(&keeper);
+        // It may wait for the disk.
+        let renewed =
+            tokio::task::spawn_blocking(move || keeper.renew(Names::of_this_machine())).await;
+        match renewed {
+            Ok(Ok(true)) => tracing::info!("the certificate was made anew"),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => {
+                tracing::error!(error = %chain(&error), "the certificate was not made anew");
+            }
+            Err(error) => tracing::error!(%error, "the certificate was not looked at"),
+        }
+    }
 }
 
 fn folder(path: &Path, key: &str) -> Result<(), Refusal> {
@@ -216,35 +276,15 @@ fn bind_socket(path: &Path) -> Result<UnixListener, Refusal> {
     Ok(socket)
 }
 
-enum Door {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-async fn open_door(door: Door, app: Router, mut leaving: tokio::sync::watch::Receiver<bool>) {
+async fn open_door(socket: UnixListener, app: Router, mut leaving: watch::Receiver<bool>) {
     let farewell = async move {
         let _ = leaving.wait_for(|leave| *leave).await;
     };
-    let served = match door {
-        Door::Tcp(listener) => {
-            use axum::serve::ListenerExt as _;
-            let listener = listener.tap_io(|stream| {
-                // Keystrokes are small; waiting to fill a packet makes a terminal feel far away.
-                let _ = stream.set_nodelay(true);
-            });
-            let app = app.into_make_service_with_connect_info::<SocketAddr>();
-            axum::serve(listener, app)
-                .with_graceful_shutdown(farewell)
-                .await
-        }
-        Door::Unix(listener) => {
-            axum::serve(listener, app.into_make_service_with_connect_info::<End>())
-                .with_graceful_shutdown(farewell)
-                .await
-        }
-    };
+    let served = axum::serve(socket, app.into_make_service_with_connect_info::<End>())
+        .with_graceful_shutdown(farewell)
+        .await;
     if let Err(error) = served {
-        tracing::error!(%error, "a door closed");
+        tracing::error!(%error, "the local door closed");
     }
 }
 
@@ -263,17 +303,10 @@ impl Connected<IncomingStream<'_, UnixListener>> for End {
     }
 }
 
+/// Says who asks over the local socket; the doors of the network have said it for themselves.
 async fn put_peer(mut request: Request, next: Next) -> axum::response::Response {
-    let known = request.extensions();
-    let peer = match (
-        known.get::<ConnectInfo<SocketAddr>>(),
-        known.get::<ConnectInfo<End>>(),
-    ) {
-        (Some(ConnectInfo(address)), _) => Some(Peer::Tcp(*address)),
-        (None, Some(ConnectInfo(End(peer)))) => Some(*peer),
-        (None, None) => None,
-    };
-    if let Some(peer) = peer {
+    let known = request.extensions().get::<ConnectInfo<End>>().copied();
+    if let Some(ConnectInfo(End(peer))) = known {
         request.extensions_mut().insert(peer);
     }
     next.run(request).await
@@ -325,24 +358,38 @@ fn setup_words(server: &Server) -> Option<String> {
         return server::access::setup_open(server)
             .then(|| "fardel setup-link  prints a link that works once (as root)".to_owned());
     }
-    let here = server.settings().listen;
+    let here = address(&server.settings());
     server::access::setup_link(server)
-        .map(|code| format!("http://{here}/setup?code={code}  (once, within an hour)"))
+        .map(|code| format!("{here}/setup?code={code}  (once, within an hour)"))
 }
 
-/// Ten lines at most: where, what, and the one thing to try.
-fn announce(settings: &Settings, setup: Option<String>, machine: &str) {
-    let here = settings.listen;
+/// Where people open the console; the first of several.
+fn address(settings: &Settings) -> String {
+    settings.origins().into_iter().next().unwrap_or_default()
+}
+
+/// Twelve lines at most: where, what, and the one thing to try.
+fn announce(
+    settings: &Settings,
+    certificates: Option<&Keeper>,
+    setup: Option<String>,
+    machine: &str,
+) {
+    let here = address(settings);
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "fardel".to_owned());
     let mut lines = vec![format!(
-        "fardel {} serves http://{here}",
+        "fardel {} serves {here}",
         env!("CARGO_PKG_VERSION")
     )];
     match setup {
         Some(words) => lines.push(format!("  set up     {words}")),
-        None => lines.push(format!("  sign in    http://{here}/login")),
+        None => lines.push(format!("  sign in    {here}/login")),
+    }
+    if let Some(keeper) = certificates {
+        let authority = keeper.authority();
+        lines.push(format!("  trust      SHA-256 {}", authority.fingerprint));
     }
     lines.push(format!("  state      {}", settings.data.display()));
     lines.push(format!("  run state  {}", settings.run.display()));

@@ -114,6 +114,14 @@ impl Server {
         self.0.shelves.images(&self.settings().data)
     }
 
+    /// The certificates of this machine. One keeper for the whole process, so that what an administrator
+    /// changes is what the listeners show.
+    pub fn certificates(&self) -> Result<Arc<base::tls::keeper::Keeper>, Failure> {
+        self.0
+            .shelves
+            .certificates(&self.settings().data, self.clock())
+    }
+
     pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {
         self.0.shelves.uploads(&self.settings().data)
     }

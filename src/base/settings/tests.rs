@@ -193,3 +193,38 @@ fn a_running_server_keeps_what_needs_a_restart_and_says_what_waits() {
     assert!(back.waiting().is_empty());
     assert_eq!(standing(&back, "listen").source, Source::BuiltIn);
 }
+
+#[test]
+fn only_loopback_is_served_as_it_is_unless_somebody_says_so() {
+    for (listen, tls, encrypted) in [
+        ("127.0.0.1:1", None, false),
+        ("[::1]:1", None, false),
+        ("0.0.0.0:443", None, true),
+        ("10.1.4.20:443", Some("auto"), true),
+        ("127.0.0.1:1", Some("on"), true),
+        ("0.0.0.0:1", Some("off"), false),
+    ] {
+        let flags = Layer {
+            listen: Some(listen.into()),
+            tls: tls.map(Into::into),
+            ..Layer::default()
+        };
+        let settings = Settings::read(flags, |_| None).unwrap();
+        assert_eq!(settings.encrypted(), encrypted, "{listen} {tls:?}");
+    }
+    let refused = |flags| Settings::read(flags, |_| None).unwrap_err().code;
+    let tls = Some("yes".into());
+    assert_eq!(
+        refused(Layer {
+            tls,
+            ..Layer::default()
+        }),
+        "setting.tls-invalid"
+    );
+    let listen_http = Some("80".into());
+    let flags = Layer {
+        listen_http,
+        ..Layer::default()
+    };
+    assert_eq!(refused(flags), "setting.listen-http-invalid");
+}

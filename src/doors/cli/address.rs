@@ -1,4 +1,4 @@
-//! Where a server is: a socket of this machine, or an address and a port. Names are looked up in
+//! Where a server is: a socket of this machine, or an address and a port, encrypted or not. Names are looked up in
 //! /etc/hosts only, because a static binary must not ask the host's name service.
 
 use std::fmt;
@@ -11,28 +11,36 @@ use super::trouble::{Trouble, UNREACHABLE};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Socket(PathBuf),
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+        secure: bool,
+    },
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "http://[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "http://{host}:{port}"),
+            Self::Tcp { secure, .. } => {
+                let scheme = if *secure { "https" } else { "http" };
+                write!(f, "{scheme}://{}", self.authority())
+            }
         }
     }
 }
 
-/// The port of a server that was named without one.
+/// The port of a server that was named without one: a workstation's own, and a machine's for everybody.
 const PORT: u16 = 7860;
+const SECURE_PORT: u16 = 443;
 
 impl Address {
-    /// Reads `http://host:port`, `host:port`, `host`, `unix:/path` or `/path`.
+    /// Reads `https://host:port`, `http://host:port`, `host:port`, `host`, `unix:/path` or `/path`.
+    /// Without a scheme it is encrypted, except for this machine itself.
     pub(super) fn parse(text: &str) -> Result<Self, Trouble> {
         let wrong = || {
             Trouble::usage(format!("{text:?} is not the address of a server."))
-                .hint("http://192.0.2.10:7860 or unix:/run/fardel/fardel.sock would work.")
+                .hint("https://192.0.2.10 or unix:/run/fardel/fardel.sock would work.")
         };
         let text = text.trim();
         if let Some(path) = text.strip_prefix("unix:") {
@@ -41,17 +49,14 @@ impl Address {
         if text.starts_with('/') {
             return Ok(Self::Socket(text.into()));
         }
-        if text.starts_with("https://") {
-            return Err(
-                Trouble::usage("This client speaks plain HTTP only so far.").hint(
-                    "Use http:// on a network you trust, or forward the port over SSH: \
-                 ssh -L 7860:127.0.0.1:7860 HOST, then --server http://127.0.0.1:7860.",
-                ),
-            );
-        }
-        let rest = text.strip_prefix("http://").unwrap_or(text);
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("https", rest)) => (Some(true), rest),
+            Some(("http", rest)) => (Some(false), rest),
+            Some(_) => return Err(wrong()),
+            None => (None, text),
+        };
         let rest = rest.split('/').next().unwrap_or_default();
-        if rest.contains("://") || rest.contains('@') || rest.is_empty() {
+        if rest.contains('@') || rest.is_empty() {
             return Err(wrong());
         }
         let (host, port) = if let Some(inner) = rest.strip_prefix('[') {
@@ -63,16 +68,21 @@ impl Address {
                 _ => (rest, None),
             }
         };
-        let port = match port {
-            Some(port) => port.parse().map_err(|_| wrong())?,
-            None => PORT,
-        };
         if host.is_empty() {
             return Err(wrong());
         }
+        let here = host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let secure = scheme.unwrap_or(!here);
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| wrong())?,
+            None if secure => SECURE_PORT,
+            None => PORT,
+        };
         Ok(Self::Tcp {
             host: host.to_owned(),
             port,
+            secure,
         })
     }
 
@@ -80,9 +90,14 @@ impl Address {
     pub(super) fn authority(&self) -> String {
         match self {
             Self::Socket(_) => "localhost".to_owned(),
-            Self::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Self::Tcp { host, port } => format!("{host}:{port}"),
+            Self::Tcp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => format!("{host}:{port}"),
         }
+    }
+
+    /// Whether what crosses to it is encrypted, or never leaves this machine's kernel.
+    pub(super) fn is_secure(&self) -> bool {
+        matches!(self, Self::Tcp { secure: true, .. })
     }
 }
 
@@ -126,27 +141,33 @@ pub(super) fn resolve(host: &str, port: u16, hosts: &Path) -> Result<Vec<SocketA
 mod tests {
     use super::*;
 
-    fn tcp(host: &str, port: u16) -> Address {
+    fn tcp(host: &str, port: u16, secure: bool) -> Address {
         Address::Tcp {
             host: host.into(),
             port,
+            secure,
         }
     }
 
     #[test]
     fn addresses_are_read_as_people_write_them() {
         for (text, address) in [
-            ("http://10.0.0.5:8080/", tcp("10.0.0.5", 8080)),
-            ("10.0.0.5", tcp("10.0.0.5", 7860)),
-            ("box:80", tcp("box", 80)),
-            ("http://[::1]:9", tcp("::1", 9)),
+            ("http://10.0.0.5:8080/", tcp("10.0.0.5", 8080, false)),
+            ("10.0.0.5", tcp("10.0.0.5", 443, true)),
+            ("box:80", tcp("box", 80, true)),
+            ("https://box", tcp("box", 443, true)),
+            ("https://[fd00::1]:9/x", tcp("fd00::1", 9, true)),
+            ("http://box", tcp("box", 7860, false)),
+            ("127.0.0.1", tcp("127.0.0.1", 7860, false)),
+            ("localhost:1", tcp("localhost", 1, false)),
+            ("http://[::1]:9", tcp("::1", 9, false)),
             ("unix:/a/b", Address::Socket("/a/b".into())),
             ("unix:///a/b", Address::Socket("/a/b".into())),
             ("/a/b", Address::Socket("/a/b".into())),
         ] {
             assert_eq!(Address::parse(text).expect(text), address, "{text}");
         }
-        for text in ["", "http://", "box:port", "https://box", "ftp://x", "a@b"] {
+        for text in ["", "http://", "box:port", "https://", "ftp://x", "a@b"] {
             assert!(Address::parse(text).is_err(), "{text} was taken");
         }
     }

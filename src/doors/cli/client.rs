@@ -1,7 +1,8 @@
-//! The HTTP client of the command line: one connection a call, over the local socket or TCP. Knows
+//! The HTTP client of the command line: one connection a call, over the local socket, TLS or TCP. Knows
 //! nothing of what the calls mean.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 
 use base::link::streams::{ByteStream, Duplex};
+use base::tls::client::server_name;
+use rustls::ClientConfig;
+use tokio_rustls::TlsConnector;
 
 use super::address::{Address, resolve};
 use super::trouble::{FAILED, TIMEOUT, Trouble, UNREACHABLE};
@@ -26,11 +30,16 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long one answer may take from its request to its headers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
+/// The code of trouble with a server whose certificate leads to nobody who is trusted here.
+pub(super) const UNTRUSTED: &str = "server.untrusted";
+
 /// A server, and who we are to it.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     pub address: Address,
     pub token: Option<String>,
+    /// Whom to believe over TLS; None over anything else.
+    pub tls: Option<Arc<ClientConfig>>,
     /// Print each call as a curl command on standard error.
     pub explain: bool,
     /// `en` or `ko`: in which language refusals come.
@@ -249,10 +258,14 @@ impl Client {
             let _ = connection.await;
         });
         match tokio::time::timeout(ANSWER_WITHIN, sender.send_request(request)).await {
-            Ok(response) => Ok(Flow {
-                response: response.map_err(lost)?,
-                _driver: driver,
-            }),
+            Ok(response) => {
+                let response = response.map_err(lost)?;
+                self.refuse_detour(&response)?;
+                Ok(Flow {
+                    response,
+                    _driver: driver,
+                })
+            }
             Err(_) => Err(Trouble::new(
                 TIMEOUT,
                 "server.slow",
@@ -273,7 +286,15 @@ impl Client {
     ) -> Result<WebSocketStream<ByteStream>, Trouble> {
         use tokio_tungstenite::tungstenite::Error;
         let mut request = Request::builder()
-            .uri(format!("ws://{}{path}", self.address.authority()))
+            .uri(format!(
+                "{}://{}{path}",
+                if self.address.is_secure() {
+                    "wss"
+                } else {
+                    "ws"
+                },
+                self.address.authority()
+            ))
             .header("Host", self.address.authority())
             .header("Connection", "Upgrade")
             .header("Upgrade", "websocket")
@@ -311,6 +332,97 @@ impl Client {
         }
     }
 
+    /// Connects and shakes hands, and says nothing.
+    pub(super) async fn greet(&self) -> Result<(), Trouble> {
+        self.connect().await.map(drop)
+    }
+
+    /// A server that speaks HTTPS only sends plain HTTP elsewhere; a token is not sent after it.
+    fn refuse_detour(&self, response: &Response<Incoming>) -> Result<(), Trouble> {
+        if !response.status().is_redirection() {
+            return Ok(());
+        }
+        let place = response
+            .headers()
+            .get("location")
+            .and_then(|v| v.to_str().ok());
+        let place = place.unwrap_or("another address");
+        let origin: String = place.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        Err(Trouble::new(
+            UNREACHABLE,
+            "server.elsewhere",
+            format!(
+                "{} says that it is to be reached at {origin}.",
+                self.address
+            ),
+        )
+        .hint(format!(
+            "--server {origin}, or `fardel login {origin}` once."
+        )))
+    }
+
+    /// Shakes hands as this client's trust says.
+    async fn encrypt(&self, stream: TcpStream, host: &str) -> Result<ByteStream, Trouble> {
+        let (Some(config), Some(name)) = (&self.tls, server_name(host)) else {
+            return Err(Trouble::usage(format!(
+                "{host} cannot be the name of a server."
+            )));
+        };
+        let shaken = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+        match tokio::time::timeout(CONNECT_WITHIN, shaken).await {
+            Ok(Ok(stream)) => Ok(boxed(stream)),
+            Ok(Err(error)) => Err(self.distrust(&error)),
+            Err(_) => Err(Trouble::new(
+                TIMEOUT,
+                "server.slow",
+                format!("{} does not shake hands.", self.address),
+            )),
+        }
+    }
+
+    /// Why a handshake came to nothing.
+    fn distrust(&self, error: &std::io::Error) -> Trouble {
+        use rustls::CertificateError as Wrong;
+        use rustls::Error;
+        let place = &self.address;
+        let inner = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
+        let (code, text, hint) = match inner {
+            Some(Error::InvalidCertificate(Wrong::UnknownIssuer | Wrong::BadSignature)) => (
+                UNTRUSTED,
+                format!("{place} shows a certificate that nothing here trusts."),
+                format!("`fardel login {place}` shows its fingerprint to compare; --ca FILE trusts an authority. If it was trusted before, ask whoever runs it why that changed."),
+            ),
+            Some(Error::InvalidCertificate(
+                Wrong::NotValidForName | Wrong::NotValidForNameContext { .. },
+            )) => (
+                "server.other-name",
+                format!("The certificate of {place} is for another name."),
+                "Use the name or the number that `fardel trust` on the server shows.".to_owned(),
+            ),
+            Some(Error::InvalidCertificate(
+                Wrong::Expired
+                | Wrong::ExpiredContext { .. }
+                | Wrong::NotValidYet
+                | Wrong::NotValidYetContext { .. },
+            )) => (
+                "server.certificate-expired",
+                format!("The certificate of {place} is not good at this time."),
+                "Look at the clocks of both machines; the server's pages say when its certificate ends.".to_owned(),
+            ),
+            Some(Error::InvalidMessage(_)) => (
+                "server.plain",
+                format!("{place} does not speak TLS."),
+                "http:// in front of the address, if that is meant to be so.".to_owned(),
+            ),
+            _ => (
+                "server.no-handshake",
+                format!("{place} and this client do not come together: {error}."),
+                "Is this the address of a fardel server?".to_owned(),
+            ),
+        };
+        Trouble::new(UNREACHABLE, code, text).hint(hint)
+    }
+
     async fn connect(&self) -> Result<ByteStream, Trouble> {
         let unreachable = |what: String| {
             Trouble::new(UNREACHABLE, "server.unreachable", what).hint(match &self.address {
@@ -336,13 +448,16 @@ impl Client {
                     plain(&error)
                 ))),
             },
-            Address::Tcp { host, port } => {
+            Address::Tcp { host, port, secure } => {
                 let mut last = None;
                 for address in resolve(host, *port, Path::new("/etc/hosts"))? {
                     match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(address)).await {
                         Ok(Ok(stream)) => {
                             // Keystrokes are small and must not wait for each other.
                             let _ = stream.set_nodelay(true);
+                            if *secure {
+                                return self.encrypt(stream, host).await;
+                            }
                             return Ok(boxed(stream));
                         }
                         Ok(Err(error)) => last = Some(plain(&error)),
@@ -373,6 +488,9 @@ impl Client {
                 quoted(&socket.display().to_string())
             ));
         }
+        if self.address.is_secure() {
+            line.push_str(" --cacert fardel.pem");
+        }
         if self.token.is_some() {
             line.push_str(" -H \"Authorization: Bearer $FARDEL_TOKEN\"");
         }
@@ -392,7 +510,10 @@ impl Client {
         }
         line.push_str(&format!(
             " {}",
-            quoted(&format!("http://{}{path}", self.address.authority()))
+            quoted(&match &self.address {
+                Address::Socket(_) => format!("http://localhost{path}"),
+                place => format!("{place}{path}"),
+            })
         ));
         eprintln!("{line}");
     }

@@ -1,17 +1,20 @@
-//! Which server the command line talks to and as whom: flags, variables, the remembered sign-in, the
-//! local socket, in this order. Never writes a secret to anything but the one file it keeps.
+//! Which server the command line talks to, as whom, and whom it believes: flags, variables, the remembered
+//! sign-in, the local socket, in this order. Never writes a secret to anything but the one file it keeps.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use base::tls::client::{Look, trusting};
 use hyper::Method;
 use rules::refusal::Refusal;
+use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::address::Address;
-use super::client::{Client, Extra};
+use super::client::{Client, Extra, UNTRUSTED};
 use super::output::View;
 use super::tree::{Global, Login, Password};
 use super::trouble::{FAILED, Trouble};
@@ -25,6 +28,9 @@ struct Remembered {
     token: String,
     #[serde(default)]
     token_id: String,
+    /// PEM of the authority that a person compared; empty where the machine's own ones do.
+    #[serde(default)]
+    authority: String,
 }
 
 /// The client for this command.
@@ -33,26 +39,110 @@ struct Remembered {
 /// there), then the remembered sign-in, then this machine's own socket.
 pub(super) fn client(global: &Global, around: &Surroundings) -> Result<Client, Trouble> {
     let given = given_token(global, around)?;
-    let (address, token) = match (&global.server, &global.run) {
+    let (address, known) = match (&global.server, &global.run) {
         (Some(server), _) => {
             let address = Address::parse(server)?;
-            let known = remembered(around)
-                .filter(|r| Address::parse(&r.server).is_ok_and(|a| a == address))
-                .map(|r| r.token);
+            let known = remembered_of(around, &address);
             (address, known)
         }
         (None, Some(run)) => (Address::Socket(run.join("fardel.sock")), None),
         (None, None) => match remembered(around) {
-            Some(known) => (Address::parse(&known.server)?, Some(known.token)),
+            Some(known) => (Address::parse(&known.server)?, Some(known)),
             None => (Address::Socket(around.socket.clone()), None),
         },
     };
+    let authority = known.as_ref().map(|known| known.authority.as_str());
+    let tls = trust(&address, global, authority)?;
     Ok(Client {
         address,
-        token: given.or(token),
+        tls,
+        token: given.or(known.map(|known| known.token)),
         explain: global.explain,
         language: language(around.variable).to_owned(),
     })
+}
+
+/// Whom to believe at this address: the file of `--ca` alone, or the authority that was compared at
+/// sign-in, or the ones this machine trusts. None where nothing is encrypted.
+fn trust(
+    address: &Address,
+    global: &Global,
+    compared: Option<&str>,
+) -> Result<Option<Arc<ClientConfig>>, Trouble> {
+    if !address.is_secure() {
+        return Ok(None);
+    }
+    let given = global.ca.as_deref().map(secret_from).transpose()?;
+    let pem = given.as_deref().or(compared).filter(|pem| !pem.is_empty());
+    believe(pem).map(Some)
+}
+
+fn believe(pem: Option<&str>) -> Result<Arc<ClientConfig>, Trouble> {
+    trusting(pem, pem.is_none()).map_err(|error| match error {
+        base::tls::TlsError::Refused(refusal) => {
+            Trouble::usage(refusal.text.clone()).hint(refusal.hint.clone())
+        }
+        fault => Trouble::new(FAILED, "tls.unusable", fault.to_string()),
+    })
+}
+
+/// Shows the fingerprint of a server that nothing here trusts, and gives its authority once a person has
+/// compared it or `--fingerprint` named it. Sends nothing to that server.
+async fn compare(client: &Client, request: &Login) -> Result<String, Trouble> {
+    let unusable =
+        |fault: base::tls::TlsError| Trouble::new(FAILED, "tls.unusable", fault.to_string());
+    let look = Look::new();
+    let stranger = Client {
+        tls: Some(look.config().map_err(unusable)?),
+        token: None,
+        ..client.clone()
+    };
+    stranger.greet().await?;
+    let Some((pem, facts)) = look.authority() else {
+        return Err(Trouble::new(
+            FAILED,
+            UNTRUSTED,
+            "The server showed no certificate.",
+        ));
+    };
+    let plain = |text: &str| -> String {
+        let digits = text.chars().filter(char::is_ascii_hexdigit);
+        digits.map(|c| c.to_ascii_uppercase()).collect()
+    };
+    if let Some(expected) = &request.fingerprint {
+        if plain(expected) == plain(&facts.fingerprint) {
+            return Ok(pem);
+        }
+        return Err(Trouble::new(
+            FAILED,
+            "server.other-fingerprint",
+            format!("{} shows {}, and not the fingerprint that was given.", client.address, facts.fingerprint),
+        )
+        .hint("Somebody may stand between you and the server, or it was founded again: ask whoever runs it."));
+    }
+    complain(&format!(
+        "{} is not known here yet. Its authority is {} with this SHA-256 fingerprint:\n\n  {}\n\n\
+         Compare it with the machine's own screen, with `fardel trust` there, or ask whoever runs it.\n",
+        client.address, facts.subject, facts.fingerprint
+    ));
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            Trouble::new(FAILED, UNTRUSTED, "Nobody is here to compare it.")
+                .hint("--fingerprint SHA256 or --ca FILE says so without asking."),
+        );
+    }
+    match asked("Is it the same? [yes/no] ")?.to_lowercase().as_str() {
+        "yes" | "y" | "네" | "예" => Ok(pem),
+        _ => Err(Trouble::new(
+            FAILED,
+            UNTRUSTED,
+            "Not signed in; nothing was sent.",
+        )),
+    }
+}
+
+fn remembered_of(around: &Surroundings, address: &Address) -> Option<Remembered> {
+    remembered(around).filter(|r| Address::parse(&r.server).is_ok_and(|a| a == *address))
 }
 
 fn given_token(global: &Global, around: &Surroundings) -> Result<Option<String>, Trouble> {
@@ -125,12 +215,28 @@ pub(super) async fn login(
         Some(text) => Address::parse(text)?,
         None => Address::Socket(around.socket.clone()),
     };
+    let before = remembered_of(around, &address).map(|known| known.authority);
     let mut client = Client {
+        tls: trust(&address, global, before.as_deref())?,
         address,
         token: given_token(global, around)?,
         explain: global.explain,
         language: language(around.variable).to_owned(),
     };
+    let mut authority = match &global.ca {
+        Some(file) if client.address.is_secure() => secret_from(file)?,
+        _ => before.unwrap_or_default(),
+    };
+    if client.address.is_secure() {
+        match client.greet().await {
+            Ok(()) => {}
+            Err(trouble) if trouble.code == UNTRUSTED && authority.is_empty() => {
+                authority = compare(&client, request).await?;
+                client.tls = Some(believe(Some(&authority))?);
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    }
     let (token, token_id) = if let Some(token) = client.token.clone() {
         (token, String::new())
     } else {
@@ -163,6 +269,7 @@ pub(super) async fn login(
             user: user.clone(),
             token,
             token_id,
+            authority,
         },
     )?;
     let sentence = format!("Signed in to {} as {user}.", client.address);
@@ -182,8 +289,10 @@ pub(super) async fn logout(
     };
     let mut told = true;
     if !known.token_id.is_empty() {
+        let address = Address::parse(&known.server)?;
         let client = Client {
-            address: Address::parse(&known.server)?,
+            tls: trust(&address, global, Some(&known.authority))?,
+            address,
             token: Some(known.token.clone()),
             explain: global.explain,
             language: language(around.variable).to_owned(),
@@ -312,6 +421,7 @@ mod tests {
             user: "mina".into(),
             token: "secret".into(),
             token_id: String::new(),
+            authority: String::new(),
         };
         remember(&around, &known).expect("writable");
         let mode = std::fs::metadata(file(&around))
@@ -325,6 +435,7 @@ mod tests {
             server: None,
             run: None,
             token_file: None,
+            ca: None,
             columns: Vec::new(),
             no_color: false,
             quiet: false,
@@ -335,7 +446,7 @@ mod tests {
             (own.address.to_string(), own.token.as_deref()),
             (known.server.clone(), Some("secret"))
         );
-        global.server = Some("http://192.0.2.2".into());
+        global.server = Some("https://192.0.2.2".into());
         let other = client(&global, &around).expect("known");
         assert_eq!(other.token, None, "a token went to another server");
         global.server = None;

@@ -45,7 +45,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub output: Format,
-    /// Server to talk to: http://HOST:PORT, unix:/PATH
+    /// Server to talk to: https://HOST, http://HOST:PORT, unix:/PATH
     #[arg(
         long,
         global = true,
@@ -72,6 +72,15 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub token_file: Option<PathBuf>,
+    /// File with the certificate of the authority to believe over HTTPS
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "FARDEL_CA",
+        help_heading = "Global options"
+    )]
+    pub ca: Option<PathBuf>,
     /// Columns of tables and CSV, by title: name,state,age
     #[arg(
         long,
@@ -792,9 +801,12 @@ pub enum Me {
 
 #[derive(Debug, Clone, Args)]
 pub struct Login {
-    /// http://HOST:PORT
+    /// https://HOST, or http://HOST:PORT
     #[arg(value_name = "ADDRESS")]
     pub address: Option<String>,
+    /// SHA-256 fingerprint of the server's authority, instead of comparing it by eye
+    #[arg(long, value_name = "SHA256")]
+    pub fingerprint: Option<String>,
     /// Your name there; asked when left out
     #[arg(long, env = "FARDEL_USER")]
     pub name: Option<String>,

@@ -40,24 +40,38 @@ pub(super) fn seen(own: &Own<'_>, setup: Option<String>) -> Seen {
 
 /// Where pages answer: the address that was set, or every own one where it is all of them.
 fn addresses(settings: &Value, found: &[Interface]) -> Vec<(String, String)> {
-    let listen = settings["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .chain(std::iter::once(settings))
-        .find_map(|item| match item["key"].as_str() {
-            Some("listen") => item["value"].as_str(),
-            _ => item["listen"].as_str(),
-        })
-        .unwrap_or_default();
-    let Ok(socket) = listen.parse::<std::net::SocketAddr>() else {
+    let value = |key: &'static str| {
+        settings["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(std::iter::once(settings))
+            .find_map(|item| match item["key"].as_str() {
+                Some(named) if named == key => item["value"].as_str(),
+                _ => item[key].as_str(),
+            })
+            .unwrap_or_default()
+    };
+    let Ok(socket) = value("listen").parse::<std::net::SocketAddr>() else {
         return Vec::new();
     };
-    let scheme = "http";
+    let encrypted = match value("tls") {
+        "on" => true,
+        "off" => false,
+        _ => !socket.ip().is_loopback(),
+    };
+    let (scheme, usual) = if encrypted {
+        ("https", 443)
+    } else {
+        ("http", 80)
+    };
     let port = socket.port();
-    let url = |host: &str| match port {
-        80 => format!("{scheme}://{host}"),
-        _ => format!("{scheme}://{host}:{port}"),
+    let url = |host: &str| {
+        if port == usual {
+            format!("{scheme}://{host}")
+        } else {
+            format!("{scheme}://{host}:{port}")
+        }
     };
     if !socket.ip().is_unspecified() {
         let note = if socket.ip().is_loopback() {
@@ -337,8 +351,8 @@ mod tests {
         assert_eq!(
             shown,
             [
-                ("http://10.1.4.20:7860".to_owned(), "(eno1)".to_owned()),
-                ("http://[fd00::1]:7860".to_owned(), "(eno1)".to_owned()),
+                ("https://10.1.4.20:7860".to_owned(), "(eno1)".to_owned()),
+                ("https://[fd00::1]:7860".to_owned(), "(eno1)".to_owned()),
             ]
         );
         let own = addresses(

@@ -85,9 +85,10 @@ pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks,
         }
         None => "/login".to_owned(),
     };
-    let links = base::addresses::open_at(server.settings().listen)
-        .into_iter()
-        .map(|address| format!("http://{address}{path}"))
+    let origins = server.settings().origins();
+    let links = origins
+        .iter()
+        .map(|origin| format!("{origin}{path}"))
         .collect();
     Ok(SetupLinks { open, links })
 }

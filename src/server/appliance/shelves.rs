@@ -1,9 +1,13 @@
-//! The bytes beside the rows: the image store and the uploads, opened once and shared, because each
-//! keeps in memory what its files cannot say.
+//! The bytes beside the rows: the image store, the uploads and the certificates, opened once and shared,
+//! because each keeps in memory what its files cannot say.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::observe::Clock;
+use base::tls::TlsError;
+use base::tls::keeper::Keeper;
+use base::tls::names::Names;
 use rules::refusal::Refusal;
 use store::images::ImageStore;
 use store::images::failure::ImageError;
@@ -12,11 +16,12 @@ use store::uploads::{UploadError, UploadLimits, UploadStore};
 
 use crate::{Failure, Fault};
 
-/// Both stores of one data directory, opened at the first use.
+/// The stores of one data directory, opened at the first use.
 #[derive(Default)]
 pub(crate) struct Shelves {
     images: Mutex<Option<Arc<ImageStore>>>,
     uploads: Mutex<Option<Arc<UploadStore>>>,
+    certificates: Mutex<Option<Arc<Keeper>>>,
 }
 
 impl Shelves {
@@ -39,6 +44,27 @@ impl Shelves {
         let uploads = UploadStore::open(&data.join("uploads"), UploadLimits::default())
             .map_err(upload_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(uploads))))
+    }
+
+    /// The certificates. Opening makes what is missing.
+    pub(crate) fn certificates(&self, data: &Path, clock: &Clock) -> Result<Arc<Keeper>, Failure> {
+        let mut opened = self
+            .certificates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(keeper) = &*opened {
+            return Ok(Arc::clone(keeper));
+        }
+        let names = Names::of_this_machine();
+        let keeper = Keeper::open(&data.join("tls"), clock.clone(), names).map_err(tls_failure)?;
+        Ok(Arc::clone(opened.insert(Arc::new(keeper))))
+    }
+}
+
+pub(crate) fn tls_failure(error: TlsError) -> Failure {
+    match error {
+        TlsError::Refused(refusal) => Failure::Refusal(*refusal),
+        fault @ TlsError::Fault { .. } => Fault::new("keep certificates", fault).into(),
     }
 }
 

@@ -198,7 +198,8 @@ async fn mistakes_have_their_exit_codes_and_say_what_would_work() {
         ("token create t --scope everything --expires 1y", 2, "90s"),
         ("--server http://127.0.0.1:1 ps", 8, "nobody listens"),
         ("--server http://no.such.name ps", 8, "/etc/hosts"),
-        ("--server https://box ps", 2, "plain HTTP"),
+        ("--server https://no.such.name ps", 8, "/etc/hosts"),
+        ("--server ftp://box ps", 2, "is not the address"),
         ("--run /nonexistent ps", 8, "fardel serve"),
         ("session stop nobody taken", 9, "session.not-found"),
         (

@@ -1,0 +1,168 @@
+//! Takes ports, and says in a sentence who has one that cannot be had. Never serves anything.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use base::settings::Settings;
+use rules::refusal::Refusal;
+use tokio::net::TcpListener;
+
+/// The ports of the network that a server holds.
+pub(super) struct Sockets {
+    pub(super) console: TcpListener,
+    /// Plain HTTP that only leads to HTTPS.
+    pub(super) http: Option<TcpListener>,
+    /// The second origin.
+    pub(super) apps: Option<TcpListener>,
+}
+
+/// Takes every port that the settings name. Without the console's there is no server; without another
+/// one there is, and the log says what is missing.
+pub(super) async fn take(settings: &Settings) -> Result<Sockets, Refusal> {
+    let console = bind("listen", settings.listen).await?;
+    let mut others = [
+        // Where nothing is encrypted there is no HTTPS to lead to.
+        (
+            "listen_http",
+            settings.listen_http.filter(|_| settings.encrypted()),
+            None,
+        ),
+        ("listen_apps", settings.listen_apps, None),
+    ];
+    for (setting, wanted, taken) in &mut others {
+        if let Some(address) = wanted {
+            match bind(setting, *address).await {
+                Ok(listener) => *taken = Some(listener),
+                Err(refusal) => tracing::warn!(code = refusal.code, "{refusal}"),
+            }
+        }
+    }
+    let [(_, _, http), (_, _, apps)] = others;
+    Ok(Sockets {
+        console,
+        http,
+        apps,
+    })
+}
+
+async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, Refusal> {
+    let variable = format!("FARDEL_{}", setting.to_ascii_uppercase());
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => {
+                let next = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1024));
+                let holder = holder(address.port())
+                    .unwrap_or_else(|| "another program, perhaps another fardel".to_owned());
+                let way = match setting {
+                    "listen" => format!("`--listen {next}` or {variable}={next} would work"),
+                    _ => format!("{variable}={next} would work"),
+                };
+                Refusal::conflict(
+                    "listen.taken",
+                    format!("{setting}: {address} is taken by {holder}."),
+                )
+                .hint(format!("{way}; `ss -ltnp` shows who listens."))
+            }
+            ErrorKind::PermissionDenied => Refusal::denied(
+                "listen.denied",
+                format!("{setting}: this user may not listen on {address}."),
+            )
+            .hint("A port above 1023 would work."),
+            ErrorKind::AddrNotAvailable => Refusal::invalid(
+                "listen.no-such-address",
+                format!("{setting}: this machine has no address {}.", address.ip()),
+            )
+            .hint("127.0.0.1 serves this machine only, 0.0.0.0 every network."),
+            _ => Refusal::unavailable(
+                "listen.failed",
+                format!("{setting}: {address} cannot be listened on: {error}."),
+            ),
+        })
+}
+
+/// Who listens on a port, as `/proc` tells it: `nginx (process 812)`. None where it does not, as for
+/// processes of other users.
+fn holder(port: u16) -> Option<String> {
+    let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .find_map(|table| listening(&table, port))?;
+    let wanted = format!("socket:[{inode}]");
+    let processes = std::fs::read_dir("/proc").ok()?;
+    for process in processes.flatten() {
+        let name = process.file_name();
+        let Some(number) = name.to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(open) = std::fs::read_dir(process.path().join("fd")) else {
+            continue;
+        };
+        let has = open.flatten().any(|fd| {
+            std::fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str())
+        });
+        if has {
+            let command = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            return Some(format!("{} (process {number})", command.trim()));
+        }
+    }
+    None
+}
+
+/// The inode of the socket that listens on `port` in a table as `/proc/net/tcp` writes it.
+fn listening(table: &str, port: u16) -> Option<u64> {
+    /// `TCP_LISTEN` of the kernel.
+    const LISTEN: &str = "0A";
+    table.lines().skip(1).find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (_, hex) = words.get(1)?.rsplit_once(':')?;
+        let here = u16::from_str_radix(hex, 16).ok()? == port && *words.get(3)? == LISTEN;
+        here.then(|| words.get(9)?.parse().ok()).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_names_its_setting_and_its_holder() {
+        let first = bind("listen", ([127, 0, 0, 1], 0).into())
+            .await
+            .expect("a port");
+        let address = first.local_addr().expect("bound");
+        let refusal = bind("listen_http", address).await.expect_err("taken");
+        assert_eq!(refusal.code, "listen.taken");
+        let own = format!("(process {})", std::process::id());
+        assert!(
+            refusal.text.contains("listen_http") && refusal.text.contains(&own),
+            "{refusal}"
+        );
+        assert!(refusal.hint.contains("FARDEL_LISTEN_HTTP="), "{refusal}");
+        let nowhere = bind("listen", ([192, 0, 2, 1], 1).into())
+            .await
+            .expect_err("not ours");
+        assert_eq!(nowhere.code, "listen.no-such-address");
+    }
+
+    #[tokio::test]
+    async fn a_second_port_that_is_taken_does_not_stop_the_server() {
+        let held = bind("listen", ([127, 0, 0, 1], 0).into())
+            .await
+            .expect("a port");
+        let taken = held.local_addr().expect("bound").to_string();
+        let settings = Settings::read(
+            base::settings::Layer {
+                listen: Some("127.0.0.1:0".into()),
+                tls: Some("on".into()),
+                listen_http: Some(taken),
+                listen_apps: Some("127.0.0.1:0".into()),
+                ..Default::default()
+            },
+            |_| None,
+        )
+        .expect("settings");
+        let sockets = take(&settings).await.expect("serves");
+        assert!(sockets.http.is_none() && sockets.apps.is_some());
+    }
+}
