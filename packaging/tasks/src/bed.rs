@@ -18,6 +18,7 @@ mod machine;
 mod power_cut;
 mod root;
 pub(crate) mod suite;
+mod upgrade;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,25 +26,29 @@ use std::time::{Duration, Instant};
 
 use machine::{Machine, Order, Said};
 use root::Root;
+use upgrade::Packages;
 
 use crate::program::{self, Program};
-use crate::stage::{self, Failure};
+use crate::stage::{self, Failure, Gate};
 
 pub(crate) const USAGE: &str = "\
 usage: cargo ci bed root
        cargo ci bed suite
        cargo ci bed run [--disk NAME] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                         [--out FOLDER] SCRIPT [ARGUMENT]...
+       cargo ci bed upgrade [--binary FILE]
        cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
   root      make the guest's root file system, or say where it is
-  power-cut the release build serves, the power goes, again and again; nothing may be lost
   suite     the runtime's tests on cgroup v2
+  upgrade   the package's whole life; a session lives through it until the removal
+  power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
   --disk    keep what is written under this name, and begin where the last run of it ended
   --memory  of the guest, in MiB; 1024 unless given
   --limit   kill the guest after so many seconds, however busy; 1800 unless given
   --share   show a folder of this machine read-only in /mnt/NAME
-  --out     where to copy what the script left in /mnt/bed/out";
+  --out     where to copy what the script left in /mnt/bed/out
+  --binary  the product to pack; the release build unless given";
 
 /// Exit code when this machine cannot run the bed; the reason is printed. (EX_UNAVAILABLE.)
 const LEFT_OUT: u8 = 69;
@@ -78,15 +83,44 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
         }
         Verb::Suite => suite::run().map(|()| 0),
         Verb::Run(request) => run(&request),
-        Verb::PowerCut(cuts) => {
-            let binary = match cuts.binary {
-                Some(binary) => binary,
+        Verb::Trial(trial) => {
+            let binary = match &trial.binary {
+                Some(binary) => binary.clone(),
                 None => program::built("release")?,
             };
-            power_cut::run(&Root::ready()?, &binary, cuts.number, cuts.seed)?;
+            let root = Root::ready()?;
+            match trial.kind {
+                Kind::Upgrade => upgrade::run(&root, &Packages::two(&binary)?)?,
+                Kind::PowerCut => {
+                    power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
+                }
+            }
             Ok(0)
         }
     }
+}
+
+/// The stages of the gate that try the packed product in a guest.
+pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
+    if let Some(reason) = missing() {
+        return gate.stage("bed", || {
+            crate::leave_out("the package in the bed", &reason)
+        });
+    }
+    sweep();
+    let mut made = None;
+    gate.stage("bed: root and packages", || {
+        made = Some((Root::ready()?, Packages::two(binary)?));
+        Ok(())
+    });
+    let Some((root, packages)) = made else {
+        return;
+    };
+    gate.stage("bed: upgrade", || upgrade::run(&root, &packages));
+    let seed = u64::from(std::process::id());
+    gate.stage("bed: power cut", || {
+        power_cut::run(&root, &packages, 1, seed)
+    });
 }
 
 /// What runs inside a guest; asked for by scripts of scenarios only.
@@ -105,16 +139,23 @@ enum Verb {
     Root,
     Suite,
     Run(Request),
-    PowerCut(Cuts),
+    Trial(Trial),
 }
 
-/// What `cargo ci bed power-cut` was asked.
+/// A scenario to be run with the packed product.
 #[derive(Debug, PartialEq)]
-struct Cuts {
-    number: u64,
+struct Trial {
+    kind: Kind,
+    cuts: u64,
     seed: u64,
-    /// The product; the release build unless given.
+    /// The release build unless given.
     binary: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Upgrade,
+    PowerCut,
 }
 
 /// None when the words make no sense.
@@ -123,24 +164,28 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["root"] => Some(Verb::Root),
         ["suite"] => Some(Verb::Suite),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
-        ["power-cut", rest @ ..] => {
-            let mut cuts = Cuts {
-                number: 1,
-                seed: u64::from(std::process::id()),
-                binary: None,
-            };
-            for pair in rest.chunks(2) {
-                match pair {
-                    ["--cuts", number] => cuts.number = number.parse().ok()?,
-                    ["--seed", number] => cuts.seed = number.parse().ok()?,
-                    ["--binary", file] => cuts.binary = Some(came_from.join(file)),
-                    _ => return None,
-                }
-            }
-            Some(Verb::PowerCut(cuts))
-        }
+        ["upgrade", rest @ ..] => trial(Kind::Upgrade, rest, came_from).map(Verb::Trial),
+        ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }
+}
+
+fn trial(kind: Kind, words: &[&str], came_from: &Path) -> Option<Trial> {
+    let mut trial = Trial {
+        kind,
+        cuts: 1,
+        seed: u64::from(std::process::id()),
+        binary: None,
+    };
+    for pair in words.chunks(2) {
+        match pair {
+            ["--cuts", number] if kind == Kind::PowerCut => trial.cuts = number.parse().ok()?,
+            ["--seed", number] if kind == Kind::PowerCut => trial.seed = number.parse().ok()?,
+            ["--binary", file] => trial.binary = Some(came_from.join(file)),
+            _ => return None,
+        }
+    }
+    Some(trial)
 }
 
 fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
@@ -214,15 +259,12 @@ fn run_to_the_end(order: &Order<'_>, out: Option<&Path>) -> Result<i32, Failure>
     Ok(code)
 }
 
-/// The folders of the product and of this program, as shares of a guest.
-fn programs(binary: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+/// The folder of this program, as a share of a guest: scenarios run it there.
+fn own_program() -> Result<(String, PathBuf), Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("this program's own file: {error}")))?;
-    let folder = |file: &Path| file.parent().map(Path::to_owned).unwrap_or_default();
-    Ok(vec![
-        ("product".to_owned(), folder(binary)),
-        ("tasks".to_owned(), folder(&own)),
-    ])
+    let folder = own.parent().map(Path::to_owned).unwrap_or_default();
+    Ok(("tasks".to_owned(), folder))
 }
 
 /// A folder for one run, removed at the end; where memory serves as disk when it has the room.
@@ -390,14 +432,16 @@ mod tests {
         let read = |words: &[&str]| verb(words, Path::new("/"));
         assert_eq!(
             read(&["power-cut", "--cuts", "60", "--seed", "7"]),
-            Some(Verb::PowerCut(Cuts {
-                number: 60,
+            Some(Verb::Trial(Trial {
+                kind: Kind::PowerCut,
+                cuts: 60,
                 seed: 7,
                 binary: None
             }))
         );
         assert_eq!(read(&["power-cut", "--cuts"]), None);
         assert_eq!(read(&["power-cut", "--cats", "1"]), None);
+        assert_eq!(read(&["upgrade", "--cuts", "1"]), None);
         assert_eq!(read(&["power"]), None);
     }
 

@@ -32,8 +32,8 @@ usage: cargo ci quick | full | nightly [--tested]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, the runtime's tests on cgroup v2 (in the
-            bed), release build, static check, Debian roots, the package and its life in them, budgets,
-            browser suite
+            bed), release build, static check, Debian roots, the package and its life in them and in the
+            bed, a power cut, budgets, browser suite
   nightly   full + long simulation
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
@@ -142,6 +142,7 @@ fn full(gate: &mut Gate) {
     release(gate, |gate, binary| {
         of_the_binary(gate, binary);
         package_stages(gate, binary);
+        bed::stages(gate, binary);
         gate.stage("browser suite", || browser::run(binary));
     });
 }

@@ -111,11 +111,11 @@ impl Gate {
 
 /// CPU seconds of all children that were waited for; zero where /proc does not tell.
 pub(crate) fn children_cpu_seconds() -> f64 {
-    cpu_seconds("/proc/self/stat", [16, 17])
+    cpu_seconds("/proc/self/stat", &[16, 17])
 }
 
-/// Adds two fields of a process's `stat` file, in seconds; zero when there is no such process.
-pub(crate) fn cpu_seconds(stat: &str, fields: [usize; 2]) -> f64 {
+/// Adds fields of a process's `stat` file, in seconds; zero when there is no such process.
+pub(crate) fn cpu_seconds(stat: &str, fields: &[usize]) -> f64 {
     /// The kernel counts these fields in hundredths on every architecture we build for.
     const TICKS_PER_SECOND: f64 = 100.0;
     let text = fs::read_to_string(stat).unwrap_or_default();
@@ -127,7 +127,7 @@ pub(crate) fn cpu_seconds(stat: &str, fields: [usize; 2]) -> f64 {
         .split_whitespace()
         .collect();
     fields
-        .into_iter()
+        .iter()
         .filter_map(|number| behind.get(number - 3)?.parse::<f64>().ok())
         .sum::<f64>()
         / TICKS_PER_SECOND

@@ -19,7 +19,7 @@ const SOCKET: &str = "/run/fardel/fardel.sock";
 const DATA: &str = "/var/lib/fardel";
 const RUN: &str = "/run/fardel";
 
-/// Where the watcher notes when the box answered, in milliseconds of the guest's uptime.
+/// Where the watcher notes when the box answered, in seconds of the guest's uptime.
 const ANSWERED: &str = "/run/bed-answered";
 
 /// Longer than anything takes in a guest on a loaded host; only a hang reaches it.
@@ -57,12 +57,8 @@ fn watch() -> Result<(), Failure> {
         sleep(Duration::from_millis(50));
     }
     let uptime = fs::read_to_string("/proc/uptime").map_err(fault("/proc/uptime"))?;
-    let seconds: f64 = uptime
-        .split_whitespace()
-        .next()
-        .and_then(|word| word.parse().ok())
-        .ok_or_else(|| Failure::new("/proc/uptime is not a number"))?;
-    fs::write(ANSWERED, format!("{:.0}", seconds * 1000.0)).map_err(fault(ANSWERED))
+    let seconds = uptime.split_whitespace().next().unwrap_or_default();
+    fs::write(ANSWERED, seconds).map_err(fault(ANSWERED))
 }
 
 /// Tells when the box served, lists what there is as often as the host wants, then works until the
@@ -77,9 +73,9 @@ fn work(mut dice: Dice) -> Result<(), Failure> {
         sleep(Duration::from_millis(100));
     }
     if let Ok(answered) = fs::read_to_string(ANSWERED) {
-        let answered: u64 = answered.trim().parse().unwrap_or(u64::MAX);
-        let milliseconds = answered.saturating_sub(handed_over()?);
-        say(&Word::Served { milliseconds })?;
+        let answered: f64 = answered.trim().parse().unwrap_or(f64::INFINITY);
+        let seconds = answered - handed_over()?;
+        say(&Word::Served { seconds })?;
     }
     let mut host = io::stdin().lock();
     loop {
@@ -106,16 +102,16 @@ fn work(mut dice: Dice) -> Result<(), Failure> {
     }
 }
 
-/// When the kernel started the first program, in milliseconds of uptime.
-fn handed_over() -> Result<u64, Failure> {
+/// When the kernel started the first program, in seconds of uptime.
+fn handed_over() -> Result<f64, Failure> {
     let text = Program::named("systemctl")
         .words("show --property=UserspaceTimestampMonotonic --value")
         .output()?;
-    let microseconds: u64 = text
+    let microseconds: f64 = text
         .trim()
         .parse()
         .map_err(|error| Failure::new(format!("systemd's clock {text:?}: {error}")))?;
-    Ok(microseconds / 1000)
+    Ok(microseconds / 1e6)
 }
 
 fn journal() -> Result<String, Failure> {

@@ -148,6 +148,12 @@ impl Machine {
         })
     }
 
+    /// Processor seconds that the guest has cost so far: about what its life would have lasted on a
+    /// machine that does nothing else.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        cpu_seconds_in(self.folder.path())
+    }
+
     /// The folder that the guest sees as `/mnt/bed` and may write to.
     pub(super) fn shared(&self) -> PathBuf {
         self.folder.path().join("bed")
@@ -336,11 +342,12 @@ fn floating_point_shim(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(library))
 }
 
-/// CPU seconds used so far by every process whose working directory lies in this folder.
+/// CPU seconds used so far by every process whose working directory lies in this folder, those they
+/// have waited for included.
 fn cpu_seconds_in(folder: &Path) -> f64 {
     processes_in(folder)
         .into_iter()
-        .map(|pid| stage::cpu_seconds(&format!("/proc/{pid}/stat"), [14, 15]))
+        .map(|pid| stage::cpu_seconds(&format!("/proc/{pid}/stat"), &[14, 15, 16, 17]))
         .sum()
 }
 

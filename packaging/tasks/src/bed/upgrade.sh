@@ -6,7 +6,15 @@ older=$1 newer=$2
 export DEBIAN_FRONTEND=noninteractive
 limit=$((64 << 20))
 
+# Nobody is there to be asked; progress bars are no use in a log.
+package() {
+    dpkg "$@" >/tmp/dpkg.log 2>&1 </dev/null
+    local code=$?
+    cat /tmp/dpkg.log
+    [ "$code" = 0 ] || fail "dpkg $1 ended with $code"
+}
 step() { printf '── %s (after %s s)\n' "$1" "${SECONDS}"; }
+# Says what a person would look at first.
 fail() {
     printf 'FAILED: %s\n' "$*"
     systemctl --no-pager --lines=0 status fardel.service fardel-sessions.service
@@ -49,7 +57,7 @@ session_lives() {
 }
 
 step "install"
-dpkg --install "$older" || fail "dpkg ended with $?"
+package --install "$older"
 systemctl is-active --quiet fardel-sessions.service || fail "the holder is not active"
 systemctl is-active --quiet fardel.service || fail "the server is not active"
 soon "the server serves" serves
@@ -83,7 +91,7 @@ session_lives "restart"
 
 step "upgrade, settings edited"
 echo '# edited by hand' >>/etc/fardel/fardel.toml
-dpkg --install "$newer" </dev/null || fail "dpkg ended with $?"
+package --install "$newer"
 grep -q '^# edited by hand' /etc/fardel/fardel.toml || fail "the edited settings are gone"
 same "installed version" "$(dpkg-query -W -f '${Version}' fardel)" "$(dpkg-deb -f "$newer" Version)"
 session_lives "upgrade"
@@ -97,7 +105,7 @@ soon "another server" sh -c "systemctl is-active --quiet fardel.service && [ \$(
 session_lives "server killed"
 
 step "downgrade"
-dpkg --install "$older" </dev/null || fail "dpkg ended with $?"
+package --install "$older"
 same "installed version" "$(dpkg-query -W -f '${Version}' fardel)" "$(dpkg-deb -f "$older" Version)"
 session_lives "downgrade"
 same "the holder" "$(main_pid fardel-sessions.service)" "$holder"
@@ -108,9 +116,12 @@ kill -KILL "$holder"
 sleep 1
 same "the server" "$(main_pid fardel.service)" "$server"
 session_lives "holder killed"
+# systemd 252 refuses a unit whose group has living children in inner nodes (219/CGROUP); ours come back.
+soon "another holder" systemctl is-active --quiet fardel-sessions.service
+session_lives "another holder"
 
 step "remove"
-dpkg --remove fardel || fail "dpkg ended with $?"
+package --remove fardel
 if find_session; then fail "the session outlives the removal"; fi
 [ ! -d "$group" ] || fail "its control group outlives the removal"
 for unit in fardel.service fardel-sessions.service; do
@@ -123,12 +134,12 @@ same "mounts left" "$left" ""
 same "failed units" "$(systemctl list-units --failed --no-legend --plain)" ""
 
 step "purge"
-dpkg --purge fardel || fail "dpkg ended with $?"
+package --purge fardel
 [ -s /var/lib/fardel/catalog.sqlite ] || fail "the data is gone"
 [ ! -e /etc/fardel/fardel.toml ] || fail "the settings outlive a purge"
 
 step "install again: the data is taken up"
-dpkg --install "$newer" || fail "dpkg ended with $?"
+package --install "$newer"
 soon "the server serves" serves
 fardel ps -a -o csv --columns name,state | grep -q '^keep,ended' || fail "the old session is not known"
 step "done"
