@@ -80,6 +80,7 @@ fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
         answer: match route.answer {
             Reply::Schema(name) => name.to_owned(),
             Reply::Json => "JSON".to_owned(),
+            Reply::File(kind) => kind.to_owned(),
             Reply::Text => "text/plain".to_owned(),
             Reply::Events => "text/event-stream".to_owned(),
             Reply::Socket(protocol) => format!("WebSocket {protocol}"),

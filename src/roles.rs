@@ -10,3 +10,4 @@ pub mod hold;
 pub mod rehearse;
 pub mod server;
 pub mod shim;
+pub mod support;

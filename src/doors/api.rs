@@ -101,6 +101,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/settings/reload", post(system::reload_settings))
         .route("/backups", get(system::backups).post(system::back_up))
         .route("/findings", get(system::findings))
+        .route("/diagnostics", get(system::diagnostics))
+        .route("/support-bundles", post(system::support_bundle))
         .route("/openapi.json", get(openapi::serve))
         .fallback(nothing_here);
     Router::new()

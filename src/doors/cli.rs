@@ -170,6 +170,7 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         | Command::Doctor(_)
         | Command::Config(_)
         | Command::Console(_)
+        | Command::Support(_)
         | Command::Rehearse(_)
         | Command::Bench(_)
         | Command::Completion { .. }
@@ -215,8 +216,12 @@ fn language(variable: fn(&str) -> Option<String>) -> &'static str {
 
 /// Writes results. A reader that went away (`| head`) ends the output, not the program.
 fn print(text: &str) {
+    print_bytes(text.as_bytes());
+}
+
+fn print_bytes(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
 }
 
 /// Writes remarks and trouble.

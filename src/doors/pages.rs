@@ -19,6 +19,7 @@ pub mod reference;
 pub mod scene;
 pub mod sessions;
 pub mod setup;
+pub mod system;
 #[cfg(test)]
 mod tests;
 pub mod visit;
@@ -97,6 +98,11 @@ pub fn router(
         .route("/sessions/{id}/{verb}", post(sessions::act))
         .route("/queue", get(queue::show))
         .route("/queue/live", get(queue::live))
+        .route("/system", get(system::first))
+        .route("/system/checks", get(system::checks))
+        .route("/system/settings", get(system::settings))
+        .route("/system/settings/reload", post(system::reload))
+        .route("/system/support", get(system::support).post(system::bundle))
         .route("/docs", get(docs::first))
         .route("/docs/{name}", get(docs::show))
         .route("/api/docs", get(reference::show))
@@ -155,6 +161,7 @@ fn frame(console: &Console, visit: &Visit, caller: &Caller, here: Nav) -> Frame 
     };
     Frame {
         person: Some(Person::new(caller.name.as_str(), role)),
+        administrator: caller.subject.role == rules::people::Role::Administrator,
         here,
         ..guest(console, visit)
     }
@@ -170,6 +177,7 @@ fn guest(console: &Console, visit: &Visit) -> Frame {
         address: visit.authority.clone(),
         version: env!("CARGO_PKG_VERSION"),
         person: None,
+        administrator: false,
         nonce: visit.nonce.clone(),
         path: visit.place().to_owned(),
         sessions: 0,
@@ -208,6 +216,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "import" => t.notice_import().to_owned(),
         "password" => t.me_password_done().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
+        "settings" => t.notice_settings(of),
+        "settings-same" => t.notice_settings_same().to_owned(),
         "saved" => t.me_saved().to_owned(),
         "out" => t.login_out().to_owned(),
         _ => return None,

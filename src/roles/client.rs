@@ -12,7 +12,7 @@ use crate::doors::cli::tree::{
     Backup, Command, Config, Format, Global, Place, Secret, Serve, Upgrade, Words,
 };
 use crate::doors::cli::{self, Surroundings};
-use crate::roles::{backup, console, doctor};
+use crate::roles::{backup, console, doctor, support};
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {
@@ -49,6 +49,16 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
                     let socket = settings.socket();
                     let around = Surroundings { variable, socket };
                     console::main(&global, &settings, &around, words.verb)
+                }
+                Err(refusal) => refused(&global, &refusal),
+            }
+        }
+        Command::Support(words) => {
+            match Sources::new(layer_at(&global, &Place::default()), variable).read() {
+                Ok(reading) => {
+                    let socket = reading.settings.socket();
+                    let around = Surroundings { variable, socket };
+                    support::main(&global, &reading, &around, words)
                 }
                 Err(refusal) => refused(&global, &refusal),
             }

@@ -66,7 +66,7 @@ impl Check {
 }
 
 /// Every check, made now; what is not well comes first.
-fn every(settings: &Settings) -> Vec<Check> {
+pub(super) fn every(settings: &Settings) -> Vec<Check> {
     let mut checks = checks::all(settings);
     let host = host::Host {
         root: std::path::Path::new("/"),

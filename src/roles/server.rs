@@ -97,6 +97,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     folder(&settings.run, "run")?;
     let clock = Clock::system();
     let server = Server::start(reading, clock.clone())?;
+    server.bring_examiner(super::support::examiner(&settings));
     let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;
     let streams = machine.streams();

@@ -14,6 +14,7 @@ pub mod backup;
 mod catalog;
 mod conductor;
 pub mod events;
+pub mod examiner;
 pub mod rehearsal;
 pub mod routes;
 pub mod upgrade;
@@ -30,6 +31,7 @@ struct Inner {
     hasher: access::password::Hasher,
     settings: appliance::settings::InForce,
     backups: appliance::backups::Backups,
+    examining: examiner::Examining,
 }
 
 impl std::fmt::Debug for Server {
@@ -83,7 +85,17 @@ impl Server {
             hasher,
             settings: appliance::settings::InForce::new(reading),
             backups: appliance::backups::Backups::default(),
+            examining: examiner::Examining::default(),
         }))
+    }
+
+    /// Brings who looks at the machine for this server; without one, pages say that nobody does.
+    pub fn bring_examiner(&self, examiner: examiner::Examiner) {
+        self.0.examining.bring(examiner);
+    }
+
+    pub(crate) fn examining(&self) -> &examiner::Examining {
+        &self.0.examining
     }
 
     /// Takes up what an earlier run left: open imports, and bytes whose rows were never written. What

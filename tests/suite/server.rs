@@ -9,5 +9,6 @@ mod openapi;
 mod protocol;
 mod roles;
 mod service;
+mod support;
 mod the_box;
 mod three_doors;

@@ -53,6 +53,8 @@ pub enum Reply {
     /// JSON of no fixed shape.
     Json,
     Text,
+    /// A file of this media type.
+    File(&'static str),
     /// A stream of server-sent events.
     Events,
     /// The connection becomes a WebSocket with this subprotocol.
@@ -195,6 +197,7 @@ fn success(route: &Route) -> Value {
     let content = match route.answer {
         Reply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
         Reply::Json => json!({"application/json": {"schema": {}}}),
+        Reply::File(kind) => json!({kind: {"schema": {"type": "string", "format": "binary"}}}),
         Reply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
         Reply::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
         Reply::Socket(protocol) => {

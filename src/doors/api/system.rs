@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::Api;
 use super::answer::{self, Answer};
+use super::body::Asked;
 use super::who::{From, Perhaps, Who};
 use crate::doors::problem::Problem;
 
@@ -85,6 +86,41 @@ pub(super) async fn backups(
 pub(super) async fn back_up(State(api): State<Api>, Who(caller): Who) -> Answer {
     let made = backups::make(&api.server, &caller).await?;
     answer::plain(StatusCode::CREATED, &made)
+}
+
+/// Every check of the machine, the unwell ones first.
+pub(super) async fn diagnostics(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+) -> Answer {
+    let checks = system::diagnose(&api.server, &caller).await?;
+    answer::all(&headers, checks)
+}
+
+#[derive(serde::Deserialize)]
+pub(super) struct BundleQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// A support bundle as a file, or with `dry_run` what it would hold.
+pub(super) async fn support_bundle(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Asked(query): Asked<BundleQuery>,
+    headers: HeaderMap,
+) -> Answer {
+    if query.dry_run {
+        let members = system::preview_bundle(&api.server, &caller).await?;
+        return answer::all(&headers, members);
+    }
+    let bytes = system::support_bundle(&api.server, &caller).await?;
+    Ok(answer::download(
+        "fardel-support.tar.gz",
+        "application/gzip",
+        bytes,
+    ))
 }
 
 /// Broken invariants of the rows; an empty list for a sound box.

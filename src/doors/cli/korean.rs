@@ -114,6 +114,11 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("console logs", "최근 로그를 출력합니다"),
     ("console power", "머신을 다시 시작하거나 끕니다"),
+    ("support", "멀리서 도와줄 사람을 위한 파일"),
+    (
+        "support bundle",
+        "로그, 점검, 설정, 상태를 비밀 없이 파일 하나로 씁니다",
+    ),
     ("config", "설정: 파일 검사, 적용된 값 보기"),
     (
         "config validate",

@@ -256,7 +256,7 @@ pub(super) async fn api(client: &Client, request: Api) -> Result<u8, Trouble> {
     }
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) => print(&format!("{body:#}\n")),
-        Err(_) => print(&String::from_utf8_lossy(&answer.body)),
+        Err(_) => super::print_bytes(&answer.body),
     }
     if answer.status >= 400 {
         return Ok(Trouble::refused(answer.status, &answer.body, "").exit);

@@ -203,6 +203,9 @@ pub enum Command {
     /// Without a verb it opens on the whole terminal; every item of it is also a command here, for
     /// scripts and serial lines.
     Console(Console),
+    /// One file for whoever helps from far away
+    #[command(subcommand)]
+    Support(Support),
     /// Settings: check a file, show what is in force
     #[command(subcommand)]
     Config(Config),
@@ -575,6 +578,24 @@ pub enum Image {
     Rm {
         #[arg(value_name = "IMAGE", required = true)]
         images: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Support {
+    /// Write logs, checks, settings and states into one file, without secrets
+    ///
+    /// Works while the server is down. Holds no passwords, tokens, keys, names of people, or anything
+    /// that sessions run or print.
+    #[command(after_help = "Examples:\n  \
+        fardel support bundle --preview | less     read everything before it leaves the machine\n  \
+        fardel support bundle /media/stick/box.tar.gz")]
+    Bundle {
+        /// Where to write; - for standard output; fardel-support-DATE.tar.gz here when left out
+        file: Option<PathBuf>,
+        /// Print what would go in, and write nothing
+        #[arg(long)]
+        preview: bool,
     },
 }
 

@@ -17,6 +17,7 @@ pub enum Nav {
     Launch,
     Queue,
     Images,
+    System,
     Docs,
     Api,
     Me,
@@ -62,6 +63,8 @@ pub struct Frame {
     pub address: String,
     pub version: &'static str,
     pub person: Option<Person>,
+    /// Whether the menu shows what only administrators use.
+    pub administrator: bool,
     /// This answer's own number for `<style>` made by the terminal.
     pub nonce: String,
     /// Path and query of this page, so that a switch leads back to it.

@@ -5,6 +5,7 @@ use std::path::Path;
 use base::settings::Standing;
 use rules::findings::{Finding, findings};
 use rules::permissions::Verb;
+use rules::refusal::Refusal;
 use rules::session::Phase;
 use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::Note;
+use crate::examiner::Examination;
 use crate::{Failure, Server};
 
 /// One thing that was looked at.
@@ -228,6 +230,105 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
 pub async fn settings(server: &Server, caller: &Caller) -> Result<Vec<Standing>, Failure> {
     allowed(caller, Verb::SystemRead)?;
     Ok(server.in_force().reading().standings.clone())
+}
+
+/// One check of the machine, as `fardel doctor` makes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// A stable word such as `disk` or `time-sync`.
+    pub id: String,
+    /// `ok`, `warn` or `fail`.
+    pub state: String,
+    /// What is there, one English sentence.
+    pub found: String,
+    /// What would mend it; empty where nothing needs to be.
+    pub fix: String,
+}
+
+/// One file of a support bundle, before it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleMember {
+    pub name: String,
+    pub bytes: u64,
+    /// Places where something secret was taken out.
+    pub redacted: u64,
+    pub text: String,
+}
+
+#[derive(Deserialize)]
+struct Items<T> {
+    items: Vec<T>,
+}
+
+/// Every check of the machine, the unwell ones first. Costs seconds: programs run, files are read.
+///
+/// Errors: `diagnostics.unavailable` where this server cannot look at its machine.
+pub async fn diagnose(server: &Server, caller: &Caller) -> Result<Vec<Diagnostic>, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    examined(server, Examination::Checks).await
+}
+
+/// What a support bundle would hold, to be read before it is given away.
+///
+/// Errors: as `diagnose`.
+pub async fn preview_bundle(
+    server: &Server,
+    caller: &Caller,
+) -> Result<Vec<BundleMember>, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    examined(server, Examination::BundlePreview).await
+}
+
+/// A support bundle: a tar archive, compressed with gzip. Who made it is noted.
+///
+/// Errors: as `diagnose`.
+pub async fn support_bundle(server: &Server, caller: &Caller) -> Result<Vec<u8>, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let bytes = examine(server, Examination::Bundle).await?;
+    let (actor, size) = (
+        caller.name.to_string(),
+        Bytes(bytes.len() as u64).to_string(),
+    );
+    let work = move |rows: &crate::catalog::Rows<'_>| {
+        rows.note(Note {
+            actor: &actor,
+            topic: "system",
+            object: "support-bundle",
+            owner: None,
+            code: "support.bundle-made",
+            before: "",
+            after: &size,
+        })
+    };
+    server
+        .catalog()
+        .write(Lane::People, "note a support bundle", work)
+        .await?;
+    Ok(bytes)
+}
+
+async fn examined<T: serde::de::DeserializeOwned>(
+    server: &Server,
+    what: Examination,
+) -> Result<Vec<T>, Failure> {
+    let bytes = examine(server, what).await?;
+    let read: Items<T> = serde_json::from_slice(&bytes)
+        .map_err(|error| crate::Fault::new("read an examination", error))?;
+    Ok(read.items)
+}
+
+async fn examine(server: &Server, what: Examination) -> Result<Vec<u8>, Failure> {
+    let unavailable = |why: String| {
+        Refusal::unavailable("diagnostics.unavailable", why)
+            .hint("On the machine itself: fardel doctor, fardel support bundle.")
+    };
+    match server.examining().ask(what).await {
+        None => Err(unavailable("This server cannot look at its machine.".into()).into()),
+        Some(Err(why)) => {
+            Err(unavailable(format!("The machine could not be looked at: {why}.")).into())
+        }
+        Some(Ok(bytes)) => Ok(bytes),
+    }
 }
 
 /// Reads the settings again and goes by what they say.

@@ -655,6 +655,27 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/api/v1/diagnostics",
+        operation: "diagnose",
+        tag: "system",
+        summary: "Check the machine, as fardel doctor does",
+        needs: SYSTEM,
+        refusals: &[503],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/support-bundles",
+        operation: "makeSupportBundle",
+        tag: "system",
+        summary: "Logs, checks and states in one file, without secrets",
+        needs: SYSTEM_WRITE,
+        query: &[("dry_run", "true: show what it would hold, make nothing")],
+        answer: Reply::File("application/gzip"),
+        refusals: &[503],
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/findings",
         operation: "listFindings",
         tag: "system",

@@ -112,6 +112,7 @@ fn frame(t: Text, here: Nav, live: bool) -> Frame {
         address: "fardel-01.lab.internal".into(),
         version: "0.1.0",
         person: Some(Person::new("mina.park", t.me_role_administrator())),
+        administrator: true,
         nonce: "c2FtcGxl".into(),
         path: "/sample".into(),
         sessions: 7,
@@ -125,6 +126,7 @@ fn frame(t: Text, here: Nav, live: bool) -> Frame {
 fn stranger(t: Text) -> Frame {
     Frame {
         person: None,
+        administrator: false,
         ..frame(t, Nav::Nowhere, false)
     }
 }

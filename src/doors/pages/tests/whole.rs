@@ -184,7 +184,7 @@ impl House {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 16] = [
     "/api/docs",
     "/",
     "/sessions",
@@ -192,6 +192,9 @@ const PAGES: [&str; 13] = [
     "/sessions?q=state%3Awhat",
     "/sessions/new",
     "/queue",
+    "/system/checks",
+    "/system/settings",
+    "/system/support",
     "/images",
     "/images/host",
     "/me",

@@ -1,0 +1,284 @@
+//! `/system`: how the machine is, what is set and from where, and the file for whoever helps. For
+//! administrators; everybody else gets what `server::actions` says.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use server::Failure;
+use server::access::Caller;
+use server::actions::system::{self, BundleMember, Diagnostic};
+
+use super::frame::{Attribute, Frame, Nav};
+use super::parts::{self, Alert};
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame};
+use crate::doors::text::{Text, codes};
+
+/// Which part is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    Checks,
+    Settings,
+    Support,
+}
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/system.html")]
+pub struct SystemPage {
+    pub t: Text,
+    pub f: Frame,
+    pub alert: Option<Alert>,
+    pub tab: Tab,
+    pub checks: Checks,
+    pub settings: Vec<Setting>,
+    pub members: Vec<Member>,
+}
+
+/// What was looked at, by how it came out.
+#[derive(Default)]
+pub struct Checks {
+    pub unwell: Vec<Line>,
+    pub well: Vec<Line>,
+    pub summary: String,
+}
+
+/// One check.
+pub struct Line {
+    pub id: String,
+    pub icon: &'static str,
+    pub tone: &'static str,
+    pub found: String,
+    pub fix: String,
+}
+
+/// One setting.
+pub struct Setting {
+    pub key: String,
+    pub about: String,
+    pub value: String,
+    pub default: String,
+    pub source: String,
+    pub variable: String,
+    /// What a source says by now and waits for a restart; empty where nothing does.
+    pub waiting: String,
+    pub changed: bool,
+}
+
+/// One file of a bundle.
+pub struct Member {
+    pub name: String,
+    pub size: String,
+    pub redacted: String,
+    pub text: String,
+}
+
+/// Characters of one file that the page shows; the bundle holds all of it.
+const SHOWN: usize = 20_000;
+
+impl SystemPage {
+    fn current(&self, tab: Tab) -> Attribute {
+        Attribute(if self.tab == tab {
+            " aria-current=\"page\""
+        } else {
+            ""
+        })
+    }
+}
+
+/// `GET /system`
+pub async fn first() -> Response {
+    answer::see("/system/checks")
+}
+
+/// `GET /system/checks`
+pub async fn checks(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    let mut page = empty(&console, &visit, &caller, Tab::Checks);
+    match system::diagnose(&console.server, &caller).await {
+        Ok(found) => page.checks = sorted(visit.text, found),
+        Err(failure) => match unavailable(&visit, &failure) {
+            Some(alert) => page.alert = Some(alert),
+            None => return failed(&console, &visit, &caller, &failure),
+        },
+    }
+    answer::page(&console, &visit, StatusCode::OK, &page)
+}
+
+/// `GET /system/settings`
+pub async fn settings(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    match system::settings(&console.server, &caller).await {
+        Ok(standings) => {
+            let t = visit.text;
+            let settings = standings
+                .iter()
+                .filter_map(|standing| Some(setting(t, &serde_json::to_value(standing).ok()?)))
+                .collect();
+            let page = SystemPage {
+                settings,
+                ..empty(&console, &visit, &caller, Tab::Settings)
+            };
+            answer::page(&console, &visit, StatusCode::OK, &page)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `POST /system/settings/reload`
+pub async fn reload(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    match system::reload_settings(&console.server, &caller).await {
+        Ok(done) => {
+            let changed = done.changed.join(", ");
+            let word = if changed.is_empty() {
+                "settings-same"
+            } else {
+                "settings"
+            };
+            answer::see_with("/system/settings", word, &changed)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /system/support`: what a bundle would hold.
+pub async fn support(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    let mut page = empty(&console, &visit, &caller, Tab::Support);
+    match system::preview_bundle(&console.server, &caller).await {
+        Ok(members) => {
+            page.members = members.into_iter().map(|m| member(visit.text, m)).collect();
+        }
+        Err(failure) => match unavailable(&visit, &failure) {
+            Some(alert) => page.alert = Some(alert),
+            None => return failed(&console, &visit, &caller, &failure),
+        },
+    }
+    answer::page(&console, &visit, StatusCode::OK, &page)
+}
+
+/// `POST /system/support`: the bundle as a download.
+pub async fn bundle(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    match system::support_bundle(&console.server, &caller).await {
+        Ok(bytes) => answer::download("fardel-support.tar.gz", "application/gzip", bytes),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+fn empty(console: &Console, visit: &Visit, caller: &Caller, tab: Tab) -> SystemPage {
+    SystemPage {
+        t: visit.text,
+        f: frame(console, visit, caller, Nav::System),
+        alert: None,
+        tab,
+        checks: Checks::default(),
+        settings: Vec::new(),
+        members: Vec::new(),
+    }
+}
+
+fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) -> Response {
+    let frame = frame(console, visit, caller, Nav::System);
+    answer::failure(console, visit, Some(frame), failure)
+}
+
+/// A server that cannot look now still shows its page, with why on top.
+fn unavailable(visit: &Visit, failure: &Failure) -> Option<Alert> {
+    match failure {
+        Failure::Refusal(refusal) if refusal.code == "diagnostics.unavailable" => {
+            Some(Alert::warning(codes::refusal(visit.text, refusal)).code(refusal.code.clone()))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn sorted(t: Text, found: Vec<Diagnostic>) -> Checks {
+    let count = |state: &str| found.iter().filter(|check| check.state == state).count() as u64;
+    let summary = t.system_summary(count("ok"), count("warn"), count("fail"));
+    let (well, unwell): (Vec<Line>, Vec<Line>) = found
+        .into_iter()
+        .map(|check| Line {
+            icon: match check.state.as_str() {
+                "ok" => "circle-check",
+                "warn" => "triangle-alert",
+                _ => "circle-x",
+            },
+            tone: match check.state.as_str() {
+                "ok" => "ok",
+                "warn" => "warn",
+                _ => "bad",
+            },
+            id: check.id,
+            found: check.found,
+            fix: check.fix,
+        })
+        .partition(|line| line.tone == "ok");
+    Checks {
+        unwell,
+        well,
+        summary,
+    }
+}
+
+fn setting(t: Text, standing: &serde_json::Value) -> Setting {
+    let word = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => t.system_unset().to_owned(),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let plain = |name: &str| word(&standing[name]);
+    Setting {
+        key: plain("key"),
+        about: plain("about"),
+        value: plain("value"),
+        default: plain("default"),
+        source: source(t, &standing["source"]),
+        variable: plain("variable"),
+        waiting: match &standing["waiting"] {
+            serde_json::Value::Null => String::new(),
+            waiting => t.system_waits(word(&waiting["value"])),
+        },
+        changed: standing["value"] != standing["default"],
+    }
+}
+
+/// Where a value comes from: `default`, or an object that names file, variable or flag.
+fn source(t: Text, source: &serde_json::Value) -> String {
+    match source {
+        serde_json::Value::String(word) if word == "default" || word == "built-in" => {
+            t.system_built_in().to_owned()
+        }
+        serde_json::Value::String(word) => word.clone(),
+        serde_json::Value::Object(parts) => parts
+            .values()
+            .filter_map(|part| match part {
+                serde_json::Value::String(text) => Some(text.clone()),
+                serde_json::Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+            .join(":"),
+        other => other.to_string(),
+    }
+}
+
+fn member(t: Text, member: BundleMember) -> Member {
+    let cut = member
+        .text
+        .char_indices()
+        .nth(SHOWN)
+        .map_or(member.text.len(), |(at, _)| at);
+    let mut text = member.text;
+    let whole = text.len() == cut;
+    text.truncate(cut);
+    if !whole {
+        text.push_str("\n…");
+    }
+    Member {
+        size: parts::size(member.bytes),
+        redacted: match member.redacted {
+            0 => String::new(),
+            n => t.system_redacted(n),
+        },
+        name: member.name,
+        text,
+    }
+}

@@ -1,0 +1,451 @@
+//! `fardel support bundle`: everything somebody far away needs to understand a box, in one file that
+//! may be read before it is sent. Works while the server is down. What is secret is taken out of
+//! every text; names of people and what sessions run are never put in.
+
+mod redact;
+
+use std::io::{Read as _, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::settings::{Reading, Settings};
+use rules::refusal::Refusal;
+use serde_json::{Value, json};
+use server::examiner::{Examination, Examiner};
+
+use super::console::network;
+use super::doctor;
+use crate::doors::cli::tree::{Format, Global, Support};
+use crate::doors::cli::{self, Surroundings};
+
+/// How long looking at the machine may take; a disk that hangs must not hold a page for ever.
+const LOOK_WITHIN: Duration = Duration::from_secs(60);
+
+/// Newest lines of the log that go in.
+const LOG_LINES: &str = "5000";
+/// Logs of supervisors that go in, the newest, and how much of each.
+const SHIM_LOGS: usize = 20;
+const SHIM_LOG_BYTES: usize = 8 << 10;
+/// Most bytes of one member; a log that grew wild must not make the bundle unreadable.
+const LARGEST: usize = 4 << 20;
+
+/// One file of the bundle, with what was taken out of it.
+struct Member {
+    name: &'static str,
+    text: String,
+    redacted: usize,
+}
+
+/// Looks at the machine by this program's own commands: they fork and try things, which a server of
+/// many threads must not.
+pub(super) fn examiner(settings: &Settings) -> Examiner {
+    let places = [
+        ("FARDEL_DATA", settings.data.clone().into_os_string()),
+        ("FARDEL_RUN", settings.run.clone().into_os_string()),
+        ("FARDEL_LISTEN", settings.listen.to_string().into()),
+    ];
+    Arc::new(move |what| {
+        let words: &[&str] = match what {
+            Examination::Checks => &["doctor", "--output", "json"],
+            Examination::BundlePreview => &["support", "bundle", "--preview", "--output", "json"],
+            Examination::Bundle => &["support", "bundle", "-"],
+        };
+        let mut child = std::process::Command::new("/proc/self/exe")
+            .args(words)
+            .envs(places.iter().map(|(name, value)| (*name, value)))
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let Some(mut output) = child.stdout.take() else {
+            return Err("its output is missing".to_owned());
+        };
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            output.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let end = std::time::Instant::now() + LOOK_WITHIN;
+        // Checks that fail end with 1 and are an answer all the same.
+        while child
+            .try_wait()
+            .map_err(|error| error.to_string())?
+            .is_none()
+        {
+            if std::time::Instant::now() > end {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!(
+                    "it took longer than {} seconds",
+                    LOOK_WITHIN.as_secs()
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        match reader.join() {
+            Ok(Ok(bytes)) if !bytes.is_empty() => Ok(bytes),
+            Ok(Ok(_)) => Err("it said nothing".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("its output could not be read".to_owned()),
+        }
+    })
+}
+
+/// Makes the bundle, or shows what it would hold.
+pub fn main(global: &Global, reading: &Reading, around: &Surroundings, words: Support) -> ExitCode {
+    let Support::Bundle { file, preview } = words;
+    let members = collect(reading, around);
+    let done = if preview {
+        show(global, &members)
+    } else {
+        write(file, members)
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            let text = format!(
+                "error: {}\n  {}\n  (code {})\n",
+                refusal.text, refusal.hint, refusal.code
+            );
+            let _ = std::io::stderr().lock().write_all(text.as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show(global: &Global, members: &[Member]) -> Result<(), Refusal> {
+    let text = if matches!(global.output, Format::Json | Format::Jsonl) {
+        let items: Vec<Value> = members
+            .iter()
+            .map(|member| {
+                json!({
+                    "name": member.name, "bytes": member.text.len(), "redacted": member.redacted, "text": member.text,
+                })
+            })
+            .collect();
+        json!({"items": items}).to_string()
+    } else {
+        members
+            .iter()
+            .map(|member| {
+                let taken = match member.redacted {
+                    0 => String::new(),
+                    n => format!(", {n} secrets taken out"),
+                };
+                format!(
+                    "==> {} ({} bytes{taken}) <==\n{}\n\n",
+                    member.name,
+                    member.text.len(),
+                    member.text.trim_end()
+                )
+            })
+            .collect()
+    };
+    print(text.as_bytes())
+}
+
+fn write(file: Option<PathBuf>, members: Vec<Member>) -> Result<(), Refusal> {
+    let now = jiff::Zoned::now();
+    let seconds = u64::try_from(now.timestamp().as_second()).unwrap_or(0);
+    let folder = format!("fardel-support-{}", now.strftime("%Y%m%d-%H%M"));
+    let packed: Vec<(String, Vec<u8>)> = members
+        .into_iter()
+        .map(|member| {
+            (
+                format!("{folder}/{}", member.name),
+                member.text.into_bytes(),
+            )
+        })
+        .collect();
+    let bytes = store::bundle::tar_gz(&packed, seconds).map_err(|error| {
+        Refusal::unavailable(
+            "support.not-packed",
+            format!("The bundle was not packed: {error}."),
+        )
+    })?;
+    let file = file.unwrap_or_else(|| PathBuf::from(format!("{folder}.tar.gz")));
+    if file == Path::new("-") {
+        return print(&bytes);
+    }
+    private(&file, &bytes).map_err(|error| {
+        Refusal::unavailable(
+            "support.not-written",
+            format!("{} was not written: {error}.", file.display()),
+        )
+        .hint("Name a file in a folder with room that may be written, or - for standard output.")
+    })?;
+    print(format!("{} ({} bytes)\n", file.display(), bytes.len()).as_bytes())
+}
+
+/// Writes a file that only its owner may read, whole or not at all.
+fn private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".part");
+    let beside = PathBuf::from(beside);
+    let written = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut open| {
+            open.write_all(bytes)?;
+            open.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&beside, file));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+fn print(bytes: &[u8]) -> Result<(), Refusal> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)
+        .and_then(|()| out.flush())
+        .map_err(|error| {
+            Refusal::unavailable(
+                "support.not-written",
+                format!("Nobody takes the output: {error}."),
+            )
+        })
+}
+
+fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
+    let settings = &reading.settings;
+    let raw: Vec<(&'static str, String)> = vec![
+        ("about.txt", about()),
+        (
+            "checks.json",
+            json!({"items": doctor::every(settings)}).to_string(),
+        ),
+        (
+            "settings.json",
+            json!({"items": reading.standings}).to_string(),
+        ),
+        ("machine.txt", machine()),
+        ("network.txt", network_text()),
+        ("log.txt", log()),
+        ("supervisors.txt", supervisors(&settings.data)),
+        ("state.txt", state(&settings.data)),
+        ("server/ready.json", ask(around, "/readyz")),
+        ("server/findings.json", ask(around, "/api/v1/findings")),
+        ("server/sessions.json", sessions(around)),
+        ("server/operations.json", operations(around)),
+    ];
+    raw.into_iter()
+        .map(|(name, text)| {
+            let (mut text, redacted) = redact::secrets(&text);
+            if text.len() > LARGEST {
+                let cut = (text.len() - LARGEST..text.len()).find(|at| text.is_char_boundary(*at));
+                text = format!(
+                    "[the beginning is left out]\n{}",
+                    &text[cut.unwrap_or(text.len())..]
+                );
+            }
+            Member {
+                name,
+                text,
+                redacted,
+            }
+        })
+        .collect()
+}
+
+fn about() -> String {
+    format!(
+        "fardel {} support bundle, {}\n\n\
+         Holds: checks of the machine, settings with their sources, facts of the machine, the newest\n\
+         lines of the log, states and reasons of sessions, findings.\n\
+         Does not hold: names of people, commands, variables, output or files of sessions, passwords,\n\
+         tokens, keys. What looked like a secret in a text stands as [taken out: ...].\n",
+        env!("CARGO_PKG_VERSION"),
+        jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z"),
+    )
+}
+
+fn file(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| format!("cannot be read: {error}"))
+}
+
+fn section(title: &str, text: &str) -> String {
+    format!("---- {title}\n{}\n\n", text.trim_end())
+}
+
+fn machine() -> String {
+    let processor: String = file("/proc/cpuinfo")
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| {
+            ["model name", "cpu cores", "siblings"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    [
+        ("system", file("/etc/os-release")),
+        ("kernel", file("/proc/version")),
+        ("started with", file("/proc/cmdline")),
+        ("up (seconds)", file("/proc/uptime")),
+        ("load", file("/proc/loadavg")),
+        ("processor", processor),
+        ("memory", file("/proc/meminfo")),
+        ("pressure, processor", file("/proc/pressure/cpu")),
+        ("pressure, memory", file("/proc/pressure/memory")),
+        ("pressure, disk", file("/proc/pressure/io")),
+        ("mounts", file("/proc/mounts")),
+        ("disks", file("/proc/partitions")),
+        ("own groups", file("/proc/self/cgroup")),
+    ]
+    .iter()
+    .map(|(title, text)| section(title, text))
+    .collect()
+}
+
+fn network_text() -> String {
+    let cards: String = network::interfaces(Path::new("/"))
+        .iter()
+        .map(|card| {
+            let link = if card.link { "link" } else { "no link" };
+            format!(
+                "{} {} {} {}\n",
+                card.name,
+                link,
+                card.mac,
+                card.addresses.join(" ")
+            )
+        })
+        .collect();
+    section("cards", &cards) + &section("routes", &file("/proc/net/route"))
+}
+
+fn log() -> String {
+    let units = [
+        "--unit",
+        "fardel.service",
+        "--unit",
+        "fardel-sessions.service",
+    ];
+    let mut words = vec![
+        "journalctl",
+        "--no-pager",
+        "--output=short-iso",
+        "--lines",
+        LOG_LINES,
+    ];
+    words.extend(units);
+    network::really(&words).unwrap_or_else(|said| format!("no journal: {said}"))
+}
+
+/// The newest ends of the supervisors' own logs; what a session printed is not in them.
+fn supervisors(data: &Path) -> String {
+    let mut found: Vec<(std::time::SystemTime, PathBuf)> =
+        std::fs::read_dir(data.join("containers"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path().join("shim.log"))
+            .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+            .collect();
+    found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+    found
+        .iter()
+        .take(SHIM_LOGS)
+        .map(|(_, path)| {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            let end = &bytes[bytes.len().saturating_sub(SHIM_LOG_BYTES)..];
+            let name = path.parent().and_then(Path::file_name).unwrap_or_default();
+            section(&name.to_string_lossy(), &String::from_utf8_lossy(end))
+        })
+        .collect()
+}
+
+/// Sizes of what lies in the state directory, one level deep.
+fn state(data: &Path) -> String {
+    let mut lines: Vec<String> = std::fs::read_dir(data)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            use std::os::unix::fs::MetadataExt;
+            let meta = entry.metadata().ok()?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            Some(format!(
+                "{:o} {}:{} {:>12} {name}\n",
+                meta.mode(),
+                meta.uid(),
+                meta.gid(),
+                meta.len()
+            ))
+        })
+        .collect();
+    lines.sort();
+    lines.concat()
+}
+
+fn ask(around: &Surroundings, path: &str) -> String {
+    match cli::ask_local(around, "GET", path, None, None) {
+        Ok(answer) => format!("{answer:#}"),
+        Err(refusal) => format!("{} ({})", refusal.text, refusal.code),
+    }
+}
+
+/// The newest sessions without what they run and whose they are.
+fn sessions(around: &Surroundings) -> String {
+    const KEPT: [&str; 14] = [
+        "id",
+        "kind",
+        "state",
+        "wish",
+        "image",
+        "resources",
+        "node",
+        "reason",
+        "exit",
+        "exit_code",
+        "created_at",
+        "started_at",
+        "ended_at",
+        "incarnation",
+    ];
+    listed(around, "/api/v1/sessions?limit=200", &KEPT)
+}
+
+fn operations(around: &Surroundings) -> String {
+    const KEPT: [&str; 8] = [
+        "id",
+        "kind",
+        "state",
+        "progress",
+        "error",
+        "created_at",
+        "ended_at",
+        "step",
+    ];
+    listed(around, "/api/v1/operations", &KEPT)
+}
+
+fn listed(around: &Surroundings, path: &str, kept: &[&str]) -> String {
+    match cli::ask_local(around, "GET", path, None, None) {
+        Err(refusal) => format!("{} ({})", refusal.text, refusal.code),
+        Ok(answer) => {
+            let items: Vec<Value> = answer["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_object)
+                .map(|item| {
+                    item.iter()
+                        .filter(|(key, _)| kept.contains(&key.as_str()))
+                        .map(|(k, v)| (k.clone(), v.clone()))
+                        .collect()
+                })
+                .map(Value::Object)
+                .collect();
+            format!("{:#}", json!({"items": items}))
+        }
+    }
+}
