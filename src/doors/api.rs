@@ -3,6 +3,7 @@
 
 mod answer;
 mod body;
+mod certificates;
 mod dress;
 mod events;
 mod images;
@@ -103,6 +104,11 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/findings", get(system::findings))
         .route("/diagnostics", get(system::diagnostics))
         .route("/support-bundles", post(system::support_bundle))
+        .route("/trust", get(certificates::trust))
+        .route("/tls", get(certificates::show))
+        .route("/tls/request", post(certificates::request))
+        .route("/tls/certificate", post(certificates::import))
+        .route("/tls/reset", post(certificates::reset))
         .route("/openapi.json", get(openapi::serve))
         .fallback(nothing_here);
     Router::new()

@@ -2,6 +2,7 @@
 //! the API, prints the answer, returns an exit code. Never touches the catalog or a container.
 
 mod address;
+mod certificates;
 mod client;
 mod columns;
 mod images;
@@ -163,6 +164,8 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Config(tree::Config::Reload) => system::reload(&client, view).await,
         Command::Backup(tree::Backup::Ls) => system::backups(&client, view).await,
         Command::Backup(tree::Backup::Now) => system::back_up(&client, view).await,
+        Command::Trust => certificates::trust(&client, view).await,
+        Command::Tls(request) => certificates::tls(&client, view, request).await,
         Command::Version => system::version(&client, view).await,
         Command::Backup(_)
         | Command::Upgrade(_)

@@ -22,6 +22,8 @@ pub mod setup;
 pub mod system;
 #[cfg(test)]
 mod tests;
+pub mod tls;
+pub mod trust;
 pub mod visit;
 pub mod who;
 
@@ -107,6 +109,13 @@ pub fn router(
         .route("/docs/{name}", get(docs::show))
         .route("/api/docs", get(reference::show))
         .route("/about", get(docs::carried))
+        .route("/trust", get(trust::show))
+        .route("/trust/fardel.crt", get(trust::der))
+        .route("/trust/fardel.pem", get(trust::pem))
+        .route("/system/tls", get(tls::show))
+        .route("/system/tls/request", post(tls::request))
+        .route("/system/tls/certificate", post(tls::import))
+        .route("/system/tls/reset", post(tls::reset))
         .merge(images::router())
         .merge(me::router())
         .fallback(nothing_here)
@@ -218,6 +227,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(of),
         "settings-same" => t.notice_settings_same().to_owned(),
+        "certificate" => t.notice_certificate().to_owned(),
         "saved" => t.me_saved().to_owned(),
         "out" => t.login_out().to_owned(),
         _ => return None,

@@ -391,6 +391,7 @@ fn announce(
     if let Some(keeper) = certificates {
         let authority = keeper.authority();
         lines.push(format!("  trust      SHA-256 {}", authority.fingerprint));
+        lines.push(format!("             how to: {here}/trust"));
     }
     lines.push(format!("  state      {}", settings.data.display()));
     lines.push(format!("  run state  {}", settings.run.display()));

@@ -12,6 +12,7 @@ use crate::catalog::idempotency::Key;
 use crate::{Failure, Fault};
 
 pub mod backups;
+pub mod certificates;
 mod cursor;
 pub mod images;
 pub mod operations;

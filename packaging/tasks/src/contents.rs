@@ -8,9 +8,14 @@ use crate::program::Program;
 use crate::stage::Failure;
 use crate::{copyright, sbom};
 
-/// Where the installed server listens until somebody says otherwise: every network of the machine.
-/// The setup code and the sign-in stand before everything behind it.
-const LISTEN: &str = "0.0.0.0:7860";
+/// Where the installed server listens until somebody says otherwise: every network of the machine, pages
+/// encrypted, plain HTTP only to show the way, and the second origin that people's own apps will have. The
+/// setup code and the sign-in stand before everything behind it.
+const LISTEN: [(&str, &str); 3] = [
+    ("listen", "0.0.0.0:443"),
+    ("listen_http", "0.0.0.0:80"),
+    ("listen_apps", "0.0.0.0:8443"),
+];
 
 /// One file to be installed.
 pub(crate) struct Item {
@@ -131,23 +136,27 @@ impl Contents {
     }
 }
 
-/// The settings file with the one key that an installed box sets: where it listens.
+/// The settings file with the keys that an installed box sets: where it listens.
 fn settings(sample: &str) -> Result<String, Failure> {
-    let mut found = false;
-    let lines = sample.lines().map(|line| {
-        if line.starts_with("#listen = ") {
-            found = true;
-            format!("listen = \"{LISTEN}\"\n")
-        } else {
-            format!("{line}\n")
+    let mut text = String::new();
+    let mut set = 0;
+    for line in sample.lines() {
+        let own = LISTEN
+            .iter()
+            .find(|(key, _)| line.starts_with(&format!("#{key} = ")));
+        match own {
+            Some((key, value)) => {
+                set += 1;
+                text.push_str(&format!("{key} = \"{value}\"\n"));
+            }
+            None => text.push_str(&format!("{line}\n")),
         }
-    });
-    let text = lines.collect();
-    if found {
+    }
+    if set == LISTEN.len() {
         Ok(text)
     } else {
         Err(Failure::new(
-            "`config sample` has no line of the key listen",
+            "`config sample` lacks a key of those that say where to listen",
         ))
     }
 }

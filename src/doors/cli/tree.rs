@@ -176,6 +176,14 @@ pub enum Command {
     /// Your own account
     #[command(subcommand)]
     Me(Me),
+    /// Show whom to trust: the server's own certificate authority
+    ///
+    /// The fingerprint goes to standard error and the certificate to standard output:
+    /// `fardel trust > fardel.pem`.
+    Trust,
+    /// The server's certificate: show, request, import, reset
+    #[command(subcommand)]
+    Tls(Tls),
     /// Sign in to a server and remember it
     Login(Login),
     /// Forget the remembered server and revoke its token
@@ -817,6 +825,39 @@ pub enum Me {
         /// Read old and new password, one a line, from standard input
         #[arg(long)]
         stdin: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Tls {
+    /// Show which certificate is served, and what is kept beside it
+    Show,
+    /// Make a request for a site's certificate; its key stays on the server
+    Csr {
+        /// Host name or address people use; repeat it. Left out: what the server calls itself
+        #[arg(long, value_name = "NAME")]
+        name: Vec<String>,
+        /// Who runs the server, if the authority wants to know
+        #[arg(long, default_value = "")]
+        organisation: String,
+    },
+    /// Serve a site's certificate; one that does not fit changes nothing
+    Import {
+        /// PEM: the server's certificate first, then who signed it; - reads standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// PEM of the private key; left out where the request was made with `fardel tls csr`
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// What people call the server, where it does not know that itself
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Serve the server's own certificate again
+    Reset {
+        /// Serve the site's certificate from before instead
+        #[arg(long)]
+        previous: bool,
     },
 }
 

@@ -73,12 +73,13 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [Written; 6] = [
+const MANUAL: [Written; 7] = [
     chapter!("first-steps"),
     chapter!("launching"),
     chapter!("images"),
     chapter!("cli"),
     chapter!("rest"),
+    chapter!("trust"),
     chapter!("troubleshooting"),
 ];
 
@@ -174,8 +175,22 @@ fn contents(t: Text, here: &str) -> Vec<Chapter> {
         .collect()
 }
 
+/// The parts of a chapter below its second headings, each with its heading; what stands before the first of
+/// them is left out. Empty for an unknown chapter.
+pub fn sections(name: &str, language: Language) -> Vec<(String, String)> {
+    let chapter = MANUAL.iter().find(|chapter| chapter.name == name);
+    let text = chapter.map_or("", |chapter| chapter.text(language));
+    text.split("\n## ")
+        .skip(1)
+        .map(|part| {
+            let (title, body) = part.split_once('\n').unwrap_or((part, ""));
+            (title.trim().to_owned(), body.to_owned())
+        })
+        .collect()
+}
+
 /// Our own Markdown as markup. Tables and code scroll by themselves on a narrow screen.
-fn markup(text: &str) -> String {
+pub fn markup(text: &str) -> String {
     let parser = pulldown_cmark::Parser::new_ext(text, pulldown_cmark::Options::ENABLE_TABLES);
     let mut out = String::new();
     pulldown_cmark::html::push_html(&mut out, parser);

@@ -8,6 +8,7 @@ use rules::units::{Bytes, CpuShare, Timestamp};
 use server::Failure;
 use server::access::Caller;
 use server::actions::sessions::{self, ListQuery, Machine, Overview};
+use server::actions::system::{self, Check};
 
 use super::frame::{Frame, Nav};
 use super::parts::{self, Row};
@@ -135,6 +136,10 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
     };
     let list = sessions::list(&console.server, caller, &newest).await?;
     let queue = sessions::queue(&console.server, caller).await?;
+    // Whoever may not look at the machine is not warned of it.
+    let warnings = system::warnings(&console.server, caller)
+        .await
+        .unwrap_or_default();
     let live =
         seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
     let trends = trends(console, caller, &seen, now).await?;
@@ -249,7 +254,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                     .map(|_| scene::eta(t, &visit.clock, answer, now)),
             })
             .collect(),
-        attention: attention(t, &seen),
+        attention: attention(t, &seen, &warnings),
     })
 }
 
@@ -430,8 +435,29 @@ fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
     ]
 }
 
-fn attention(t: Text, seen: &Overview) -> Vec<Attention> {
-    let mut all = Vec::new();
+fn attention(t: Text, seen: &Overview, warnings: &[Check]) -> Vec<Attention> {
+    let mut all: Vec<Attention> = warnings
+        .iter()
+        .map(|warning| {
+            let noun = warning.code.split('.').next().unwrap_or_default();
+            let (title, href) = match noun {
+                "certificate" | "tls" => (t.tls_title(), Some("/system/tls".to_owned())),
+                "clock" => (t.attention_clock(), None),
+                _ => (t.attention_disk(), None),
+            };
+            Attention {
+                icon: "triangle-alert",
+                tone: "warn",
+                title: title.to_owned(),
+                text: codes::field(
+                    t,
+                    &warning.code,
+                    &format!("{} {}", warning.text, warning.hint),
+                ),
+                href,
+            }
+        })
+        .collect();
     for machine in &seen.machines {
         all.extend(machine.problems.iter().map(|problem| Attention {
             icon: "triangle-alert",

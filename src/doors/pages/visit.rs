@@ -187,6 +187,15 @@ impl Clock {
         }
     }
 
+    /// `21 Nov 2026`, `2026년 11월 21일`
+    pub fn day(&self, at: Timestamp) -> String {
+        let then = self.local(at);
+        match self.text.language {
+            Language::English => then.strftime("%-d %b %Y").to_string(),
+            Language::Korean => then.strftime("%Y년 %-m월 %-d일").to_string(),
+        }
+    }
+
     /// `3 h 12 min ago`, `just now`.
     pub fn ago(&self, at: Timestamp, now: Timestamp) -> String {
         match now.seconds_since(at) {

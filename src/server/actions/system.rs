@@ -10,7 +10,7 @@ use rules::session::Phase;
 use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::allowed;
+use super::{allowed, certificates};
 use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
@@ -122,6 +122,7 @@ pub async fn health(server: &Server) -> Vec<Check> {
         },
         "Open the setup link that the server printed when it started.",
     );
+    checks.extend(certificates::worries(server));
     checks
 }
 
@@ -361,10 +362,11 @@ pub async fn reload_settings(server: &Server, caller: &Caller) -> Result<Reloade
     Ok(done)
 }
 
-/// What people are warned about on the overview: a disk that fills up.
+/// What people are warned about on the overview: a disk that fills up, certificates that end, a clock that
+/// is wrong.
 pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Check>, Failure> {
     allowed(caller, Verb::SystemRead)?;
-    Ok(free(&server.settings().data)
+    let disk = free(&server.settings().data)
         .filter(|free| *free < WARNED)
         .map(|free| Check {
             code: "disk.low".into(),
@@ -372,7 +374,9 @@ pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Check>, Fa
             minor: true,
             text: format!("Only {free} are free on the disk of the state."),
             hint: "Remove images that nobody uses, or free space on that disk.".into(),
-        })
+        });
+    Ok(disk
         .into_iter()
+        .chain(certificates::worries(server))
         .collect())
 }

@@ -197,6 +197,23 @@ async fn every_act_asks_for_its_capability_first() {
             Some(c)
         )),
         (SystemRead, "system.settings", |s, c| system::settings(s, c)),
+        (SystemRead, "certificates.show", |s, c| certificates::show(
+            s, c
+        )),
+        (SystemWrite, "certificates.request", |s, c| {
+            certificates::request(s, c, certificates::Request::default())
+        }),
+        (SystemWrite, "certificates.import", |s, c| {
+            let brought = certificates::Import {
+                certificate: String::new(),
+                key: None,
+                name: None,
+            };
+            certificates::import(s, c, brought)
+        }),
+        (SystemWrite, "certificates.reset", |s, c| {
+            certificates::reset(s, c, certificates::Kind::Own)
+        }),
         (SystemRead, "backups.standing", |s, c| backups::standing(
             s, c
         )),

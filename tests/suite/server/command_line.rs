@@ -346,7 +346,7 @@ async fn the_setup_link_of_a_box_that_is_set_up_leads_to_the_sign_in() {
     let said = say(&the_box, "setup-link").await;
     assert_eq!(
         (said.code, said.out.as_str()),
-        (0, "http://127.0.0.1:7860/login\n"),
+        (0, "https://127.0.0.1:7860/login\n"),
         "{}",
         said.err
     );

@@ -490,6 +490,96 @@ fn the_client_believes_a_fingerprint_that_somebody_compared_and_only_that_one() 
     );
 }
 
+#[test]
+fn a_sites_certificate_goes_in_by_request_and_out_again_while_people_are_connected() {
+    const NAME: &str =
+        "a_sites_certificate_goes_in_by_request_and_out_again_while_people_are_connected";
+    if lacks("curl")
+        || !Command::new("openssl")
+            .arg("version")
+            .output()
+            .is_ok_and(|o| o.status.success())
+    {
+        skips::skip(NAME, "needs curl and openssl, as people have them");
+        return;
+    }
+    let house = House::open();
+    let place = house.folder.path();
+    let (code, said) = house.local(&["tls", "csr", "--name", "gpu.lab"]);
+    assert!(code == 0 && !said.contains("PRIVATE"), "{said}");
+    let request: String = said[said.find("-----BEGIN").expect("PEM")..]
+        .split_inclusive("-----END CERTIFICATE REQUEST-----\n")
+        .take(1)
+        .collect();
+    fs::write(place.join("csr"), request).expect("written");
+    let sign = "cd $HOME && openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj '/CN=Site' -days 30 2>/dev/null && \
+        printf 'subjectAltName=DNS:gpu.lab\nextendedKeyUsage=serverAuth\n' > ext && \
+        openssl x509 -req -in csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 20 -extfile ext -out site.pem 2>/dev/null && \
+        openssl x509 -req -in csr -CA ca.pem -CAkey ca.key -CAcreateserial -days -1 -extfile ext -out old.pem 2>/dev/null; echo signed";
+    assert_eq!(house.sh(sign).trim(), "signed");
+    let ask = format!(
+        "curl -sS --cacert $HOME/ca.pem --connect-to gpu.lab::127.0.0.1: https://gpu.lab:{}/healthz",
+        house.console
+    );
+    let file = |name: &str| place.join(name).display().to_string();
+    for (name, expected) in [
+        ("ca.pem", "tls.key-mismatch"),
+        ("csr", "tls.certificate-unreadable"),
+    ] {
+        let (code, said) = house.local(&["tls", "import", &file(name)]);
+        assert!(code != 0 && said.contains(expected), "{name}: {said}");
+    }
+    if fs::metadata(place.join("old.pem")).is_ok_and(|old| old.len() > 0) {
+        let (_, said) = house.local(&["tls", "import", &file("old.pem")]);
+        assert!(said.contains("tls.certificate-expired"), "{said}");
+    }
+    assert_eq!(
+        house.sh("curl -sS --cacert $CA $AT/healthz").trim(),
+        "ok",
+        "nothing has changed"
+    );
+
+    let (code, said) = house.local(&["tls", "import", &file("site.pem")]);
+    assert!(code == 0 && said.contains("the site's"), "{said}");
+    assert_eq!(house.sh(&ask).trim(), "ok", "served at once");
+    let said = house.sh("curl -skS $AT/readyz");
+    assert!(
+        said.contains("certificate.ends-soon"),
+        "twenty days are few: {said}"
+    );
+    assert!(!house.sh("curl -sS --cacert $CA $AT/healthz").contains("ok"));
+
+    let (code, _) = house.local(&["tls", "reset"]);
+    assert_eq!(code, 0);
+    assert_eq!(
+        house.sh("curl -sS --cacert $CA $AT/healthz").trim(),
+        "ok",
+        "its own again"
+    );
+    let (code, _) = house.local(&["tls", "reset", "--previous"]);
+    assert_eq!(code, 0);
+    assert_eq!(house.sh(&ask).trim(), "ok", "and the site's again");
+    let keys = fs::read_dir(place.join("d/tls")).expect("a folder");
+    for key in keys.flatten() {
+        let mode = key.metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", key.path().display());
+    }
+    assert!(!house.said().contains("PRIVATE"), "no key in the log");
+}
+
+#[test]
+fn fardel_trust_prints_what_the_box_shows() {
+    let house = House::open();
+    let (code, said) = house.local(&["trust"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains(&house.fingerprint()) && said.contains(&house.authority_pem()),
+        "{said}"
+    );
+    let (code, said) = house.local(&["trust", "-o", "json"]);
+    assert!(code == 0 && said.contains("\"in_use\": true"), "{said}");
+}
+
 /// Programs before the server's own: a network of its own with nothing but loopback and a way out that
 /// leads nowhere and counts.
 const ALONE: [&str; 5] = ["unshare", "--net", "sh", "-c", ALONE_SCRIPT];

@@ -41,6 +41,9 @@ fn body(route: &Route) -> String {
         Some("ImportRequest") => {
             json!({"upload": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"}).to_string()
         }
+        Some("CertificateRequest") => json!({"names": ["gpu.lab"]}).to_string(),
+        Some("CertificateImport") => json!({"certificate": "none"}).to_string(),
+        Some("CertificateReset") => json!({"to": "own"}).to_string(),
         Some("StopRequest") => "{}".to_owned(),
         Some(other) => panic!("roles.rs does not know the body {other}"),
         None => String::new(),

@@ -150,6 +150,23 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["makeSupportBundle"],
         &["support bundle"],
     ),
+    ("GET /trust", &["getTrust"], &["trust"]),
+    ("GET /system/tls", &["getTls"], &["tls show"]),
+    (
+        "POST /system/tls/request",
+        &["requestCertificate"],
+        &["tls csr"],
+    ),
+    (
+        "POST /system/tls/certificate",
+        &["importCertificate"],
+        &["tls import x"],
+    ),
+    (
+        "POST /system/tls/reset",
+        &["resetCertificate"],
+        &["tls reset"],
+    ),
     ("", &["listBackups"], &["backup ls"]),
     ("", &["makeBackup"], &["backup now"]),
     ("", &["listFindings", "ready"], &["doctor"]),

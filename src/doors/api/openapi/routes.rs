@@ -684,6 +684,61 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/api/v1/trust",
+        operation: "getTrust",
+        tag: "system",
+        summary: "This machine's own certificate authority, and its fingerprint",
+        needs: Needs::Nothing,
+        answer: Reply::Schema("Authority"),
+        refusals: &[409],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/tls",
+        operation: "getTls",
+        tag: "system",
+        summary: "The certificate that is served",
+        needs: SYSTEM,
+        answer: Reply::Schema("Tls"),
+        refusals: &[409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/tls/request",
+        operation: "requestCertificate",
+        tag: "system",
+        summary: "Make a key that stays here, and a request for its certificate",
+        needs: SYSTEM_WRITE,
+        body: Some("CertificateRequest"),
+        refusals: &[409, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/tls/certificate",
+        operation: "importCertificate",
+        tag: "system",
+        summary: "Serve a site's certificate; one that does not fit changes nothing",
+        needs: SYSTEM_WRITE,
+        body: Some("CertificateImport"),
+        answer: Reply::Schema("Tls"),
+        refusals: &[409, 413, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/tls/reset",
+        operation: "resetCertificate",
+        tag: "system",
+        summary: "Serve this machine's own certificate again, or the site's from before",
+        needs: SYSTEM_WRITE,
+        body: Some("CertificateReset"),
+        answer: Reply::Schema("Tls"),
+        refusals: &[409, 422],
+        ..ROUTE
+    },
+    Route {
         path: "/healthz",
         operation: "alive",
         tag: "system",
@@ -752,6 +807,11 @@ pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
     collect::<shape::UserPatch>(all);
     collect::<shape::NewPassword>(all);
     collect::<shape::SuspendRequest>(all);
+    collect::<shape::Authority>(all);
+    collect::<shape::Tls>(all);
+    collect::<shape::CertificateRequest>(all);
+    collect::<shape::CertificateImport>(all);
+    collect::<shape::CertificateReset>(all);
     collect::<shape::Preferences>(all);
     collect::<shape::PasswordChange>(all);
     collect::<shape::TokenPage>(all);

@@ -447,6 +447,78 @@ pub(super) struct SuspendRequest {
     suspended: bool,
 }
 
+/// What stands in a certificate.
+#[derive(ToSchema, Deserialize)]
+pub(super) struct Certificate {
+    subject: String,
+    issuer: String,
+    /// Host names and addresses it speaks for
+    names: Vec<String>,
+    not_before: String,
+    not_after: String,
+    /// SHA-256, as 9F:2C:…
+    fingerprint: String,
+    /// It may sign others
+    authority: bool,
+}
+
+#[derive(ToSchema, Deserialize)]
+pub(super) struct Authority {
+    /// SHA-256, as 9F:2C:…
+    fingerprint: String,
+    subject: String,
+    not_after: String,
+    pem: String,
+    /// It signed what is served now
+    in_use: bool,
+}
+
+/// The certificate that is served, and what is kept beside it.
+#[derive(ToSchema, Deserialize)]
+pub(super) struct Tls {
+    kind: TlsKind,
+    certificate: Certificate,
+    authority: Certificate,
+    /// What this machine is called and can be reached by
+    names: Vec<String>,
+    previous: Option<Certificate>,
+    /// Names of a request whose certificate has not come
+    requested: Option<Vec<String>>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum TlsKind {
+    Own,
+    Site,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CertificateRequest {
+    /// Host names and addresses; left out: what the machine is called
+    names: Option<Vec<String>>,
+    organisation: Option<String>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CertificateImport {
+    /// PEM: the machine's own certificate first, then who signed it
+    certificate: String,
+    /// PEM; left out where it belongs to the request that was made here
+    #[schema(format = Password)]
+    key: Option<String>,
+    /// What people call this machine, where it does not know that itself
+    name: Option<String>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CertificateReset {
+    to: Option<TlsKind>,
+}
+
 /// What a person may set about themselves; what is left out stays.
 #[derive(ToSchema, Deserialize)]
 #[serde(deny_unknown_fields)]

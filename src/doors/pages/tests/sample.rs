@@ -17,6 +17,8 @@ use super::super::sessions::{
     Chart, End, Line, SessionPage, SessionsPage, Step, Strip, Tab, Verbs, Wait,
 };
 use super::super::setup::SetupPage;
+use super::super::tls::{self, TlsPage};
+use super::super::trust::{self, TrustPage};
 use crate::doors::text::{Language, Text};
 
 /// Every page with a name for its file.
@@ -66,6 +68,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .render(),
         ),
         ("about", about(t).render()),
+        ("trust", trust_page(t, true).render()),
+        ("trust-off", trust_page(t, false).render()),
+        ("tls", tls_page(t, false).render()),
+        ("tls-request", tls_page(t, true).render()),
         ("problem", problem(t).render()),
     ];
     let bare = |alert| LoginPage {
@@ -1011,6 +1017,57 @@ fn docs(t: Text, q: Option<&str>) -> DocsPage {
 
 fn about(t: Text) -> AboutPage {
     super::super::docs::about(frame(t, Nav::Nowhere, false))
+}
+
+const PRINT: &str = "9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12";
+
+fn trust_page(t: Text, encrypted: bool) -> TrustPage {
+    TrustPage {
+        t,
+        f: stranger(t),
+        authority: encrypted.then(|| trust::Shown {
+            subject: "fardel fardel-01 9F2C".into(),
+            fingerprint: PRINT.into(),
+            groups: PRINT
+                .split(':')
+                .collect::<Vec<_>>()
+                .chunks(4)
+                .map(|g| g.join(" "))
+                .collect(),
+            put_aside: true,
+        }),
+        systems: trust::systems(t, "fardel-01.lab.internal", "Windows"),
+        back: "/login",
+    }
+}
+
+fn tls_page(t: Text, asked: bool) -> TlsPage {
+    TlsPage {
+        t,
+        f: frame(t, Nav::Nowhere, false),
+        alert: (!asked).then(|| Alert::bad("tls.chain-order")),
+        served: Some(tls::Served {
+            site: true,
+            subject: "fardel-01.lab.internal".into(),
+            issuer: "Lab issuing authority 2".into(),
+            names: vec!["fardel-01.lab.internal".into(), "10.1.4.20".into()],
+            from: "1".into(),
+            until: "2".into(),
+            left: parts::span(t, 12 * 86_400),
+            tone: "warn",
+            fingerprint: PRINT.into(),
+            previous: Some(t.tls_previous("fardel-01", "3")),
+            requested: Some("fardel-01.lab.internal".into()),
+        }),
+        request: asked.then(|| {
+            "-----BEGIN CERTIFICATE REQUEST-----\nMIIB\n-----END CERTIFICATE REQUEST-----\n"
+                .to_owned()
+        }),
+        names: "fardel-01.lab.internal\n10.1.4.20".into(),
+        organisation: "Lab".into(),
+        certificate: String::new(),
+        name: String::new(),
+    }
 }
 
 fn setup(t: Text, closed: bool) -> SetupPage {

@@ -66,6 +66,7 @@ impl House {
         let layer = Layer {
             data: Some(folder.path().join("data")),
             run: Some(folder.path().join("run")),
+            tls: Some("on".into()),
             ..Layer::default()
         };
         let settings = Settings::read(layer, |_| None).expect("settings");
@@ -184,7 +185,8 @@ impl House {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
+    "/system/tls",
     "/api/docs",
     "/",
     "/sessions",
@@ -519,4 +521,128 @@ async fn tastes_are_kept_by_the_browser() {
         .await
         .body;
     assert!(page.contains("<html lang=\"ko\" data-theme=\"dark\">"));
+}
+
+#[tokio::test]
+async fn whom_to_trust_is_shown_before_anybody_signs_in() {
+    let house = House::open();
+    let authority = house.server.certificates().expect("made").authority();
+    for (agent, open) in [
+        ("Mozilla/5.0 (Windows NT 10.0; Win64; x64)", "Windows"),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X)",
+            "iPhone",
+        ),
+        ("Mozilla/5.0 (Linux; Android 15)", "Android"),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)", "macOS"),
+        ("Mozilla/5.0 (X11; Linux x86_64)", "Debian"),
+    ] {
+        for language in ["en", "ko"] {
+            let headers = [("user-agent", agent), ("accept-language", language)];
+            let page = house.ask(Method::GET, "/trust", &headers, &[]).await;
+            assert_eq!(page.status, StatusCode::OK);
+            assert!(
+                page.body.contains(&authority.fingerprint),
+                "the whole fingerprint"
+            );
+            let faults = lint::page(&page.body);
+            assert!(faults.is_empty(), "{}", faults.join("\n"));
+            let open_ones: Vec<&str> = page.body.split("<details").skip(1).collect();
+            assert_eq!(open_ones.len(), 8, "eight sorts of computers in {language}");
+            let shown: Vec<&&str> = open_ones
+                .iter()
+                .filter(|d| d.starts_with(" class=\"fold\" open"))
+                .collect();
+            assert_eq!(shown.len(), 1, "{agent}");
+            assert!(shown[0].contains(&format!("<b>{open}")), "{agent}");
+            assert!(
+                page.body.contains("https://box:7860"),
+                "the machine's own address stands in the commands"
+            );
+            assert!(!page.body.contains("THIS-MACHINE"));
+        }
+    }
+    let pem = house.get("", "/trust/fardel.pem").await;
+    assert_eq!((pem.status, pem.body), (StatusCode::OK, authority.pem));
+    assert_eq!(
+        house.get("", "/trust/fardel.crt").await.status,
+        StatusCode::OK
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_that_does_not_fit_is_refused_on_the_page_and_its_key_is_shown_nowhere() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    let asked = house
+        .post(
+            &cookie,
+            "/system/tls/request",
+            &[("names", "gpu.lab, 10.1.2.3"), ("organisation", "Lab")],
+        )
+        .await;
+    assert_eq!(asked.status, StatusCode::OK);
+    assert!(
+        asked.body.contains("BEGIN CERTIFICATE REQUEST") && !asked.body.contains("PRIVATE KEY")
+    );
+    let bad = house
+        .post(&cookie, "/system/tls/request", &[("names", "a_b")])
+        .await;
+    assert_eq!(bad.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(bad.body.contains("a_b"), "what was typed stays");
+    let waiting = house.get(&cookie, "/system/tls").await;
+    assert!(waiting.body.contains("gpu.lab, 10.1.2.3"));
+
+    let before = house
+        .server
+        .certificates()
+        .expect("made")
+        .shown()
+        .expect("shown");
+    let form = "--x\r\nContent-Disposition: form-data; name=\"certificate\"\r\n\r\nnothing\r\n--x\r\nContent-Disposition: form-data; name=\"key-file\"; filename=\"k\"\r\n\r\n-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\r\n--x--\r\n";
+    let request = Request::post("/system/tls/certificate")
+        .header(header::HOST, "box:7860")
+        .header(header::ORIGIN, "http://box:7860")
+        .header(header::COOKIE, &cookie)
+        .header(header::CONTENT_TYPE, "multipart/form-data; boundary=x")
+        .body(Body::from(form))
+        .expect("a request");
+    let response = house
+        .router
+        .clone()
+        .oneshot(request)
+        .await
+        .expect("an answer");
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let bytes = response
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
+    let body = String::from_utf8_lossy(&bytes);
+    assert!(
+        body.contains("BEGIN CERTIFICATE") && !body.contains("c2VjcmV0"),
+        "{body}"
+    );
+    assert_eq!(
+        house
+            .server
+            .certificates()
+            .expect("made")
+            .shown()
+            .expect("shown"),
+        before
+    );
+    let reset = house
+        .post(&cookie, "/system/tls/reset", &[("to", "site")])
+        .await;
+    assert_eq!(reset.status, StatusCode::CONFLICT);
+    let reset = house
+        .post(&cookie, "/system/tls/reset", &[("to", "own")])
+        .await;
+    assert_eq!(
+        (reset.status, reset.location.as_str()),
+        (StatusCode::SEE_OTHER, "/system/tls?notice=certificate&of=")
+    );
 }

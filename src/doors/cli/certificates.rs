@@ -1,0 +1,116 @@
+//! Whom to trust, and the server's certificates, from the command line.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::output::{View, text};
+use super::tree::Tls;
+use super::trouble::Trouble;
+use super::{complain, print};
+
+/// Prints the fingerprint for people and the certificate for files: `fardel trust > fardel.pem`.
+pub(super) async fn trust(client: &Client, view: &View) -> Result<u8, Trouble> {
+    let body = client.get("/api/v1/trust").await?;
+    if view.for_people() {
+        complain(&format!(
+            "{}\nSHA-256 {}\n",
+            text(&body, "subject"),
+            text(&body, "fingerprint")
+        ));
+        if body["in_use"] == false {
+            complain("A certificate of the site is served at present, which this did not sign.\n");
+        }
+        print(&text(&body, "pem"));
+        return Ok(0);
+    }
+    print(&view.said(&body, &text(&body, "fingerprint"))?);
+    Ok(0)
+}
+
+pub(super) async fn tls(client: &Client, view: &View, request: Tls) -> Result<u8, Trouble> {
+    match request {
+        Tls::Show => shown(view, &client.get("/api/v1/tls").await?),
+        Tls::Csr { name, organisation } => {
+            let body = json!({"names": name, "organisation": organisation});
+            let answer = client.post("/api/v1/tls/request", &body).await?;
+            if view.for_people() {
+                complain(
+                    "The key stays on the server. Have this signed, then: fardel tls import FILE\n",
+                );
+                print(&text(&answer, "request"));
+                return Ok(0);
+            }
+            print(&view.said(&answer, text(&answer, "request").trim_end())?);
+            Ok(0)
+        }
+        Tls::Import { file, key, name } => {
+            let key = key.as_deref().map(read).transpose()?;
+            let body = json!({"certificate": read(&file)?, "key": key, "name": name});
+            shown(view, &client.post("/api/v1/tls/certificate", &body).await?)
+        }
+        Tls::Reset { previous } => {
+            let to = if previous { "site" } else { "own" };
+            shown(
+                view,
+                &client.post("/api/v1/tls/reset", &json!({"to": to})).await?,
+            )
+        }
+    }
+}
+
+/// A file, or standard input for `-`.
+fn read(file: &Path) -> Result<String, Trouble> {
+    let failed = |error: std::io::Error| {
+        Trouble::usage(format!("{} cannot be read: {error}.", file.display()))
+    };
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        return Ok(text);
+    }
+    // Other bytes than text hold no PEM; the server says what would work.
+    let bytes = std::fs::read(file).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn shown(view: &View, body: &Value) -> Result<u8, Trouble> {
+    let names = |of: &Value| -> String {
+        let names = of["names"].as_array().into_iter().flatten();
+        names
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let certificate = &body["certificate"];
+    let whose = if body["kind"] == "site" {
+        "the site's"
+    } else {
+        "this machine's own"
+    };
+    let mut lines = format!(
+        "served     {whose}\nfor        {}\nsigned by  {}\nnames      {}\ngood       {} to {}\nSHA-256    {}\nauthority  {}\n",
+        text(certificate, "subject"),
+        text(certificate, "issuer"),
+        names(certificate),
+        text(certificate, "not_before"),
+        text(certificate, "not_after"),
+        text(certificate, "fingerprint"),
+        text(&body["authority"], "fingerprint"),
+    );
+    if body["previous"].is_object() {
+        lines.push_str(&format!(
+            "before     {}, good until {}: fardel tls reset --previous\n",
+            text(&body["previous"], "subject"),
+            text(&body["previous"], "not_after")
+        ));
+    }
+    if body["requested"].is_array() {
+        let requested = json!({"names": body["requested"]});
+        lines.push_str(&format!("requested  {}\n", names(&requested)));
+    }
+    print(&view.said(body, lines.trim_end())?);
+    Ok(0)
+}

@@ -1,0 +1,281 @@
+//! `/system/tls`: which certificate this machine shows, a request for one from somebody else's authority, and
+//! putting such a one in. Keys that are typed here go to `server::actions` and are shown nowhere.
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Multipart, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::refusal::Refusal;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::access::secret::Secret;
+use server::actions::certificates::{self, Import, Kind, Request, Shown};
+
+use super::frame::{Frame, Nav};
+use super::parts::{self, Alert};
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame};
+use crate::doors::text::{Text, codes};
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/tls.html")]
+pub struct TlsPage {
+    pub t: Text,
+    pub f: Frame,
+    pub alert: Option<Alert>,
+    /// None where nothing is encrypted.
+    pub served: Option<Served>,
+    /// A request that was made just now.
+    pub request: Option<String>,
+    pub names: String,
+    pub organisation: String,
+    pub certificate: String,
+    pub name: String,
+}
+
+/// What is served, in words.
+pub struct Served {
+    pub site: bool,
+    pub subject: String,
+    pub issuer: String,
+    pub names: Vec<String>,
+    pub from: String,
+    pub until: String,
+    pub left: String,
+    pub tone: &'static str,
+    pub fingerprint: String,
+    /// What the certificate from before was for.
+    pub previous: Option<String>,
+    /// The names in a request whose certificate has not come yet.
+    pub requested: Option<String>,
+}
+
+/// What was typed, for a page that says no.
+#[derive(Default)]
+pub struct Typed {
+    pub names: Option<String>,
+    pub organisation: String,
+    pub certificate: String,
+    pub name: String,
+}
+
+/// `GET /system/tls`
+pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    page(
+        &console,
+        &visit,
+        &caller,
+        StatusCode::OK,
+        None,
+        None,
+        Typed::default(),
+    )
+    .await
+}
+
+async fn page(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    status: StatusCode,
+    alert: Option<Alert>,
+    request: Option<String>,
+    typed: Typed,
+) -> Response {
+    let f = frame(console, visit, caller, Nav::System);
+    let shown = match certificates::show(&console.server, caller).await {
+        Ok(shown) => Some(shown),
+        Err(Failure::Refusal(refusal)) if refusal.code == "tls.off" => None,
+        Err(failure) => return answer::failure(console, visit, Some(f), &failure),
+    };
+    let names = typed.names.unwrap_or_else(|| {
+        let outward =
+            |name: &&String| *name != "localhost" && !name.starts_with("127.") && *name != "::1";
+        let names = shown.iter().flat_map(|shown| &shown.names).filter(outward);
+        names.cloned().collect::<Vec<_>>().join("\n")
+    });
+    let page = TlsPage {
+        t: visit.text,
+        alert,
+        served: shown.map(|shown| served(console, visit, shown)),
+        request,
+        names,
+        organisation: typed.organisation,
+        certificate: typed.certificate,
+        name: typed.name,
+        f,
+    };
+    answer::page(console, visit, status, &page)
+}
+
+fn served(console: &Console, visit: &Visit, shown: Shown) -> Served {
+    let now = console.server.clock().now();
+    let certificate = shown.certificate;
+    let seconds = certificate.not_after.seconds_since(now);
+    let tone = match seconds / 86_400 {
+        0 => "bad",
+        1..30 => "warn",
+        _ => "ok",
+    };
+    Served {
+        site: shown.kind == Kind::Site,
+        from: visit.clock.day(certificate.not_before),
+        until: visit.clock.day(certificate.not_after),
+        left: match seconds / 86_400 {
+            0 => parts::span(visit.text, seconds),
+            days => visit.text.common_days(days),
+        },
+        tone,
+        subject: certificate.subject,
+        issuer: certificate.issuer,
+        names: certificate.names,
+        fingerprint: certificate.fingerprint,
+        previous: shown.previous.map(|facts| {
+            let until = visit.clock.day(facts.not_after);
+            visit.text.tls_previous(facts.subject, until)
+        }),
+        requested: shown.requested.map(|names| names.join(", ")),
+    }
+}
+
+/// A page that says why not, with what was typed.
+async fn no(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    failure: Failure,
+    typed: Typed,
+) -> Response {
+    match failure {
+        Failure::Refusal(refusal) => {
+            let alert = Alert::bad(codes::refusal(visit.text, &refusal));
+            let status = answer::status(&refusal);
+            page(console, visit, caller, status, Some(alert), None, typed).await
+        }
+        fault => {
+            let f = frame(console, visit, caller, Nav::System);
+            answer::failure(console, visit, Some(f), &fault)
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Wanted {
+    names: String,
+    organisation: String,
+}
+
+/// `POST /system/tls/request`
+pub async fn request(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Form(wanted): Form<Wanted>,
+) -> Response {
+    let words = wanted.names.split([',', ' ', '\n', '\r', '\t']);
+    let names = words
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let asked = Request {
+        names,
+        organisation: wanted.organisation.clone(),
+    };
+    let typed = Typed {
+        names: Some(wanted.names),
+        organisation: wanted.organisation,
+        ..Typed::default()
+    };
+    match certificates::request(&console.server, &caller, asked).await {
+        Ok(pem) => {
+            page(
+                &console,
+                &visit,
+                &caller,
+                StatusCode::OK,
+                None,
+                Some(pem),
+                typed,
+            )
+            .await
+        }
+        Err(failure) => no(&console, &visit, &caller, failure, typed).await,
+    }
+}
+
+/// `POST /system/tls/certificate`: text or files; a file wins over text.
+pub async fn import(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    mut form: Multipart,
+) -> Response {
+    let mut typed = Typed::default();
+    let mut key = String::new();
+    loop {
+        let field = match form.next_field().await {
+            Ok(Some(field)) => field,
+            Ok(None) => break,
+            Err(error) => {
+                let refusal = Refusal::malformed(
+                    "body.unreadable",
+                    format!("This form cannot be read: {error}."),
+                );
+                return no(&console, &visit, &caller, refusal.into(), typed).await;
+            }
+        };
+        let name = field.name().unwrap_or_default().to_owned();
+        // A file of other bytes than text holds no PEM; what it lacks is said below.
+        let text = field
+            .bytes()
+            .await
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let text = text.unwrap_or_default();
+        if text.is_empty() {
+            continue;
+        }
+        match name.as_str() {
+            "certificate" | "certificate-file" => typed.certificate = text,
+            "key" | "key-file" => key = text,
+            "name" => typed.name = text,
+            _ => {}
+        }
+    }
+    let brought = Import {
+        certificate: typed.certificate.clone(),
+        key: Some(key)
+            .filter(|key| !key.trim().is_empty())
+            .map(Secret::new),
+        name: Some(typed.name.clone()).filter(|name| !name.trim().is_empty()),
+    };
+    // A key among the certificates is not shown again.
+    if typed.certificate.contains("PRIVATE KEY") {
+        typed.certificate = String::new();
+    }
+    match certificates::import(&console.server, &caller, brought).await {
+        Ok(_) => answer::see_with("/system/tls", "certificate", ""),
+        Err(failure) => no(&console, &visit, &caller, failure, typed).await,
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Back {
+    to: Kind,
+}
+
+/// `POST /system/tls/reset`
+pub async fn reset(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Form(back): Form<Back>,
+) -> Response {
+    match certificates::reset(&console.server, &caller, back.to).await {
+        Ok(_) => answer::see_with("/system/tls", "certificate", ""),
+        Err(failure) => no(&console, &visit, &caller, failure, Typed::default()).await,
+    }
+}

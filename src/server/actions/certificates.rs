@@ -1,0 +1,194 @@
+//! What people may do with the certificates of this machine: anybody may see whom to trust,
+//! administrators see more and change it. Private keys go in and never come out.
+
+use std::sync::Arc;
+
+use base::tls::keeper::{self, Keeper};
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use serde::Deserialize;
+
+use super::allowed;
+use super::system::Check;
+use crate::access::Caller;
+use crate::access::secret::Secret;
+use crate::appliance::shelves::tls_failure;
+use crate::catalog::Lane;
+use crate::catalog::events::Note;
+use crate::{Failure, Fault, Server};
+
+/// The machine's own authority, for whoever is to trust it.
+pub type Authority = keeper::Authority;
+/// What is served, and what is kept beside it.
+pub type Shown = keeper::Shown;
+/// Whose certificate is served.
+pub type Kind = keeper::Kind;
+
+/// What a request for a certificate says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// Host names and addresses; empty: what the machine is called.
+    pub names: Vec<String>,
+    /// Who runs the machine; may be empty.
+    pub organisation: String,
+}
+
+/// A certificate that somebody brings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Import {
+    /// PEM: the machine's own certificate first, then who signed it.
+    pub certificate: String,
+    /// PEM; None where it belongs to the request that was made here.
+    #[serde(default)]
+    pub key: Option<Secret>,
+    /// What people call this machine, where it does not know that itself.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// Whom to trust: the machine's own authority. Public, so that people can look before they believe.
+///
+/// Errors: `tls.off` where nothing is encrypted.
+pub async fn trust(server: &Server) -> Result<Authority, Failure> {
+    at_work(server, |keeper| Ok(keeper.authority())).await
+}
+
+/// What is served now. Errors: `tls.off`.
+pub async fn show(server: &Server, caller: &Caller) -> Result<Shown, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    at_work(server, Keeper::shown).await
+}
+
+/// Makes a key that stays here and gives the request for its certificate, as PEM. An earlier request and
+/// its key are void.
+///
+/// Errors: `tls.name-invalid`, `tls.too-many-names`, `tls.organisation-invalid`, `tls.off`.
+pub async fn request(server: &Server, caller: &Caller, wanted: Request) -> Result<String, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let pem = at_work(server, move |keeper| {
+        keeper.request(&wanted.names, &wanted.organisation)
+    })
+    .await?;
+    note(server, caller, "tls.requested", String::new()).await?;
+    Ok(pem)
+}
+
+/// Serves a site's certificate from now on. Nothing changes where it is refused.
+///
+/// Errors: `tls.certificate-…`, `tls.key-…`, `tls.chain-order`, each with what would work; `tls.off`.
+pub async fn import(server: &Server, caller: &Caller, brought: Import) -> Result<Shown, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let shown = at_work(server, move |keeper| {
+        let key = brought.key.as_ref().map(Secret::reveal);
+        keeper.import(&brought.certificate, key, brought.name.as_deref())?;
+        keeper.shown()
+    })
+    .await?;
+    note(
+        server,
+        caller,
+        "tls.imported",
+        shown.certificate.fingerprint.clone(),
+    )
+    .await?;
+    Ok(shown)
+}
+
+/// Serves the machine's own certificate again, or the site's certificate from before.
+///
+/// Errors: `tls.nothing-before`, `tls.certificate-expired`, `tls.off`.
+pub async fn reset(server: &Server, caller: &Caller, to: Kind) -> Result<Shown, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let shown = at_work(server, move |keeper| {
+        keeper.reset(to)?;
+        keeper.shown()
+    })
+    .await?;
+    note(
+        server,
+        caller,
+        "tls.reset",
+        shown.certificate.fingerprint.clone(),
+    )
+    .await?;
+    Ok(shown)
+}
+
+/// What somebody should put right about certificates and the clock; empty while all is well and where
+/// nothing is encrypted.
+pub(crate) fn worries(server: &Server) -> Vec<Check> {
+    let settings = server.settings();
+    if !settings.encrypted() {
+        let open = !settings.listen.ip().is_loopback();
+        let worry = open.then(|| Check {
+            code: "tls.off".into(),
+            ok: false,
+            minor: true,
+            text: "Pages are not encrypted: passwords cross the network as they are.".into(),
+            hint: "Set tls to auto, unless a proxy in front of this machine speaks TLS.".into(),
+        });
+        return worry.into_iter().collect();
+    }
+    let worries = match server.certificates() {
+        Ok(keeper) => keeper.worries(),
+        Err(failure) => {
+            let error = base::observe::chain(&failure);
+            tracing::error!(%error, "the certificates cannot be looked at");
+            return Vec::new();
+        }
+    };
+    worries
+        .into_iter()
+        .map(|worry| Check {
+            code: worry.code.to_owned(),
+            ok: false,
+            minor: true,
+            text: worry.text,
+            hint: worry.hint,
+        })
+        .collect()
+}
+
+/// Does something with the certificates where waiting for the disk holds nobody up.
+async fn at_work<T: Send + 'static>(
+    server: &Server,
+    act: impl FnOnce(&Keeper) -> Result<T, base::tls::TlsError> + Send + 'static,
+) -> Result<T, Failure> {
+    if !server.settings().encrypted() {
+        return Err(Refusal::conflict(
+            "tls.off",
+            "This server speaks plain HTTP, so there is no certificate.",
+        )
+        .hint("On loopback nothing crosses a network. For the network: listen = \"0.0.0.0:443\" in the settings, and a restart.")
+        .into());
+    }
+    let keeper: Arc<Keeper> = server.certificates()?;
+    tokio::task::spawn_blocking(move || act(&keeper).map_err(tls_failure))
+        .await
+        .map_err(|error| Fault::new("look at certificates", error))?
+}
+
+async fn note(
+    server: &Server,
+    caller: &Caller,
+    code: &'static str,
+    after: String,
+) -> Result<(), Failure> {
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(Lane::People, "note a change of certificates", move |rows| {
+            rows.note(Note {
+                actor: actor.as_str(),
+                topic: "system",
+                object: "tls",
+                owner: None,
+                code,
+                before: "",
+                after: &after,
+            })
+        })
+        .await
+}
