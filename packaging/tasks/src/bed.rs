@@ -12,6 +12,7 @@
 //! cargo ci bed run --memory 2048 --share tests=target/x86_64-unknown-linux-gnu/debug/deps SCRIPT
 //! ```
 
+mod airgap;
 mod dice;
 mod guest;
 mod machine;
@@ -37,10 +38,12 @@ usage: cargo ci bed root
        cargo ci bed run [--disk NAME] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                         [--out FOLDER] SCRIPT [ARGUMENT]...
        cargo ci bed upgrade [--binary FILE]
+       cargo ci bed airgap [--binary FILE]
        cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
   root      make the guest's root file system, or say where it is
   suite     the runtime's tests on cgroup v2
   upgrade   the package's whole life; a session lives through it until the removal
+  airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
   --disk    keep what is written under this name, and begin where the last run of it ended
@@ -91,6 +94,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             let root = Root::ready()?;
             match trial.kind {
                 Kind::Upgrade => upgrade::run(&root, &Packages::two(&binary)?)?,
+                Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
                 }
@@ -117,6 +121,7 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
         return;
     };
     gate.stage("bed: upgrade", || upgrade::run(&root, &packages));
+    gate.stage("bed: air gap", || airgap::run(&root, &packages));
     let seed = u64::from(std::process::id());
     gate.stage("bed: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
@@ -155,6 +160,7 @@ struct Trial {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Upgrade,
+    Airgap,
     PowerCut,
 }
 
@@ -165,6 +171,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["suite"] => Some(Verb::Suite),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
         ["upgrade", rest @ ..] => trial(Kind::Upgrade, rest, came_from).map(Verb::Trial),
+        ["airgap", rest @ ..] => trial(Kind::Airgap, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }

@@ -34,6 +34,8 @@ pub(super) struct Order<'a> {
     /// Folders of the host that it sees read-only: name below `/mnt`, path.
     pub(super) shares: Vec<(String, PathBuf)>,
     pub(super) script: String,
+    /// What lies beside the script: name, text.
+    pub(super) files: Vec<(&'static str, &'static str)>,
     pub(super) arguments: Vec<String>,
     /// How long it may neither say nor do anything.
     pub(super) patience: Duration,
@@ -50,6 +52,7 @@ impl<'a> Order<'a> {
             memory_mib: 1024,
             shares: Vec::new(),
             script: script.to_owned(),
+            files: Vec::new(),
             arguments: Vec::new(),
             patience: Duration::from_secs(120),
             limit: Duration::from_secs(30 * 60),
@@ -90,6 +93,9 @@ impl Machine {
         let bed = folder.path().join("bed");
         fs::create_dir_all(&bed).map_err(fault)?;
         fs::write(bed.join("script"), &order.script).map_err(fault)?;
+        for (name, text) in &order.files {
+            fs::write(bed.join(name), text).map_err(fault)?;
+        }
         let mut arguments = String::new();
         for argument in &order.arguments {
             arguments += argument;

@@ -21,10 +21,11 @@ const PACKAGES: [&str; 10] = [
     "dbus",
     "kmod",
     "iproute2",
-    "nftables",
+    // User-Mode Linux has no families of nftables.
+    "iptables",
     "procps",
     "curl",
-    "python3-minimal",
+    "python3",
     "ca-certificates",
 ];
 
