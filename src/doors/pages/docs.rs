@@ -73,13 +73,14 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [Written; 7] = [
+const MANUAL: [Written; 8] = [
     chapter!("first-steps"),
     chapter!("launching"),
     chapter!("images"),
     chapter!("cli"),
     chapter!("rest"),
     chapter!("trust"),
+    chapter!("box"),
     chapter!("troubleshooting"),
 ];
 
