@@ -10,7 +10,7 @@ use super::ground::Ground;
 
 /// Every control group directory of a container, in every hierarchy.
 fn groups(ground: &Ground, name: &ContainerName) -> Vec<PathBuf> {
-    let below = format!("fardel/{}/sessions/{name}", ground.runtime.box_id());
+    let below = format!("{}/sessions/{name}", ground.runtime.box_id());
     let hierarchies = fs::read_dir("/sys/fs/cgroup")
         .into_iter()
         .flatten()
@@ -18,7 +18,10 @@ fn groups(ground: &Ground, name: &ContainerName) -> Vec<PathBuf> {
         .map(|entry| entry.path());
     hierarchies
         .chain([PathBuf::from("/sys/fs/cgroup")])
-        .map(|root| root.join(&below))
+        .flat_map(|root| {
+            ["fardel", "fardel.slice/fardel-sessions.service"].map(|ours| root.join(ours))
+        })
+        .map(|ours| ours.join(&below))
         .filter(|path| path.is_dir())
         .collect()
 }

@@ -1,5 +1,6 @@
 //! The runtime's tests on pure cgroup v2: the same test binaries as everywhere, inside a guest with a
-//! systemd. What is skipped there has its own list, and no control group may be left.
+//! systemd; then some of them again with the holder's unit. What is skipped there has its own list, and
+//! no control group may be left.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,10 @@ pub(super) fn run() -> Result<(), Failure> {
     let root = Root::ready()?;
     let mut order = Order::new(&root, SCRIPT);
     order.memory_mib = MEMORY;
-    order.shares = vec![("tests".to_owned(), debug)];
+    order.shares = vec![
+        ("tests".to_owned(), debug),
+        ("units".to_owned(), PathBuf::from("packaging/systemd")),
+    ];
     order.arguments = vec![product.display().to_string()];
     order.arguments.extend(asked);
     let folder = Folder::make("suite", 1 << 20)?;
