@@ -3,6 +3,7 @@
 
 mod crash;
 mod ground;
+mod hold;
 mod idle;
 mod inside;
 mod life;

@@ -135,6 +135,18 @@ impl Hierarchies {
         matches!(self, Self::Unified { .. })
     }
 
+    /// Whether the machine can limit this. On version 2 device fences and freezing need no controller.
+    pub(super) fn has(&self, controller: &str) -> bool {
+        match self {
+            Self::Separate { controllers, .. } => controllers.contains_key(controller),
+            Self::Unified { root, .. } => {
+                matches!(controller, "devices" | "freezer")
+                    || fs::read_to_string(root.join("cgroup.controllers"))
+                        .is_ok_and(|text| text.split_whitespace().any(|each| each == controller))
+            }
+        }
+    }
+
     /// The groups of one container: where they are, else where they would be made. They may lie
     /// elsewhere than new ones when the holder came or went since.
     pub(super) fn session(&self, box_id: &str, name: &ContainerName) -> Group {
@@ -690,6 +702,20 @@ mod tests {
             Hierarchies::from_mounts("30 24 0:26 / / rw - ext4 /dev/vda rw\n"),
             None
         );
+    }
+
+    #[test]
+    fn a_controller_that_the_kernel_leaves_out_is_missed_on_version_two() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::write(root.path().join("cgroup.controllers"), "cpu io pids\n").expect("written");
+        let found = Hierarchies::Unified {
+            root: root.path().to_owned(),
+            ours: OWN,
+        };
+        assert!(found.has("pids") && found.has("devices") && found.has("freezer"));
+        assert!(!found.has("memory"), "as with cgroup_disable=memory");
+        let separate = Hierarchies::from_mounts(SEPARATE).expect("memory is there");
+        assert!(separate.has("memory") && !separate.has("pids"));
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn look_at_groups(hierarchies: &Hierarchies, box_id: &str, found: &mut Vec<Findi
         ("devices", "the device fence"),
         ("freezer", "pausing"),
     ] {
-        if group.directory(controller).is_none() {
+        if !hierarchies.has(controller) {
             let fence = matches!(controller, "memory" | "pids" | "devices");
             let make = if fence {
                 preventing
@@ -158,7 +158,11 @@ fn look_at_groups(hierarchies: &Hierarchies, box_id: &str, found: &mut Vec<Findi
             found.push(make(
                 "missing_controllers",
                 format!("the {controller} controller is missing: no {loss}"),
-                "mount it below /sys/fs/cgroup",
+                if hierarchies.unified() {
+                    "start the kernel without cgroup_disable for it, or with one that has it"
+                } else {
+                    "mount it below /sys/fs/cgroup"
+                },
             ));
         }
     }
