@@ -5,6 +5,7 @@
 mod checks;
 mod host;
 mod trial;
+mod truth;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -74,6 +75,12 @@ pub(super) fn every(settings: &Settings) -> Vec<Check> {
         now: jiff::Timestamp::now().as_second(),
     };
     checks.extend(host.all());
+    let file = crate::roles::backup::settings_file();
+    checks.extend(truth::all(
+        settings,
+        &file,
+        base::observe::Clock::system().now(),
+    ));
     checks.sort_by_key(|check| std::cmp::Reverse(check.state));
     checks
 }

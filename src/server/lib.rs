@@ -12,6 +12,7 @@ pub mod actions;
 mod appliance;
 pub mod backup;
 mod catalog;
+pub mod checkup;
 mod conductor;
 pub mod events;
 pub mod examiner;
@@ -49,6 +50,10 @@ impl Server {
         let reading = reading.into();
         let place = catalog::Place::Directory(reading.settings.data.clone());
         let catalog = catalog::Catalog::open(&place, clock)?;
+        let newest = catalog.read_now("look at the clock", |view| view.latest_event_at())?;
+        if let Some(finding) = actions::system::clock_behind(catalog.clock().now(), newest) {
+            tracing::warn!(code = finding.code, "{}", finding.text);
+        }
         let server = Self::around(catalog, reading, access::password::Hasher::default());
         server.go_on()?;
         Ok(server)

@@ -12,3 +12,4 @@ mod service;
 mod support;
 mod the_box;
 mod three_doors;
+mod upkeep;

@@ -142,10 +142,13 @@ fn free(directory: &Path) -> Option<Bytes> {
 /// What is wrong with the rows and with the backups; empty for a sound box.
 pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding>, Failure> {
     allowed(caller, Verb::SystemRead)?;
-    let mut found = server
+    let (mut found, newest) = server
         .catalog()
-        .read("look for findings", |view| Ok(findings(&view.world()?)))
+        .read("look for findings", |view| {
+            Ok((findings(&view.world()?), view.latest_event_at()?))
+        })
         .await?;
+    found.extend(clock_behind(server.clock().now(), newest));
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
         found.push(Finding {
             code: "backup.failed".into(),
@@ -153,6 +156,21 @@ pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding
         });
     }
     Ok(found)
+}
+
+/// Seconds that the journal may be ahead of the clock: time servers move clocks by less.
+const CLOCK_MAY_LAG: u64 = 300;
+
+/// What is wrong with a clock that is behind what was already noted.
+pub(crate) fn clock_behind(now: Timestamp, newest: Option<Timestamp>) -> Option<Finding> {
+    let newest = newest.filter(|newest| *newest > now.plus_seconds(CLOCK_MAY_LAG))?;
+    Some(Finding {
+        code: "clock.behind".into(),
+        text: format!(
+            "The clock says {now}, yet the journal already reaches to {newest}: it was set back. \
+             Running sessions are not touched; set it right: timedatectl set-time."
+        ),
+    })
 }
 
 /// Figures of one moment, for `/metrics`.

@@ -113,7 +113,8 @@ fn due_at(files: &[BackupFile], now: Timestamp, every_seconds: u64) -> Timestamp
         .map_or(now, |newest| newest.plus_seconds(every_seconds))
 }
 
-fn files(directory: &Path) -> Vec<BackupFile> {
+/// Those in a directory, newest first; empty where it cannot be read.
+pub(crate) fn files(directory: &Path) -> Vec<BackupFile> {
     let mut files: Vec<BackupFile> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()

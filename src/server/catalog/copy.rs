@@ -42,6 +42,43 @@ impl Inspection {
     }
 }
 
+/// What was seen of a catalog that may be in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight {
+    /// Version of its schema.
+    pub version: u32,
+    /// What SQLite finds broken in the file.
+    pub damage: Vec<String>,
+    /// Broken invariants of the rows. None where the file is damaged or of another version.
+    pub findings: Option<Vec<Finding>>,
+}
+
+/// Looks at the catalog in `data` without changing anything; a server may run. None where there is
+/// none. Costs reading the whole file.
+pub(crate) fn look(data: &Path) -> Result<Option<Sight>, Failure> {
+    let path = file(data);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let place = Place::Directory(data.to_owned());
+    let connection = open::reader(&path)?;
+    let version = connection
+        .query_row("pragma user_version", [], |row| row.get(0))
+        .map_err(|error| open::unreadable(&place, error))?;
+    let damage = damage(&connection)?;
+    let findings = if damage.is_empty() && version == newest_version() {
+        let heard = super::nodes::Heard::default();
+        Some(findings(&super::View::new(&connection, &heard).world()?))
+    } else {
+        None
+    };
+    Ok(Some(Sight {
+        version,
+        damage,
+        findings,
+    }))
+}
+
 /// The catalog's file in a data directory.
 pub(crate) fn file(data: &Path) -> PathBuf {
     data.join(open::FILE)

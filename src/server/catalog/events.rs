@@ -169,6 +169,17 @@ impl View<'_> {
         Ok(events)
     }
 
+    /// The latest time among the last few hundred events; None while nothing happened. Later than now
+    /// after the clock was set back.
+    pub(crate) fn latest_event_at(&self) -> Result<Option<Timestamp>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select max(at)
+                 from (select at from event order by sequence desc limit 500)",
+        )?;
+        let latest: Option<i64> = statement.query_row([], |row| row.get(0))?;
+        Ok(latest.map(Timestamp::from_millis))
+    }
+
     /// From which sequence on the journal is whole, and the newest; (0, 0) while nothing happened.
     /// What happened to people is kept longer than the rest and does not count for the first.
     pub(crate) fn event_range(&self) -> Result<(u64, u64), Failure> {

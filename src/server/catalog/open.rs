@@ -3,7 +3,9 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use base::observe::{Clock, dice};
@@ -59,6 +61,7 @@ pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
         ),
         Place::Directory(directory) => {
             make_directory(directory)?;
+            ground(directory)?;
             let lock = lock(directory)?;
             let path = directory.join(FILE);
             let reserve = Reserve::new(make_file(&path)?);
@@ -99,7 +102,10 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
              pragma cache_size = -2000;
              pragma trusted_schema = off;",
         )
-        .map_err(|error| Fault::new("set up a reader of the catalog", error))?;
+        .map_err(|error| {
+            let directory = path.parent().unwrap_or(path).to_owned();
+            unreadable(&Place::Directory(directory), error)
+        })?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
@@ -223,6 +229,59 @@ pub(super) fn make_directory(directory: &Path) -> Result<(), Refusal> {
         .mode(0o700)
         .create(directory)
         .map_err(|error| unwritable(directory, &error))
+}
+
+/// Whether a directory may hold the state: ours, closed to others' writing, on a disk of this machine.
+fn ground(directory: &Path) -> Result<(), Refusal> {
+    let shown = directory.display();
+    let found = std::fs::metadata(directory).map_err(|error| unwritable(directory, &error))?;
+    let (own, group) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    if found.uid() != own {
+        return Err(Refusal::conflict(
+            "state.foreign-owner",
+            format!(
+                "{shown} belongs to user {}, not to {own}, who runs this.",
+                found.uid()
+            ),
+        )
+        .hint(format!(
+            "Start it as that user, or give the directory away: chown -R {own} {shown}."
+        )));
+    }
+    let mode = found.mode() & 0o7777;
+    if mode & 0o002 != 0 || (mode & 0o020 != 0 && found.gid() != group) {
+        return Err(Refusal::conflict(
+            "state.exposed",
+            format!("Others may write to {shown} (mode {mode:04o})."),
+        )
+        .hint(format!("chmod 0750 {shown}")));
+    }
+    match rustix::fs::statfs(directory) {
+        Ok(disk) => on_network(disk.f_type as u64).map_or(Ok(()), |kind| {
+            Err(Refusal::conflict(
+                "state.network-disk",
+                format!("{shown} lies on {kind}, where locks and the catalog's log do not hold."),
+            )
+            .hint("Set data (or FARDEL_DATA) to a directory on a disk of this machine: ext4, XFS or btrfs."))
+        }),
+        Err(error) => Err(unwritable(directory, &error.into())),
+    }
+}
+
+/// The name of a file system that lies on another machine; None for all others.
+pub(super) fn on_network(magic: u64) -> Option<&'static str> {
+    // statfs gives a signed word; the numbers have 32 bits.
+    match magic & 0xffff_ffff {
+        0x6969 => Some("NFS"),
+        0xff53_4d42 | 0xfe53_4d42 | 0x517b => Some("a Windows share"),
+        0x00c3_6400 => Some("CephFS"),
+        0x0bd0_0bd0 => Some("Lustre"),
+        0x5346_414f | 0x6b41_4653 => Some("AFS"),
+        _ => None,
+    }
 }
 
 /// Makes the file before SQLite does, so that it is never readable by others, not even at first.

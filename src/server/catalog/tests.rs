@@ -616,3 +616,55 @@ fn a_step_that_fails_leaves_everything_as_it_was() {
         .unwrap();
     assert_eq!(kept, Some(written));
 }
+
+#[test]
+fn a_directory_that_is_somebody_elses_or_open_to_all_is_refused_and_nothing_is_made_in_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let test =
+        "a_directory_that_is_somebody_elses_or_open_to_all_is_refused_and_nothing_is_made_in_it";
+    let refused = |directory: &tempfile::TempDir| {
+        let place = Place::Directory(directory.path().to_path_buf());
+        let Err(Failure::Refusal(refusal)) = Catalog::open(&place, clock()) else {
+            panic!("it was opened");
+        };
+        assert!(!refusal.hint.is_empty());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        refusal.code
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let mode = |mode| {
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap()
+    };
+    mode(0o777);
+    assert_eq!(refused(&directory), "state.exposed");
+    mode(0o1777);
+    assert_eq!(refused(&directory), "state.exposed");
+    mode(0o755);
+    drop(on_disk(&directory));
+
+    let directory = tempfile::tempdir().unwrap();
+    if let Err(error) = std::os::unix::fs::chown(directory.path(), Some(12_345), None) {
+        skips::skip(test, &format!("a directory cannot be given away: {error}"));
+        return;
+    }
+    assert_eq!(refused(&directory), "state.foreign-owner");
+}
+
+#[test]
+fn disks_of_other_machines_are_known_by_their_numbers() {
+    for (magic, name) in [
+        (0x6969, "NFS"),
+        (0xfe53_4d42, "a Windows share"),
+        (0x00c3_6400, "CephFS"),
+    ] {
+        assert_eq!(super::open::on_network(magic), Some(name));
+    }
+    // A 32-bit number that a signed word extended.
+    assert_eq!(
+        super::open::on_network(0xffff_ffff_ff53_4d42),
+        Some("a Windows share")
+    );
+    for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
+        assert_eq!(super::open::on_network(local), None, "{local:x}");
+    }
+}

@@ -100,3 +100,29 @@ async fn a_failure_is_remembered_found_and_tried_again_later() {
         .unwrap();
     assert!(found.is_empty());
 }
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_two_years_is_a_finding_and_stops_nothing() {
+    let house = house(true);
+    let root = crate::access::local_root(&house.server);
+    let add = async |name: &str| {
+        let role = rules::people::Role::User;
+        crate::actions::people::create(&house.server, &root, name, role, "correct horse battery")
+            .await
+    };
+    add("before").await.unwrap();
+    house.clock.set(at("2024-11-21T02:00:00Z"));
+    add("after").await.unwrap();
+    let codes = async || {
+        let found = crate::actions::system::findings_of(&house.server, &root)
+            .await
+            .unwrap();
+        found
+            .into_iter()
+            .map(|finding| finding.code)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(codes().await, ["clock.behind"]);
+    house.clock.set(at("2026-11-21T01:57:00Z"));
+    assert!(codes().await.is_empty(), "a few minutes are no fault");
+}
