@@ -104,6 +104,10 @@ pub fn router(
         .route("/system/checks", get(system::checks))
         .route("/system/settings", get(system::settings))
         .route("/system/settings/reload", post(system::reload))
+        .route(
+            "/system/backups",
+            get(system::backups).post(system::back_up),
+        )
         .route("/system/support", get(system::support).post(system::bundle))
         .route("/docs", get(docs::first))
         .route("/docs/{name}", get(docs::show))
@@ -226,6 +230,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "password" => t.me_password_done().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(of),
+        "backup" => t.notice_backup(of),
         "settings-same" => t.notice_settings_same().to_owned(),
         "certificate" => t.notice_certificate().to_owned(),
         "saved" => t.me_saved().to_owned(),

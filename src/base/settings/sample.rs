@@ -17,7 +17,7 @@ pub fn sample() -> String {
     for key in KEYS {
         let restart = if key.needs_restart { " (restart)" } else { "" };
         let (value, note) = if key.default.is_empty() {
-            (key.example, "; for example")
+            (key.example, " Not set; an example:")
         } else {
             (key.default, "")
         };
@@ -26,7 +26,7 @@ pub fn sample() -> String {
             about.replace_range(..1, &first);
         }
         text.push_str(&format!(
-            "\n# {about}{note}{restart}. Variable {}.\n#{} = {value}\n",
+            "\n# {about}{restart}. Variable {}.{note}\n#{} = {value}\n",
             key.variable, key.key
         ));
     }

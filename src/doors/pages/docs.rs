@@ -73,7 +73,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [Written; 8] = [
+const MANUAL: [Written; 9] = [
     chapter!("first-steps"),
     chapter!("launching"),
     chapter!("images"),
@@ -81,6 +81,7 @@ const MANUAL: [Written; 8] = [
     chapter!("rest"),
     chapter!("trust"),
     chapter!("box"),
+    chapter!("upkeep"),
     chapter!("troubleshooting"),
 ];
 

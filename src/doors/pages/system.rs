@@ -1,12 +1,15 @@
-//! `/system`: how the machine is, what is set and from where, and the file for whoever helps. For
-//! administrators; everybody else gets what `server::actions` says.
+//! `/system`: how the machine is, what is set and from where, its backups, and the file for whoever
+//! helps. For administrators; everybody else gets what `server::actions` says.
 
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
+use server::actions::backups::{self, BackupStanding};
 use server::actions::system::{self, BundleMember, Diagnostic};
 
 use super::frame::{Attribute, Frame, Nav};
@@ -21,6 +24,7 @@ use crate::doors::text::{Text, codes};
 pub enum Tab {
     Checks,
     Settings,
+    Backups,
     Support,
 }
 
@@ -33,6 +37,7 @@ pub struct SystemPage {
     pub tab: Tab,
     pub checks: Checks,
     pub settings: Vec<Setting>,
+    pub backups: Backups,
     pub members: Vec<Member>,
 }
 
@@ -64,6 +69,24 @@ pub struct Setting {
     /// What a source says by now and waits for a restart; empty where nothing does.
     pub waiting: String,
     pub changed: bool,
+}
+
+/// The backups that the server makes by itself.
+#[derive(Default)]
+pub struct Backups {
+    /// Where they go; none while the server makes none.
+    pub directory: Option<String>,
+    /// Newest first.
+    pub files: Vec<BackupLine>,
+    /// How often, how many are kept, and when the next is due.
+    pub plan: String,
+}
+
+/// One backup.
+pub struct BackupLine {
+    pub name: String,
+    pub made: String,
+    pub size: String,
 }
 
 /// One file of a bundle.
@@ -140,6 +163,84 @@ pub async fn reload(State(console): State<Console>, visit: Visit, Who(caller): W
     }
 }
 
+/// `GET /system/backups`
+pub async fn backups(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    with_backups(&console, &visit, &caller, StatusCode::OK, None).await
+}
+
+/// `POST /system/backups`: makes one now; answers when it was verified.
+pub async fn back_up(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+    match backups::make(&console.server, &caller).await {
+        Ok(made) => answer::see_with("/system/backups", "backup", &made.name),
+        Err(Failure::Refusal(refusal)) if refusal.code.starts_with("backup.") => {
+            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+            let status = answer::status(&refusal);
+            with_backups(&console, &visit, &caller, status, Some(alert)).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn with_backups(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    status: StatusCode,
+    alert: Option<Alert>,
+) -> Response {
+    match backups::standing(&console.server, caller).await {
+        Ok(standing) => {
+            let page = SystemPage {
+                alert: alert.or_else(|| past_failure(visit, &standing)),
+                backups: backups_of(visit, &standing, console.server.clock().now()),
+                ..empty(console, visit, caller, Tab::Backups)
+            };
+            answer::page(console, visit, status, &page)
+        }
+        Err(failure) => failed(console, visit, caller, &failure),
+    }
+}
+
+/// Why there is no newer backup, where the last try failed.
+fn past_failure(visit: &Visit, standing: &BackupStanding) -> Option<Alert> {
+    let failure = standing.failure.as_ref()?;
+    let refusal =
+        Refusal::unavailable(failure.code.clone(), failure.text.clone()).hint(failure.hint.clone());
+    let title = visit.text.backups_failed(visit.clock.date(failure.at));
+    Some(
+        Alert::bad(title)
+            .detail(codes::refusal(visit.text, &refusal))
+            .code(failure.code.clone()),
+    )
+}
+
+fn backups_of(visit: &Visit, standing: &BackupStanding, now: Timestamp) -> Backups {
+    let t = visit.text;
+    Backups {
+        directory: standing
+            .directory
+            .as_ref()
+            .map(|directory| directory.display().to_string()),
+        files: standing
+            .files
+            .iter()
+            .map(|file| BackupLine {
+                name: file.name.clone(),
+                made: visit.clock.date(file.made_at),
+                size: parts::size(file.size.0),
+            })
+            .collect(),
+        plan: t.backups_plan(
+            u64::from(standing.every_hours),
+            u64::from(standing.keep),
+            match standing.due_at.filter(|due| *due > now) {
+                Some(due) => visit.clock.near(due, now),
+                None => t.common_now().to_owned(),
+            },
+        ),
+    }
+}
+
 /// `GET /system/support`: what a bundle would hold.
 pub async fn support(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
     let mut page = empty(&console, &visit, &caller, Tab::Support);
@@ -171,6 +272,7 @@ fn empty(console: &Console, visit: &Visit, caller: &Caller, tab: Tab) -> SystemP
         tab,
         checks: Checks::default(),
         settings: Vec::new(),
+        backups: Backups::default(),
         members: Vec::new(),
     }
 }

@@ -165,7 +165,7 @@ const CLOCK_MAY_LAG: u64 = 300;
 pub(crate) fn clock_behind(now: Timestamp, newest: Option<Timestamp>) -> Option<Finding> {
     let newest = newest.filter(|newest| *newest > now.plus_seconds(CLOCK_MAY_LAG))?;
     Some(Finding {
-        code: "clock.behind".into(),
+        code: "clock.set-back".into(),
         text: format!(
             "The clock says {now}, yet the journal already reaches to {newest}: it was set back. \
              Running sessions are not touched; set it right: timedatectl set-time."

@@ -167,8 +167,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["resetCertificate"],
         &["tls reset"],
     ),
-    ("", &["listBackups"], &["backup ls"]),
-    ("", &["makeBackup"], &["backup now"]),
+    ("GET /system/backups", &["listBackups"], &["backup ls"]),
+    ("POST /system/backups", &["makeBackup"], &["backup now"]),
     ("", &["listFindings", "ready"], &["doctor"]),
     ("", &["alive", "figures"], &[]),
     (

@@ -17,6 +17,7 @@ use super::super::sessions::{
     Chart, End, Line, SessionPage, SessionsPage, Step, Strip, Tab, Verbs, Wait,
 };
 use super::super::setup::SetupPage;
+use super::super::system::{self, SystemPage};
 use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use crate::doors::text::{Language, Text};
@@ -59,6 +60,26 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("images", images(t).render()),
         ("image", image(t).render()),
         ("me", me(t).render()),
+        (
+            "system-checks",
+            system(t, system::Tab::Checks, true).render(),
+        ),
+        (
+            "system-settings",
+            system(t, system::Tab::Settings, true).render(),
+        ),
+        (
+            "system-backups",
+            system(t, system::Tab::Backups, true).render(),
+        ),
+        (
+            "system-backups-off",
+            system(t, system::Tab::Backups, false).render(),
+        ),
+        (
+            "system-support",
+            system(t, system::Tab::Support, true).render(),
+        ),
         ("docs", docs(t, None).render()),
         ("docs-search", docs(t, Some("docker")).render()),
         (
@@ -1105,4 +1126,71 @@ fn problem(t: Text) -> ProblemPage {
 fn an_empty_strip_still_is_a_picture_with_words() {
     let drawn: Markup = parts::strip(&[], 1.0, "ci", None, "nothing yet");
     assert!(drawn.as_str().contains("nothing yet"));
+}
+
+fn system(t: Text, tab: system::Tab, well: bool) -> SystemPage {
+    let setting = |key: &str, value: &str, waiting: &str| system::Setting {
+        key: key.into(),
+        about: "directory of the state: catalog, images, logs".into(),
+        value: value.into(),
+        default: "/var/lib/fardel".into(),
+        source: "/etc/fardel/conf.d/20-site.toml".into(),
+        variable: "FARDEL_DATA".into(),
+        waiting: waiting.into(),
+        changed: !waiting.is_empty(),
+    };
+    let line = |id: &str, tone: &'static str, fix: &str| system::Line {
+        id: id.into(),
+        icon: if tone == "ok" {
+            "circle-check"
+        } else {
+            "triangle-alert"
+        },
+        tone,
+        found: "The newest backup is of 2026-11-18T02:00:00Z; one is due every 24 hours.".into(),
+        fix: fix.into(),
+    };
+    let backup = |day: u8| system::BackupLine {
+        name: format!("fardel-202611{day}T020000Z.backup"),
+        made: format!("{day} Nov 02:00"),
+        size: "150.7 MiB".into(),
+    };
+    SystemPage {
+        t,
+        f: frame(t, Nav::System, false),
+        alert: (!well).then(|| {
+            Alert::bad(t.backups_failed("21 Nov 02:00"))
+                .detail("The disk of /mnt/backups is full; no backup was made.")
+                .code("disk.full")
+        }),
+        tab,
+        checks: system::Checks {
+            unwell: vec![line(
+                "backups",
+                "warn",
+                "fardel backup now says what stands in the way.",
+            )],
+            well: vec![line("schema", "ok", ""), line("disk", "ok", "")],
+            summary: t.system_summary(2, 1, 0),
+        },
+        settings: vec![
+            setting("data", "/var/lib/fardel", ""),
+            setting("listen", "0.0.0.0:7860", &t.system_waits("0.0.0.0:443")),
+        ],
+        backups: system::Backups {
+            directory: well.then(|| "/mnt/backups/fardel".to_owned()),
+            files: if well {
+                vec![backup(21), backup(20)]
+            } else {
+                Vec::new()
+            },
+            plan: t.backups_plan(24, 7, "02:00"),
+        },
+        members: vec![system::Member {
+            name: "doctor.json".into(),
+            size: "12 KB".into(),
+            redacted: t.system_redacted(3),
+            text: "{}".into(),
+        }],
+    }
 }

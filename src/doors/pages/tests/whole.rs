@@ -185,7 +185,7 @@ impl House {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 18] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -196,6 +196,7 @@ const PAGES: [&str; 17] = [
     "/queue",
     "/system/checks",
     "/system/settings",
+    "/system/backups",
     "/system/support",
     "/images",
     "/images/host",
