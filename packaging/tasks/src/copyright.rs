@@ -43,7 +43,7 @@ pub(crate) fn text() -> Result<String, Failure> {
     // Text, with its blanks evened out as the key, and who came with it.
     let mut texts: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
     let mut keep = |text: &str, whose: &str| {
-        let text = without_apache(text);
+        let text = without_manual_licence(&without_apache(text));
         if text.trim() == APACHE {
             return;
         }
@@ -161,9 +161,52 @@ fn without_apache(text: &str) -> String {
     )
 }
 
+/// The same for the licence of manuals that one package quotes in full.
+fn without_manual_licence(text: &str) -> String {
+    const LAST: &str = "to permit their use in free software.";
+    let begin = text
+        .match_indices("GNU Free Documentation License")
+        .map(|(at, _)| at)
+        .find(|at| {
+            text[*at..]
+                .lines()
+                .nth(1)
+                .is_some_and(|l| l.trim().starts_with("Version 1.2,"))
+        });
+    let Some(begin) = begin else {
+        return text.to_owned();
+    };
+    let end = text[begin..]
+        .find(LAST)
+        .map_or(text.len(), |at| begin + at + LAST.len());
+    format!(
+        "{}[The GNU Free Documentation License, Version 1.2: /usr/share/common-licenses/GFDL-1.2]\n{}",
+        &text[..begin],
+        text[end..].trim_start()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_licence_of_manuals_is_named_where_it_is_quoted_and_kept_where_it_is_mentioned() {
+        let quoted = "Under the GNU Free Documentation License.\n\n  GNU Free Documentation License\n  \
+            Version 1.2, November 2002\n 0. PREAMBLE\n to permit their use in free software.\n\nAfter.";
+        let left = without_manual_licence(quoted);
+        assert!(
+            left.starts_with("Under the GNU Free Documentation License."),
+            "{left}"
+        );
+        assert!(
+            left.contains("GFDL-1.2]") && left.ends_with("After."),
+            "{left}"
+        );
+        assert!(!left.contains("PREAMBLE"), "{left}");
+        let mentioned = "See the GNU Free Documentation License.\nBye.";
+        assert_eq!(without_manual_licence(mentioned), mentioned);
+    }
 
     #[test]
     fn the_apache_licence_is_named_and_what_stands_around_it_stays() {

@@ -8,7 +8,7 @@ use crate::contents::{Contents, SETTINGS, Scratch, gzip, read, write};
 use crate::program::{self, Program};
 use crate::stage::Failure;
 
-const MAINTAINER: &str = "fardel maintainers <maintainers@fardel.invalid>";
+pub(crate) const MAINTAINER: &str = "fardel maintainers <maintainers@fardel.invalid>";
 /// Scripts that dpkg runs, from packaging/debian.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 

@@ -12,6 +12,7 @@ mod lint;
 mod package;
 mod packages;
 mod program;
+mod rpm;
 mod sbom;
 mod skips;
 mod stage;
@@ -29,6 +30,7 @@ const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
        cargo ci package
        cargo ci bed …
+       cargo ci rpm
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, the runtime's tests on cgroup v2 (in the
@@ -38,6 +40,7 @@ usage: cargo ci quick | full | nightly [--tested]
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   deb       the Debian package of the release build; its path is the last line
+  rpm       the same as an .rpm, by nfpm; its path is the last line
   --tested  `cargo test` has just run with the same FARDEL_SKIPS: do not run it again";
 
 fn main() -> ExitCode {
@@ -73,6 +76,15 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("deb: {failure}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if words == ["rpm"] {
+        return match rpm::command() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("rpm: {failure}");
                 ExitCode::FAILURE
             }
         };
@@ -167,6 +179,7 @@ fn of_the_binary(gate: &mut Gate, binary: &Path) {
 
 fn package_stages(gate: &mut Gate, binary: &Path) {
     gate.stage("package", || package::check_deb(binary));
+    gate.stage("rpm", || rpm::check(binary));
     gate.stage("package in Debian roots", || {
         package::lives_in_each_root(binary)
     });

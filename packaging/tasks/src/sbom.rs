@@ -1,5 +1,6 @@
 //! The list of everything inside the product, in CycloneDX 1.5: every package of cargo's, every
-//! vendored file, every library. Written from `cargo tree` and checked against `cargo metadata`.
+//! vendored file, every library. Written from `cargo tree` and checked against `cargo metadata`
+//! and the build itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -159,8 +160,8 @@ pub(crate) fn check(text: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// `name version` of every package that cargo resolves for the product on this platform: a walk of
-/// the graph, where the list itself comes from `cargo tree`.
+/// `name version` of every package that the product needs by cargo's graph and that the release build
+/// compiled. The graph alone knows too much: it has optional packages that nobody switched on.
 fn resolved() -> Result<BTreeSet<String>, Failure> {
     let text = Program::cargo()
         .words("metadata --format-version 1 --locked --filter-platform x86_64-unknown-linux-gnu")
@@ -193,6 +194,7 @@ fn resolved() -> Result<BTreeSet<String>, Failure> {
         .filter(|(_, (name, _))| name == "fardel")
         .map(|(id, _)| id)
         .collect();
+    let compiled = compiled()?;
     let mut seen = BTreeSet::new();
     let mut found = BTreeSet::new();
     while let Some(id) = waiting.pop() {
@@ -201,12 +203,32 @@ fn resolved() -> Result<BTreeSet<String>, Failure> {
         }
         if let Some((name, version)) = names.get(id)
             && name != "fardel"
+            && compiled.contains(id)
         {
             found.insert(format!("{name} {version}"));
         }
         waiting.extend(needs.get(id).into_iter().flatten());
     }
     Ok(found)
+}
+
+/// The id of every package of the finished release build, as that build itself tells.
+fn compiled() -> Result<BTreeSet<String>, Failure> {
+    let told = Program::cargo()
+        .words("build --release --locked --quiet --message-format json")
+        .output()?;
+    let mut ids = BTreeSet::new();
+    for line in told.lines() {
+        let message: Value = serde_json::from_str(line).map_err(|error| {
+            Failure::new(format!("cargo build did not answer in JSON: {error}"))
+        })?;
+        if message["reason"] == "compiler-artifact"
+            && let Some(id) = message["package_id"].as_str()
+        {
+            ids.insert(id.to_owned());
+        }
+    }
+    Ok(ids)
 }
 
 /// Every file of web/vendor that goes into the product, with its SHA-256 as it is on disk.

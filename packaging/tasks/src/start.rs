@@ -61,7 +61,11 @@ impl Server {
 
     /// Starts the server that a package put into another root.
     pub(crate) fn start_inside(root: &Path) -> Result<Self, Failure> {
-        let program = Program::named("chroot")
+        // In mounts of its own: the server asks /proc which boot this is, and nothing may stay mounted.
+        let proc = root.join("proc");
+        let program = Program::named("unshare")
+            .argument(format!("--mount-proc={}", proc.display()))
+            .words("chroot")
             .argument(root)
             .words("/usr/bin/fardel");
         Self::start_by(program, Some(Path::new("/var/lib/fardel")))
