@@ -77,6 +77,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
             "version": env!("CARGO_PKG_VERSION"),
             "optimised": !cfg!(debug_assertions),
             "bytes": fs::metadata("/proc/self/exe").map(|m| m.len()).unwrap_or(0),
+            "installed_bytes": installed_bytes(),
         },
         "quick": wanted.quick,
         "machine": machine,
@@ -95,6 +96,16 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Bytes of all files of the installed Debian package; None where this machine has none installed.
+fn installed_bytes() -> Option<u64> {
+    let list = fs::read_to_string("/var/lib/dpkg/info/fardel.list").ok()?;
+    let sizes = list.lines().filter_map(|path| {
+        let file = fs::symlink_metadata(path).ok()?;
+        file.is_file().then_some(file.len())
+    });
+    Some(sizes.sum())
 }
 
 fn read(arguments: &[String]) -> Result<Wanted, String> {
