@@ -38,6 +38,9 @@ const ERRORS: u8 = 3;
 /// Keeps connections through proxies and finds dead ones. Lower wakes phones; higher than a minute
 /// and some proxies cut a quiet terminal.
 const PING_EVERY: Duration = Duration::from_secs(20);
+/// How long the other side of a stream that ended may take to close. Longer: a client that hangs keeps
+/// its connection. Shorter: one on a busy machine misses the end.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// Largest message a client may send: a paste.
 const LARGEST_MESSAGE: usize = 1 << 20;
 /// Longest command line or environment of one exec, all together.
@@ -221,9 +224,13 @@ async fn pump(socket: WebSocket, stream: TermStream) {
         }
     };
     tokio::select! {
-        () = typed => {}
+        () = typed => return,
         () = shown => {}
     }
+    // The other side may still be answering our ping. With nobody left to take that answer its
+    // connection breaks, and what it has not read yet, the exit code above all, is lost to it.
+    let heard_out = async { while let Some(Ok(_)) = from.next().await {} };
+    let _ = tokio::time::timeout(FAREWELL, heard_out).await;
 }
 
 /// Sends one piece; breaks after the last.
