@@ -26,6 +26,7 @@ pub mod tls;
 pub mod trust;
 pub mod visit;
 pub mod who;
+pub mod wizard;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -83,6 +84,8 @@ pub fn router(
         .route("/", get(overview::show))
         .route("/live", get(overview::live))
         .route("/setup", get(setup::show).post(setup::submit))
+        .route("/setup/{step}", get(wizard::show).post(wizard::submit))
+        .route("/setup/test/run", post(wizard::run))
         .route("/login", get(login::show).post(login::submit))
         .route("/logout", post(login::leave))
         .route("/preferences", post(me::preferences))

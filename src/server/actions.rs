@@ -15,6 +15,7 @@ pub mod backups;
 pub mod certificates;
 mod cursor;
 pub mod images;
+pub mod installation;
 pub mod operations;
 pub mod people;
 mod query;

@@ -3,5 +3,6 @@
 
 pub(crate) mod backups;
 pub(crate) mod imports;
+pub(crate) mod installation;
 pub(crate) mod settings;
 pub(crate) mod shelves;

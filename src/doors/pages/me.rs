@@ -112,12 +112,7 @@ async fn shown(
         .as_ref()
         .map_or_else(String::new, |person| person.role.clone());
     let zone = visit.clock.name().to_owned();
-    let mut zones: Vec<Choice> = ZONES
-        .map(|name| Choice::new(name, name, name == zone))
-        .into();
-    if !ZONES.contains(&zone.as_str()) {
-        zones.insert(0, Choice::new(zone.clone(), zone, true));
-    }
+    let zones = zones(&zone);
     let page = MePage {
         t,
         alert,
@@ -167,6 +162,17 @@ async fn shown(
         f,
     };
     answer::page(console, visit, status, &page)
+}
+
+/// The zones that people choose from, with the one in force among them.
+pub fn zones(zone: &str) -> Vec<Choice> {
+    let mut zones: Vec<Choice> = ZONES
+        .map(|name| Choice::new(name, name, name == zone))
+        .into();
+    if !ZONES.contains(&zone) {
+        zones.insert(0, Choice::new(zone, zone, true));
+    }
+    zones
 }
 
 /// What a token that may only look may do.

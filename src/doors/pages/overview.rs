@@ -14,7 +14,7 @@ use super::frame::{Frame, Nav};
 use super::parts::{self, Row};
 use super::visit::Visit;
 use super::who::Who;
-use super::{Console, answer, frame, live as stream, scene};
+use super::{Console, answer, frame, live as stream, scene, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -254,7 +254,10 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                     .map(|_| scene::eta(t, &visit.clock, answer, now)),
             })
             .collect(),
-        attention: attention(t, &seen, &warnings),
+        attention: open_installation(t, wizard::open_place(console, caller).await)
+            .into_iter()
+            .chain(attention(t, &seen, &warnings))
+            .collect(),
     })
 }
 
@@ -433,6 +436,17 @@ fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
             t.overview_ended_note(seen.counts.ended, seen.counts.failed),
         ),
     ]
+}
+
+/// The way back into an installation that was left.
+fn open_installation(t: Text, place: Option<&str>) -> Option<Attention> {
+    place.map(|href| Attention {
+        icon: "list-ordered",
+        tone: "dim",
+        title: t.wizard_title().to_owned(),
+        text: t.wizard_open().to_owned(),
+        href: Some(href.to_owned()),
+    })
 }
 
 fn attention(t: Text, seen: &Overview, warnings: &[Check]) -> Vec<Attention> {

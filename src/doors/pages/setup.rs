@@ -7,13 +7,14 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use rules::refusal::Refusal;
 use serde::Deserialize;
+use server::actions::installation;
 use server::{Failure, access};
 
 use super::frame::Frame;
 use super::parts::{self, Alert};
 use super::visit::Visit;
-use super::who::{self, From};
-use super::{Console, answer, guest};
+use super::who::{self, From, Perhaps};
+use super::{Console, answer, guest, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -43,9 +44,16 @@ pub struct Asked {
 pub async fn show(
     State(console): State<Console>,
     visit: Visit,
+    Perhaps(caller): Perhaps,
     Query(asked): Query<Asked>,
 ) -> Response {
     let closed = !access::setup_open(&console.server);
+    if closed
+        && let Some(caller) = &caller
+        && let Some(place) = wizard::open_place(&console, caller).await
+    {
+        return answer::see(place);
+    }
     let alert = closed.then(|| Alert::warning(visit.text.setup_done()));
     let status = if closed {
         StatusCode::GONE
@@ -119,7 +127,11 @@ pub async fn submit(
     let refusal = match made {
         Ok(signed_in) => {
             let now = console.server.clock().now();
-            let mut response = answer::see("/");
+            // Without its record the wizard is only not taken up again.
+            if let Err(failure) = installation::begin(&console.server) {
+                tracing::warn!(error = %failure, "the wizard is not noted");
+            }
+            let mut response = answer::see("/setup/time");
             let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
             response.headers_mut().append(header::SET_COOKIE, cookie);
             return response;

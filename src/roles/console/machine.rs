@@ -30,6 +30,8 @@ pub(super) fn seen(own: &Own<'_>, setup: Option<String>) -> Seen {
     };
     match (&overview, &settings) {
         (Ok(overview), Ok(settings)) => {
+            let trust = own.call("GET", "/api/v1/trust", None).ok();
+            seen.fingerprint = trust.and_then(|t| t["fingerprint"].as_str().map(str::to_owned));
             seen.addresses = addresses(settings, &network::interfaces(Path::new("/")));
             seen.health = health(overview, setup_open(own));
         }

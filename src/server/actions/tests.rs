@@ -214,6 +214,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "certificates.reset", |s, c| {
             certificates::reset(s, c, certificates::Kind::Own)
         }),
+        (SystemRead, "installation.progress", |s, c| {
+            installation::progress(s, c)
+        }),
         (SystemRead, "backups.standing", |s, c| backups::standing(
             s, c
         )),
@@ -239,6 +242,21 @@ async fn every_act_asks_for_its_capability_first() {
         },
         ..boss.clone()
     };
+    // These ask for several capabilities one after the other, or write beside the catalog.
+    let user = as_caller(mina.id, Role::User, None);
+    for refused in [
+        installation::report(&server, &user).await.map(|_| ()),
+        installation::test(&server, &user, "host").await.map(|_| ()),
+        installation::done(&server, &user, installation::Step::Time).await,
+        installation::finish(&server, &user).await,
+    ] {
+        match refused {
+            Err(Failure::Refusal(refusal)) => {
+                assert_eq!(refusal.code, "role.administrator-needed");
+            }
+            other => panic!("not refused: {other:?}"),
+        }
+    }
     for (verb, name, act) in acts {
         for role in Role::ALL {
             let user = match role {

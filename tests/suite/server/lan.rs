@@ -568,6 +568,52 @@ fn a_sites_certificate_goes_in_by_request_and_out_again_while_people_are_connect
 }
 
 #[test]
+fn the_wizard_starts_a_session_and_measures_it() {
+    const NAME: &str = "the_wizard_starts_a_session_and_measures_it";
+    let house = House::open();
+    if let Some(why) = house
+        .said()
+        .lines()
+        .find_map(|line| line.split_once("none can run: "))
+    {
+        skips::skip(NAME, why.1);
+        return;
+    }
+    if lacks("curl") {
+        skips::skip(NAME, "curl is not here");
+        return;
+    }
+    let said = house.said();
+    let code = said
+        .split("code=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let ask = "curl -sS --cacert $CA -b $HOME/jar -c $HOME/jar -H \"Origin: $AT\"";
+    let redirect = "-o /dev/null -w '%{redirect_url}'";
+    let form = format!(
+        "-d code={} -d name=mina -d password={PASSWORD} -d again={PASSWORD} $AT/setup",
+        code.expect("a link")
+    );
+    let at = house.sh(&format!("{ask} {redirect} {form}"));
+    assert!(at.ends_with("/setup/time"), "{at}");
+    let at = house.sh(&format!(
+        "{ask} {redirect} -d image=host $AT/setup/test/run"
+    ));
+    assert!(at.ends_with("/setup/test"), "{at}");
+    let page = house.sh(&format!("{ask} -H 'Accept-Language: en' $AT/setup/test"));
+    assert!(page.contains("Sessions work on this machine"), "{page}");
+    assert!(
+        page.contains("<dt>Memory limit seen inside</dt><dd>yes</dd>"),
+        "{page}"
+    );
+    let report = house.sh(&format!("{ask} -H 'Accept-Language: en' $AT/setup/report"));
+    assert!(
+        report.contains("<dt>Exit code</dt><dd>0</dd>") && report.contains(&house.fingerprint()),
+        "{report}"
+    );
+}
+
+#[test]
 fn fardel_trust_prints_what_the_box_shows() {
     let house = House::open();
     let (code, said) = house.local(&["trust"]);

@@ -233,3 +233,8 @@ if (!/(^|; )fardel_zone=/.test(document.cookie)) {
 }
 
 modules();
+
+// ---- installation --------------------------------------------------------------------------------
+// Two minutes: what certificates and one-time codes bear.
+for (const warning of document.querySelectorAll("[data-now]")) warning.hidden = Math.abs(Date.now() - warning.dataset.now) < 120000;
+document.addEventListener("click", (event) => { if (event.target.closest("[data-print]")) print(); });

@@ -20,6 +20,7 @@ use super::super::setup::SetupPage;
 use super::super::system::{self, SystemPage};
 use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
+use super::super::wizard::{self, View, WizardPage};
 use crate::doors::text::{Language, Text};
 
 /// Every page with a name for its file.
@@ -93,6 +94,11 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("trust-off", trust_page(t, false).render()),
         ("tls", tls_page(t, false).render()),
         ("tls-request", tls_page(t, true).render()),
+        ("wizard-time", wizard_page(t, 0).render()),
+        ("wizard-certificate", wizard_page(t, 1).render()),
+        ("wizard-environment", wizard_page(t, 2).render()),
+        ("wizard-test", wizard_page(t, 3).render()),
+        ("wizard-report", wizard_page(t, 4).render()),
         ("problem", problem(t).render()),
     ];
     let bare = |alert| LoginPage {
@@ -1059,6 +1065,74 @@ fn trust_page(t: Text, encrypted: bool) -> TrustPage {
         }),
         systems: trust::systems(t, "fardel-01.lab.internal", "Windows"),
         back: "/login",
+    }
+}
+
+fn wizard_page(t: Text, at: usize) -> WizardPage {
+    let environments = || {
+        ["host", "pytorch:2.9-with-a-rather-long-name-for-a-phone"]
+            .map(|name| wizard::Environment {
+                name: name.into(),
+                note: t.wizard_environment_host().into(),
+            })
+            .into()
+    };
+    let facts = || {
+        vec![
+            (t.wizard_started_in(), parts::took(t, 84)),
+            (t.wizard_limit_held(), t.wizard_yes().to_owned()),
+            (t.trust_fingerprint(), PRINT.to_owned()),
+        ]
+    };
+    let view = match at {
+        0 => View::Time {
+            now: "14:02:11".into(),
+            zone: "Asia/Seoul".into(),
+            warning: Some("1970".into()),
+        },
+        1 => View::Certificate {
+            authority: trust_page(t, true).authority,
+        },
+        2 => View::Environment {
+            environments: environments(),
+            ready: false,
+        },
+        3 => View::Test {
+            environments: environments(),
+            result: Some(wizard::Outcome {
+                class: "ok",
+                icon: "circle-check",
+                title: t.wizard_test_passed(),
+                text: "0".into(),
+                facts: facts(),
+                href: "/sessions/0199f0a3".into(),
+            }),
+        },
+        _ => View::Report {
+            facts: facts(),
+            machines: vec![(
+                "fardel-01".into(),
+                t.wizard_report_room("16", "64 GiB", 4u64),
+            )],
+            measured: facts(),
+            checks: vec![wizard::Looked {
+                icon: "circle-check",
+                tone: "ok",
+                text: "A machine answers.".into(),
+            }],
+        },
+    };
+    WizardPage {
+        t,
+        f: stranger(t),
+        alert: None,
+        stairs: wizard::stairs_of(t, at, at),
+        view,
+        zones: vec![Choice::new("Asia/Seoul", "Asia/Seoul", true)],
+        moment: 0,
+        step: "time",
+        before: Some("/setup/time"),
+        go: t.wizard_next(),
     }
 }
 

@@ -166,7 +166,7 @@ impl House {
         let answer = self.post("", "/setup", &form).await;
         assert_eq!(
             (answer.status, answer.location.as_str()),
-            (StatusCode::SEE_OTHER, "/"),
+            (StatusCode::SEE_OTHER, "/setup/time"),
             "{}",
             answer.body
         );
@@ -646,4 +646,83 @@ async fn a_certificate_that_does_not_fit_is_refused_on_the_page_and_its_key_is_s
         (reset.status, reset.location.as_str()),
         (StatusCode::SEE_OTHER, "/system/tls?notice=certificate&of=")
     );
+}
+
+#[tokio::test]
+async fn an_installation_that_was_left_goes_on_where_it_stands() {
+    let house = House::open();
+    assert_eq!(
+        house.get("", "/setup/time").await.location,
+        "/setup",
+        "nobody is there yet"
+    );
+    let cookie = house.set_up().await;
+    for step in ["time", "certificate", "environment", "test", "report"] {
+        for language in ["en", "ko"] {
+            let headers = [("cookie", cookie.as_str()), ("accept-language", language)];
+            let page = house
+                .ask(Method::GET, &format!("/setup/{step}"), &headers, &[])
+                .await;
+            assert_eq!(page.status, StatusCode::OK, "{step}");
+            let faults = lint::page(&page.body);
+            assert!(
+                faults.is_empty(),
+                "{step} ({language}):\n{}",
+                faults.join("\n")
+            );
+        }
+        assert_eq!(
+            house.get("", &format!("/setup/{step}")).await.status,
+            StatusCode::SEE_OTHER
+        );
+    }
+    assert_eq!(
+        house.get(&cookie, "/setup/nothing").await.status,
+        StatusCode::NOT_FOUND
+    );
+    for (step, next) in [
+        ("time", "/setup/certificate"),
+        ("certificate", "/setup/environment"),
+    ] {
+        let answer = house.post(&cookie, &format!("/setup/{step}"), &[]).await;
+        assert_eq!(answer.location, next);
+    }
+    // Left, and taken up again from the link of the first step or from the overview.
+    assert_eq!(
+        house.get(&cookie, "/setup").await.location,
+        "/setup/environment"
+    );
+    assert!(
+        house
+            .get(&cookie, "/")
+            .await
+            .body
+            .contains("/setup/environment")
+    );
+    // No machine is here, so the test waits and says so; a wrong environment is refused.
+    let wrong = house
+        .post(&cookie, "/setup/test/run", &[("image", "nothing:1")])
+        .await;
+    assert!(wrong.status.is_client_error(), "{}", wrong.status);
+    house.post(&cookie, "/setup/environment", &[]).await;
+    house.post(&cookie, "/setup/test", &[]).await;
+    assert_eq!(house.get(&cookie, "/setup").await.location, "/setup/report");
+    let report = house.get(&cookie, "/setup/report").await;
+    let print = house
+        .server
+        .certificates()
+        .expect("made")
+        .authority()
+        .fingerprint;
+    assert!(report.body.contains(&print) && report.body.contains("https://127.0.0.1:7860"));
+    assert_eq!(
+        house.post(&cookie, "/setup/report", &[]).await.location,
+        "/"
+    );
+    assert_eq!(
+        house.get(&cookie, "/setup").await.status,
+        StatusCode::GONE,
+        "it is over"
+    );
+    assert!(!house.get(&cookie, "/").await.body.contains("/setup/"));
 }

@@ -1,0 +1,218 @@
+//! The rest of the installation after the first administrator is made: steps that are ticked off, a test
+//! session whose start is measured, and a report. An administrator's, step by step, in any order.
+
+use rules::permissions::Verb;
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::sessions::{self, LaunchRequest, Session};
+use super::system::{self, Check};
+use super::{allowed, certificates};
+use crate::access::Caller;
+use crate::appliance::installation::{self, Record};
+use crate::catalog::Lane;
+use crate::catalog::events::Note;
+use crate::{Failure, Fault, Server};
+
+/// One step after the first administrator is made.
+pub type Step = installation::Step;
+
+/// How far it got.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// When the wizard was begun; None on a machine that was set up without it.
+    pub began_at: Option<Timestamp>,
+    /// Every step in its order, with the time it was done.
+    pub steps: Vec<(Step, Option<Timestamp>)>,
+    /// The session of the last test; None before it, and once it was forgotten.
+    pub test: Option<Session>,
+    pub finished_at: Option<Timestamp>,
+}
+
+impl Progress {
+    /// The first step that is not done.
+    pub fn next(&self) -> Option<Step> {
+        let open = self.steps.iter().find(|(_, done)| done.is_none());
+        open.map(|(step, _)| *step)
+    }
+}
+
+/// What the test session found out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// From the commit of the launch to the running command.
+    pub start_milliseconds: u64,
+    /// How long the command counted.
+    pub ran_milliseconds: u64,
+    /// The command saw the limit of its memory as the memory of its machine.
+    pub limit_held: bool,
+    pub exit_code: Option<i32>,
+    pub passed: bool,
+}
+
+/// The installation on one page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub at: Timestamp,
+    pub version: &'static str,
+    pub box_id: uuid::Uuid,
+    /// Where browsers open the console.
+    pub origins: Vec<String>,
+    /// None where nothing is encrypted.
+    pub fingerprint: Option<String>,
+    pub machines: Vec<sessions::Machine>,
+    pub images: usize,
+    pub checks: Vec<Check>,
+    pub progress: Progress,
+    pub measured: Option<Measured>,
+}
+
+/// Memory of the test session, and what it must see inside.
+const TEST_MEMORY_KIB: u64 = 256 << 10;
+/// The exit code of the test's command where the limit is not seen inside.
+const LIMIT_NOT_SEEN: i32 = 3;
+/// In plain shell words, so that every environment with a shell can do it: looks for the limit, then counts.
+const TEST: &str = "while read key value unit; do case $key in MemTotal:) \
+    [ \"$value\" -le 262144 ] || exit 3;; esac; done < /proc/meminfo; \
+    i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo counted to $i";
+
+/// Notes that the wizard begins. Called once, when the first administrator is made in a browser.
+pub fn begin(server: &Server) -> Result<(), Failure> {
+    let data = server.settings().data.clone();
+    let record = Record {
+        began_at: Some(server.clock().now()),
+        ..Record::default()
+    };
+    Ok(installation::write(&data, &record)?)
+}
+
+/// How far it got.
+pub async fn progress(server: &Server, caller: &Caller) -> Result<Progress, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    let record = installation::read(&server.settings().data);
+    let test = match record.test {
+        Some(id) => sessions::get(server, caller, &id.to_string()).await.ok(),
+        None => None,
+    };
+    Ok(Progress {
+        began_at: record.began_at,
+        steps: Step::ALL
+            .map(|step| (step, record.done.get(&step).copied()))
+            .into(),
+        test,
+        finished_at: record.finished_at,
+    })
+}
+
+/// Ticks a step off.
+pub async fn done(server: &Server, caller: &Caller, step: Step) -> Result<(), Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    change(server, move |record, now| {
+        record.done.entry(step).or_insert(now);
+    })
+    .await
+}
+
+/// The installation is over; what is left out stays left out.
+pub async fn finish(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    change(server, |record, now| {
+        record.finished_at.get_or_insert(now);
+    })
+    .await?;
+    let actor = caller.name.clone();
+    server
+        .catalog()
+        .write(
+            Lane::People,
+            "note the end of the installation",
+            move |rows| {
+                rows.note(Note {
+                    actor: actor.as_str(),
+                    topic: "system",
+                    object: "installation",
+                    owner: None,
+                    code: "installation.finished",
+                    before: "",
+                    after: "",
+                })
+            },
+        )
+        .await
+}
+
+/// Launches the test session in an environment, half a core and 256 MiB.
+///
+/// Errors: as every launch.
+pub async fn test(server: &Server, caller: &Caller, image: &str) -> Result<Session, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let order = json!({
+        "image": image,
+        "kind": "batch",
+        "command": ["sh", "-c", TEST],
+        "labels": {"purpose": "installation-test"},
+        "resources": {"cpu": 0.5, "memory": TEST_MEMORY_KIB << 10},
+        "longest_run_seconds": 60,
+    });
+    let order: LaunchRequest = serde_json::from_value(order)
+        .map_err(|error| Fault::new("write the test's order", error))?;
+    let launched = sessions::launch(server, caller, order, None).await?;
+    let session = launched
+        .sessions
+        .into_iter()
+        .next()
+        .ok_or_else(|| Fault::new("launch the test", "no session came of it"))?;
+    let id = session.id;
+    change(server, move |record, _| record.test = Some(id)).await?;
+    Ok(session)
+}
+
+/// What a test session found out; None while it is not over.
+pub fn measured(session: &Session) -> Option<Measured> {
+    let (started, ended) = (session.started_at, session.ended_at?);
+    let exit_code = session.exit_code;
+    Some(Measured {
+        start_milliseconds: started.map_or(0, |at| at.millis_since(session.created_at)),
+        ran_milliseconds: started.map_or(0, |at| ended.millis_since(at)),
+        limit_held: started.is_some() && exit_code.is_some() && exit_code != Some(LIMIT_NOT_SEEN),
+        exit_code,
+        passed: exit_code == Some(0),
+    })
+}
+
+/// Everything on one page.
+pub async fn report(server: &Server, caller: &Caller) -> Result<Report, Failure> {
+    allowed(caller, Verb::SystemRead)?;
+    let progress = progress(server, caller).await?;
+    let overview = sessions::overview(server, caller).await?;
+    let authority = certificates::trust(server).await.ok();
+    Ok(Report {
+        at: server.clock().now(),
+        version: env!("CARGO_PKG_VERSION"),
+        box_id: server.box_id(),
+        origins: server.settings().origins(),
+        fingerprint: authority.map(|authority| authority.fingerprint),
+        machines: overview.machines,
+        images: super::images::list(server, caller).await?.len(),
+        checks: system::health(server).await,
+        measured: progress.test.as_ref().and_then(measured),
+        progress,
+    })
+}
+
+/// Reads, changes and writes the record where waiting for the disk holds nobody up.
+async fn change(
+    server: &Server,
+    act: impl FnOnce(&mut Record, Timestamp) + Send + 'static,
+) -> Result<(), Failure> {
+    let (data, now) = (server.settings().data.clone(), server.clock().now());
+    tokio::task::spawn_blocking(move || {
+        let mut record = installation::read(&data);
+        act(&mut record, now);
+        installation::write(&data, &record)
+    })
+    .await
+    .map_err(|error| Fault::new("keep the record of the installation", error))??;
+    Ok(())
+}
