@@ -275,6 +275,10 @@ pub struct Row {
     pub hit: bool,
 }
 
+/// Per cent of a bar from which a block leads to its session. Lower: fingers cannot hit it (24 pixels of
+/// the narrowest bar). Every session has its row in a list as well.
+const LEAST_LINK: u8 = 14;
+
 impl Row {
     /// The bar. Widths are whole per cent and fill it exactly; a block never vanishes.
     pub fn rack(&self) -> Markup {
@@ -294,14 +298,17 @@ impl Row {
             } else {
                 ""
             };
-            let tag = if block.href.is_some() { "a" } else { "span" };
+            let link = block.href.as_ref().filter(|_| width >= LEAST_LINK);
+            let tag = if link.is_some() { "a" } else { "span" };
             let _ = write!(out, "<{tag} class=\"sl {kind}{tiny} w-{width}\"");
-            if let Some(href) = &block.href {
+            if let Some(href) = link {
+                let _ = write!(out, " href=\"{}\"", escaped(href));
+            }
+            if block.href.is_some() {
                 // Where a block is too small for words, the title is its name.
                 let _ = write!(
                     out,
-                    " href=\"{}\" title=\"{}, {}\"",
-                    escaped(href),
+                    " title=\"{}, {}\"",
                     escaped(&block.name),
                     escaped(&block.note)
                 );
@@ -556,6 +563,27 @@ mod tests {
         assert_eq!(span(text, 11_520), "3 h 12 min");
         assert_eq!(took(text, 4), "4 ms");
         assert_eq!(took(text, 1_800), "1.8 s");
+    }
+
+    #[test]
+    fn only_a_block_that_can_be_hit_is_a_link() {
+        let block = |weight| Block {
+            kind: Kind::Session,
+            name: "s".into(),
+            note: "n".into(),
+            hue: 1,
+            busy: None,
+            weight,
+            href: Some("/sessions/1".into()),
+            label: "s".into(),
+        };
+        let row = Row {
+            blocks: vec![block(5), block(14), block(81)],
+            ..Row::default()
+        };
+        let html = row.rack().to_string();
+        assert_eq!(html.matches("<a ").count(), 2, "{html}");
+        assert_eq!(html.matches("title=\"s, n\"").count(), 3, "{html}");
     }
 
     #[test]
