@@ -7,6 +7,7 @@ pub mod client;
 pub mod console;
 pub mod doctor;
 pub mod hold;
+mod program;
 pub mod rehearse;
 pub mod server;
 pub mod shim;

@@ -14,6 +14,7 @@ use serde::Serialize;
 use server::backup::{self, Passphrase, Places};
 use server::{Failure, upgrade};
 
+use super::doctor::checks::existing;
 use crate::doors::cli::login::passphrase;
 use crate::doors::cli::tree::{Format, Global};
 
@@ -242,11 +243,4 @@ fn shown(global: &Global, value: &impl Serialize, text: String) -> String {
 /// The settings file of this machine, as the server finds it.
 pub(super) fn settings_file() -> PathBuf {
     std::env::var_os("FARDEL_CONFIG").map_or_else(|| PathBuf::from(settings::FILE), PathBuf::from)
-}
-
-/// The nearest directory of `path` that exists.
-fn existing(path: &Path) -> &Path {
-    path.ancestors()
-        .find(|p| p.is_dir())
-        .unwrap_or(Path::new("/"))
 }

@@ -17,6 +17,7 @@ use ratatui::DefaultTerminal;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
+use super::{client, program};
 use crate::doors::cli::tree::{ConsoleVerb, Format, Global, NetworkVerb, PowerVerb};
 use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::{self as door, Field, MENU, Seen, Step};
@@ -43,16 +44,7 @@ pub fn main(
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
-            let hint = if refusal.hint.is_empty() {
-                String::new()
-            } else {
-                format!("  {}\n", refusal.hint)
-            };
-            let text = format!("error: {}\n{hint}  (code {})\n", refusal.text, refusal.code);
-            let _ = io::stderr().lock().write_all(text.as_bytes());
-            ExitCode::FAILURE
-        }
+        Err(refusal) => client::refused_with(global, &refusal, 1),
     }
 }
 
@@ -88,7 +80,7 @@ impl Own<'_> {
         act(&Place {
             root: Path::new("/"),
             run: &self.settings.run,
-            command: &network::really,
+            command: &program::run,
         })
     }
 

@@ -2,7 +2,7 @@
 //! get it. Works without a server, changes nothing that stays, and never guesses: a check that cannot
 //! be made says so.
 
-mod checks;
+pub(super) mod checks;
 mod host;
 mod trial;
 mod truth;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use server::examiner::{Examination, Examiner};
 
 use super::console::network;
-use super::doctor;
+use super::{client, doctor, program};
 use crate::doors::cli::tree::{Format, Global, Support};
 use crate::doors::cli::{self, Surroundings};
 
@@ -104,14 +104,7 @@ pub fn main(global: &Global, reading: &Reading, around: &Surroundings, words: Su
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
-            let text = format!(
-                "error: {}\n  {}\n  (code {})\n",
-                refusal.text, refusal.hint, refusal.code
-            );
-            let _ = std::io::stderr().lock().write_all(text.as_bytes());
-            ExitCode::FAILURE
-        }
+        Err(refusal) => client::refused_with(global, &refusal, 1),
     }
 }
 
@@ -323,21 +316,7 @@ fn network_text() -> String {
 }
 
 fn log() -> String {
-    let units = [
-        "--unit",
-        "fardel.service",
-        "--unit",
-        "fardel-sessions.service",
-    ];
-    let mut words = vec![
-        "journalctl",
-        "--no-pager",
-        "--output=short-iso",
-        "--lines",
-        LOG_LINES,
-    ];
-    words.extend(units);
-    network::really(&words).unwrap_or_else(|said| format!("no journal: {said}"))
+    program::journal(LOG_LINES).unwrap_or_else(|refusal| format!("no journal: {}", refusal.text))
 }
 
 /// The newest ends of the supervisors' own logs; what a session printed is not in them.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -19,6 +20,13 @@ const SCRIPTS: usize = 64;
 const PEOPLE: usize = 50;
 /// People look at a page for 2 to 6 seconds before the next click.
 const THINK: (u64, u64) = (2_000, 6_000);
+
+/// What a client thread measured.
+fn ended<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("a client panicked")))
+}
 
 /// Memory and processor of a server with nothing to do, then with sessions that do nothing.
 pub(super) fn idle(window: Duration) -> io::Result<Value> {
@@ -92,14 +100,7 @@ fn submit_from(connections: usize, window: Duration) -> io::Result<Value> {
         let threads: Vec<_> = (0..connections)
             .map(|_| scope.spawn(|| submit_until(&address, &body, until)))
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(io::Error::other("a client panicked")))
-            })
-            .collect()
+        threads.into_iter().map(ended).collect()
     });
     let took = began.elapsed();
     let used = processor_time(subject.pid()).saturating_sub(before);
@@ -188,14 +189,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
                 scope.spawn(move || click_until(listen, cookie, pages, person, until))
             })
             .collect();
-        people
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(io::Error::other("a client panicked")))
-            })
-            .collect()
+        people.into_iter().map(ended).collect()
     });
     let took = began.elapsed();
     let used = processor_time(subject.pid()).saturating_sub(before);

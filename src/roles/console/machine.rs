@@ -7,11 +7,10 @@ use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
 use super::Own;
-use super::network::{self, Interface, really};
+use super::network::{self, Interface};
 use crate::doors::cli;
 use crate::doors::console::{Fact, Seen};
-
-const UNITS: [&str; 2] = ["fardel.service", "fardel-sessions.service"];
+use crate::roles::program::{self, UNITS};
 
 /// Everything for the first screen; costs three calls of the local server.
 pub(super) fn seen(own: &Own<'_>, setup: Option<String>) -> Seen {
@@ -232,7 +231,7 @@ pub(super) fn services() -> Vec<String> {
     UNITS
         .iter()
         .map(|unit| {
-            let shown = really(&[
+            let shown = program::run(&[
                 "systemctl",
                 "show",
                 "--property=ActiveState,SubState,NRestarts,ActiveEnterTimestamp",
@@ -248,7 +247,7 @@ pub(super) fn services() -> Vec<String> {
 }
 
 pub(super) fn restart() -> Result<(), Refusal> {
-    really(&["systemctl", "restart", UNITS[0]])
+    program::run(&["systemctl", "restart", UNITS[0]])
         .map(|_| ())
         .map_err(|said| {
             not_done(
@@ -259,7 +258,7 @@ pub(super) fn restart() -> Result<(), Refusal> {
 }
 
 pub(super) fn power(again: bool) -> Result<(), Refusal> {
-    really(&["systemctl", if again { "reboot" } else { "poweroff" }])
+    program::run(&["systemctl", if again { "reboot" } else { "poweroff" }])
         .map(|_| ())
         .map_err(|said| {
             not_done(
@@ -273,10 +272,9 @@ fn not_done(said: &str, hint: &str) -> Refusal {
     Refusal::unavailable("console.not-done", said.to_owned()).hint(hint)
 }
 
-/// The newest lines of both units.
+/// The newest lines of both units, without tabs.
 pub(super) fn logs(lines: &str) -> Result<Vec<String>, Refusal> {
-    let said = really(&["journalctl", "--no-pager", "--output=short-iso", "--lines", lines, "--unit", UNITS[0], "--unit", UNITS[1]])
-        .map_err(|said| not_done(&said, "The server's log is in the journal; without systemd it is where the server was started."))?;
+    let said = program::journal(lines)?;
     Ok(said
         .lines()
         .map(|line| line.replace('\t', "    "))
@@ -321,7 +319,7 @@ pub(super) fn bundle(file: &str) -> Result<Vec<String>, Refusal> {
         |_| "/usr/bin/fardel".to_owned(),
         |path| path.display().to_string(),
     );
-    really(&[&own, "support", "bundle", file])
+    program::run(&[&own, "support", "bundle", file])
         .map(|said| {
             said.lines()
                 .map(str::to_owned)

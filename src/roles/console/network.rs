@@ -5,7 +5,6 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::ifaddrs::getifaddrs;
 use rules::refusal::Refusal;
@@ -57,34 +56,6 @@ struct Before {
     /// None: there was no such file.
     contents: Option<String>,
     interface: String,
-}
-
-/// Runs a real command.
-pub fn really(words: &[&str]) -> Result<String, String> {
-    let Some((program, arguments)) = words.split_first() else {
-        return Err("there is nothing to run".into());
-    };
-    let output = Command::new(program)
-        .args(arguments)
-        .env("SYSTEMD_PAGER", "")
-        .stdin(std::process::Stdio::null())
-        .output()
-        .map_err(|error| format!("{program} cannot be started: {error}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    if output.status.success() {
-        Ok(text(&output.stdout))
-    } else {
-        let said = text(&output.stderr);
-        let said = if said.is_empty() {
-            text(&output.stdout)
-        } else {
-            said
-        };
-        Err(format!(
-            "{program} says: {}",
-            said.lines().next().unwrap_or_default()
-        ))
-    }
 }
 
 /// All cards but the loopback, by name. Empty where the machine has none.

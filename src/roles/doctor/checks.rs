@@ -216,7 +216,7 @@ fn user_namespaces() -> Check {
 }
 
 /// The nearest directory of `path` that exists.
-fn existing(path: &Path) -> &Path {
+pub(crate) fn existing(path: &Path) -> &Path {
     path.ancestors()
         .find(|p| p.is_dir())
         .unwrap_or(Path::new("/"))

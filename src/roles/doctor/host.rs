@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Check;
+use super::checks::existing;
 
 /// Files that may be open on the whole machine, in parts of a hundred, before it is said.
 const CROWDED_PERCENT: u64 = 80;
@@ -97,15 +98,8 @@ impl Host<'_> {
         }
     }
 
-    fn nearest(&self) -> &Path {
-        self.data
-            .ancestors()
-            .find(|path| path.is_dir())
-            .unwrap_or(Path::new("/"))
-    }
-
     fn file_system(&self) -> Check {
-        match nix::sys::statfs::statfs(self.nearest()) {
+        match nix::sys::statfs::statfs(existing(self.data)) {
             Ok(found) => file_system_of(found.filesystem_type().0, self.data),
             Err(error) => Check::warn(
                 "state-disk",
@@ -121,7 +115,7 @@ impl Host<'_> {
 
     fn inodes(&self) -> Check {
         const ID: &str = "inodes";
-        let Ok(found) = nix::sys::statvfs::statvfs(self.nearest()) else {
+        let Ok(found) = nix::sys::statvfs::statvfs(existing(self.data)) else {
             return Check::warn(
                 ID,
                 "How many files the disk can still hold is not known.",
