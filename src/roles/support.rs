@@ -208,6 +208,7 @@ fn print(bytes: &[u8]) -> Result<(), Refusal> {
 
 fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
     let settings = &reading.settings;
+    let names = names(around);
     let raw: Vec<(&'static str, String)> = vec![
         ("about.txt", about()),
         (
@@ -230,7 +231,9 @@ fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
     ];
     raw.into_iter()
         .map(|(name, text)| {
-            let (mut text, redacted) = redact::secrets(&text);
+            let (text, secrets) = redact::secrets(&text);
+            let (mut text, people) = redact::people(&text, &names);
+            let redacted = secrets + people;
             if text.len() > LARGEST {
                 let cut = (text.len() - LARGEST..text.len()).find(|at| text.is_char_boundary(*at));
                 text = format!(
@@ -321,14 +324,13 @@ fn log() -> String {
 
 /// The newest ends of the supervisors' own logs; what a session printed is not in them.
 fn supervisors(data: &Path) -> String {
-    let mut found: Vec<(std::time::SystemTime, PathBuf)> =
-        std::fs::read_dir(data.join("containers"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path().join("shim.log"))
-            .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
-            .collect();
+    let mut found: Vec<(std::time::SystemTime, PathBuf)> = std::fs::read_dir(data.join("logs"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("shim.log"))
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .collect();
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     found
         .iter()
@@ -374,7 +376,7 @@ fn ask(around: &Surroundings, path: &str) -> String {
 
 /// The newest sessions without what they run and whose they are.
 fn sessions(around: &Surroundings) -> String {
-    const KEPT: [&str; 14] = [
+    const KEPT: [&str; 15] = [
         "id",
         "kind",
         "state",
@@ -382,27 +384,29 @@ fn sessions(around: &Surroundings) -> String {
         "image",
         "resources",
         "node",
-        "reason",
-        "exit",
+        "paused",
+        "incarnation",
+        "outcome",
         "exit_code",
+        "reason",
         "created_at",
         "started_at",
         "ended_at",
-        "incarnation",
     ];
     listed(around, "/api/v1/sessions?limit=200", &KEPT)
 }
 
 fn operations(around: &Surroundings) -> String {
-    const KEPT: [&str; 8] = [
+    const KEPT: [&str; 9] = [
         "id",
         "kind",
         "state",
-        "progress",
-        "error",
+        "step",
+        "done",
+        "total",
+        "refusal",
         "created_at",
         "ended_at",
-        "step",
     ];
     listed(around, "/api/v1/operations", &KEPT)
 }
@@ -419,7 +423,7 @@ fn listed(around: &Surroundings, path: &str, kept: &[&str]) -> String {
                 .map(|item| {
                     item.iter()
                         .filter(|(key, _)| kept.contains(&key.as_str()))
-                        .map(|(k, v)| (k.clone(), v.clone()))
+                        .map(|(key, value)| (key.clone(), told(value)))
                         .collect()
                 })
                 .map(Value::Object)
@@ -427,4 +431,26 @@ fn listed(around: &Surroundings, path: &str, kept: &[&str]) -> String {
             format!("{:#}", json!({"items": items}))
         }
     }
+}
+
+/// A reason or a refusal by its code alone: its sentence may name who stopped something, or a program.
+fn told(value: &Value) -> Value {
+    match value.get("code") {
+        Some(code) => code.clone(),
+        None => value.clone(),
+    }
+}
+
+/// Everybody's names; empty while the server is down.
+fn names(around: &Surroundings) -> Vec<String> {
+    cli::ask_local(around, "GET", "/api/v1/users", None, None)
+        .map(|people| {
+            people["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|person| Some(person["name"].as_str()?.to_owned()))
+                .collect()
+        })
+        .unwrap_or_default()
 }

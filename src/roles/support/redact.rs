@@ -74,6 +74,28 @@ pub(super) fn secrets(text: &str) -> (String, usize) {
     (clean, count)
 }
 
+/// The text without these names, where they stand as words of their own, and how many were taken out.
+pub(super) fn people(text: &str, names: &[String]) -> (String, usize) {
+    let wanted: Vec<String> = names.iter().map(|name| regex::escape(name)).collect();
+    // A pattern that cannot be made would take nothing out; then the text does not go along at all.
+    let Ok(pattern) = Regex::new(&format!(r"\b(?:{})\b", wanted.join("|"))) else {
+        return (
+            "[taken out: the names in this text could not be looked for]".to_owned(),
+            1,
+        );
+    };
+    if names.is_empty() {
+        return (text.to_owned(), 0);
+    }
+    let count = pattern.find_iter(text).count();
+    (
+        pattern
+            .replace_all(text, "[taken out: person]")
+            .into_owned(),
+        count,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +173,23 @@ mod tests {
             assert!(clean.contains(left), "{line} became {clean}");
             assert!(count >= 1, "{line}");
         }
+    }
+
+    #[test]
+    fn names_are_taken_out_as_words() {
+        let names = ["mina".to_owned(), "jae.kim".to_owned()];
+        let (text, count) = people(
+            "mina stopped it; jae.kim and jaexkim and minaret look on",
+            &names,
+        );
+        assert_eq!(
+            (text.as_str(), count),
+            (
+                "[taken out: person] stopped it; [taken out: person] and jaexkim and minaret look on",
+                2
+            )
+        );
+        assert_eq!(people("nobody", &[]), ("nobody".to_owned(), 0));
     }
 
     #[test]

@@ -138,12 +138,35 @@ fn nothing_secret_or_personal_is_in_a_support_bundle() {
         "-c",
         "echo planted-command",
     ]);
+    // The reason of this one names who stopped it.
+    let own = the_box.folder.path().join("token");
+    std::fs::write(&own, &token).expect("written");
+    let own = own.display().to_string();
+    let as_person = ["--token-file", own.as_str()];
+    let launch = [
+        "run",
+        "-d",
+        "--name",
+        "planted-own",
+        "--start-at",
+        "+1h",
+        "host",
+        "--",
+        "true",
+    ];
+    the_box.text(&[&as_person[..], &launch[..]].concat());
+    the_box.text(&[&as_person[..], &["session", "kill", "planted-own"][..]].concat());
+    let seen = the_box.text(&["session", "get", "planted-own", "-o", "json"]);
+    assert!(
+        seen.contains("hyejin.planted"),
+        "the reason names nobody: {seen}"
+    );
     // Secrets that a careless program left where the bundle looks.
-    let log = the_box.folder.path().join("data/containers/planted");
+    let log = the_box.folder.path().join("data/logs/planted");
     std::fs::create_dir_all(&log).expect("made");
     std::fs::write(
         log.join("shim.log"),
-        format!("refused Authorization: Bearer {token}\n-----BEGIN PRIVATE KEY-----\nplantedkeyline\n-----END PRIVATE KEY-----\nkept line\n"),
+        format!("refused Authorization: Bearer {token}\n-----BEGIN PRIVATE KEY-----\nplantedkeyline\n-----END PRIVATE KEY-----\nhyejin.planted stopped it\nkept line\n"),
     )
     .expect("written");
 
