@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 mod seal;
 
+use crate::appliance::installation;
 use crate::catalog::copy::{self, Inspection};
 use crate::{Failure, Fault};
 use seal::{About, Opener, Sealer};
@@ -65,6 +66,8 @@ struct Member {
 const CATALOG: &str = "catalog.sqlite";
 const KEYS: &str = "tls/";
 const SETTINGS: &str = "settings/";
+/// Small files of the state that are put in place of the ones there, if they are in the backup.
+const STATE: [&str; 1] = [installation::FILE];
 /// Longest description of a member.
 const LONGEST: u32 = 4096;
 /// Bytes that stay free on the disk of the state while a copy of the catalog lies on it.
@@ -277,6 +280,14 @@ pub fn restore(
         }
         std::fs::rename(&keys, &home).map_err(failed("put the keys in place"))?;
     }
+    for name in STATE {
+        let staged = work.0.join(name);
+        if staged.exists() {
+            let home = places.data.join(name);
+            keep(&home).map_err(failed("keep the old record"))?;
+            std::fs::rename(&staged, &home).map_err(failed("put the record in place"))?;
+        }
+    }
     let settings_beside = put_settings(&work.0, &places.settings, replace, now)?;
     let staged = work.0.join(CATALOG);
     File::open(&staged)
@@ -349,6 +360,9 @@ fn small_files(places: &Places) -> Result<Vec<(Member, Content)>, Failure> {
                 .into_owned();
             wanted.push((format!("{KEYS}{name}"), path));
         }
+    }
+    for name in STATE {
+        wanted.push((name.to_owned(), places.data.join(name)));
     }
     let mut members = Vec::new();
     for (name, path) in wanted {
@@ -461,7 +475,10 @@ fn unpack(file: &Path, passphrase: &Passphrase, into: &Path) -> Result<Verified,
 /// A name inside a backup, if it is one of those that `create` gives.
 fn checked(name: &str) -> Result<&Path, Refusal> {
     let path = Path::new(name);
-    let known = name == CATALOG || name.starts_with(KEYS) || name.starts_with(SETTINGS);
+    let known = name == CATALOG
+        || STATE.contains(&name)
+        || name.starts_with(KEYS)
+        || name.starts_with(SETTINGS);
     let plain = path
         .components()
         .all(|part| matches!(part, Component::Normal(_)));

@@ -70,6 +70,10 @@ impl Contents {
                 "systemd/fardel-sessions.service",
                 "lib/systemd/system/fardel-sessions.service",
             ),
+            (
+                "systemd/fardel-console.service",
+                "lib/systemd/system/fardel-console.service",
+            ),
             ("systemd/sysusers.conf", "usr/lib/sysusers.d/fardel.conf"),
             ("systemd/tmpfiles.conf", "usr/lib/tmpfiles.d/fardel.conf"),
             ("systemd/sysctl.conf", "usr/lib/sysctl.d/50-fardel.conf"),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fault;
 
-const FILE: &str = "installation.json";
+pub(crate) const FILE: &str = "installation.json";
 
 /// One step after the first administrator is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

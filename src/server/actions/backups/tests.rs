@@ -106,6 +106,8 @@ fn listed(folder: &Path) -> Vec<String> {
 async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
     let house = House::furnished().await;
     let places = house.places();
+    let reached = r#"{"began_at":null,"done":{"time":"2026-11-20T09:00:00Z"},"test":null,"finished_at":null}"#;
+    std::fs::write(places.data.join("installation.json"), reached).unwrap();
     // While a server runs, as every night.
     let server = serve(&places);
     let backup = house.backup();
@@ -125,7 +127,12 @@ async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
     assert_eq!(verified.catalog.people, 1);
     assert_eq!(
         verified.files,
-        ["catalog.sqlite", "settings/fardel.toml", "tls/ca.key"]
+        [
+            "catalog.sqlite",
+            "settings/fardel.toml",
+            "tls/ca.key",
+            "installation.json"
+        ]
     );
 
     let fresh = house.places_of("two");
@@ -133,6 +140,8 @@ async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
     assert_eq!((done.aside, done.settings_beside.len()), (None, 0));
     let keys = std::fs::read_to_string(fresh.data.join("tls/ca.key")).unwrap();
     assert_eq!(keys, "-- the authority's own key --");
+    let installation = crate::appliance::installation::read(&fresh.data);
+    assert_eq!(installation.done.len(), 1, "the wizard begins again");
     assert_eq!(
         std::fs::read_to_string(&fresh.settings).unwrap(),
         "keep_days = 9\n"
