@@ -187,13 +187,23 @@ mod tests {
         let settings = Settings::read(Default::default(), |name| match name {
             "FARDEL_DATA" | "FARDEL_RUN" => Some(data.clone()),
             "FARDEL_LISTEN" => Some(format!("127.0.0.1:{port}")),
+            "FARDEL_TLS" => Some("on".into()),
+            "FARDEL_LISTEN_HTTP" => Some(format!("127.0.0.1:{port}")),
+            "FARDEL_LISTEN_APPS" => Some("127.0.0.1:0".into()),
             "FARDEL_CONFIG" => Some("/nonexistent".into()),
             _ => None,
         })
         .expect("valid settings");
         let checks = checks::all(&settings);
-        let port = checks.iter().find(|c| c.id == "port").expect("a check");
-        assert_eq!(port.state, State::Fail);
-        assert!(port.fix.contains("FARDEL_LISTEN"), "{}", port.fix);
+        let check = |id| checks.iter().find(|c| c.id == id).expect("a check");
+        assert_eq!(check("port").state, State::Fail);
+        assert!(check("port").fix.contains("FARDEL_LISTEN"));
+        // The console serves without this one, and says what is missing.
+        let http = check("port-http");
+        assert_eq!(http.state, State::Warn);
+        let own = format!("(process {})", std::process::id());
+        assert!(http.found.contains(&own), "{}", http.found);
+        assert!(http.fix.contains("listen_http"), "{}", http.fix);
+        assert_eq!(check("port-apps").state, State::Ok);
     }
 }

@@ -2,7 +2,7 @@
 //! listens, and on SIGTERM lets go of everything without ending a session.
 
 mod listen;
-mod sockets;
+pub(super) mod sockets;
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use base::settings::Settings;
 use nix::errno::Errno;
 
+use super::super::server::sockets::holder;
 use super::{Check, trial};
 
 /// Least kernel: the oldest one that any supported distribution still brings.
@@ -33,6 +34,7 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.push(state(settings));
     checks.push(run_directory(settings));
     checks.push(port(settings));
+    checks.extend(other_ports(settings));
     checks.push(clock());
     checks.push(size());
     checks.push(gpu());
@@ -464,6 +466,48 @@ fn port(settings: &Settings) -> Check {
             ),
         ),
     }
+}
+
+/// The ports beside the console's. Without one of them the server runs all the same, and only its log
+/// would say what is missing.
+fn other_ports(settings: &Settings) -> Vec<Check> {
+    let encrypted = settings.listen_http.filter(|_| settings.encrypted());
+    [
+        (
+            "port-http",
+            "listen_http",
+            encrypted,
+            "Nobody who types the address without https is led to the console.",
+        ),
+        (
+            "port-apps",
+            "listen_apps",
+            settings.listen_apps,
+            "People's own apps have no address.",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(id, setting, at, harm)| {
+        let at = at?;
+        let Err(error) = TcpListener::bind(at) else {
+            return Some(Check::ok(id, format!("{at} is free.")));
+        };
+        let holder = holder(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
+        Some(match holder {
+            Some(who) if who.starts_with("fardel ") => {
+                Check::ok(id, format!("{at} is taken by the server that runs now."))
+            }
+            who => Check::warn(
+                id,
+                format!(
+                    "{at} cannot be opened ({}). {harm}",
+                    who.map_or(error.to_string(), |who| format!("taken by {who}"))
+                ),
+                format!("Free it and restart the server, or set {setting} to another address."),
+            ),
+        })
+    })
+    .collect()
 }
 
 fn clock() -> Check {

@@ -83,7 +83,7 @@ async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, Refusal
 
 /// Who listens on a port, as `/proc` tells it: `nginx (process 812)`. None where it does not, as for
 /// processes of other users.
-fn holder(port: u16) -> Option<String> {
+pub(in crate::roles) fn holder(port: u16) -> Option<String> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
         .filter_map(|path| std::fs::read_to_string(path).ok())
