@@ -4,6 +4,7 @@
 pub mod api;
 pub mod cli;
 pub mod console;
+pub mod download;
 pub mod origin;
 pub mod pages;
 pub mod peer;

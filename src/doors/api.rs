@@ -101,6 +101,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/settings", get(system::settings))
         .route("/settings/reload", post(system::reload_settings))
         .route("/backups", get(system::backups).post(system::back_up))
+        .route("/backups/{name}", get(system::take_backup))
         .route("/findings", get(system::findings))
         .route("/diagnostics", get(system::diagnostics))
         .route("/support-bundles", post(system::support_bundle))

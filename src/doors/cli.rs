@@ -164,6 +164,9 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Config(tree::Config::Reload) => system::reload(&client, view).await,
         Command::Backup(tree::Backup::Ls) => system::backups(&client, view).await,
         Command::Backup(tree::Backup::Now) => system::back_up(&client, view).await,
+        Command::Backup(tree::Backup::Download { name, file }) => {
+            system::download_backup(&client, view, &name, file).await
+        }
         Command::Trust => certificates::trust(&client, view).await,
         Command::Tls(request) => certificates::tls(&client, view, request).await,
         Command::Version => system::version(&client, view).await,

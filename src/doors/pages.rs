@@ -111,6 +111,7 @@ pub fn router(
             "/system/backups",
             get(system::backups).post(system::back_up),
         )
+        .route("/system/backups/{name}", get(system::backup_file))
         .route("/system/support", get(system::support).post(system::bundle))
         .route("/docs", get(docs::first))
         .route("/docs/{name}", get(docs::show))

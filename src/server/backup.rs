@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 mod seal;
 
-use crate::appliance::installation;
 use crate::catalog::copy::{self, Inspection};
 use crate::{Failure, Fault};
 use seal::{About, Opener, Sealer};
@@ -67,7 +66,9 @@ const CATALOG: &str = "catalog.sqlite";
 const KEYS: &str = "tls/";
 const SETTINGS: &str = "settings/";
 /// Small files of the state that are put in place of the ones there, if they are in the backup.
-const STATE: [&str; 1] = [installation::FILE];
+const STATE: [&str; 1] = [INSTALLATION];
+/// How far the wizard has got.
+pub(crate) const INSTALLATION: &str = "installation.json";
 /// Longest description of a member.
 const LONGEST: u32 = 4096;
 /// Bytes that stay free on the disk of the state while a copy of the catalog lies on it.

@@ -25,17 +25,6 @@ pub(super) fn whole<T: Serialize>(headers: &HeaderMap, body: &T) -> Answer {
     finished(headers, text, format!("\"{tag}\""))
 }
 
-/// A file to keep.
-pub(super) fn download(name: &str, kind: &'static str, bytes: Vec<u8>) -> Response {
-    let disposition = format!("attachment; filename=\"{name}\"");
-    let headers = [
-        (header::CONTENT_TYPE, kind.to_owned()),
-        (header::CONTENT_DISPOSITION, disposition),
-        (header::CACHE_CONTROL, "no-store".to_owned()),
-    ];
-    (headers, bytes).into_response()
-}
-
 /// A changed resource.
 pub(super) fn changed<T: Serialize>(body: &T, generation: u64) -> Answer {
     tagged(&HeaderMap::new(), body, format!("\"{generation}\""))

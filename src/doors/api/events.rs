@@ -63,17 +63,12 @@ fn topics(words: &str) -> Result<BTreeSet<String>, Refusal> {
     let mut chosen = BTreeSet::new();
     for word in words.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         // `session` and `sessions` mean the same.
-        let plural = if word.ends_with('s') || word == "people" {
-            word.to_owned()
-        } else {
-            format!("{word}s")
+        let many = match word {
+            "user" | "users" => "people".to_owned(),
+            known if TOPICS.contains(&known) => known.to_owned(),
+            one => format!("{one}s"),
         };
-        let plural = if plural == "users" {
-            "people".to_owned()
-        } else {
-            plural
-        };
-        if !TOPICS.contains(&plural.as_str()) {
+        if !TOPICS.contains(&many.as_str()) {
             return Err(Refusal::invalid(
                 "topic.unknown",
                 "There is no such topic in the journal.",
@@ -81,7 +76,7 @@ fn topics(words: &str) -> Result<BTreeSet<String>, Refusal> {
             .at("/topics")
             .hint(format!("{} would work.", TOPICS.join(", "))));
         }
-        chosen.insert(plural);
+        chosen.insert(many);
     }
     Ok(chosen)
 }
@@ -134,6 +129,9 @@ mod tests {
             chosen.into_iter().collect::<Vec<_>>(),
             ["images", "people", "sessions"]
         );
+        for topic in TOPICS {
+            assert!(topics(topic).expect("known").contains(topic));
+        }
         assert!(topics("").expect("all").is_empty());
         assert_eq!(topics("gpu").expect_err("unknown").code, "topic.unknown");
     }

@@ -1,6 +1,6 @@
 //! The machine as a whole over REST, and the probes that monitors ask: alive, ready, figures, version.
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -18,6 +18,7 @@ use super::Api;
 use super::answer::{self, Answer};
 use super::body::Asked;
 use super::who::{From, Perhaps, Who};
+use crate::doors::download;
 use crate::doors::problem::Problem;
 
 pub(super) async fn overview(
@@ -88,6 +89,21 @@ pub(super) async fn back_up(State(api): State<Api>, Who(caller): Who) -> Answer 
     answer::plain(StatusCode::CREATED, &made)
 }
 
+/// One backup as a file, to be carried away.
+pub(super) async fn take_backup(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(name): Path<String>,
+) -> Answer {
+    let (found, open) = backups::take(&api.server, &caller, name).await?;
+    Ok(download::file(
+        &found.name,
+        "application/octet-stream",
+        found.size.0,
+        open,
+    ))
+}
+
 /// Every check of the machine, the unwell ones first.
 pub(super) async fn diagnostics(
     State(api): State<Api>,
@@ -116,7 +132,7 @@ pub(super) async fn support_bundle(
         return answer::all(&headers, members);
     }
     let bytes = system::support_bundle(&api.server, &caller).await?;
-    Ok(answer::download(
+    Ok(download::bytes(
         "fardel-support.tar.gz",
         "application/gzip",
         bytes,

@@ -160,6 +160,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("backup ls", "서버가 스스로 만든 백업을 나열합니다"),
     ("backup now", "서버가 지금 백업을 하나 만들게 합니다"),
+    (
+        "backup download",
+        "서버가 만든 백업 하나를 파일로 가져옵니다",
+    ),
     ("upgrade", "업그레이드를 되돌리는 길"),
     (
         "upgrade status",

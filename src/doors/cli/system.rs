@@ -1,11 +1,14 @@
 //! The machine as a whole: how full it is, what happens, the raw API, versions.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
 
 use hyper::Method;
+use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
-use super::client::{Client, Extra, fresh_key};
+use super::client::{Client, Extra, encoded, fresh_key};
 use super::output::{View, size, text};
 use super::tree::{Api, Event, Format};
 use super::trouble::{INTERRUPTED, Trouble};
@@ -111,6 +114,58 @@ pub(super) async fn back_up(client: &Client, view: &View) -> Result<u8, Trouble>
         text(&body, "name"),
         size(&body["size"])
     );
+    print(&view.said(&body, &said)?);
+    Ok(0)
+}
+
+/// Copies one backup of the server's into a new file, whole or not at all.
+pub(super) async fn download_backup(
+    client: &Client,
+    view: &View,
+    name: &str,
+    file: Option<PathBuf>,
+) -> Result<u8, Trouble> {
+    let to = file.unwrap_or_else(|| PathBuf::from(name));
+    let trouble = |error: std::io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => Refusal::conflict(
+            "backup.exists",
+            format!("{} is there already.", to.display()),
+        )
+        .hint("Name a new file; a backup is never overwritten."),
+        _ => Refusal::unavailable(
+            "backup.unwritable",
+            format!("{} cannot be written: {error}.", to.display()),
+        )
+        .hint("Name a file in a directory that exists and that you may write to."),
+    };
+    let path = format!("/api/v1/backups/{}", encoded(name));
+    let mut flow = client.flow(&path, Vec::new()).await?;
+    let mut writing = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&to)
+        .map_err(trouble)?;
+    let mut written = 0;
+    let done = loop {
+        match flow.next().await {
+            Ok(None) => break writing.sync_all().map_err(|error| trouble(error).into()),
+            Ok(Some(bytes)) => {
+                written += bytes.len() as u64;
+                if let Err(error) = writing.write_all(&bytes) {
+                    break Err(trouble(error).into());
+                }
+            }
+            Err(broken) => break Err(broken),
+        }
+    };
+    if let Err(trouble) = done {
+        // Half a backup would look like one until the day it is needed.
+        let _ = std::fs::remove_file(&to);
+        return Err(trouble);
+    }
+    let body = json!({"path": to, "size": written});
+    let said = format!("{} holds {name}, {}", to.display(), size(&body["size"]));
     print(&view.said(&body, &said)?);
     Ok(0)
 }

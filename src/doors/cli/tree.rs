@@ -943,6 +943,17 @@ pub enum Backup {
     Ls,
     /// Have the running server make one of its backups now
     Now,
+    /// Carry away one of the backups that the running server made
+    #[command(after_help = "Examples:\n  \
+        fardel backup ls\n  \
+        fardel backup download fardel-2026-11-21T0300Z.backup /media/usb/box.backup")]
+    Download {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// New file to write [default: the same name, here]
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
 }
 
 /// Where the passphrase of a backup comes from; it is never an argument, since everybody can read

@@ -53,18 +53,6 @@ pub fn page(
     }
 }
 
-/// A file to keep.
-pub fn download(name: &str, kind: &'static str, bytes: Vec<u8>) -> Response {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(
-        header::CONTENT_DISPOSITION,
-        header_value(&format!("attachment; filename=\"{name}\"")),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    (headers, bytes).into_response()
-}
-
 /// Go there and look: what every accepted form answers.
 pub fn see(place: &str) -> Response {
     let mut headers = HeaderMap::new();

@@ -2,7 +2,7 @@
 //! helps. For administrators; everybody else gets what `server::actions` says.
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
@@ -17,6 +17,7 @@ use super::parts::{self, Alert};
 use super::visit::Visit;
 use super::who::Who;
 use super::{Console, answer, frame};
+use crate::doors::download;
 use crate::doors::text::{Text, codes};
 
 /// Which part is open.
@@ -181,6 +182,21 @@ pub async fn back_up(State(console): State<Console>, visit: Visit, Who(caller): 
     }
 }
 
+/// `GET /system/backups/{name}`: one backup as a download.
+pub async fn backup_file(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(name): Path<String>,
+) -> Response {
+    match backups::take(&console.server, &caller, name).await {
+        Ok((found, open)) => {
+            download::file(&found.name, "application/octet-stream", found.size.0, open)
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
 async fn with_backups(
     console: &Console,
     visit: &Visit,
@@ -259,7 +275,7 @@ pub async fn support(State(console): State<Console>, visit: Visit, Who(caller): 
 /// `POST /system/support`: the bundle as a download.
 pub async fn bundle(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
     match system::support_bundle(&console.server, &caller).await {
-        Ok(bytes) => answer::download("fardel-support.tar.gz", "application/gzip", bytes),
+        Ok(bytes) => download::bytes("fardel-support.tar.gz", "application/gzip", bytes),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }

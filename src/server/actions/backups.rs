@@ -7,6 +7,8 @@ use super::allowed;
 use crate::access::Caller;
 use crate::appliance::backups;
 pub use crate::appliance::backups::{BackupFailure, BackupFile, BackupStanding};
+use crate::catalog::Lane;
+use crate::catalog::events::Note;
 use crate::{Failure, Fault, Server};
 
 /// How they stand: where, how often, which there are, what failed last.
@@ -24,6 +26,37 @@ pub async fn standing(server: &Server, caller: &Caller) -> Result<BackupStanding
 pub async fn make(server: &Server, caller: &Caller) -> Result<BackupFile, Failure> {
     allowed(caller, Verb::SystemWrite)?;
     backups::make(server, caller.name.as_str()).await
+}
+
+/// One of them to be carried away: what it is and its bytes, which only the passphrase opens.
+///
+/// Errors: `backup.not-found`. It is noted who took it.
+pub async fn take(
+    server: &Server,
+    caller: &Caller,
+    name: String,
+) -> Result<(BackupFile, std::fs::File), Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let looking = server.clone();
+    let taken = tokio::task::spawn_blocking(move || backups::open(&looking, &name))
+        .await
+        .map_err(|ended| Fault::new("open a backup", ended))??;
+    let (actor, after) = (caller.name.as_str().to_owned(), taken.0.name.clone());
+    server
+        .catalog()
+        .write(Lane::People, "note who took a backup", move |rows| {
+            rows.note(Note {
+                actor: &actor,
+                topic: "system",
+                object: "backup",
+                owner: None,
+                code: "backup.taken",
+                before: "",
+                after: &after,
+            })
+        })
+        .await?;
+    Ok(taken)
 }
 
 #[cfg(test)]

@@ -135,6 +135,27 @@ pub(crate) fn files(directory: &Path) -> Vec<BackupFile> {
     files
 }
 
+/// One of those in the directory of backups, opened to be read.
+///
+/// Errors: `backup.not-found`. Only names that `files` gives are opened, so no path leads elsewhere.
+pub(crate) fn open(server: &Server, name: &str) -> Result<(BackupFile, std::fs::File), Failure> {
+    let gone = || {
+        Refusal::not_found(
+            "backup.not-found",
+            format!("There is no backup {name:?} here."),
+        )
+        .hint("fardel backup ls lists those that there are; the oldest go when newer ones come.")
+    };
+    let settings = server.settings();
+    let directory = settings.backup_dir.as_deref().ok_or_else(gone)?;
+    let found = files(directory)
+        .into_iter()
+        .find(|file| file.name == name)
+        .ok_or_else(gone)?;
+    let opened = std::fs::File::open(directory.join(&found.name)).map_err(|_| gone())?;
+    Ok((found, opened))
+}
+
 /// Makes one now, verifies it, and removes those beyond the number that is kept.
 ///
 /// Errors: `backup.not-configured`, `backup.under-way`; those of making and verifying one. A failure

@@ -11,8 +11,7 @@ use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::Fault;
-
-pub(crate) const FILE: &str = "installation.json";
+use crate::backup::INSTALLATION as FILE;
 
 /// One step after the first administrator is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -169,6 +169,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("GET /system/backups", &["listBackups"], &["backup ls"]),
     ("POST /system/backups", &["makeBackup"], &["backup now"]),
+    (
+        "GET /system/backups/{name}",
+        &["getBackup"],
+        &["backup download x"],
+    ),
     ("", &["listFindings", "ready"], &["doctor"]),
     ("", &["alive", "figures"], &[]),
     (

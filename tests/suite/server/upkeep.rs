@@ -236,6 +236,43 @@ fn a_running_server_goes_on_whatever_its_settings_file_becomes() {
 }
 
 #[test]
+fn a_backup_of_the_servers_own_is_carried_away_whole() {
+    let mut house = House::new();
+    let settings = format!(
+        "backup_dir = \"{}\"\nbackup_passphrase_file = \"{}\"\n",
+        house.path("made").display(),
+        house.path("passphrase").display()
+    );
+    house.write("fardel.toml", &settings, 0o640);
+    house.start();
+    let said = house.say("backup now");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let list: Value = serde_json::from_str(&house.say("backup ls -o json").out).expect("JSON");
+    let name = list["files"][0]["name"].as_str().expect("one was made");
+    let said = house.say(&format!("backup download {name} carried"));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let made = fs::read(house.path("made").join(name)).expect("the backup");
+    assert!(fs::read(house.path("carried")).expect("a copy") == made);
+    let mode = fs::metadata(house.path("carried"))
+        .expect("it")
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    assert_eq!(house.say("backup verify carried").code, Some(0));
+    house.refused(&format!("backup download {name} carried"), "backup.exists");
+    house.refused("backup download ../passphrase away", "backup.not-found");
+    house.refused("backup download passphrase away", "backup.not-found");
+    assert!(!house.path("away").exists(), "something was left");
+    let events = house.say("event watch --since 0 --topics system --limit 2 -o json");
+    assert!(
+        events.out.contains("backup.taken"),
+        "nobody noted it: {} {}",
+        events.out,
+        events.err
+    );
+    house.stop();
+}
+
+#[test]
 fn a_lost_machine_comes_back_by_one_command() {
     let mut house = House::new();
     house.start();

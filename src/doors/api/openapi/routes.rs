@@ -655,6 +655,16 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/api/v1/backups/{name}",
+        operation: "getBackup",
+        tag: "system",
+        summary: "One backup as a file; only its passphrase opens it",
+        needs: SYSTEM_WRITE,
+        answer: Reply::File("application/octet-stream"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/diagnostics",
         operation: "diagnose",
         tag: "system",

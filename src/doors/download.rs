@@ -1,0 +1,86 @@
+//! Files that a browser or a script keeps, in one piece or as they are read. Decides nothing about who may
+//! have them.
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::io::AsyncReadExt as _;
+
+/// Bytes on the way at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Something made for this answer. `name` has no quotation mark in it.
+pub fn bytes(name: &str, kind: &'static str, bytes: Vec<u8>) -> Response {
+    answer(name, kind, None, Body::from(bytes))
+}
+
+/// An open file from its beginning, `size` bytes of it; a file that breaks off breaks the connection, so
+/// that nobody takes half of it for all.
+pub fn file(name: &str, kind: &'static str, size: u64, file: std::fs::File) -> Response {
+    let reading = tokio::fs::File::from_std(file).take(size);
+    let pieces = stream::unfold((reading, size), |(mut reading, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        let mut piece = vec![0; PIECE];
+        let read = match reading.read(&mut piece).await {
+            Ok(0) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            other => other,
+        };
+        match read {
+            Ok(count) => {
+                piece.truncate(count);
+                Some((Ok(Bytes::from(piece)), (reading, left - count as u64)))
+            }
+            Err(error) => Some((Err::<Bytes, std::io::Error>(error), (reading, 0))),
+        }
+    });
+    answer(name, kind, Some(size), Body::from_stream(pieces))
+}
+
+fn answer(name: &str, kind: &'static str, size: Option<u64>, body: Body) -> Response {
+    let mut response = (
+        [
+            (header::CONTENT_TYPE, kind.to_owned()),
+            (
+                header::CONTENT_DISPOSITION,
+                format!("attachment; filename=\"{name}\""),
+            ),
+            (header::CACHE_CONTROL, "no-store".to_owned()),
+        ],
+        body,
+    )
+        .into_response();
+    if let Some(size) = size {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, size.into());
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek as _, Write as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_comes_whole_and_a_shorter_one_than_told_breaks_off() {
+        let mut open = tempfile::tempfile().expect("a file");
+        let content: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
+        open.write_all(&content).expect("written");
+        open.rewind().expect("from its beginning");
+        let again = open.try_clone().expect("a second handle");
+        let whole = file("a.backup", "application/octet-stream", 200_000, open);
+        assert_eq!(whole.headers()[header::CONTENT_LENGTH], "200000");
+        let body = axum::body::to_bytes(whole.into_body(), usize::MAX).await;
+        assert!(body.expect("whole") == content);
+        (&again).rewind().expect("from its beginning");
+        let cut = file("a.backup", "application/octet-stream", 200_001, again);
+        let body = axum::body::to_bytes(cut.into_body(), usize::MAX).await;
+        assert!(body.is_err(), "half a file looked like all of it");
+    }
+}
