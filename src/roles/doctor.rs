@@ -179,6 +179,29 @@ mod tests {
     }
 
     #[test]
+    fn every_check_is_named_in_korean() {
+        use crate::doors::text::{Language, Text, codes};
+        let settings = Settings::read(Default::default(), |name| {
+            // Every setting that brings a check with it.
+            let value = match name {
+                "FARDEL_TLS" => "on",
+                "FARDEL_LISTEN_HTTP" | "FARDEL_LISTEN_APPS" => "127.0.0.1:0",
+                "FARDEL_CONFIG" => "/nonexistent",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        })
+        .expect("valid settings");
+        let korean = Text::new(Language::Korean);
+        let untold: Vec<&str> = every(&settings)
+            .iter()
+            .filter(|check| codes::check(korean, check.id).is_none())
+            .map(|check| check.id)
+            .collect();
+        assert!(untold.is_empty(), "ko-codes.toml lacks {untold:?}");
+    }
+
+    #[test]
     fn a_taken_port_is_found_and_another_is_named() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

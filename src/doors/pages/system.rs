@@ -53,6 +53,8 @@ pub struct Checks {
 /// One check.
 pub struct Line {
     pub id: String,
+    /// What it looks at and how to mend it, in the reader's language where that is not English.
+    pub told: Option<(&'static str, &'static str)>,
     pub icon: &'static str,
     pub tone: &'static str,
     pub found: String,
@@ -324,6 +326,7 @@ pub(super) fn sorted(t: Text, found: Vec<Diagnostic>) -> Checks {
                 "warn" => "warn",
                 _ => "bad",
             },
+            told: codes::check(t, &check.id),
             id: check.id,
             found: check.found,
             fix: check.fix,

@@ -36,6 +36,19 @@ pub fn field(text: Text, code: &str, english: &str) -> String {
     sentence(text, code, english, &BTreeMap::new())
 }
 
+/// What a check of the machine looks at, and what to do where it is not well, for readers of another language
+/// than the sentences themselves; none in English, and for a check that is not known.
+pub fn check(text: Text, id: &str) -> Option<(&'static str, &'static str)> {
+    match text.language {
+        Language::English => None,
+        Language::Korean => {
+            let name = KOREAN.get(&format!("check.{id}"))?;
+            let fix = KOREAN.get(&format!("check.{id}.fix"))?;
+            Some((name, fix))
+        }
+    }
+}
+
 fn sentence(text: Text, code: &str, english: &str, values: &BTreeMap<String, String>) -> String {
     match text.language {
         Language::English => english.to_owned(),

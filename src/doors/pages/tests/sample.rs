@@ -21,7 +21,7 @@ use super::super::system::{self, SystemPage};
 use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::wizard::{self, View, WizardPage};
-use crate::doors::text::{Language, Text};
+use crate::doors::text::{Language, Text, codes};
 
 /// Every page with a name for its file.
 pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
@@ -1214,6 +1214,7 @@ fn system(t: Text, tab: system::Tab, well: bool) -> SystemPage {
         changed: !waiting.is_empty(),
     };
     let line = |id: &str, tone: &'static str, fix: &str| system::Line {
+        told: codes::check(t, id),
         id: id.into(),
         icon: if tone == "ok" {
             "circle-check"
