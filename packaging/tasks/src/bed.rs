@@ -1,7 +1,8 @@
 //! The test-bed: a Debian with a real systemd and cgroup v2 in a virtual machine that needs no
 //! hardware help. `cargo ci bed run SCRIPT` starts it, runs the script inside as root, prints what the
 //! script says and ends with its code. Never a measure of speed: the guest has one slow processor, and
-//! neither cpuset nor pressure figures nor devices.
+//! neither cpuset nor pressure figures. With `--in qemu` the same root runs under Debian's
+//! own kernel on a computed machine that has several processors and the other two, and is slower still.
 //!
 //! The script finds its arguments in `$@`, `/mnt/bed` to write to (what it leaves in `/mnt/bed/out`
 //! comes back with `--out`), and every `--share NAME=FOLDER` read-only in `/mnt/NAME`. Its disk is an
@@ -17,6 +18,8 @@ mod dice;
 mod guest;
 mod machine;
 mod power_cut;
+mod qemu;
+mod qemu_kernel;
 mod root;
 pub(crate) mod suite;
 mod upgrade;
@@ -25,7 +28,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use machine::{Machine, Order, Said};
+use machine::{Hardware, Machine, Order, Said};
+use qemu::Emulated;
 use root::Root;
 use upgrade::Packages;
 
@@ -35,8 +39,9 @@ use crate::stage::{self, Failure, Gate};
 pub(crate) const USAGE: &str = "\
 usage: cargo ci bed root
        cargo ci bed suite
-       cargo ci bed run [--disk NAME] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
-                        [--out FOLDER] SCRIPT [ARGUMENT]...
+       cargo ci bed run [--in qemu [--cpus NUMBER] [--uefi]] [--disk NAME] [--memory MIB]
+                        [--limit SECONDS] [--share NAME=FOLDER]... [--out FOLDER]
+                        SCRIPT [ARGUMENT]...
        cargo ci bed upgrade [--binary FILE]
        cargo ci bed airgap [--binary FILE]
        cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
@@ -46,6 +51,8 @@ usage: cargo ci bed root
   airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
+  --in qemu under Debian's own kernel, on a computed machine: twenty times slower, with two
+            processors or as many as --cpus says, and with --uefi begun by firmware
   --disk    keep what is written under this name, and begin where the last run of it ended
   --memory  of the guest, in MiB; 1024 unless given
   --limit   kill the guest after so many seconds, however busy; 1800 unless given
@@ -59,6 +66,8 @@ const LEFT_OUT: u8 = 69;
 /// What `cargo ci bed run` was asked.
 #[derive(Debug, Default, PartialEq)]
 struct Request {
+    /// None: User-Mode Linux.
+    emulated: Option<Wanted>,
     disk: Option<String>,
     memory_mib: Option<u64>,
     limit: Option<Duration>,
@@ -68,13 +77,28 @@ struct Request {
     arguments: Vec<String>,
 }
 
+/// The computed machine that was asked for.
+#[derive(Debug, PartialEq)]
+struct Wanted {
+    processors: u32,
+    firmware: bool,
+}
+
 /// Does what `cargo ci bed …` asks and gives the exit code. `came_from` is where relative paths begin.
 pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
     let Some(verb) = verb(words, came_from) else {
         eprintln!("{USAGE}");
         return Ok(2);
     };
-    if let Some(reason) = missing() {
+    let emulated = match &verb {
+        Verb::Run(request) => request.emulated.as_ref(),
+        _ => None,
+    };
+    let reason = match emulated {
+        Some(wanted) => qemu::missing(wanted.firmware),
+        None => missing(),
+    };
+    if let Some(reason) = reason {
         crate::leave_out("bed", &reason)?;
         return Ok(LEFT_OUT);
     }
@@ -200,6 +224,17 @@ fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
     let mut words = words.iter();
     loop {
         match *words.next()? {
+            "--in" => match *words.next()? {
+                "qemu" if request.emulated.is_none() => {
+                    request.emulated = Some(Wanted {
+                        processors: 2,
+                        firmware: false,
+                    });
+                }
+                _ => return None,
+            },
+            "--cpus" => request.emulated.as_mut()?.processors = words.next()?.parse().ok()?,
+            "--uefi" => request.emulated.as_mut()?.firmware = true,
             "--disk" => request.disk = Some((*words.next()?).to_owned()),
             "--memory" => request.memory_mib = Some(words.next()?.parse().ok()?),
             "--limit" => {
@@ -225,8 +260,17 @@ fn run(request: &Request) -> Result<u8, Failure> {
         .map_err(|error| Failure::new(format!("{}: {error}", request.script.display())))?;
     let root = Root::ready()?;
     let mut order = Order::new(&root, &script);
+    if let Some(wanted) = &request.emulated {
+        order.hardware = Hardware::Emulated(Emulated::ready(wanted.processors, wanted.firmware)?);
+        order.patience = qemu::PATIENCE;
+    }
     if let Some(name) = &request.disk {
-        order.disk = Some(root.disk(name)?);
+        // The two beds keep disks of different kinds.
+        let own = match request.emulated {
+            Some(_) => format!("{name}-qemu"),
+            None => name.clone(),
+        };
+        order.disk = Some(root.disk(&own)?);
     }
     order.memory_mib = request.memory_mib.unwrap_or(order.memory_mib);
     order.limit = request.limit.unwrap_or(order.limit);
@@ -419,6 +463,24 @@ mod tests {
         );
         assert_eq!(request.script, Path::new("/here/go.sh"));
         assert_eq!(request.arguments, ["--disk", "x"]);
+    }
+
+    #[test]
+    fn a_computed_machine_is_asked_for_before_anything_is_said_of_it() {
+        let read = |words: &[&str]| parsed(words, Path::new("/")).map(|request| request.emulated);
+        assert_eq!(read(&["go.sh"]), Some(None));
+        let wanted = |processors, firmware| {
+            Some(Some(Wanted {
+                processors,
+                firmware,
+            }))
+        };
+        assert_eq!(read(&["--in", "qemu", "go.sh"]), wanted(2, false));
+        let all = ["--in", "qemu", "--cpus", "4", "--uefi", "go.sh"];
+        assert_eq!(read(&all), wanted(4, true));
+        assert_eq!(read(&["--cpus", "4", "--in", "qemu", "go.sh"]), None);
+        assert_eq!(read(&["--uefi", "go.sh"]), None);
+        assert_eq!(read(&["--in", "kvm", "go.sh"]), None);
     }
 
     #[test]

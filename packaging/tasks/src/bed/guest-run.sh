@@ -9,7 +9,12 @@ for word in $(</proc/cmdline); do
     case $word in bed.mount=*) ;; *) continue ;; esac
     IFS=: read -r name mode path <<<"${word#bed.mount=}"
     mkdir -p "/mnt/$name"
-    mount -t hostfs none "/mnt/$name" -o "$mode,$path"
+    # A kernel that is a process of the host sees paths there; another one asks its machine by name.
+    if grep -qw hostfs /proc/filesystems; then
+        mount -t hostfs none "/mnt/$name" -o "$mode,$path"
+    else
+        mount -t 9p "$name" "/mnt/$name" -o "$mode,trans=virtio,version=9p2000.L,msize=262144"
+    fi
 done
 # The first number is seconds since the kernel began.
 printf '\001booted %s\n' "$(cut -d' ' -f1 /proc/uptime)"

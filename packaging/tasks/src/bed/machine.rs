@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::qemu::{self, Emulated};
 use super::root::Root;
 use super::{Folder, processes_in};
 use crate::program::{self, Program};
@@ -25,9 +26,17 @@ const LOOK: Duration = Duration::from_millis(500);
 /// machine is called stuck. Lower: one that only keeps its clock running is called busy.
 const WORKING: f64 = 0.02;
 
+/// What a guest runs on.
+pub(super) enum Hardware {
+    /// A kernel that is a process of this machine.
+    UserMode,
+    Emulated(Emulated),
+}
+
 /// What a guest is started with.
 pub(super) struct Order<'a> {
     pub(super) root: &'a Root,
+    pub(super) hardware: Hardware,
     /// The disk that is kept between boots; none: one of its own, thrown away.
     pub(super) disk: Option<PathBuf>,
     pub(super) memory_mib: u64,
@@ -48,6 +57,7 @@ impl<'a> Order<'a> {
     pub(super) fn new(root: &'a Root, script: &str) -> Self {
         Self {
             root,
+            hardware: Hardware::UserMode,
             disk: None,
             memory_mib: 1024,
             shares: Vec::new(),
@@ -103,33 +113,17 @@ impl Machine {
         }
         fs::write(bed.join("arguments"), arguments).map_err(fault)?;
 
-        let disk = order
-            .disk
-            .clone()
-            .unwrap_or_else(|| folder.path().join("disk"));
-        let mut command = Program::named("linux.uml")
-            .argument(format!("mem={}M", order.memory_mib))
-            .argument(format!(
-                "ubd0={},{}",
-                disk.display(),
-                order.root.image.display()
-            ))
-            .words("root=/dev/ubda rw quiet con=null con0=null,fd:1 ssl=null ssl0=fd:0,fd:0")
-            // 512 legacy terminals cost udev seconds at every boot.
-            .words("pty.legacy_count=0")
-            .argument(format!("uml_dir={}/", folder.path().display()))
-            .argument(format!("bed.mount=bed:rw:{}", bed.display()))
-            .variable("TMPDIR", folder.path())
-            .inside(folder.path());
-        for (name, path) in &order.shares {
-            command = command.argument(mount_word(name, path)?);
-        }
-        if let Some(library) = floating_point_shim(folder.path())? {
-            command = command.variable("LD_PRELOAD", library);
-        }
+        let command = match &order.hardware {
+            Hardware::UserMode => user_mode(order, folder.path(), &bed)?,
+            Hardware::Emulated(emulated) => qemu::command(order, emulated, folder.path(), &bed)?,
+        };
         let (ours, guests) = UnixStream::pair().map_err(fault)?;
         ours.set_read_timeout(Some(LOOK)).map_err(fault)?;
-        let console = fs::File::create(folder.path().join("console")).map_err(fault)?;
+        let console = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(folder.path().join("console"))
+            .map_err(fault)?;
         let begun = Instant::now();
         let child = command
             .into_command()
@@ -297,9 +291,37 @@ impl Drop for Machine {
     }
 }
 
+/// The program to start for this order on a kernel that is a process of ours.
+fn user_mode(order: &Order<'_>, folder: &Path, bed: &Path) -> Result<Program, Failure> {
+    let disk = order.disk.clone().unwrap_or_else(|| folder.join("disk"));
+    let mut command = Program::named("linux.uml")
+        .argument(format!("mem={}M", order.memory_mib))
+        .argument(format!(
+            "ubd0={},{}",
+            disk.display(),
+            order.root.image.display()
+        ))
+        .words("root=/dev/ubda rw quiet con=null con0=null,fd:1 ssl=null ssl0=fd:0,fd:0")
+        // 512 legacy terminals cost udev seconds at every boot.
+        .words("pty.legacy_count=0")
+        .argument(format!("uml_dir={}/", folder.display()))
+        .argument(format!("bed.mount=bed:rw:{}", bed.display()))
+        .variable("TMPDIR", folder)
+        .inside(folder);
+    for (name, path) in &order.shares {
+        command = command.argument(mount_word(name, path)?);
+    }
+    if let Some(library) = floating_point_shim(folder)? {
+        command = command.variable("LD_PRELOAD", library);
+    }
+    Ok(command)
+}
+
 fn understood(line: &[u8]) -> Said {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\n', '\r']);
+    // Firmware clears screens on every line it finds, and no script has spoken before this word.
+    let text = text.find("\u{1}booted ").map_or(text, |at| &text[at..]);
     if let Some(word) = text.strip_prefix('\u{1}') {
         let number = word.split_whitespace().nth(1).unwrap_or_default();
         if let (true, Ok(seconds)) = (word.starts_with("booted "), number.parse()) {
@@ -313,7 +335,7 @@ fn understood(line: &[u8]) -> Said {
 }
 
 /// The kernel's command line is split at blanks and our word at colons.
-fn mount_word(name: &str, path: &Path) -> Result<String, Failure> {
+pub(super) fn mount_word(name: &str, path: &Path) -> Result<String, Failure> {
     let path = path
         .canonicalize()
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
@@ -364,6 +386,10 @@ mod tests {
     #[test]
     fn the_beds_own_words_are_told_from_the_scripts() {
         assert_eq!(understood(b"\x01booted 9.87\n"), Said::Booted(9.87));
+        assert_eq!(
+            understood(b"\x1b[2J\x1b[=3h\x01booted 9.87\n"),
+            Said::Booted(9.87)
+        );
         assert_eq!(understood(b"\x01exit 3\r\n"), Said::Ended(3));
         assert_eq!(understood(b"exit 3\n"), Said::Line("exit 3".to_owned()));
         assert_eq!(

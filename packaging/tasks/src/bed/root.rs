@@ -11,7 +11,7 @@ use super::Folder;
 use crate::program::{self, Program};
 use crate::stage::Failure;
 
-const SUITE: &str = "bookworm";
+pub(super) const SUITE: &str = "bookworm";
 
 /// What stands in the guest besides Debian's smallest set with apt: a real systemd with what it needs
 /// to bring a machine up, and what scenarios ask questions with.
@@ -140,7 +140,7 @@ pub(super) fn missing() -> Option<String> {
 }
 
 /// `$XDG_CACHE_HOME/fardel-bed`, or `bed` in cargo's target directory.
-fn cache() -> Result<PathBuf, Failure> {
+pub(super) fn cache() -> Result<PathBuf, Failure> {
     match std::env::var_os("XDG_CACHE_HOME") {
         Some(home) if !home.is_empty() => Ok(Path::new(&home).join("fardel-bed")),
         _ => Ok(program::target_directory()?.join("bed")),
@@ -220,7 +220,7 @@ fn furnish(tree: &Path, kernel: &str) -> Result<(), Failure> {
         .argument(kernel)
         .run()?;
     for (path, text, mode) in [
-        ("etc/fstab", "/dev/ubda / ext4 rw,noatime 0 1\n", 0o644),
+        ("etc/fstab", "/dev/root / ext4 rw,noatime 0 1\n", 0o644),
         ("etc/hostname", "bed\n", 0o644),
         (
             "etc/hosts",
