@@ -20,6 +20,7 @@ use store::images::ImageStore;
 
 mod assignment;
 mod dial;
+pub mod gpu;
 mod inventory;
 mod network;
 mod report;
