@@ -221,6 +221,8 @@ impl Tidy {
             },
             stop_signal: 15,
             mounts: Vec::new(),
+            devices: Vec::new(),
+            files: Vec::new(),
         };
         match &order.root {
             RootFileSystem::Host => {

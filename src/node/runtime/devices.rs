@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
+use super::order::DeviceOrder;
 use super::rootfs::own;
 use super::spec::{DEVICES, TERMINAL_MAJOR};
 
@@ -32,10 +33,11 @@ const TYPE_CGROUP_DEVICE: u32 = 15;
 const ATTACH_CGROUP_DEVICE: u32 = 6;
 const CHARACTER_DEVICE: i32 = 2;
 
-/// Attaches the fence to a control group directory. From here on every process in it is held.
-pub(super) fn fence(group: &Path) -> io::Result<()> {
+/// Attaches the fence to a control group directory, with openings for the devices that were granted. From
+/// here on every process in it is held.
+pub(super) fn fence(group: &Path, granted: &[DeviceOrder]) -> io::Result<()> {
     let group = File::open(group)?;
-    let program = load(&program())?;
+    let program = load(&program(granted))?;
     let attributes = [
         group.as_raw_fd() as u32,
         program.as_raw_fd() as u32,
@@ -55,7 +57,7 @@ pub(super) fn fence(group: &Path) -> io::Result<()> {
 }
 
 /// Load type and numbers of the device; allow the listed; refuse everything else.
-fn program() -> Vec<Instruction> {
+fn program(granted: &[DeviceOrder]) -> Vec<Instruction> {
     let step = |code, registers, offset, value| Instruction {
         code,
         registers,
@@ -76,7 +78,8 @@ fn program() -> Vec<Instruction> {
         step(SET, 0x00, 0, 0),
         step(EXIT, 0x00, 0, 0),
     ];
-    for (major, minor) in DEVICES {
+    let granted = granted.iter().map(|device| (device.major, device.minor));
+    for (major, minor) in DEVICES.into_iter().chain(granted) {
         steps.extend([
             step(JUMP_UNEQUAL, 0x03, 3, major.cast_signed()),
             step(JUMP_UNEQUAL, 0x04, 2, minor.cast_signed()),
@@ -133,8 +136,12 @@ mod tests {
 
     /// The kernel's verdict, by an interpreter of the few instructions used.
     fn verdict(kind: u32, major: u32, minor: u32) -> i32 {
+        judged(&[], kind, major, minor)
+    }
+
+    fn judged(granted: &[DeviceOrder], kind: u32, major: u32, minor: u32) -> i32 {
         let context = [kind | (6 << 16), major, minor];
-        let steps = program();
+        let steps = program(granted);
         let mut registers = [0i32; 5];
         let mut at = 0usize;
         loop {
@@ -173,6 +180,14 @@ mod tests {
         assert_eq!(verdict(2, 10, 229), 0, "fuse");
         assert_eq!(verdict(2, 1, 1), 0, "memory");
         assert_eq!(verdict(2, 195, 0), 0, "a GPU that was not granted");
+        let granted = [(195, 0), (195, 255)].map(|(major, minor)| DeviceOrder {
+            at: "/dev/nvidia".into(),
+            major,
+            minor,
+        });
+        assert_eq!(judged(&granted, 2, 195, 0), 1, "one that was");
+        assert_eq!(judged(&granted, 2, 195, 1), 0, "its neighbour");
+        assert_eq!(judged(&granted, 1, 195, 0), 0, "a disk of its numbers");
     }
 
     #[test]
@@ -192,7 +207,7 @@ mod tests {
         };
         let group = unified.join(format!("fardel-fence-{}", std::process::id()));
         std::fs::create_dir(&group).expect("a group of our own");
-        fence(&group).expect("the kernel takes the program");
+        fence(&group, &[]).expect("the kernel takes the program");
         let script = format!(
             "echo $$ > {}/cgroup.procs; (: < /dev/null) && echo null; (: < /dev/zero) && echo zero; (: < /dev/vda) && echo disk; (: < /dev/kmsg) && echo kmsg",
             group.display()

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-use super::order::{ContainerOrder, IdRange};
+use super::order::{ContainerOrder, DeviceOrder, FileUse, IdRange};
 
 /// A step of laying the ground that did not work.
 #[derive(Debug, thiserror::Error)]
@@ -163,9 +163,41 @@ impl Stage {
         Ok(place)
     }
 
-    /// Shows a small file of the stage at a path of the finished root, read-only. Where the image
-    /// has no such file, nothing is shown; links are followed inside only.
-    pub(super) fn show_file(&self, file: &Path, at_path: &str) -> Result<()> {
+    /// Makes nodes of devices that the container is granted, each for everybody in it, and gives their
+    /// places on the stage. Whether they open is the fence's affair.
+    pub(super) fn nodes(&self, devices: &[DeviceOrder]) -> Result<Vec<PathBuf>> {
+        if devices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let folder = self.directory("dev")?;
+        // A file system of its own: the stage takes no devices.
+        mount(
+            Some("dev"),
+            &folder,
+            Some("tmpfs"),
+            MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC,
+            Some("mode=0755,size=64k"),
+        )
+        .map_err(io::Error::from)
+        .map_err(at("cover", &folder))?;
+        let mut made = Vec::new();
+        for (number, device) in devices.iter().enumerate() {
+            let node = folder.join(number.to_string());
+            let mode = Mode::from_raw_mode(0o666);
+            let numbers = rustix::fs::makedev(device.major, device.minor);
+            rustix::fs::mknodat(CWD, &node, FileType::CharacterDevice, mode, numbers)
+                .and_then(|()| rustix::fs::chmod(&node, mode))
+                .map_err(io::Error::from)
+                .map_err(at("make the device", Path::new(&device.at)))?;
+            made.push(node);
+        }
+        Ok(made)
+    }
+
+    /// Shows a file at a path of the finished root; an image that has no such file gets an empty one to
+    /// mount it on. Links are followed inside only. Says whether it is shown: it is not where the
+    /// image has something there that is no file.
+    pub(super) fn show_file(&self, file: &Path, at_path: &str, for_what: FileUse) -> Result<bool> {
         let root = rustix::fs::open(
             self.root(),
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -175,6 +207,7 @@ impl Stage {
         .map_err(at("open", &self.root()))?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let name = at_path.trim_start_matches('/');
+        make_directories(root.as_fd(), name);
         let make = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
         // Made where it is missing: most images bring no such file of their own.
         drop(openat2(
@@ -191,7 +224,7 @@ impl Stage {
             Mode::empty(),
             resolve,
         ) else {
-            return Ok(());
+            return Ok(false);
         };
         let tree = open_tree(
             CWD,
@@ -200,12 +233,13 @@ impl Stage {
         )
         .map_err(io::Error::from)
         .map_err(at("open", file))?;
-        restrict(tree.as_fd()).map_err(at("protect", file))?;
+        restrict(tree.as_fd(), for_what).map_err(at("protect", file))?;
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(tree.as_fd(), "", target.as_fd(), "", flags)
             .map_err(io::Error::from)
-            .map_err(at("mount on", Path::new(at_path)))
+            .map_err(at("mount on", Path::new(at_path)))?;
+        Ok(true)
     }
 
     /// Mounts an overlay: `lower` on the stage (topmost first), own `upper` and `work` below `own`.
@@ -250,6 +284,24 @@ impl Stage {
         .map_err(io::Error::from)
         .map_err(at("bind", from))?;
         Ok(place)
+    }
+}
+
+/// Makes the directories above a path that are missing below `root`; what cannot be made shows when the
+/// path itself is opened.
+fn make_directories(root: BorrowedFd<'_>, path: &str) {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &str| openat2(root, path, folder, Mode::empty(), resolve);
+    for (end, _) in path.match_indices('/') {
+        let (path, above) = (&path[..end], path[..end].rfind('/'));
+        if open(path).is_ok() {
+            continue;
+        }
+        let (above, name) = above.map_or((".", path), |at| (&path[..at], &path[at + 1..]));
+        if let Ok(above) = open(above) {
+            let _ = rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755));
+        }
     }
 }
 
@@ -431,11 +483,14 @@ fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, read_only: bool) -> io::Re
     )
 }
 
-fn restrict(tree: BorrowedFd<'_>) -> io::Result<()> {
-    let set = libc::MOUNT_ATTR_RDONLY
-        | libc::MOUNT_ATTR_NOSUID
+fn restrict(tree: BorrowedFd<'_>, for_what: FileUse) -> io::Result<()> {
+    let set = libc::MOUNT_ATTR_NOSUID
         | libc::MOUNT_ATTR_NODEV
-        | libc::MOUNT_ATTR_NOEXEC;
+        | match for_what {
+            FileUse::Read => libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOEXEC,
+            FileUse::Run => libc::MOUNT_ATTR_RDONLY,
+            FileUse::Write => libc::MOUNT_ATTR_NOEXEC,
+        };
     set_attributes(
         tree,
         MountAttributes {

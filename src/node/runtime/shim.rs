@@ -29,7 +29,7 @@ use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
 use super::logs::LogWriter;
 use super::nursery;
-use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
+use super::order::{ContainerOrder, ExecOrder, ExitRecord, FileUse, Standing, UserOrder};
 use super::people::{self, Person};
 use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, Stage};
@@ -273,6 +273,7 @@ impl Shim {
         ];
         ours.extend(order.root.layers.iter().map(PathBuf::as_path));
         ours.extend(order.mounts.iter().map(|mount| mount.from.as_path()));
+        ours.extend(order.files.iter().map(|file| file.from.as_path()));
         let stage = Stage::enter(&ours)?;
         rootfs::mount_root(
             &stage,
@@ -338,7 +339,7 @@ impl Shim {
         network::raise_loopback(created.pid)?;
         if let Some(group) = self.group.unified_directory() {
             // Between create and start nothing of the container has run yet.
-            devices::fence(&group)
+            devices::fence(&group, &order.devices)
                 .map_err(|error| format!("the device fence cannot be attached: {error}"))?;
         }
         if let (Some(line), Some(size)) = (&self.line, order.terminal) {
@@ -384,8 +385,18 @@ impl Shim {
             ("resolv.conf", &String::new()),
         ] {
             let file = stage.write_file(&format!("files/{name}"), text)?;
-            stage.show_file(&file, &format!("/etc/{name}"))?;
+            stage.show_file(&file, &format!("/etc/{name}"), FileUse::Read)?;
         }
+        for file in &order.files {
+            if !stage.show_file(&file.from, &file.at, file.for_what)? {
+                return Err(format!(
+                    "{} cannot be shown inside: the image has something else there",
+                    file.at
+                )
+                .into());
+            }
+        }
+        let nodes = stage.nodes(&order.devices)?;
         let mut binds = Vec::new();
         for (number, mount) in order.mounts.iter().enumerate() {
             let shown = stage.show(&format!("m{number}"), &mount.from, ids, mount.read_only)?;
@@ -406,6 +417,11 @@ impl Shim {
             .filter(|_| findings::time_namespaces());
         Ok(Ground {
             root,
+            devices: nodes
+                .into_iter()
+                .zip(&order.devices)
+                .map(|(node, device)| (node, device.at.clone()))
+                .collect(),
             cgroup_path: self.group.path().to_owned(),
             user_namespace: PathBuf::from(format!("/proc/self/fd/{}", ids.as_raw_fd())),
             uid: person.uid,

@@ -55,6 +55,8 @@ pub(super) struct Ground {
     pub directory: String,
     /// Complete; PATH and HOME are never missing or empty (libcontainer would ask the name service).
     pub environment: Vec<(String, String)>,
+    /// Nodes of granted devices and their places inside.
+    pub devices: Vec<(PathBuf, String)>,
     /// Files and directories shown inside: from, at, read-only.
     pub binds: Vec<(PathBuf, String, bool)>,
     /// Seconds the machine has been up; the container's clocks begin at zero. Nothing where the
@@ -138,7 +140,7 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
             "cgroupsPath": ground.cgroup_path,
             "rootfsPropagation": "private",
             "resources": {
-                "devices": devices(),
+                "devices": devices(order),
                 "memory": { "limit": order.memory_bytes, "swap": order.memory_bytes },
                 "cpu": { "quota": quota, "period": period, "shares": shares(order.cpu_hundredths) },
                 "pids": { "limit": order.pids },
@@ -182,12 +184,20 @@ fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {
         mounts
             .push(json!({ "destination": at, "type": "bind", "source": from, "options": options }));
     }
+    for (node, at) in &ground.devices {
+        mounts.push(json!({ "destination": at, "type": "bind", "source": node,
+                            "options": ["bind", "nosuid", "noexec"] }));
+    }
     mounts
 }
 
-fn devices() -> Vec<Value> {
+fn devices(order: &ContainerOrder) -> Vec<Value> {
     let mut rules = vec![json!({ "allow": false, "access": "rwm" })];
-    for (major, minor) in DEVICES {
+    let granted = order
+        .devices
+        .iter()
+        .map(|device| (device.major, device.minor));
+    for (major, minor) in DEVICES.into_iter().chain(granted) {
         rules.push(
             json!({ "allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm" }),
         );

@@ -77,6 +77,8 @@ impl Ground {
             },
             stop_signal: 15,
             mounts: vec![],
+            devices: vec![],
+            files: vec![],
         }
     }
 

@@ -327,6 +327,80 @@ fn only_granted_devices_open() {
 }
 
 #[test]
+fn a_granted_device_is_there_and_opens() {
+    let Some(ground) = Ground::lay("a_granted_device_is_there_and_opens") else {
+        return;
+    };
+    // 1:10 is nobody's: whoever may open it is told that there is no such device, whoever may not, so.
+    let device = |at: &str, major, minor| node::runtime::DeviceOrder {
+        at: at.into(),
+        major,
+        minor,
+    };
+    let script = "(: < /dev/granted) 2>&1; head -c1 /dev/deep/er/zero | od -An -tx1; stat -c %a /dev/granted";
+    let mut order = ground.shell(script);
+    order.devices = vec![
+        device("/dev/granted", 1, 10),
+        device("/dev/deep/er/zero", 1, 5),
+    ];
+    let name = ground.start(&order);
+    ground.ended(&name);
+    let said = ground.log(&name);
+    assert!(said.contains("No such device"), "{said}");
+    assert!(!said.contains("not permitted"), "{said}");
+    assert!(said.contains(" 00\n666"), "{said}");
+}
+
+#[test]
+fn files_of_the_host_stand_inside_and_allow_no_more_than_told() {
+    let Some(ground) = Ground::lay("files_of_the_host_stand_inside_and_allow_no_more_than_told")
+    else {
+        return;
+    };
+    let here = tempfile::tempdir().expect("a directory");
+    let place = |name: &str, mode: u32| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = here.path().join(name);
+        let text = "#!/bin/sh\necho it runs\n";
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
+        path
+    };
+    let shown = |from: &std::path::Path, at: &str, for_what| node::runtime::FileOrder {
+        from: from.into(),
+        at: at.into(),
+        for_what,
+    };
+    use node::runtime::FileUse::{Read, Run, Write};
+    let (library, text, page) = (place("a", 0o755), place("b", 0o755), place("c", 0o666));
+    let mut order = ground.shell(
+        "/lib/ours/deep/library; /etc/ours/text; echo wiped > /lib/ours/deep/library; \
+         echo wiped > /etc/ours/text; echo counted > /var/ours/page; /var/ours/page; true",
+    );
+    order.files = vec![
+        // /lib is a link in this root, and most of these directories are not there.
+        shown(&library, "/lib/ours/deep/library", Run),
+        shown(&text, "/etc/ours/text", Read),
+        shown(&page, "/var/ours/page", Write),
+    ];
+    let name = ground.start(&order);
+    ground.ended(&name);
+    let said = ground.log(&name);
+    assert_eq!(said.matches("it runs").count(), 1, "{said}");
+    assert_eq!(said.matches("ermission denied").count(), 2, "{said}");
+    assert_eq!(said.matches("ead-only file system").count(), 2, "{said}");
+    let read = |path: &std::path::Path| fs::read_to_string(path).expect("it");
+    assert_eq!(read(&page), "counted\n");
+    assert!(read(&library).contains("it runs") && read(&text).contains("it runs"));
+    // A place where the image has a directory is no place for a file.
+    let mut order = ground.shell("true");
+    order.files = vec![shown(&text, "/usr", Read)];
+    let name = ground.start(&order);
+    let record = ground.ended(&name);
+    assert!(format!("{record:?}").contains("/usr"), "{record:?}");
+}
+
+#[test]
 fn the_device_fence_holds_for_a_device_that_found_its_way_in() {
     const NAME: &str = "the_device_fence_holds_for_a_device_that_found_its_way_in";
     let Some(ground) = Ground::lay(NAME) else {

@@ -28,6 +28,8 @@ fn order() -> ContainerOrder {
         },
         stop_signal: 15,
         mounts: vec![],
+        devices: vec![],
+        files: vec![],
     }
 }
 
@@ -45,6 +47,7 @@ fn ground() -> Ground {
             ("PATH".into(), "/bin".into()),
             ("HOME".into(), "/root".into()),
         ],
+        devices: vec![],
         binds: vec![(PathBuf::from("/mnt/files/hosts"), "/etc/hosts".into(), true)],
         uptime_seconds: Some(100),
         open_files_hard_limit: 20_000,
