@@ -38,6 +38,7 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.push(clock());
     checks.push(size());
     checks.push(gpu());
+    checks.push(accelerators(Path::new("/")));
     checks
 }
 
@@ -573,4 +574,39 @@ fn gpu() -> Check {
         ),
         (n, _) => Check::ok("gpu", format!("{n} GPU(s) with a loaded driver.")),
     }
+}
+
+/// Devices of other families. What their rows say was tried on made-up trees only, so nobody is told more.
+fn accelerators(root: &Path) -> Check {
+    const ID: &str = "accelerators";
+    let mut seen: std::collections::BTreeMap<String, usize> = Default::default();
+    for found in node::gpu::accelerators::discover(root) {
+        *seen.entry(found.family.title.to_owned()).or_default() += 1;
+    }
+    let (described, left) = node::gpu::accelerators::cdi::discover(root);
+    for device in described {
+        *seen.entry(device.kind).or_default() += 1;
+    }
+    if let Some(left) = left.first() {
+        return Check::warn(
+            ID,
+            format!("{} is left out: {}.", left.what, left.why),
+            "Look for a newer description by the vendor, or remove the file.",
+        );
+    }
+    if seen.is_empty() {
+        return Check::ok(ID, "No accelerator of another family.");
+    }
+    let list: Vec<String> = seen
+        .iter()
+        .map(|(title, count)| format!("{count} x {title}"))
+        .collect();
+    Check::warn(
+        ID,
+        format!(
+            "Found {}: discovery tested, never run on hardware.",
+            list.join(", ")
+        ),
+        "Sessions cannot have them yet; nothing has to be done.",
+    )
 }
