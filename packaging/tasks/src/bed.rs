@@ -20,6 +20,9 @@ mod machine;
 mod power_cut;
 mod qemu;
 mod qemu_kernel;
+mod qemu_processors;
+mod rack;
+mod rack_network;
 mod root;
 pub(crate) mod suite;
 mod upgrade;
@@ -44,13 +47,19 @@ usage: cargo ci bed root
                         SCRIPT [ARGUMENT]...
        cargo ci bed upgrade [--binary FILE]
        cargo ci bed airgap [--binary FILE]
+       cargo ci bed processors [--binary FILE]
+       cargo ci bed rack [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
+                         [SCRIPT [ARGUMENT]...]
        cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
   root      make the guest's root file system, or say where it is
   suite     the runtime's tests on cgroup v2
   upgrade   the package's whole life; a session lives through it until the removal
   airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
+  processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
+  rack      boot three machines on one wire and run SCRIPT in each; without one, a trial in which a
+            cable is cut and the power goes
   --in qemu under Debian's own kernel, on a computed machine: twenty times slower, with two
             processors or as many as --cpus says, and with --uefi begun by firmware
   --disk    keep what is written under this name, and begin where the last run of it ended
@@ -90,13 +99,17 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
         eprintln!("{USAGE}");
         return Ok(2);
     };
-    let emulated = match &verb {
-        Verb::Run(request) => request.emulated.as_ref(),
-        _ => None,
-    };
-    let reason = match emulated {
-        Some(wanted) => qemu::missing(wanted.firmware),
-        None => missing(),
+    let reason = match &verb {
+        Verb::Run(Request {
+            emulated: Some(wanted),
+            ..
+        }) => qemu::missing(wanted.firmware),
+        Verb::Trial(Trial {
+            kind: Kind::Processors,
+            ..
+        }) => qemu::missing(false),
+        Verb::Rack(_) => rack::missing(),
+        _ => missing(),
     };
     if let Some(reason) = reason {
         crate::leave_out("bed", &reason)?;
@@ -110,6 +123,9 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
         }
         Verb::Suite => suite::run().map(|()| 0),
         Verb::Run(request) => run(&request),
+        Verb::Rack(wish) => {
+            rack::run(&Root::ready()?, &wish).map(|code| u8::try_from(code).unwrap_or(u8::MAX))
+        }
         Verb::Trial(trial) => {
             let binary = match &trial.binary {
                 Some(binary) => binary.clone(),
@@ -119,6 +135,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             match trial.kind {
                 Kind::Upgrade => upgrade::run(&root, &Packages::two(&binary)?)?,
                 Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
+                Kind::Processors => qemu_processors::run(&root, &Packages::one(&binary)?)?,
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
                 }
@@ -146,6 +163,14 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
     };
     gate.stage("bed: upgrade", || upgrade::run(&root, &packages));
     gate.stage("bed: air gap", || airgap::run(&root, &packages));
+    gate.stage("bed: processors", || match qemu::missing(false) {
+        Some(reason) => crate::leave_out("several processors", &reason),
+        None => qemu_processors::run(&root, &packages),
+    });
+    gate.stage("bed: rack", || match rack::missing() {
+        Some(reason) => crate::leave_out("the rack", &reason),
+        None => rack::trial(&root),
+    });
     let seed = u64::from(std::process::id());
     gate.stage("bed: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
@@ -168,6 +193,7 @@ enum Verb {
     Root,
     Suite,
     Run(Request),
+    Rack(rack::Wish),
     Trial(Trial),
 }
 
@@ -185,6 +211,7 @@ struct Trial {
 enum Kind {
     Upgrade,
     Airgap,
+    Processors,
     PowerCut,
 }
 
@@ -194,8 +221,10 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["root"] => Some(Verb::Root),
         ["suite"] => Some(Verb::Suite),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
+        ["rack", rest @ ..] => racked(rest, came_from).map(Verb::Rack),
         ["upgrade", rest @ ..] => trial(Kind::Upgrade, rest, came_from).map(Verb::Trial),
         ["airgap", rest @ ..] => trial(Kind::Airgap, rest, came_from).map(Verb::Trial),
+        ["processors", rest @ ..] => trial(Kind::Processors, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }
@@ -219,6 +248,38 @@ fn trial(kind: Kind, words: &[&str], came_from: &Path) -> Option<Trial> {
     Some(trial)
 }
 
+fn racked(words: &[&str], came_from: &Path) -> Option<rack::Wish> {
+    let mut wish = rack::Wish::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            // Addresses have one byte for it, and three is what the bed was made for.
+            "--nodes" => {
+                wish.nodes = words
+                    .next()?
+                    .parse()
+                    .ok()
+                    .filter(|n| (1..=16).contains(n))?;
+            }
+            "--memory" => wish.memory_mib = words.next()?.parse().ok()?,
+            "--limit" => wish.limit = Some(Duration::from_secs(words.next()?.parse().ok()?)),
+            "--share" => wish.shares.push(share(words.next()?, came_from)?),
+            flag if flag.starts_with('-') => return None,
+            script => {
+                wish.script = Some(came_from.join(script));
+                wish.arguments = words.by_ref().map(|word| (*word).to_owned()).collect();
+            }
+        }
+    }
+    Some(wish)
+}
+
+/// `NAME=FOLDER`.
+fn share(word: &str, came_from: &Path) -> Option<(String, PathBuf)> {
+    let (name, path) = word.split_once('=')?;
+    Some((name.to_owned(), came_from.join(path)))
+}
+
 fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
     let mut request = Request::default();
     let mut words = words.iter();
@@ -240,10 +301,7 @@ fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
             "--limit" => {
                 request.limit = Some(Duration::from_secs(words.next()?.parse().ok()?));
             }
-            "--share" => {
-                let (name, path) = words.next()?.split_once('=')?;
-                request.shares.push((name.to_owned(), came_from.join(path)));
-            }
+            "--share" => request.shares.push(share(words.next()?, came_from)?),
             "--out" => request.out = Some(came_from.join(words.next()?)),
             flag if flag.starts_with('-') => return None,
             script => {
@@ -481,6 +539,19 @@ mod tests {
         assert_eq!(read(&["--cpus", "4", "--in", "qemu", "go.sh"]), None);
         assert_eq!(read(&["--uefi", "go.sh"]), None);
         assert_eq!(read(&["--in", "kvm", "go.sh"]), None);
+    }
+
+    #[test]
+    fn a_rack_has_three_nodes_unless_said_and_a_trial_of_its_own() {
+        let read = |words: &[&str]| racked(words, Path::new("/here"));
+        assert_eq!(read(&[]), Some(rack::Wish::default()));
+        let wish = read(&["--nodes", "2", "go.sh", "--memory"]).expect("it is well formed");
+        assert_eq!((wish.nodes, wish.memory_mib), (2, 512));
+        assert_eq!(wish.script, Some(PathBuf::from("/here/go.sh")));
+        assert_eq!(wish.arguments, ["--memory"]);
+        assert_eq!(read(&["--nodes", "0"]), None);
+        assert_eq!(read(&["--nodes"]), None);
+        assert_eq!(read(&["--uefi"]), None);
     }
 
     #[test]

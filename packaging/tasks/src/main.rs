@@ -35,7 +35,7 @@ usage: cargo ci quick | full | nightly [--tested]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, the runtime's tests on cgroup v2 (in the
             bed), release build, static check, Debian roots, the package and its life in them and in the
-            bed, an air gap, a power cut, budgets, browser suite
+            bed, an air gap, several processors, a rack, a power cut, budgets, browser suite
   nightly   full + long simulation
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build

@@ -30,7 +30,17 @@ const WORKING: f64 = 0.02;
 pub(super) enum Hardware {
     /// A kernel that is a process of this machine.
     UserMode,
+    /// The same, in another network than this machine's.
+    Wired(Cable),
     Emulated(Emulated),
+}
+
+/// Where a guest has its network.
+pub(super) struct Cable {
+    /// A process in whose network its kernel is started.
+    pub(super) network_of: u32,
+    /// What its kernel is told besides.
+    pub(super) words: Vec<String>,
 }
 
 /// What a guest is started with.
@@ -114,7 +124,8 @@ impl Machine {
         fs::write(bed.join("arguments"), arguments).map_err(fault)?;
 
         let command = match &order.hardware {
-            Hardware::UserMode => user_mode(order, folder.path(), &bed)?,
+            Hardware::UserMode => user_mode(order, None, folder.path(), &bed)?,
+            Hardware::Wired(cable) => user_mode(order, Some(cable), folder.path(), &bed)?,
             Hardware::Emulated(emulated) => qemu::command(order, emulated, folder.path(), &bed)?,
         };
         let (ours, guests) = UnixStream::pair().map_err(fault)?;
@@ -292,9 +303,20 @@ impl Drop for Machine {
 }
 
 /// The program to start for this order on a kernel that is a process of ours.
-fn user_mode(order: &Order<'_>, folder: &Path, bed: &Path) -> Result<Program, Failure> {
+fn user_mode(
+    order: &Order<'_>,
+    cable: Option<&Cable>,
+    folder: &Path,
+    bed: &Path,
+) -> Result<Program, Failure> {
+    let kernel = match cable {
+        Some(cable) => Program::named("nsenter")
+            .argument(format!("--net=/proc/{}/ns/net", cable.network_of))
+            .words("-- linux.uml"),
+        None => Program::named("linux.uml"),
+    };
     let disk = order.disk.clone().unwrap_or_else(|| folder.join("disk"));
-    let mut command = Program::named("linux.uml")
+    let mut command = kernel
         .argument(format!("mem={}M", order.memory_mib))
         .argument(format!(
             "ubd0={},{}",
@@ -313,6 +335,9 @@ fn user_mode(order: &Order<'_>, folder: &Path, bed: &Path) -> Result<Program, Fa
     }
     if let Some(library) = floating_point_shim(folder)? {
         command = command.variable("LD_PRELOAD", library);
+    }
+    for word in cable.map_or(&[][..], |cable| &cable.words) {
+        command = command.argument(word);
     }
     Ok(command)
 }
