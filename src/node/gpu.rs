@@ -3,3 +3,4 @@
 
 pub mod accelerators;
 pub mod arbiter;
+pub mod watchdog;

@@ -1,0 +1,194 @@
+//! What becomes of a container that holds more of a device's memory than it may, however it came by it: it is
+//! warned, then frozen, then stopped. A pure function of time and of what the driver says; whoever
+//! calls it does what it answers and writes it down. Never accuses anybody without a fresh figure.
+
+use std::collections::BTreeMap;
+
+use super::arbiter::Nanos;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Part of a limit that may be passed: contexts grow by themselves. 1/50 is 2 %.
+const LEEWAY: u64 = 50;
+/// How long the limit is passed before a word is said. Shorter: a figure taken in the middle of an
+/// allocation accuses. Longer: neighbours are short of memory for longer.
+const WARNED_AFTER: Nanos = 2 * SECOND;
+/// From the warning to the freeze: time to let go of memory.
+const FROZEN_AFTER: Nanos = 2 * SECOND;
+/// From the freeze to the end: time for somebody to look. It holds its memory all the while.
+const STOPPED_AFTER: Nanos = 10 * SECOND;
+
+/// What is to be done with a container now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answer {
+    Warn,
+    Freeze,
+    Stop,
+    /// It holds no more than it may again, after a warning.
+    Clear,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    /// Time over the limit since the last answer.
+    over: Nanos,
+    answered: Option<Answer>,
+    looked: Nanos,
+}
+
+/// The cases of one device.
+#[derive(Debug, Clone, Default)]
+pub struct Watchdog<Id> {
+    cases: BTreeMap<Id, Case>,
+}
+
+impl<Id: Copy + Ord> Watchdog<Id> {
+    pub fn new() -> Self {
+        Self {
+            cases: BTreeMap::new(),
+        }
+    }
+
+    /// One look at a container: the bytes that its processes hold as the driver says, and what they may
+    /// hold. `used` is None while the driver does not answer: then time stands still for this case.
+    /// Each answer is given once. Costs O(log containers).
+    pub fn look(&mut self, now: Nanos, id: Id, used: Option<u64>, limit: u64) -> Option<Answer> {
+        let over = used.map(|used| used > limit.saturating_add(limit / LEEWAY));
+        let case = match over {
+            Some(false) => {
+                let case = self.cases.get(&id)?;
+                // What is frozen cannot let go of anything: its figure only came late.
+                if case.answered >= Some(Answer::Freeze) {
+                    return None;
+                }
+                let warned = case.answered.is_some();
+                self.cases.remove(&id);
+                return warned.then_some(Answer::Clear);
+            }
+            None => {
+                if let Some(case) = self.cases.get_mut(&id) {
+                    case.looked = now;
+                }
+                return None;
+            }
+            Some(true) => self.cases.entry(id).or_insert(Case {
+                over: 0,
+                answered: None,
+                looked: now,
+            }),
+        };
+        case.over += now.saturating_sub(case.looked);
+        case.looked = now;
+        let (after, answer) = match case.answered {
+            None => (WARNED_AFTER, Answer::Warn),
+            Some(Answer::Warn) => (FROZEN_AFTER, Answer::Freeze),
+            Some(Answer::Freeze) => (STOPPED_AFTER, Answer::Stop),
+            Some(Answer::Stop | Answer::Clear) => return None,
+        };
+        if case.over < after {
+            return None;
+        }
+        case.over = 0;
+        case.answered = Some(answer);
+        Some(answer)
+    }
+
+    /// Forgets a container that is gone, or that an administrator let go on.
+    pub fn forget(&mut self, id: Id) {
+        self.cases.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 1 << 30;
+    const STEP: Nanos = SECOND / 4;
+
+    /// Looks four times a second at what `used` says, and gives every answer with its time.
+    fn looks(seconds: u64, used: impl Fn(Nanos) -> Option<u64>) -> Vec<(u64, Answer)> {
+        let mut dog = Watchdog::new();
+        (0..=seconds * 4)
+            .filter_map(|step| {
+                let now = step * STEP;
+                let answer = dog.look(now, 1, used(now), LIMIT)?;
+                Some((now / (SECOND / 1000), answer))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn whoever_holds_too_much_is_warned_frozen_and_stopped_in_that_order() {
+        assert_eq!(
+            looks(60, |_| Some(2 * LIMIT)),
+            [
+                (2000, Answer::Warn),
+                (4000, Answer::Freeze),
+                (14_000, Answer::Stop)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_moment_a_little_and_the_limit_itself_are_no_offence() {
+        assert_eq!(looks(60, |_| Some(LIMIT)), []);
+        assert_eq!(looks(60, |_| Some(LIMIT + LIMIT / 50)), []);
+        // Over for a second and a half, again and again.
+        let now_and_then = |now| {
+            Some(if now % (3 * SECOND) < 6 * STEP {
+                2 * LIMIT
+            } else {
+                0
+            })
+        };
+        assert_eq!(looks(60, now_and_then), []);
+        let one_byte = |_| Some(LIMIT + LIMIT / 50 + 1);
+        assert_eq!(looks(3, one_byte), [(2000, Answer::Warn)]);
+    }
+
+    #[test]
+    fn whoever_lets_go_after_the_warning_is_cleared_and_begins_anew() {
+        let used = |now| {
+            Some(if !(3 * SECOND..=10 * SECOND).contains(&now) {
+                2 * LIMIT
+            } else {
+                0
+            })
+        };
+        let answers = looks(13, used);
+        assert_eq!(
+            answers,
+            [
+                (2000, Answer::Warn),
+                (3000, Answer::Clear),
+                (12_250, Answer::Warn)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_driver_that_does_not_answer_accuses_and_clears_nobody() {
+        assert_eq!(looks(60, |_| None), []);
+        // A second over, a minute of silence, and the case goes on where it was.
+        let used = |now| (now <= SECOND || now > 61 * SECOND).then_some(2 * LIMIT);
+        assert_eq!(looks(63, used), [(62_000, Answer::Warn)]);
+    }
+
+    #[test]
+    fn what_is_frozen_is_not_let_off_by_a_late_figure_but_by_somebody() {
+        let mut dog = Watchdog::new();
+        let mut last = None;
+        for step in 0..=16 {
+            last = dog.look(step * STEP, 7, Some(2 * LIMIT), LIMIT).or(last);
+        }
+        assert_eq!(last, Some(Answer::Freeze));
+        assert_eq!(dog.look(5 * SECOND, 7, Some(0), LIMIT), None);
+        assert_eq!(
+            dog.look(20 * SECOND, 7, Some(2 * LIMIT), LIMIT),
+            Some(Answer::Stop)
+        );
+        dog.forget(7);
+        assert_eq!(dog.look(21 * SECOND, 7, Some(2 * LIMIT), LIMIT), None);
+    }
+}
