@@ -3,4 +3,5 @@
 
 pub mod accelerators;
 pub mod arbiter;
+pub mod driver;
 pub mod watchdog;
