@@ -32,8 +32,8 @@ use wire::{Kind, PROTOCOL, Reply, Request};
 pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
-    ContainerName, ContainerOrder, ContainerSight, DeviceOrder, ExecOrder, ExitRecord, FileOrder,
-    FileUse, IdRange, MountOrder, RootOrder, Standing, TerminalSize, Usage, UserOrder,
+    ContainerName, ContainerOrder, ContainerSight, ExecOrder, ExitRecord, IdRange, MountOrder,
+    RootOrder, Standing, TerminalSize, Usage, UserOrder,
 };
 pub use rootfs::HostGround;
 

@@ -10,12 +10,14 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use super::DeviceOrder;
+
 pub mod cdi;
 
 /// What a container gets with a device, beside what every container has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edits {
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<DeviceOrder>,
     pub mounts: Vec<Mount>,
     pub environment: BTreeMap<String, String>,
     /// Numbers of groups that its user joins.
@@ -27,14 +29,6 @@ pub struct Edits {
     pub host_ipc: bool,
     /// System calls that the filter refuses otherwise.
     pub calls: Vec<&'static str>,
-}
-
-/// A character device of the machine at a place inside.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Node {
-    pub at: String,
-    pub major: u32,
-    pub minor: u32,
 }
 
 /// A file or directory of the machine at a place inside.
@@ -269,7 +263,7 @@ impl Found {
                     }
                     _ => format!("/{}", path.display()),
                 };
-                edits.nodes.push(Node {
+                edits.nodes.push(DeviceOrder {
                     at: own,
                     major: *major,
                     minor: *minor,
@@ -278,7 +272,7 @@ impl Found {
         }
         for common in family.common {
             if let Some((major, minor)) = numbers(&root.join(common)) {
-                edits.nodes.push(Node {
+                edits.nodes.push(DeviceOrder {
                     at: format!("/{common}"),
                     major,
                     minor,

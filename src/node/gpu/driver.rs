@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::runtime::{DeviceOrder, FileOrder, FileUse};
+use super::{DeviceOrder, FileOrder, FileUse};
 
 /// Where distributions and the vendor's own installer put libraries, below the root.
 const LIBRARY_FOLDERS: [&str; 4] = [

@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use super::order::DeviceOrder;
 use super::rootfs::own;
 use super::spec::{DEVICES, TERMINAL_MAJOR};
+use crate::gpu::DeviceOrder;
 
 /// One instruction of the kernel's extended filter language (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::{DeviceOrder, FileOrder};
+
 /// The name of one incarnation of one container; also a directory, a cgroup and a socket name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -91,34 +93,6 @@ pub struct ContainerOrder {
     /// Files of the host at places inside, whatever the image has there.
     #[serde(default)]
     pub files: Vec<FileOrder>,
-}
-
-/// A character device of this machine at a place below `/dev` inside. The node is made for the container
-/// alone, for everybody in it to read and write; the host's own may be missing, or another's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceOrder {
-    pub at: String,
-    pub major: u32,
-    pub minor: u32,
-}
-
-/// A file of the host at a place inside. Links of the image are followed inside only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileOrder {
-    pub from: PathBuf,
-    pub at: String,
-    pub for_what: FileUse,
-}
-
-/// What a container may do with a file of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileUse {
-    Read,
-    /// Read it and run it, or load it as a library.
-    Run,
-    /// Read and write it.
-    Write,
 }
 
 /// Where the root file system comes from.

@@ -17,7 +17,8 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-use super::order::{ContainerOrder, DeviceOrder, FileUse, IdRange};
+use super::order::{ContainerOrder, IdRange};
+use crate::gpu::{DeviceOrder, FileUse};
 
 /// A step of laying the ground that did not work.
 #[derive(Debug, thiserror::Error)]

@@ -29,7 +29,7 @@ use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
 use super::logs::LogWriter;
 use super::nursery;
-use super::order::{ContainerOrder, ExecOrder, ExitRecord, FileUse, Standing, UserOrder};
+use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
 use super::people::{self, Person};
 use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, Stage};
@@ -38,6 +38,7 @@ use super::seccomp::{Filter, Revealing};
 use super::spec::{self, Ground};
 use super::terminal::{Heard, Line, Scrollback};
 use super::wire::{self, Kind, PROTOCOL, Reply, Request};
+use crate::gpu::FileUse;
 use crate::network;
 
 /// Connections one shim serves together. More: somebody leaks connections, and each costs memory

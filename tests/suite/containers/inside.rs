@@ -332,7 +332,7 @@ fn a_granted_device_is_there_and_opens() {
         return;
     };
     // 1:10 is nobody's: whoever may open it is told that there is no such device, whoever may not, so.
-    let device = |at: &str, major, minor| node::runtime::DeviceOrder {
+    let device = |at: &str, major, minor| node::gpu::DeviceOrder {
         at: at.into(),
         major,
         minor,
@@ -366,12 +366,12 @@ fn files_of_the_host_stand_inside_and_allow_no_more_than_told() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
         path
     };
-    let shown = |from: &std::path::Path, at: &str, for_what| node::runtime::FileOrder {
+    let shown = |from: &std::path::Path, at: &str, for_what| node::gpu::FileOrder {
         from: from.into(),
         at: at.into(),
         for_what,
     };
-    use node::runtime::FileUse::{Read, Run, Write};
+    use node::gpu::FileUse::{Read, Run, Write};
     let (library, text, page) = (place("a", 0o755), place("b", 0o755), place("c", 0o666));
     let mut order = ground.shell(
         "/lib/ours/deep/library; /etc/ours/text; echo wiped > /lib/ours/deep/library; \

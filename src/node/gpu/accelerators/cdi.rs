@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Edits, Mount, Node, numbers};
+use super::super::DeviceOrder;
+use super::{Edits, Mount, numbers};
 
 /// Largest file that is read.
 const LARGEST: u64 = 4 << 20;
@@ -173,7 +174,7 @@ fn taken(root: &Path, all: &[&Raw]) -> Result<Edits, String> {
             let (major, minor) = told
                 .or_else(|| numbers(&root.join(host.trim_start_matches('/'))))
                 .ok_or_else(|| format!("{host} is not there"))?;
-            edits.nodes.push(Node { at, major, minor });
+            edits.nodes.push(DeviceOrder { at, major, minor });
         }
         for mount in &raw.mounts {
             edits.mounts.push(Mount {
