@@ -148,6 +148,12 @@ fn done(
                     path.display()
                 ));
             }
+            if restored.lost > 0 {
+                text.push_str(&format!(
+                    "{} session(s) ran elsewhere when the backup was made; here they ended as lost\n",
+                    restored.lost
+                ));
+            }
             if restored.verified.catalog.images > 0 {
                 text.push_str(
                     "images are not in a backup: import them again, people's sessions say which\n",

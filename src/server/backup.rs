@@ -2,15 +2,17 @@
 //! a backup; verifying rehearses the restore; restoring changes nothing until one rename. Images, folders
 //! and logs of sessions are not in it. Takes no part in serving, so that it works without a server too.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use base::settings;
-use rules::names::NodeId;
+use rules::names::{ContainerName, NodeId};
 use rules::refusal::Refusal;
 use rules::units::{Bytes, Timestamp};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 mod seal;
@@ -52,6 +54,9 @@ pub struct Restored {
     pub aside: Option<PathBuf>,
     /// Settings files that lie beside the ones in force, because those say something else.
     pub settings_beside: Vec<PathBuf>,
+    /// Sessions that ran when the backup was made and whose containers this machine does not have; they
+    /// ended as lost, or wait to start again where they may.
+    pub lost: u64,
 }
 
 /// One file inside, in front of its bytes.
@@ -240,6 +245,7 @@ pub fn restore(
         .hint("Take an older backup; `fardel backup verify` lists all that is wrong.")
         .into());
     }
+    let lost = copy::end_elsewhere(&work.0, &known_here(&places.data, &work.0)?)?;
     let failed = |what: &'static str| move |error: io::Error| Fault::new(what, error);
     let aside = if old.exists() {
         let stamp = stamp(now);
@@ -300,7 +306,29 @@ pub fn restore(
         verified,
         aside,
         settings_beside,
+        lost,
     })
+}
+
+/// The machine's own memory of its duty.
+const DUTY: &str = "node.json";
+
+/// What of it tells whose it is, and which containers it has.
+#[derive(Deserialize)]
+struct Duty {
+    node: NodeId,
+    places: BTreeMap<ContainerName, IgnoredAny>,
+}
+
+/// Containers that this machine was given by the very box that the catalog in `work` is of; empty on
+/// another machine.
+fn known_here(data: &Path, work: &Path) -> Result<BTreeSet<ContainerName>, Failure> {
+    let own = copy::node_of(work)?;
+    let duty = std::fs::read(data.join(DUTY))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Duty>(&bytes).ok())
+        .filter(|duty| duty.node == own);
+    Ok(duty.map_or_else(BTreeSet::new, |duty| duty.places.into_keys().collect()))
 }
 
 /// Moves the machine's file away where it is another machine's than the catalog's.
@@ -310,16 +338,12 @@ fn keep_other_machine_away(
     work: &Path,
     keep: &dyn Fn(&Path) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    #[derive(Deserialize)]
-    struct Record {
-        node: NodeId,
-    }
-    let path = data.join("node.json");
+    let path = data.join(DUTY);
     let Ok(bytes) = std::fs::read(&path) else {
         return Ok(());
     };
     let own = crate::catalog::copy::node_of(work)?;
-    let same = serde_json::from_slice::<Record>(&bytes).is_ok_and(|record| record.node == own);
+    let same = serde_json::from_slice::<Duty>(&bytes).is_ok_and(|duty| duty.node == own);
     if same {
         return Ok(());
     }
@@ -540,6 +564,9 @@ struct Work(PathBuf);
 impl Work {
     fn begin(folder: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| -> Failure {
+            if error.kind() == io::ErrorKind::StorageFull {
+                return full().into();
+            }
             Refusal::unavailable(
                 "backup.no-scratch",
                 format!("There is no room to work in {}: {error}.", folder.display()),

@@ -1,17 +1,19 @@
 //! Copies of the catalog's file: made while a server writes, looked through, and put in another's place.
 //! Never changes a row of the catalog it copies from.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use base::observe::Clock;
 use rules::findings::{Finding, findings};
-use rules::names::NodeId;
+use rules::names::{ContainerName, NodeId};
+use rules::session::{Outcome, Reason};
 use rules::units::Timestamp;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::{Catalog, Place, migrate, open};
+use super::{Catalog, Lane, Place, migrate, open};
 use crate::{Failure, Fault};
 
 /// What a copy says of itself.
@@ -167,6 +169,43 @@ pub(crate) fn inspect(data: &Path) -> Result<Inspection, Failure> {
     settle(data)?;
     found.damage.truncate(20);
     Ok(found)
+}
+
+/// Ends, as lost, every session that has a place and whose container is not among those that the machine
+/// knows which takes this copy up: it ran elsewhere, and must not begin a second time. Those that may
+/// start again by themselves do. Gives how many there were. For copies only.
+///
+/// Errors: as opening.
+pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Result<u64, Failure> {
+    const WHAT: &str = "end what ran on another machine";
+    let catalog = Catalog::open(&Place::Directory(data.to_owned()), Clock::system())?;
+    let world = catalog.read_now(WHAT, |view| view.world())?;
+    let gone: Vec<_> = world
+        .sessions
+        .iter()
+        .filter(|session| session.phase.holds_resources() && !known.contains(&session.container()))
+        .map(|session| session.id)
+        .collect();
+    let count = gone.len() as u64;
+    if count > 0 {
+        catalog.write_now(Lane::Loops, WHAT, move |rows| {
+            let now = rows.now;
+            for id in gone {
+                rows.change_session(id, None, "restore", None, |session| {
+                    session.reason = Some(Reason::new(
+                        "session.container-gone",
+                        "Its container is gone and left no exit record.",
+                    ));
+                    session.end(Outcome::Lost, None, now);
+                    true
+                })?;
+            }
+            Ok(())
+        })?;
+    }
+    drop(catalog);
+    settle(data)?;
+    Ok(count)
 }
 
 /// What SQLite finds broken: pages, indexes, references. Costs reading the whole file.

@@ -303,6 +303,94 @@ async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
     );
 }
 
+/// One machine, and a session that runs on it; gives the session.
+async fn running(server: &Server) -> rules::session::Session {
+    use rules::session::{Phase, Reason};
+    let node = rules::world::Node {
+        id: server.node(),
+        name: "fardel-01".into(),
+        boot: rules::names::BootId(uuid::Uuid::from_u128(1)),
+        capacity: rules::resources::Capacity {
+            cpu: rules::units::CpuShare(400),
+            memory: rules::units::Bytes::gib(8),
+            devices: vec![],
+        },
+        host_environment: true,
+        seen_at: server.clock().now(),
+        generation: 0,
+        schedulable: true,
+        problems: vec![],
+    };
+    let here = node.id;
+    let lane = catalog::Lane::Loops;
+    server
+        .catalog()
+        .write_now(lane, "a machine", move |rows| rows.put_node(&node))
+        .unwrap();
+    let root = crate::access::local_root(server);
+    let wanted = crate::actions::sessions::LaunchRequest {
+        name: Some("keep".into()),
+        ..Default::default()
+    };
+    let launched = crate::actions::sessions::launch(server, &root, wanted, None);
+    let id = launched.await.unwrap().sessions.remove(0).id;
+    server
+        .catalog()
+        .write_now(lane, "run", move |rows| {
+            let now = rows.now;
+            rows.change_session(id, None, "test", None, |session| {
+                session.place(here, vec![], Reason::new("placement.room", "Room."), now);
+                session.phase = Phase::Running;
+                session.started_at = Some(now);
+                true
+            })
+        })
+        .unwrap();
+    session_of(server, id)
+}
+
+fn session_of(server: &Server, id: rules::names::SessionId) -> rules::session::Session {
+    let found = server
+        .catalog()
+        .read_now("look", move |view| view.session(id));
+    found.unwrap().expect("it is there")
+}
+
+#[tokio::test]
+async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alone() {
+    use rules::session::{Outcome, Phase};
+    let house = House::furnished().await;
+    let places = house.places();
+    let server = serve(&places);
+    let session = running(&server).await;
+    let node = server.node();
+    let backup = house.backup();
+    drop(server);
+
+    // The same machine, whose list has the container: it may live, and nobody ends it.
+    let duty = format!(
+        r#"{{"node":"{node}","assignment":null,"places":{{"{}":{{"slot":0,"boot":"{node}"}}}}}}"#,
+        session.container()
+    );
+    std::fs::write(places.data.join("node.json"), duty).unwrap();
+    let done = restore(&backup, &passphrase(), &places, true, now()).unwrap();
+    assert_eq!(done.lost, 0);
+    let server = serve(&places);
+    assert_eq!(session_of(&server, session.id).phase, Phase::Running);
+    drop(server);
+
+    // Another machine would start it a second time.
+    let fresh = house.places_of("two");
+    let done = restore(&backup, &passphrase(), &fresh, false, now()).unwrap();
+    assert_eq!(done.lost, 1);
+    let server = serve(&fresh);
+    let lost = session_of(&server, session.id);
+    assert_eq!(lost.phase, Phase::Ended);
+    assert_eq!(lost.outcome, Some(Outcome::Lost));
+    let world = server.catalog().read_now("look", |view| view.world());
+    assert_eq!(rules::findings::findings(&world.unwrap()), []);
+}
+
 #[tokio::test]
 async fn settings_that_say_something_else_stay_and_the_backups_lie_beside() {
     let house = House::furnished().await;
