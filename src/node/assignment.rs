@@ -117,16 +117,62 @@ impl Ledger {
     }
 }
 
+/// Room kept for a full disk: there what runs must still be stopped, and a stop is an assignment. Twice
+/// a list of some hundred containers.
+const RESERVE: u64 = 1 << 20;
+
+/// Writes the record whole or not at all; on a full disk into the room that was kept for it.
 fn write(path: &Path, record: &Record) -> io::Result<()> {
     let draft = path.with_extension("json.new");
-    let mut file = fs::File::create(&draft)?;
-    file.write_all(&serde_json::to_vec(record).map_err(io::Error::other)?)?;
-    file.sync_data()?;
+    let reserve = path.with_extension("json.reserve");
+    let bytes = serde_json::to_vec(record).map_err(io::Error::other)?;
+    let written = match draw(&draft, &bytes) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull && reserve.exists() => {
+            fs::remove_file(&reserve)?;
+            draw(&draft, &bytes)
+        }
+        other => other,
+    };
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written?;
     fs::rename(&draft, path)?;
+    // The record that was replaced gave its room back, so there is some even on a full disk.
+    if let Err(error) = keep(&reserve) {
+        tracing::debug!(%error, "no room is kept for the next assignment");
+    }
     if let Some(folder) = path.parent() {
         fs::File::open(folder)?.sync_data()?;
     }
     Ok(())
+}
+
+fn draw(draft: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::File::create(draft)?;
+    file.write_all(bytes)?;
+    file.sync_data()
+}
+
+/// Sets the room aside where it is not yet.
+fn keep(reserve: &Path) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    if reserve.exists() {
+        return Ok(());
+    }
+    let file = fs::File::create(reserve)?;
+    for size in [RESERVE, RESERVE / 4, RESERVE / 64] {
+        match fallocate(&file, FallocateFlags::empty(), 0, size) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::NOSPC) => {}
+            Err(error) => {
+                fs::remove_file(reserve)?;
+                return Err(error.into());
+            }
+        }
+    }
+    fs::remove_file(reserve)?;
+    Err(io::ErrorKind::StorageFull.into())
 }
 
 #[cfg(test)]
@@ -176,5 +222,45 @@ mod tests {
             (again.node(), again.assignment().map(|a| a.generation)),
             (node, Some(6))
         );
+    }
+
+    #[test]
+    fn on_a_full_disk_the_next_assignment_is_still_taken_in() {
+        use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+        let folder = tempfile::tempdir().unwrap();
+        let small = folder.path().join("small");
+        fs::create_dir(&small).unwrap();
+        let size = c"size=2m";
+        if let Err(error) = mount("tmpfs", &small, "tmpfs", MountFlags::empty(), Some(size)) {
+            skips::skip(
+                "on_a_full_disk_the_next_assignment_is_still_taken_in",
+                &format!("no file system can be mounted: {error}"),
+            );
+            return;
+        }
+        let node = NodeId(uuid::Uuid::from_u128(1));
+        let boot = BootId(uuid::Uuid::from_u128(2));
+        let mut ledger = Ledger::open(&small, boot, node).unwrap();
+        let make = |generation, names: &[u128]| Assignment {
+            node,
+            generation,
+            containers: names.iter().map(|n| order(*n)).collect(),
+        };
+        assert!(ledger.take(&make(1, &[1, 2, 3])).unwrap());
+        let mut filler = fs::File::create(small.join("filler")).unwrap();
+        let full = std::iter::repeat_with(|| filler.write_all(&[7; 4096]))
+            .find_map(Result::err)
+            .unwrap();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        // One after the other, each of which ends a container.
+        for (generation, names) in [(2, &[1, 2][..]), (3, &[1]), (4, &[])] {
+            assert!(
+                ledger.take(&make(generation, names)).unwrap(),
+                "{generation}"
+            );
+        }
+        let again = Ledger::open(&small, boot, node).unwrap();
+        assert_eq!(again.assignment().map(|a| a.generation), Some(4));
+        unmount(&small, UnmountFlags::DETACH).unwrap();
     }
 }
