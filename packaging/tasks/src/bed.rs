@@ -23,6 +23,7 @@ mod qemu_kernel;
 mod qemu_processors;
 mod rack;
 mod rack_network;
+mod restore;
 mod root;
 pub(crate) mod suite;
 mod upgrade;
@@ -40,13 +41,14 @@ use crate::program::{self, Program};
 use crate::stage::{self, Failure, Gate};
 
 pub(crate) const USAGE: &str = "\
-usage: cargo ci bed root
+usage: cargo ci bed root [--suite NAME]
        cargo ci bed suite
        cargo ci bed run [--in qemu [--cpus NUMBER] [--uefi]] [--disk NAME] [--memory MIB]
                         [--limit SECONDS] [--share NAME=FOLDER]... [--out FOLDER]
-                        SCRIPT [ARGUMENT]...
+                        [--suite NAME] SCRIPT [ARGUMENT]...
        cargo ci bed upgrade [--binary FILE]
-       cargo ci bed airgap [--binary FILE]
+       cargo ci bed airgap [--suite NAME] [--binary FILE]
+       cargo ci bed restore [--binary FILE]
        cargo ci bed processors [--binary FILE]
        cargo ci bed rack [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                          [SCRIPT [ARGUMENT]...]
@@ -56,6 +58,7 @@ usage: cargo ci bed root
   upgrade   the package's whole life; a session lives through it until the removal
   airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
+  restore   one guest is lost, another takes its place; 10,000 people and a million events
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
   rack      boot three machines on one wire and run SCRIPT in each; without one, a trial in which a
@@ -67,6 +70,7 @@ usage: cargo ci bed root
   --limit   kill the guest after so many seconds, however busy; 1800 unless given
   --share   show a folder of this machine read-only in /mnt/NAME
   --out     where to copy what the script left in /mnt/bed/out
+  --suite   bookworm (Debian 12), or trixie (Debian 13); bookworm unless given
   --binary  the product to pack; the release build unless given";
 
 /// Exit code when this machine cannot run the bed; the reason is printed. (EX_UNAVAILABLE.)
@@ -77,6 +81,7 @@ const LEFT_OUT: u8 = 69;
 struct Request {
     /// None: User-Mode Linux.
     emulated: Option<Wanted>,
+    suite: Option<&'static str>,
     disk: Option<String>,
     memory_mib: Option<u64>,
     limit: Option<Duration>,
@@ -117,8 +122,8 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
     }
     sweep();
     match verb {
-        Verb::Root => {
-            println!("{}", Root::ready()?.image.display());
+        Verb::Root(suite) => {
+            println!("{}", Root::of(suite)?.image.display());
             Ok(0)
         }
         Verb::Suite => suite::run().map(|()| 0),
@@ -131,11 +136,12 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
                 Some(binary) => binary.clone(),
                 None => program::built("release")?,
             };
-            let root = Root::ready()?;
+            let root = Root::of(trial.suite)?;
             match trial.kind {
                 Kind::Upgrade => upgrade::run(&root, &Packages::two(&binary)?)?,
                 Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
                 Kind::Processors => qemu_processors::run(&root, &Packages::one(&binary)?)?,
+                Kind::Restore => restore::run(&root, &Packages::one(&binary)?)?,
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
                 }
@@ -171,9 +177,23 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
         Some(reason) => crate::leave_out("the rack", &reason),
         None => rack::trial(&root),
     });
+    gate.stage("bed: restore", || restore::run(&root, &packages));
     let seed = u64::from(std::process::id());
     gate.stage("bed: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
+    });
+}
+
+/// What the gate of the night adds: the air gap in the newer Debian under its own systemd.
+pub(crate) fn nightly(gate: &mut Gate) {
+    if let Some(reason) = missing() {
+        return gate.stage("bed: air gap in trixie", || {
+            crate::leave_out("the package in the bed", &reason)
+        });
+    }
+    gate.stage("bed: air gap in trixie", || {
+        let packages = Packages::two(&program::built("release")?)?;
+        airgap::run(&Root::of("trixie")?, &packages)
     });
 }
 
@@ -190,7 +210,7 @@ pub(crate) fn missing() -> Option<String> {
 /// What `cargo ci bed` can do.
 #[derive(Debug, PartialEq)]
 enum Verb {
-    Root,
+    Root(&'static str),
     Suite,
     Run(Request),
     Rack(rack::Wish),
@@ -201,6 +221,7 @@ enum Verb {
 #[derive(Debug, PartialEq)]
 struct Trial {
     kind: Kind,
+    suite: &'static str,
     cuts: u64,
     seed: u64,
     /// The release build unless given.
@@ -212,19 +233,22 @@ enum Kind {
     Upgrade,
     Airgap,
     Processors,
+    Restore,
     PowerCut,
 }
 
 /// None when the words make no sense.
 fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
     match words {
-        ["root"] => Some(Verb::Root),
+        ["root"] => Some(Verb::Root(root::SUITE)),
+        ["root", "--suite", name] => suite_of(name).map(Verb::Root),
         ["suite"] => Some(Verb::Suite),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
         ["rack", rest @ ..] => racked(rest, came_from).map(Verb::Rack),
         ["upgrade", rest @ ..] => trial(Kind::Upgrade, rest, came_from).map(Verb::Trial),
         ["airgap", rest @ ..] => trial(Kind::Airgap, rest, came_from).map(Verb::Trial),
         ["processors", rest @ ..] => trial(Kind::Processors, rest, came_from).map(Verb::Trial),
+        ["restore", rest @ ..] => trial(Kind::Restore, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }
@@ -233,6 +257,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
 fn trial(kind: Kind, words: &[&str], came_from: &Path) -> Option<Trial> {
     let mut trial = Trial {
         kind,
+        suite: root::SUITE,
         cuts: 1,
         seed: u64::from(std::process::id()),
         binary: None,
@@ -241,6 +266,7 @@ fn trial(kind: Kind, words: &[&str], came_from: &Path) -> Option<Trial> {
         match pair {
             ["--cuts", number] if kind == Kind::PowerCut => trial.cuts = number.parse().ok()?,
             ["--seed", number] if kind == Kind::PowerCut => trial.seed = number.parse().ok()?,
+            ["--suite", name] => trial.suite = suite_of(name)?,
             ["--binary", file] => trial.binary = Some(came_from.join(file)),
             _ => return None,
         }
@@ -280,6 +306,11 @@ fn share(word: &str, came_from: &Path) -> Option<(String, PathBuf)> {
     Some((name.to_owned(), came_from.join(path)))
 }
 
+/// One of those that a root can be made of.
+fn suite_of(name: &str) -> Option<&'static str> {
+    root::SUITES.into_iter().find(|suite| *suite == name)
+}
+
 fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
     let mut request = Request::default();
     let mut words = words.iter();
@@ -302,6 +333,7 @@ fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
                 request.limit = Some(Duration::from_secs(words.next()?.parse().ok()?));
             }
             "--share" => request.shares.push(share(words.next()?, came_from)?),
+            "--suite" => request.suite = Some(suite_of(words.next()?)?),
             "--out" => request.out = Some(came_from.join(words.next()?)),
             flag if flag.starts_with('-') => return None,
             script => {
@@ -316,7 +348,7 @@ fn parsed(words: &[&str], came_from: &Path) -> Option<Request> {
 fn run(request: &Request) -> Result<u8, Failure> {
     let script = fs::read_to_string(&request.script)
         .map_err(|error| Failure::new(format!("{}: {error}", request.script.display())))?;
-    let root = Root::ready()?;
+    let root = Root::of(request.suite.unwrap_or(root::SUITE))?;
     let mut order = Order::new(&root, &script);
     if let Some(wanted) = &request.emulated {
         order.hardware = Hardware::Emulated(Emulated::ready(wanted.processors, wanted.firmware)?);
@@ -574,6 +606,7 @@ mod tests {
             read(&["power-cut", "--cuts", "60", "--seed", "7"]),
             Some(Verb::Trial(Trial {
                 kind: Kind::PowerCut,
+                suite: "bookworm",
                 cuts: 60,
                 seed: 7,
                 binary: None
@@ -583,6 +616,11 @@ mod tests {
         assert_eq!(read(&["power-cut", "--cats", "1"]), None);
         assert_eq!(read(&["upgrade", "--cuts", "1"]), None);
         assert_eq!(read(&["power"]), None);
+        assert_eq!(
+            read(&["root", "--suite", "trixie"]),
+            Some(Verb::Root("trixie"))
+        );
+        assert_eq!(read(&["airgap", "--suite", "sid"]), None);
     }
 
     #[test]

@@ -35,8 +35,9 @@ usage: cargo ci quick | full | nightly [--tested]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, the runtime's tests on cgroup v2 (in the
             bed), release build, static check, Debian roots, the package and its life in them and in the
-            bed, an air gap, several processors, a rack, a power cut, budgets, browser suite
-  nightly   full + long simulation
+            bed, an air gap, several processors, a rack, a lost machine, a power cut, budgets, browser
+            suite
+  nightly   full + long simulation, the air gap in the next Debian
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   deb       the Debian package of the release build; its path is the last line
@@ -192,6 +193,7 @@ fn nightly(gate: &mut Gate) {
             .variable("FARDEL_SEEDS", "100000")
             .run()
     });
+    bed::nightly(gate);
 }
 
 /// Prints why something is left out here; the stage passes, and a person reading the log sees it.

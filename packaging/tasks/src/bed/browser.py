@@ -2,6 +2,7 @@
 by the form, types in their terminals. Runs inside a guest with nothing but Python's own library.
 
     browser.py setup LINK              first administrator, a session by the form, its terminal answers
+    browser.py sign-in LINK            the same administrator by name and password, at the link's address
     browser.py crowd SESSIONS TERMINALS PACKAGE
                                        so many sessions and open terminals through an upgrade
 """
@@ -215,6 +216,25 @@ def setup(link):
     print(f"set up, launched and typed in {time.monotonic() - begun:.1f} s", flush=True)
 
 
+def sign_in(link):
+    browser = Browser(link)
+    if not browser.secure:
+        fail(f"{link} is not encrypted")
+    form = {"name": NAME, "password": "another horse battery", "next": "/"}
+    status, _, _ = browser.ask("POST", "/login", form)
+    if status == 303:
+        fail("any password signs in")
+    form["password"] = PASSWORD
+    status, where, text = browser.ask("POST", "/login", form)
+    if status != 303 or not browser.cookies:
+        fail(f"POST /login: {status} {where} {text[:2000]}")
+    status, _, text = browser.ask("GET", "/api/v1/me")
+    me = json.loads(text) if status == 200 else {}
+    if (me.get("name"), me.get("role")) != (NAME, "administrator"):
+        fail(f"GET /api/v1/me: {status} {text[:500]}")
+    print(f"{NAME} signs in over HTTPS and is an administrator", flush=True)
+
+
 class Watched(threading.Thread):
     """A terminal left open: reconnects by itself, as the page does, and looks for its scrollback."""
 
@@ -310,5 +330,7 @@ def crowd(count, open_terminals, package):
 if __name__ == "__main__":
     if sys.argv[1] == "setup":
         setup(sys.argv[2])
+    elif sys.argv[1] == "sign-in":
+        sign_in(sys.argv[2])
     else:
         crowd(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -11,7 +11,11 @@ use super::Folder;
 use crate::program::{self, Program};
 use crate::stage::Failure;
 
+/// The Debian in which everything is tried; the first of those that there are.
 pub(super) const SUITE: &str = "bookworm";
+
+/// Those that a scenario may ask for.
+pub(super) const SUITES: [&str; 2] = [SUITE, "trixie"];
 
 /// What stands in the guest besides Debian's smallest set with apt: a real systemd with what it needs
 /// to bring a machine up, and what scenarios ask questions with.
@@ -75,12 +79,17 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Finds the root, or makes it: about half a minute and 250 MB from the mirror.
+    /// Finds the root of the usual Debian, or makes it.
     pub(super) fn ready() -> Result<Self, Failure> {
+        Self::of(SUITE)
+    }
+
+    /// Finds the root of one of [`SUITES`], or makes it: about half a minute and 250 MB from the mirror.
+    pub(super) fn of(suite: &str) -> Result<Self, Failure> {
         let kernel = kernel_version()?;
-        let hash = hash(&kernel);
+        let hash = hash(suite, &kernel);
         let cache = cache()?;
-        let image = cache.join(format!("root-{hash}.img"));
+        let image = cache.join(format!("root-{suite}-{hash}.img"));
         let fault = |error: std::io::Error| {
             Failure::new(format!("{} cannot be used: {error}", cache.display()))
         };
@@ -89,10 +98,10 @@ impl Root {
         let lock = fs::File::create(cache.join("lock")).map_err(fault)?;
         lock.lock().map_err(fault)?;
         if !image.exists() {
-            for old in roots(&cache) {
+            for old in roots(&cache, suite) {
                 fs::remove_file(&old).map_err(fault)?;
             }
-            make(&image, &kernel)?;
+            make(&image, suite, &kernel)?;
         }
         Ok(Self { image, hash })
     }
@@ -147,7 +156,13 @@ pub(super) fn cache() -> Result<PathBuf, Failure> {
     }
 }
 
-fn roots(cache: &Path) -> Vec<PathBuf> {
+/// Those of this suite; and those of a time when there was only one.
+fn roots(cache: &Path, suite: &str) -> Vec<PathBuf> {
+    let of_another = |name: &str| {
+        SUITES
+            .iter()
+            .any(|other| *other != suite && name.starts_with(&format!("root-{other}-")))
+    };
     fs::read_dir(cache)
         .into_iter()
         .flatten()
@@ -155,7 +170,8 @@ fn roots(cache: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .filter(|path| {
             path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("root-"))
+                .map(|name| name.to_string_lossy())
+                .is_some_and(|name| name.starts_with("root-") && !of_another(&name))
         })
         .collect()
 }
@@ -169,14 +185,14 @@ fn kernel_version() -> Result<String, Failure> {
 }
 
 /// Of everything that goes into the root, this file included: its steps are inputs too.
-fn hash(kernel: &str) -> String {
+fn hash(suite: &str, kernel: &str) -> String {
     let mut hasher = DefaultHasher::new();
-    (include_str!("root.rs"), RUN, kernel).hash(&mut hasher);
+    (include_str!("root.rs"), RUN, suite, kernel).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-fn make(image: &Path, kernel: &str) -> Result<(), Failure> {
-    println!("making the guest's root ({SUITE}); it is kept for the next run");
+fn make(image: &Path, suite: &str, kernel: &str) -> Result<(), Failure> {
+    println!("making the guest's root ({suite}); it is kept for the next run");
     let work = Folder::make("root", 1 << 30)?;
     let tree = work.path().join("tree");
     Program::named("mmdebstrap")
@@ -185,7 +201,7 @@ fn make(image: &Path, kernel: &str) -> Result<(), Failure> {
         .words("--dpkgopt=force-unsafe-io")
         .argument("--aptopt=Acquire::Languages \"none\"")
         .argument(format!("--include={}", PACKAGES.join(",")))
-        .words(SUITE)
+        .words(suite)
         .argument(&tree)
         .variable("TMPDIR", work.path())
         .run()?;
