@@ -2,6 +2,9 @@
 //! One plain `cargo build` gives one whole binary: the same `rustc` compiles each guest here, and
 //! the room embeds the result. Never downloads anything and never calls a second cargo.
 
+#[path = "hooks.rs"]
+mod hooks;
+
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
@@ -65,6 +68,25 @@ fn main() {
         Ok(status) => panic!("the container's first process did not compile: {status}"),
         Err(error) => {
             panic!("the compiler could not be started for the container's first process: {error}")
+        }
+    }
+
+    println!("cargo::rerun-if-changed=../../packaging/hooks.rs");
+    for (name, soname) in [
+        ("cuda_hook", "libcuda.so.1"),
+        ("nvml_hook", "libnvidia-ml.so.1"),
+    ] {
+        let folder = room.join("../guest").join(name);
+        println!("cargo::rerun-if-changed={}", folder.display());
+        let hook = hooks::Library {
+            root: &folder.join("hook.rs"),
+            names: &folder.join("names.txt"),
+            soname,
+            made: &out.join(format!("{name}.so")),
+        };
+        let work = out.join(format!("{name}.work"));
+        if let Err(fault) = hooks::build(&rustc, &target, &hook, &work) {
+            panic!("{fault}");
         }
     }
 }

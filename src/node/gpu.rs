@@ -4,6 +4,9 @@
 pub mod accelerators;
 pub mod arbiter;
 pub mod driver;
+pub mod hooks;
+#[path = "../guest/cuda_hook/region.rs"]
+pub mod region;
 pub mod watchdog;
 
 use std::path::PathBuf;

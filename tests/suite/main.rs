@@ -3,6 +3,7 @@
 mod architecture;
 mod containers;
 mod crash;
+mod gpu;
 mod scenarios;
 mod server;
 mod simulation;

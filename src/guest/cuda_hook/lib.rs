@@ -3,4 +3,7 @@
 //! this package.
 #![cfg_attr(not(test), no_std)]
 
+pub mod kernel;
+pub mod ledger;
+pub mod process;
 pub mod region;

@@ -1,0 +1,323 @@
+//! This process's side of the pages: its slot, what it holds, and how it asks for more. State lies in
+//! memory that a forked child sees as zero, so a child begins as a process of its own.
+
+use core::cell::UnsafeCell;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use crate::ledger::Ledger;
+use crate::region::{Account, Charge, Control, DEVICES, Tenure};
+use crate::{kernel, pools, process, real};
+
+/// Where the host mounts the pages. Fixed: nothing inside may point elsewhere.
+const CONTROL_PATH: &CStr = path(concat!(env!("HOOK_PLACE"), "/control\0"));
+const ACCOUNT_PATH: &CStr = path(concat!(env!("HOOK_PLACE"), "/account\0"));
+
+const fn path(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(path) => path,
+        Err(_) => panic!("the place holds a zero"),
+    }
+}
+
+/// Devices that a process may number; more than one container ever holds.
+const ORDINALS: usize = 64;
+/// Times a request asks again while others ask too. Their requests take microseconds, so this is
+/// patience for about 20 ms; then the answer is that memory ran out.
+const PATIENCE: u32 = 400;
+
+const NOT_BEGUN: u32 = 0;
+const BEGINNING: u32 = 1;
+const READY: u32 = 2;
+
+/// All zero: nothing begun.
+#[repr(C)]
+pub struct Process {
+    begun: AtomicU32,
+    /// The ledger's lock.
+    entering: Lock,
+    /// Held while pools are asked or used, across calls of the driver.
+    pub pools: Lock,
+    pid: AtomicU32,
+    tenure: UnsafeCell<Option<Tenure>>,
+    namespace: AtomicU64,
+    /// Bytes charged by this process: what is charged again should its slot be lost.
+    held: [AtomicU64; DEVICES],
+    /// Place in the control page by the driver's number of the device: 0 not asked yet, else one more.
+    places: [AtomicU32; ORDINALS],
+    ledger: UnsafeCell<Ledger>,
+    /// How many pools are tracked: synchronisations look at pools only when there are some.
+    pub tracked_pools: AtomicU32,
+    /// Bytes of allocations that were captured into a graph still being made.
+    pub captured: AtomicU64,
+    /// Numbers for physical memory, because the driver uses its handles again.
+    pub next_physical: AtomicU64,
+    pub marks: [crate::gate::Mark; crate::gate::STREAMS],
+}
+
+// SAFETY: `ledger` is reached through `with_ledger` only, which holds its lock; `tenure` is written
+// under it too and read by value.
+unsafe impl Sync for Process {}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
+static ACCOUNT: AtomicPtr<Account> = AtomicPtr::new(core::ptr::null_mut());
+/// Whether the kernel empties our memory in a forked child.
+static EMPTIED: AtomicBool = AtomicBool::new(false);
+
+/// A lock for moments. Whoever waits lets others run.
+#[repr(transparent)]
+pub struct Lock(AtomicU32);
+
+impl Lock {
+    pub fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
+        while self.0.swap(1, SeqCst) != 0 {
+            kernel::give_way();
+        }
+        let answer = work();
+        self.0.store(0, SeqCst);
+        answer
+    }
+}
+
+/// Called when the library is loaded.
+pub fn prepare() {
+    if let Some((memory, emptied)) = kernel::map_memory(size_of::<Process>()) {
+        EMPTIED.store(emptied, SeqCst);
+        PROCESS.store(memory.cast(), SeqCst);
+    }
+    // Only pages that we understand: anything else is as good as none.
+    let control =
+        kernel::map_file(CONTROL_PATH, size_of::<Control>(), false).map(|at| at.cast::<Control>());
+    let account =
+        kernel::map_file(ACCOUNT_PATH, size_of::<Account>(), true).map(|at| at.cast::<Account>());
+    if let (Some(control), Some(account)) = (control, account) {
+        // SAFETY: both are mapped for good, at least as long as their types, and hold atomics.
+        if unsafe { (*control).is_known() && (*account).is_known() } {
+            ACCOUNT.store(account, SeqCst);
+            CONTROL.store(control, SeqCst);
+        }
+    }
+}
+
+pub fn control() -> Option<&'static Control> {
+    // SAFETY: null, or mapped for good in `prepare`.
+    unsafe { CONTROL.load(SeqCst).as_ref() }
+}
+
+pub fn account() -> Option<&'static Account> {
+    // SAFETY: as `control`.
+    unsafe { ACCOUNT.load(SeqCst).as_ref() }
+}
+
+/// This process with a slot of its own; none when there are no pages, or no slot is free.
+pub fn process() -> Option<&'static Process> {
+    // SAFETY: null, or mapped for good in `prepare`; all zero is a value.
+    let process = unsafe { PROCESS.load(SeqCst).as_ref() }?;
+    if !EMPTIED.load(SeqCst) && process.pid.load(SeqCst) != kernel::process_number() {
+        process.begun.store(NOT_BEGUN, SeqCst);
+    }
+    loop {
+        match process
+            .begun
+            .compare_exchange(NOT_BEGUN, BEGINNING, SeqCst, SeqCst)
+        {
+            Err(READY) => return Some(process),
+            Err(_) => kernel::give_way(),
+            Ok(_) => {
+                let begun = process.begin();
+                process
+                    .begun
+                    .store(if begun { READY } else { NOT_BEGUN }, SeqCst);
+                return begun.then_some(process);
+            }
+        }
+    }
+}
+
+impl Process {
+    fn begin(&self) -> bool {
+        let me = process::me();
+        if !EMPTIED.load(SeqCst) {
+            // A copy of the parent's: nothing in it is ours.
+            for held in &self.held {
+                held.store(0, SeqCst);
+            }
+            // SAFETY: all zero is an empty ledger; a child that was just forked has one thread.
+            unsafe { self.ledger.get().write(core::mem::zeroed()) };
+            self.entering.0.store(0, SeqCst);
+            self.pools.0.store(0, SeqCst);
+            self.tracked_pools.store(0, SeqCst);
+            self.pid.store(me.pid, SeqCst);
+        }
+        self.namespace.store(me.namespace, SeqCst);
+        self.settle_in()
+    }
+
+    /// Takes a slot, and charges there what is held already.
+    fn settle_in(&self) -> bool {
+        let (Some(account), Some(_)) = (account(), control()) else {
+            return false;
+        };
+        let me = process::me();
+        let tenure = account.claim(me).or_else(|| {
+            self.reap();
+            account.claim(me)
+        });
+        let Some(tenure) = tenure else {
+            return false;
+        };
+        for (at, held) in self.held.iter().enumerate() {
+            let held = held.load(SeqCst);
+            if held != 0 {
+                account.charge_held(tenure, at, held);
+            }
+        }
+        // SAFETY: only whoever begins, or holds `entering`, writes it; it is two words read by value.
+        unsafe { self.tenure.get().write(Some(tenure)) };
+        true
+    }
+
+    /// The slot, taken again should it have been lost.
+    pub fn tenure(&self) -> Option<Tenure> {
+        let account = account()?;
+        // SAFETY: written before `begun` says READY.
+        let tenure = unsafe { self.tenure.get().read() }?;
+        if account.holds(tenure) {
+            return Some(tenure);
+        }
+        self.entering.hold(|| {
+            // SAFETY: as above; under the lock nobody else writes.
+            let seen = unsafe { self.tenure.get().read() };
+            if seen.is_some_and(|seen| account.holds(seen)) || self.settle_in() {
+                // SAFETY: as above.
+                unsafe { self.tenure.get().read() }
+            } else {
+                None
+            }
+        })
+    }
+
+    pub fn with_ledger<T>(&self, work: impl FnOnce(&mut Ledger) -> T) -> T {
+        // SAFETY: the lock is held while the reference lives.
+        self.entering
+            .hold(|| work(unsafe { &mut *self.ledger.get() }))
+    }
+
+    /// Frees the slots of the dead.
+    pub fn reap(&self) {
+        let namespace = self.namespace.load(SeqCst);
+        if let Some(account) = account() {
+            account.reap(|seen| process::is_dead(seen, namespace));
+        }
+    }
+
+    /// Asks for bytes on a device. Before it gives up it has asked every pool for what it does not use
+    /// and buried the dead.
+    pub fn take(&self, device: usize, bytes: u64) -> bool {
+        self.charge(device, bytes)
+            || self.pools.hold(|| {
+                pools::trim_all(self);
+                self.reap();
+                self.charge(device, bytes)
+            })
+    }
+
+    /// As `take`, for callers that hold the lock of the pools.
+    pub fn take_holding_pools(&self, device: usize, bytes: u64) -> bool {
+        if self.charge(device, bytes) {
+            return true;
+        }
+        pools::trim_all(self);
+        self.reap();
+        self.charge(device, bytes)
+    }
+
+    fn charge(&self, device: usize, bytes: u64) -> bool {
+        let (Some(account), Some(control)) = (account(), control()) else {
+            return false;
+        };
+        for attempt in 0..PATIENCE {
+            let Some(tenure) = self.tenure() else {
+                return false;
+            };
+            match account.charge(tenure, device, bytes, &control.device[device]) {
+                Charge::Granted => {
+                    self.held[device].fetch_add(bytes, SeqCst);
+                    return true;
+                }
+                Charge::Over => return false,
+                // Not all after the same time, or they meet again.
+                Charge::Contended if attempt < 8 => kernel::give_way(),
+                Charge::Contended => {
+                    let pid = u64::from(kernel::process_number());
+                    let turn = (pid.wrapping_mul(2_654_435_761) >> 5)
+                        .wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9));
+                    kernel::sleep(1_000 + turn % 97_000);
+                }
+            }
+        }
+        false
+    }
+
+    /// Charges what is held already, whatever the limit says.
+    pub fn take_held(&self, device: usize, bytes: u64) {
+        if let (Some(account), Some(tenure)) = (account(), self.tenure()) {
+            account.charge_held(tenure, device, bytes);
+            self.held[device].fetch_add(bytes, SeqCst);
+        }
+    }
+
+    pub fn give(&self, device: usize, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        self.held[device].fetch_sub(bytes, SeqCst);
+        if let (Some(account), Some(tenure)) = (account(), self.tenure()) {
+            account.refund(tenure, device, bytes);
+        }
+    }
+
+    /// The place of a device in the control page, by the driver's own number for it. None: it is not
+    /// one of this container's.
+    pub fn place(&self, ordinal: i32) -> Option<usize> {
+        const NONE: u32 = u32::MAX;
+        let cell = self.places.get(usize::try_from(ordinal).ok()?)?;
+        match cell.load(SeqCst) {
+            NONE => None,
+            0 => {
+                let mut uuid = [0u8; 16];
+                let code = if crate::driver::has(crate::driver::index::cuDeviceGetUuid_v2) {
+                    real!(cuDeviceGetUuid_v2(&mut uuid, ordinal): fn(&mut [u8; 16], i32))
+                } else {
+                    real!(cuDeviceGetUuid(&mut uuid, ordinal): fn(&mut [u8; 16], i32))
+                };
+                if code != crate::OK {
+                    return None;
+                }
+                let found = control()?.find(&uuid);
+                cell.store(found.map_or(NONE, |at| at as u32 + 1), SeqCst);
+                found
+            }
+            place => Some(place as usize - 1),
+        }
+    }
+
+    /// Bytes the container may have and bytes it could still get on a device.
+    pub fn view(&self, device: usize) -> Option<(u64, u64)> {
+        let (account, control) = (account()?, control()?);
+        self.pools.hold(|| pools::settle_all(self));
+        let terms = &control.device[device];
+        let sum = account.sum(device).total;
+        if sum > self.held[device].load(SeqCst) {
+            // Others hold some; the dead among them must not be counted.
+            self.reap();
+        }
+        let limit = terms.mem_limit.load(SeqCst);
+        let used = account
+            .sum(device)
+            .total
+            .saturating_add(terms.mem_overhead.load(SeqCst));
+        Some((limit, limit.saturating_sub(used)))
+    }
+}

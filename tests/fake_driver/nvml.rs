@@ -1,0 +1,211 @@
+//! A stand-in for `libnvidia-ml.so.1` over the same simulated devices as the fake driver: whole devices,
+//! everybody's processes, and setters that obey anybody, so that a test sees what a hook hides and
+//! refuses. Tests only: never part of the product.
+
+#[allow(dead_code)]
+mod state;
+include!(concat!(env!("FAKE_OUT"), "/nvml_stubs.rs"));
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::sync::atomic::Ordering::SeqCst;
+
+use state::Hold;
+
+type Result = c_int;
+type Device = usize;
+const OK: Result = 0;
+const INVALID_ARGUMENT: Result = 2;
+/// What the generated stubs answer.
+const UNSUPPORTED: Result = 3;
+const TOO_SMALL: Result = 7;
+
+fn hold() -> Option<Hold> {
+    Hold::open(concat!(env!("FAKE_PLACE"), "/state"))
+}
+
+fn with(device: Device, work: impl FnOnce(&Hold, usize)) -> Result {
+    match hold() {
+        Some(hold) if device >= 1 && device <= hold.state.devices.load(SeqCst) as usize => {
+            work(&hold, device - 1);
+            OK
+        }
+        _ => INVALID_ARGUMENT,
+    }
+}
+
+unsafe fn put<T>(at: *mut T, value: T) {
+    if !at.is_null() {
+        unsafe { at.write(value) };
+    }
+}
+
+unsafe fn write_text(text: &str, at: *mut c_char, room: c_uint) -> Result {
+    if text.len() + 1 > room as usize {
+        return TOO_SMALL;
+    }
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), at, text.len());
+        at.add(text.len()).write(0);
+    }
+    OK
+}
+
+#[repr(C)]
+pub struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+#[repr(C)]
+pub struct MemoryV2 {
+    version: c_uint,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+#[repr(C)]
+pub struct Listed {
+    pid: c_uint,
+    bytes: u64,
+    instance: c_uint,
+    compute: c_uint,
+}
+
+#[repr(C)]
+pub struct ListedFirst {
+    pid: c_uint,
+    bytes: u64,
+}
+
+#[repr(C)]
+pub struct Sample {
+    pid: c_uint,
+    at: u64,
+    sm: c_uint,
+    memory: c_uint,
+    encoder: c_uint,
+    decoder: c_uint,
+}
+
+/// Everybody with a context, and what he holds.
+fn everybody(hold: &Hold, device: usize) -> Vec<(u32, u64)> {
+    hold.living()
+        .filter(|row| row.contexts.load(SeqCst) != 0)
+        .map(|row| (row.pid.load(SeqCst), row.bytes[device].load(SeqCst)))
+        .collect()
+}
+
+unsafe fn list<T>(
+    device: Device,
+    count: *mut c_uint,
+    out: *mut T,
+    make: impl Fn(u32, u64) -> T,
+) -> Result {
+    let mut code = OK;
+    let found = with(device, |hold, at| {
+        let all = everybody(hold, at);
+        let room = if out.is_null() {
+            0
+        } else {
+            (unsafe { *count }) as usize
+        };
+        for (number, (pid, bytes)) in all.iter().enumerate().take(room) {
+            unsafe { out.add(number).write(make(*pid, *bytes)) };
+        }
+        unsafe { *count = all.len() as c_uint };
+        if all.len() > room {
+            code = TOO_SMALL;
+        }
+    });
+    if found == OK { code } else { found }
+}
+
+macro_rules! exports {
+    ($( fn $name:ident ( $( $argument:ident : $kind:ty ),* ) $body:block )*) => {
+        $( #[unsafe(no_mangle)]
+           #[allow(non_snake_case, clippy::missing_safety_doc)]
+           pub unsafe extern "C" fn $name( $( $argument: $kind ),* ) -> Result { unsafe { $body } } )*
+    };
+}
+
+exports! {
+    fn nvmlInit_v2() { std::hint::black_box(state::MARKER); if hold().is_some() { OK } else { 9 } }
+    fn nvmlInit() { nvmlInit_v2() }
+    fn nvmlInitWithFlags(_flags: c_uint) { nvmlInit_v2() }
+    fn nvmlShutdown() { OK }
+    fn nvmlSystemGetDriverVersion(text: *mut c_char, room: c_uint) { write_text("580.0.fake", text, room) }
+    fn nvmlSystemGetNVMLVersion(text: *mut c_char, room: c_uint) { write_text("13.580.0.fake", text, room) }
+    fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) { put(version, 13_000); OK }
+    fn nvmlSystemGetCudaDriverVersion(version: *mut c_int) { put(version, 13_000); OK }
+    fn nvmlDeviceGetCount_v2(count: *mut c_uint) {
+        match hold() { Some(hold) => { put(count, hold.state.devices.load(SeqCst)); OK } None => 9 }
+    }
+    fn nvmlDeviceGetCount(count: *mut c_uint) { nvmlDeviceGetCount_v2(count) }
+    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Device) {
+        with(index as usize + 1, |_, at| put(device, at + 1))
+    }
+    fn nvmlDeviceGetHandleByIndex(index: c_uint, device: *mut Device) { nvmlDeviceGetHandleByIndex_v2(index, device) }
+    fn nvmlDeviceGetIndex(device: Device, index: *mut c_uint) { with(device, |_, at| put(index, at as c_uint)) }
+    fn nvmlDeviceGetName(_device: Device, text: *mut c_char, room: c_uint) { write_text("fardel fake device", text, room) }
+    fn nvmlDeviceGetUUID(device: Device, text: *mut c_char, room: c_uint) {
+        let mut code = OK;
+        let found = with(device, |hold, at| {
+            let mut spelled = String::from("GPU-");
+            let words = hold.state.device[at].uuid.each_ref().map(|word| word.load(SeqCst).to_ne_bytes());
+            for (number, byte) in words.iter().flatten().enumerate() {
+                if matches!(number, 4 | 6 | 8 | 10) { spelled.push('-'); }
+                spelled.push_str(&format!("{byte:02x}"));
+            }
+            code = write_text(&spelled, text, room);
+        });
+        if found == OK { code } else { found }
+    }
+    fn nvmlDeviceGetMemoryInfo(device: Device, out: *mut Memory) {
+        with(device, |hold, at| {
+            let (total, used) = (hold.state.device[at].capacity.load(SeqCst), hold.used(at));
+            put(out, Memory { total, free: total - used, used });
+        })
+    }
+    fn nvmlDeviceGetMemoryInfo_v2(device: Device, out: *mut MemoryV2) {
+        with(device, |hold, at| {
+            let (total, used) = (hold.state.device[at].capacity.load(SeqCst), hold.used(at));
+            let version = (*out).version;
+            put(out, MemoryV2 { version, total, reserved: 1 << 20, free: total - used, used });
+        })
+    }
+    fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut [c_uint; 2]) { with(device, |_, _| put(out, [97, 31])) }
+    fn nvmlDeviceGetComputeRunningProcesses(device: Device, count: *mut c_uint, out: *mut ListedFirst) {
+        list(device, count, out, |pid, bytes| ListedFirst { pid, bytes })
+    }
+    fn nvmlDeviceGetComputeRunningProcesses_v2(device: Device, count: *mut c_uint, out: *mut Listed) {
+        list(device, count, out, |pid, bytes| Listed { pid, bytes, instance: u32::MAX, compute: u32::MAX })
+    }
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: Device, count: *mut c_uint, out: *mut Listed) {
+        nvmlDeviceGetComputeRunningProcesses_v2(device, count, out)
+    }
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(_device: Device, count: *mut c_uint, _out: *mut Listed) { put(count, 0); OK }
+    fn nvmlDeviceGetProcessUtilization(device: Device, out: *mut Sample, count: *mut c_uint, _since: u64) {
+        // Everybody uses a tenth of the processors and a twentieth of the memory.
+        list(device, count, out, |pid, _| Sample { pid, at: 1, sm: 10, memory: 5, encoder: 0, decoder: 0 })
+    }
+    fn nvmlDeviceGetSamples(_device: Device, _kind: c_uint, _since: u64, _value: *mut c_uint, _count: *mut c_uint, _out: *mut u8) { OK }
+    fn nvmlDeviceSetPersistenceMode(_device: Device, _mode: c_uint) { OK }
+    fn nvmlDeviceSetPowerManagementLimit(_device: Device, _limit: c_uint) { OK }
+    fn nvmlDeviceSetMemoryLimits_v1(_device: Device, _limits: *mut u8) { OK }
+}
+
+/// The only function that answers with a text.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub extern "C" fn nvmlErrorString(code: Result) -> *const c_char {
+    let text = match code {
+        0 => c"Success",
+        3 => c"Not Supported",
+        4 => c"Insufficient Permissions",
+        _ => c"Unknown Error",
+    };
+    text.as_ptr()
+}

@@ -1,0 +1,129 @@
+//! Launches kernels in one of the ways there are, and says when it is through: `launcher WAY COUNT
+//! KERNEL`. Says `begun` before the first launch and `done NANOSECONDS` (per launch) after the last.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::io::Write;
+use std::time::Instant;
+
+unsafe extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+struct Library(*mut c_void);
+
+impl Library {
+    fn find(&self, name: &str) -> *mut c_void {
+        let name = CString::new(name).expect("a name holds no zero");
+        let found = unsafe { dlsym(self.0, name.as_ptr()) };
+        assert!(!found.is_null(), "{name:?} is missing");
+        found
+    }
+}
+
+macro_rules! function {
+    ($library:expr, $name:expr, $($kind:ty),*) => {{
+        let function: unsafe extern "C" fn($($kind),*) -> c_int =
+            unsafe { std::mem::transmute($library.find($name)) };
+        function
+    }};
+}
+
+macro_rules! must {
+    ($library:expr, $name:ident ( $($argument:expr),* ) : $($kind:ty),*) => {{
+        let code = unsafe { function!($library, stringify!($name), $($kind),*)($($argument),*) };
+        assert_eq!(code, 0, stringify!($name));
+    }};
+}
+
+#[repr(C)]
+struct Wish {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: u64,
+    attributes: u64,
+    count: u32,
+}
+
+type Launch = unsafe extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, u64, u64) -> c_int;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (way, count, kernel) = (arguments[0].as_str(), &arguments[1], &arguments[2]);
+    let count: u64 = count.parse().expect("a number of launches");
+    let path = std::env::var("FARDEL_CUDA").expect("the library is named");
+    let path = CString::new(path).expect("a path holds no zero");
+    let library = Library(unsafe { dlopen(path.as_ptr(), 2) });
+    assert!(!library.0.is_null(), "the library cannot be loaded");
+    let (mut context, mut module, mut kernel_function, mut stream) = (0u64, 0u64, 0u64, 0u64);
+    let name = CString::new(kernel.as_str()).expect("a name holds no zero");
+    must!(library, cuInit(0): u32);
+    must!(library, cuCtxCreate_v2(&mut context, 0, 0): &mut u64, u32, c_int);
+    must!(library, cuModuleLoadData(&mut module, c"".as_ptr()): &mut u64, *const c_char);
+    must!(library, cuModuleGetFunction(&mut kernel_function, module, name.as_ptr()):
+        &mut u64, u64, *const c_char);
+    must!(library, cuStreamCreate(&mut stream, 1): &mut u64, u32);
+
+    let launch: Launch = unsafe {
+        std::mem::transmute(library.find(match way {
+            "per-thread" => "cuLaunchKernel_ptsz",
+            _ => "cuLaunchKernel",
+        }))
+    };
+    let plain = || unsafe { launch(kernel_function, 1, 1, 1, 32, 1, 1, 0, stream, 0, 0) };
+    let wish = Wish {
+        grid: [1; 3],
+        block: [1; 3],
+        shared: 0,
+        stream,
+        attributes: 0,
+        count: 0,
+    };
+    let described = function!(library, "cuLaunchKernelEx", &Wish, u64, u64, u64);
+    let together = function!(
+        library,
+        "cuLaunchCooperativeKernel",
+        u64,
+        u32,
+        u32,
+        u32,
+        u32,
+        u32,
+        u32,
+        u32,
+        u64,
+        u64
+    );
+    let graph_launch = function!(library, "cuGraphLaunch", u64, u64);
+    let mut graph = 0u64;
+    if way == "graph" {
+        let mut made = 0u64;
+        must!(library, cuStreamBeginCapture_v2(stream, 0): u64, c_int);
+        assert_eq!(plain(), 0);
+        must!(library, cuStreamEndCapture(stream, &mut made): u64, &mut u64);
+        must!(library, cuGraphInstantiateWithFlags(&mut graph, made, 0): &mut u64, u64, u64);
+    }
+    if way == "captured" {
+        must!(library, cuStreamBeginCapture_v2(stream, 0): u64, c_int);
+    }
+
+    println!("begun");
+    std::io::stdout().flush().expect("somebody listens");
+    let begun = Instant::now();
+    for _ in 0..count {
+        let code = match way {
+            "described" => unsafe { described(&wish, kernel_function, 0, 0) },
+            "cooperative" => unsafe { together(kernel_function, 1, 1, 1, 32, 1, 1, 0, stream, 0) },
+            "graph" => unsafe { graph_launch(graph, stream) },
+            _ => plain(),
+        };
+        assert_eq!(code, 0, "launching");
+    }
+    let each = begun.elapsed().as_nanos() as f64 / count as f64;
+    if way == "captured" {
+        let mut made = 0u64;
+        must!(library, cuStreamEndCapture(stream, &mut made): u64, &mut u64);
+    }
+    println!("done {each:.1}");
+}

@@ -1,0 +1,133 @@
+//! Memory of a slice, on all nine paths: exact to the byte whoever races, forks, becomes another program
+//! or is killed, while the limit moves.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::rig::{MIB, Rig, said};
+
+const PATHS: [&str; 9] = [
+    "plain",
+    "pitched",
+    "managed",
+    "default-pool",
+    "own-pool",
+    "physical",
+    "array",
+    "array-3d",
+    "mipmapped",
+];
+
+fn conforms(path: &str, processes: usize, way: &str) -> Result<(), String> {
+    let limit = 64 * MIB;
+    let rig = Rig::new(limit);
+    let output = rig
+        .program("conformance")
+        .env("FARDEL_CONTROL", rig.place.join("control"))
+        .args([path, &processes.to_string(), way])
+        .args([limit.to_string(), (8 * MIB).to_string()])
+        .output()
+        .expect("the program was compiled");
+    let case = format!("{path}, {processes} processes, {way}");
+    if !output.status.success() {
+        return Err(format!("{case}: {}", said(&output)));
+    }
+    let (charged, truth) = (rig.charged(0), rig.truth(0));
+    if (charged, truth) != (0, 0) {
+        return Err(format!(
+            "{case}: {charged} bytes are still charged, {truth} still held"
+        ));
+    }
+    Ok(())
+}
+
+fn all_conform(processes: usize) {
+    let cases = PATHS
+        .iter()
+        .flat_map(|path| ["fork", "exec", "kill"].map(|way| (*path, way)));
+    let faults: Vec<String> = cases
+        .filter_map(|(path, way)| conforms(path, processes, way).err())
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_program_notices_when_nothing_holds_the_limit() {
+    let rig = Rig::new(64 * MIB);
+    let output = rig
+        .program("conformance")
+        .env("FARDEL_CUDA", rig.place.join("libcuda.so.1"))
+        .args(["plain", "1", "kill", "67108864", "8388608"])
+        .output()
+        .expect("the program was compiled");
+    assert!(!output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("WRONG taken together: 8589934592"));
+}
+
+#[test]
+fn nine_paths_are_exact_to_the_byte_for_one_process() {
+    all_conform(1);
+}
+
+#[test]
+fn nine_paths_are_exact_to_the_byte_for_four_processes() {
+    all_conform(4);
+}
+
+#[test]
+fn nine_paths_are_exact_to_the_byte_for_eight_processes() {
+    all_conform(8);
+}
+
+/// Runs one case of `cases.rs` on a slice of 64 MiB; nothing is left of it.
+fn case(name: &str, plant: impl FnOnce(&Rig)) {
+    let rig = Rig::new(64 * MIB);
+    plant(&rig);
+    let output = rig
+        .program("cases")
+        .arg(name)
+        .output()
+        .expect("the program was compiled");
+    let said = said(&output);
+    assert!(output.status.success(), "{name}: {said}");
+    assert!(said.contains("fine"), "{name}: {said}");
+    assert_eq!((rig.charged(0), rig.truth(0)), (0, 0), "{name}");
+}
+
+#[test]
+fn physical_memory_is_charged_as_long_as_a_handle_or_a_mapping_lives() {
+    case("mapped", |_| {});
+}
+
+#[test]
+fn what_ends_with_a_context_is_given_back() {
+    case("context", |_| {});
+    case("primary", |_| {});
+}
+
+#[test]
+fn a_graphs_own_memory_is_asked_for_when_it_is_launched() {
+    case("graph", |_| {});
+    case("captured", |_| {});
+}
+
+#[test]
+fn a_failure_of_the_drivers_own_is_told_as_it_is_and_charges_nothing() {
+    case("driver-fails", |rig| {
+        rig.state.fail_allocation_in.store(1, SeqCst);
+    });
+    case("nonsense", |_| {});
+}
+
+#[test]
+fn a_pitch_and_a_pool_that_take_more_than_was_asked_stay_within_the_limit() {
+    case("pitch", |rig| rig.state.pitch.store(4096, SeqCst));
+    case("pool-blocks", |rig| {
+        rig.state.pool_chunk.store(32 * MIB, SeqCst);
+    });
+}
+
+#[test]
+fn the_heap_of_a_context_counts_and_memory_that_nobody_could_count_is_refused() {
+    case("heap", |_| {});
+    case("uncounted", |_| {});
+}
