@@ -40,6 +40,18 @@ pub struct Settings {
     pub cpu: Option<String>,
     /// Memory sessions may have in all, as text like `48g`; None: all but a reserve.
     pub memory: Option<String>,
+    /// Devices that do not exist, for demonstrations, as text like `H100:8`; None: those there are.
+    pub simulate_gpus: Option<String>,
+    /// How many units one whole device counts as.
+    pub gpu_units: u32,
+    /// The smallest share of a device that may be asked for, as text like `0.1`.
+    pub gpu_least: String,
+    /// Shares are multiples of this, as text like `0.05`.
+    pub gpu_step: String,
+    /// Where shares go: `pack` or `spread`.
+    pub gpu_spreading: String,
+    /// The most of devices that one person holds at once, as text like `2`; None: no limit.
+    pub gpu_each: Option<String>,
     /// Days that logs and rows of ended sessions are kept.
     pub keep_days: u32,
     /// Write the log as JSON lines.
@@ -191,6 +203,60 @@ pub const KEYS: &[Key] = &[
         about: "memory that sessions may have in all; unset: all but a reserve",
     },
     Key {
+        key: "simulate_gpus",
+        variable: "FARDEL_SIMULATE_GPUS",
+        kind: Kind::Text,
+        default: "",
+        example: "\"H100:8\"",
+        needs_restart: true,
+        about: "devices that do not exist, for demonstrations: sessions get none, and every page says so; unset: those there are",
+    },
+    Key {
+        key: "gpu_units",
+        variable: "FARDEL_GPU_UNITS",
+        kind: Kind::Count,
+        default: "1",
+        example: "",
+        needs_restart: true,
+        about: "how many units one whole GPU counts as; 1: shares are decimals of a GPU",
+    },
+    Key {
+        key: "gpu_least",
+        variable: "FARDEL_GPU_LEAST",
+        kind: Kind::Text,
+        default: "\"0.01\"",
+        example: "",
+        needs_restart: true,
+        about: "the smallest share of a GPU that may be asked for",
+    },
+    Key {
+        key: "gpu_step",
+        variable: "FARDEL_GPU_STEP",
+        kind: Kind::Text,
+        default: "\"0.01\"",
+        example: "",
+        needs_restart: true,
+        about: "shares of a GPU are multiples of this",
+    },
+    Key {
+        key: "gpu_spreading",
+        variable: "FARDEL_GPU_SPREADING",
+        kind: Kind::Text,
+        default: "\"pack\"",
+        example: "",
+        needs_restart: true,
+        about: "where shares of GPUs go: pack (whole GPUs stay whole) or spread (few neighbours)",
+    },
+    Key {
+        key: "gpu_each",
+        variable: "FARDEL_GPU_EACH",
+        kind: Kind::Text,
+        default: "",
+        example: "\"2\"",
+        needs_restart: true,
+        about: "the most of GPUs that one person holds at once; unset: no limit",
+    },
+    Key {
         key: "keep_days",
         variable: "FARDEL_KEEP_DAYS",
         kind: Kind::Count,
@@ -259,6 +325,12 @@ pub struct Layer {
     pub host_environment: Option<bool>,
     pub cpu: Option<String>,
     pub memory: Option<String>,
+    pub simulate_gpus: Option<String>,
+    pub gpu_units: Option<u32>,
+    pub gpu_least: Option<String>,
+    pub gpu_step: Option<String>,
+    pub gpu_spreading: Option<String>,
+    pub gpu_each: Option<String>,
     pub keep_days: Option<u32>,
     pub log_json: Option<bool>,
     pub backup_dir: Option<PathBuf>,
@@ -473,6 +545,12 @@ impl From<Settings> for Reading {
             host_environment: Some(settings.host_environment),
             cpu: settings.cpu.clone(),
             memory: settings.memory.clone(),
+            simulate_gpus: settings.simulate_gpus.clone(),
+            gpu_units: Some(settings.gpu_units),
+            gpu_least: Some(settings.gpu_least.clone()),
+            gpu_step: Some(settings.gpu_step.clone()),
+            gpu_spreading: Some(settings.gpu_spreading.clone()),
+            gpu_each: settings.gpu_each.clone(),
             keep_days: Some(settings.keep_days),
             log_json: Some(settings.log_json),
             backup_dir: settings.backup_dir.clone(),
@@ -495,6 +573,23 @@ impl Settings {
     /// Reads every source once; see `Sources::read`.
     pub fn read(flags: Layer, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
         read(&flags, &variable).map(|(settings, _)| settings)
+    }
+
+    /// The administrator's rules for shares of devices.
+    pub fn share_policy(&self) -> rules::devices::SharePolicy {
+        // They were checked when they were read.
+        let share = |text: &str| rules::units::GpuShare::parse(text).ok();
+        let usual = rules::devices::SharePolicy::default();
+        rules::devices::SharePolicy {
+            units: self.gpu_units,
+            least: share(&self.gpu_least).unwrap_or(usual.least),
+            step: share(&self.gpu_step).unwrap_or(usual.step),
+            spreading: match self.gpu_spreading.as_str() {
+                "spread" => rules::devices::Spreading::Spread,
+                _ => rules::devices::Spreading::Pack,
+            },
+            each: self.gpu_each.as_deref().and_then(share),
+        }
     }
 
     /// Whether pages and API are served encrypted.
@@ -654,6 +749,47 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
     if let Some(memory) = &layer.memory {
         rules::units::Bytes::parse(memory).map_err(|refusal| named("memory", refusal))?;
     }
+    let share = |key: &str, text: Option<&String>| {
+        let text = text.ok_or_else(|| missing(key))?;
+        let share = rules::units::GpuShare::parse(text).map_err(|refusal| named(key, refusal))?;
+        if share == rules::units::GpuShare::ZERO {
+            return Err(Refusal::invalid(
+                "setting.too-small",
+                format!("{}: {key} is 0; at least 0.01 is needed.", from(key)),
+            )
+            .hint("0.05 would work."));
+        }
+        Ok(share)
+    };
+    share("gpu_least", layer.gpu_least.as_ref())?;
+    share("gpu_step", layer.gpu_step.as_ref())?;
+    if layer.gpu_each.is_some() {
+        share("gpu_each", layer.gpu_each.as_ref())?;
+    }
+    let gpu_spreading = layer
+        .gpu_spreading
+        .ok_or_else(|| missing("gpu_spreading"))?;
+    if !matches!(gpu_spreading.as_str(), "pack" | "spread") {
+        return Err(Refusal::invalid(
+            "setting.gpu-spreading-invalid",
+            format!(
+                "{}: gpu_spreading: {gpu_spreading:?} is none of its values.",
+                from("gpu_spreading")
+            ),
+        )
+        .hint("pack or spread would work."));
+    }
+    let gpu_units = layer.gpu_units.ok_or_else(|| missing("gpu_units"))?;
+    if !(1..=100).contains(&gpu_units) {
+        return Err(Refusal::invalid(
+            "setting.out-of-range",
+            format!(
+                "{}: gpu_units is {gpu_units}; a device counts as 1 to 100 units.",
+                from("gpu_units")
+            ),
+        )
+        .hint("1 or 10 would work."));
+    }
     Ok(Settings {
         data: absolute(layer.data.ok_or_else(|| missing("data"))?),
         run: absolute(layer.run.ok_or_else(|| missing("run"))?),
@@ -666,6 +802,12 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
             .ok_or_else(|| missing("host_environment"))?,
         cpu: layer.cpu,
         memory: layer.memory,
+        simulate_gpus: layer.simulate_gpus.filter(|text| !text.is_empty()),
+        gpu_units,
+        gpu_least: layer.gpu_least.ok_or_else(|| missing("gpu_least"))?,
+        gpu_step: layer.gpu_step.ok_or_else(|| missing("gpu_step"))?,
+        gpu_spreading,
+        gpu_each: layer.gpu_each,
         keep_days: layer.keep_days.ok_or_else(|| missing("keep_days"))?,
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,
         backup_dir: layer.backup_dir.map(absolute),

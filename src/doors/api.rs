@@ -6,6 +6,7 @@ mod body;
 mod certificates;
 mod dress;
 mod events;
+mod gpus;
 mod images;
 pub mod openapi;
 mod people;
@@ -59,6 +60,11 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
         .route("/queue", get(sessions::queue))
+        .route("/gpus", get(gpus::list))
+        .route("/gpus/{id}", get(gpus::get))
+        .route("/gpus/{id}/cordon", post(gpus::cordon))
+        .route("/gpus/{id}/uncordon", post(gpus::uncordon))
+        .route("/gpus/{id}/drain", post(gpus::drain))
         .route("/images", get(images::list))
         .route("/images/import", post(images::import))
         .route("/images/{id}", get(images::get).delete(images::remove))

@@ -5,6 +5,7 @@ mod address;
 mod certificates;
 mod client;
 mod columns;
+mod gpus;
 mod images;
 mod korean;
 mod launch;
@@ -158,6 +159,7 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Me(request) => people::me(&client, view, request).await,
         Command::SetupLink => people::setup_link(&client, view).await,
         Command::Drain { timeout } => sessions::drain(&client, view, &timeout).await,
+        Command::Gpu(request) => gpus::gpu(&client, view, request).await,
         Command::Top => system::top(&client, view).await,
         Command::Event(request) => system::events(&client, view, request).await,
         Command::Api(request) => system::api(&client, request).await,

@@ -7,6 +7,7 @@ pub mod driver;
 pub mod hooks;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;
+pub mod simulated;
 pub mod watchdog;
 
 use std::path::PathBuf;

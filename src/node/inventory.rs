@@ -1,17 +1,21 @@
-//! What this machine has for sessions: cores, memory, and later devices. Reads the kernel's files
-//! once; never gives anything away.
+//! What this machine has for sessions: cores, memory and devices. Reads the kernel's files once; never
+//! gives anything away.
 
 use std::fs;
 
-use rules::resources::Capacity;
+use rules::resources::{Capacity, Device};
 use rules::units::{Bytes, CpuShare};
 
 /// Memory kept back for the system and for fardel itself: a twentieth, at least this much. Less:
 /// a full box swaps or kills its own server. More: small boxes have nothing to give.
 const LEAST_RESERVE: Bytes = Bytes::mib(512);
 
-/// What the machine offers, with the administrator's own bounds where set.
-pub(crate) fn capacity(cpu: Option<CpuShare>, memory: Option<Bytes>) -> Capacity {
+/// What the machine offers, with the administrator's own bounds where set, and those devices.
+pub(crate) fn capacity(
+    cpu: Option<CpuShare>,
+    memory: Option<Bytes>,
+    devices: Vec<Device>,
+) -> Capacity {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cores = CpuShare(u32::try_from(cores * 100).unwrap_or(u32::MAX));
     let total = total_memory();
@@ -20,7 +24,7 @@ pub(crate) fn capacity(cpu: Option<CpuShare>, memory: Option<Bytes>) -> Capacity
     Capacity {
         cpu: cpu.map_or(cores, |bound| bound.min(cores)),
         memory: memory.map_or(offered, |bound| bound.min(total)),
-        devices: Vec::new(),
+        devices,
     }
 }
 
@@ -47,12 +51,15 @@ mod tests {
 
     #[test]
     fn the_administrators_bound_wins_but_never_exceeds_the_machine() {
-        let whole = capacity(None, None);
+        let whole = capacity(None, None, Vec::new());
         assert!(whole.cpu >= CpuShare(100) && whole.memory > Bytes::ZERO);
         assert_eq!(
-            capacity(Some(CpuShare(50)), Some(Bytes::gib(1))).cpu,
+            capacity(Some(CpuShare(50)), Some(Bytes::gib(1)), Vec::new()).cpu,
             CpuShare(50)
         );
-        assert_eq!(capacity(Some(CpuShare(9_999_999)), None).cpu, whole.cpu);
+        assert_eq!(
+            capacity(Some(CpuShare(9_999_999)), None, Vec::new()).cpu,
+            whole.cpu
+        );
     }
 }

@@ -13,7 +13,7 @@ use base::link::NodeEnd;
 use base::link::streams::Streams;
 use base::observe::Clock;
 use rules::names::{BootId, NodeId};
-use rules::resources::Capacity;
+use rules::resources::{Capacity, Device};
 use rules::session::Reason;
 use rules::units::{Bytes, CpuShare};
 use store::images::ImageStore;
@@ -45,6 +45,8 @@ pub struct Options {
     /// The administrator's bounds; None: all there is, less a reserve of memory.
     pub cpu: Option<CpuShare>,
     pub memory: Option<Bytes>,
+    /// Devices that it says it has; see `gpu::simulated`.
+    pub devices: Vec<Device>,
     /// Days that logs of ended containers are kept.
     pub keep_days: u32,
 }
@@ -106,12 +108,13 @@ impl Node {
             clock,
             name: inventory::machine_name(),
             boot,
-            capacity: inventory::capacity(options.cpu, options.memory),
+            capacity: inventory::capacity(options.cpu, options.memory, options.devices),
             host_environment: options.host_environment,
             problems,
             refused: BTreeMap::new(),
             stopping: BTreeMap::new(),
             limits: BTreeMap::new(),
+            grants: BTreeMap::new(),
             usage: BTreeMap::new(),
             logs: data.join("logs"),
             keep_days: options.keep_days,

@@ -3,6 +3,7 @@
 
 use rules::messages::{Assignment, ContainerSight, ExitRecord, SightState, Usage};
 use rules::names::{BootId, ContainerName};
+use rules::resources::DeviceShare;
 use rules::session::Reason;
 use rules::units::{Bytes, Timestamp};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub(crate) struct Known<'a> {
     pub(crate) places: &'a dyn Fn(ContainerName) -> Option<Place>,
     /// Those that could not be made, and why.
     pub(crate) refused: &'a BTreeMap<ContainerName, Reason>,
+    /// The shares of devices that those which run are held to.
+    pub(crate) grants: &'a BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// Those told to end, and since when.
     pub(crate) stopping: &'a BTreeMap<ContainerName, Timestamp>,
 }
@@ -43,6 +46,7 @@ pub(crate) fn sights(
                 name,
                 state,
                 usage: usage.get(&name).copied(),
+                devices: known.grants.get(&name).cloned().unwrap_or_default(),
             },
         );
     }
@@ -54,6 +58,7 @@ pub(crate) fn sights(
             name: *name,
             state,
             usage: None,
+            devices: Vec::new(),
         });
     }
     for name in assigned(known) {
@@ -69,6 +74,7 @@ pub(crate) fn sights(
                     name,
                     state: SightState::Lost { reason },
                     usage: None,
+                    devices: Vec::new(),
                 },
             );
         }
@@ -88,6 +94,7 @@ pub(crate) fn complete(mut sights: Vec<ContainerSight>, known: &Known<'_>) -> Ve
                     step: "waiting for its turn".into(),
                 },
                 usage: None,
+                devices: Vec::new(),
             }),
     );
     sights

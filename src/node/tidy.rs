@@ -14,13 +14,14 @@ use rules::messages::{
     SightState, Usage,
 };
 use rules::names::{BootId, ContainerName};
-use rules::resources::{Capacity, Demand};
+use rules::resources::{Capacity, Demand, DeviceShare};
 use rules::session::{Reason, SessionKind};
 use rules::units::Timestamp;
 use store::images::ImageStore;
 use store::images::digest::Digest;
 
 use crate::assignment::Ledger;
+use crate::gpu::simulated;
 use crate::report;
 use crate::runtime::{self, Runtime};
 
@@ -72,6 +73,8 @@ pub(crate) struct Tidy {
     pub(crate) refused: BTreeMap<ContainerName, Reason>,
     pub(crate) stopping: BTreeMap<ContainerName, Timestamp>,
     pub(crate) limits: BTreeMap<ContainerName, Demand>,
+    /// The shares of devices that containers are held to: what reports confirm.
+    pub(crate) grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
     pub(crate) usage: BTreeMap<ContainerName, Usage>,
     /// Where the runtime keeps logs, and for how many days after the last line.
     pub(crate) logs: std::path::PathBuf,
@@ -177,6 +180,7 @@ impl Tidy {
         match made {
             Ok(()) => {
                 self.limits.insert(order.name, order.demand);
+                self.grants.insert(order.name, order.devices.clone());
             }
             Err(reason) => {
                 tracing::warn!(container = %order.name, code = reason.code, reason = reason.text, "cannot be started");
@@ -187,6 +191,7 @@ impl Tidy {
 
     /// The order in the runtime's words; a reason where it cannot be made on this machine.
     fn container_order(&self, order: &ContainerOrder) -> Result<runtime::ContainerOrder, Reason> {
+        simulated::may_start(&order.devices)?;
         let slot = self.ledger.place(order.name).map_or(0, |p| p.slot);
         if slot >= MOST_BLOCKS {
             return Err(Reason::new(
@@ -286,6 +291,7 @@ impl Tidy {
     }
 
     fn adjust(&mut self, order: &ContainerOrder) {
+        self.regrant(order);
         if self.limits.get(&order.name) == Some(&order.demand) {
             return;
         }
@@ -312,6 +318,23 @@ impl Tidy {
         }
     }
 
+    /// Holds a running container to its new shares of devices. A container of an earlier server is held to
+    /// what its order says before anything is confirmed. Of simulated devices nothing is held, so there
+    /// is nothing to wait for.
+    fn regrant(&mut self, order: &ContainerOrder) {
+        if self.grants.get(&order.name) == Some(&order.devices) {
+            return;
+        }
+        match simulated::may_start(&order.devices) {
+            Ok(()) => {
+                self.grants.insert(order.name, order.devices.clone());
+            }
+            Err(reason) => {
+                tracing::warn!(container = %order.name, code = reason.code, "its share cannot be changed: {}", reason.text);
+            }
+        }
+    }
+
     fn stop(&mut self, name: ContainerName, sights: &[ContainerSight]) {
         if !sights.iter().any(|s| s.name == name) {
             let reason = Reason::new(
@@ -332,6 +355,7 @@ impl Tidy {
     fn forget(&mut self, name: ContainerName) {
         self.stopping.remove(&name);
         self.limits.remove(&name);
+        self.grants.remove(&name);
         self.usage.remove(&name);
         self.refused.remove(&name);
         self.act("forget", name, |r, n| match r.forget(n) {
@@ -423,6 +447,7 @@ impl Tidy {
             assignment: self.ledger.assignment(),
             places,
             refused: &self.refused,
+            grants: &self.grants,
             stopping: &self.stopping,
         }
     }

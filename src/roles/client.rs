@@ -150,6 +150,7 @@ fn layer_of(global: &Global, flags: &Serve) -> Layer {
         host_environment: flags.host_environment,
         cpu: flags.cpu.clone(),
         memory: flags.mem.clone(),
+        simulate_gpus: flags.simulate_gpus.clone(),
         keep_days: flags.keep_days,
         log_json: flags.log_json.then_some(true),
         ..layer_at(global, &flags.place)

@@ -220,9 +220,8 @@ impl Stage {
             memory: Bytes::parse(options.needed("node", "mem")?)?,
             devices: (0..gpus as u32)
                 .map(|index| Device {
-                    index,
-                    model: "rehearsed".into(),
                     memory: Bytes::gib(80),
+                    ..Device::new(index, "rehearsed")
                 })
                 .collect(),
         };
@@ -274,6 +273,7 @@ impl Stage {
                 memory: Bytes::parse(options.take("mem").unwrap_or("256m"))?,
                 shm: Bytes::ZERO,
                 gpu: GpuShare::parse(gpu)?,
+                ..Demand::default()
             },
             timeout_seconds: options.whole("timeout")?,
             longest_run_seconds: options.whole("longest")?,
@@ -439,8 +439,8 @@ impl Stage {
                 .devices
                 .iter()
                 .map(|d| {
-                    let share = held.devices.get(&d.index).copied().unwrap_or_default();
-                    format!("device {} {share}", d.index)
+                    let held = held.devices.get(&d.index).cloned().unwrap_or_default();
+                    format!("device {} {}", d.index, held.share)
                 })
                 .collect();
             let silent = if node.is_silent(self.now().wall) {

@@ -243,6 +243,10 @@ fn open_machine(
         host_environment: settings.host_environment,
         cpu: settings.cpu.as_deref().map(CpuShare::parse).transpose()?,
         memory: settings.memory.as_deref().map(Bytes::parse).transpose()?,
+        devices: match &settings.simulate_gpus {
+            Some(text) => node::gpu::simulated::devices(text)?,
+            None => Vec::new(),
+        },
         keep_days: settings.keep_days,
     };
     Node::open(options, Arc::clone(images), clock)

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::WHOLE;
 use crate::session::Phase;
-use crate::units::GpuShare;
 use crate::world::World;
 
 /// One broken invariant.
@@ -89,14 +89,34 @@ pub fn findings(world: &World) -> Vec<Finding> {
                 ),
             );
         }
-        for (index, share) in &used.devices {
-            if *share > GpuShare(100) {
+        for (index, held) in &used.devices {
+            let device = node.capacity.devices.iter().find(|d| d.index == *index);
+            let memory = device.map_or(held.memory, |d| d.memory);
+            if held.share > WHOLE || held.memory > memory {
                 say(
                     "device.overcommitted",
                     format!(
-                        "Device {index} of {} runs {} hundredths.",
-                        node.name, share.0
+                        "Device {index} of {} gives {} of itself and {} of {memory}.",
+                        node.name, held.share, held.memory
                     ),
+                );
+            }
+        }
+    }
+    for (at, s) in world.sessions.iter().enumerate() {
+        for part in s.devices.iter().filter(|d| d.part.is_some()) {
+            let taken = world.sessions[..at].iter().any(|other| {
+                other.node == s.node
+                    && other.phase.holds_resources()
+                    && other
+                        .devices
+                        .iter()
+                        .any(|d| d.index == part.index && d.part == part.part)
+            });
+            if taken && s.phase.holds_resources() {
+                say(
+                    "device.part-twice",
+                    format!("{} has a partition that another session has too.", s.name),
                 );
             }
         }

@@ -87,6 +87,9 @@ pub struct ContainerSight {
     pub name: ContainerName,
     pub state: SightState,
     pub usage: Option<Usage>,
+    /// The shares of devices that the machine holds it to at this moment; empty for none.
+    #[serde(default)]
+    pub devices: Vec<DeviceShare>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{NodeId, SessionId};
-use crate::resources::{Demand, DeviceShare, Used};
+use crate::resources::{Demand, DeviceShare};
 use crate::session::{Environment, Outcome, Phase, Reason, Wish};
 use crate::units::Timestamp;
-use crate::world::{Node, World};
+use crate::world::World;
 
+mod choice;
 pub mod explain;
 mod fit;
+mod ground;
 mod order;
 
 pub use explain::{Draft, Explanation, Verdict, explain_draft, explain_session};
@@ -40,7 +42,8 @@ pub enum Decision {
 /// Why a session has no place yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
-    /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `queue.behind`, `start.later`,
+    /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `gpu.memory-short`,
+    /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `start.later`,
     /// (`queue.behind-other`, `dependency.waiting-other` where the reader may not know whose it is),
     /// `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
     pub code: String,
@@ -56,10 +59,11 @@ pub struct Blocker {
 /// Lists decisions, oldest session first, at most one per session; empty when nothing can move.
 ///
 /// No overtaking: the first session that only lacks room holds back every later one, so nobody
-/// starves. Sessions that wait for a time or a dependency hold back nobody.
-/// Costs sessions × nodes × devices comparisons; allocates only the answer.
+/// starves. Sessions that wait for a time, for a dependency, or because their owner holds all that one
+/// person may, hold back nobody.
+/// Costs one visit a session and a device, and for each place about the logarithm of the machines.
 pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
-    let mut used = world.used();
+    let mut ground = ground::Ground::new(world, now);
     let mut decisions = Vec::new();
     for session in order::waiting(world) {
         if session.wish != Wish::Run {
@@ -87,17 +91,13 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
                 continue;
             }
         }
-        match fit::best(
-            world,
-            &used,
-            &session.order.demand,
-            &session.order.environment,
-            now,
-        ) {
+        // Who holds all they may waits for themselves alone.
+        if ground.past_quota(session.owner, &session.order.demand) {
+            continue;
+        }
+        match fit::best(&ground, &session.order.demand, &session.order.environment) {
             Some(place) => {
-                used.entry(place.node)
-                    .or_default()
-                    .add(&session.order.demand, &place.devices);
+                ground.take(&place.found, &session.order.demand, session.owner);
                 decisions.push(Decision::Place {
                     session: session.id,
                     seen: session.generation,
@@ -110,6 +110,18 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
         }
     }
     decisions
+}
+
+/// The grant of a running session under another demand: the same devices, its fraction larger or smaller.
+///
+/// Errors: `resize.other-devices` where other devices would be needed (whole ones come and go with a
+/// restart), `resize.no-room` with the most its card could give now.
+pub fn regrant(
+    world: &World,
+    session: &crate::session::Session,
+    demand: &Demand,
+) -> Result<Vec<DeviceShare>, crate::refusal::Refusal> {
+    fit::regrant(world, session, demand)
 }
 
 /// Says whether some machine, were it empty, could ever hold this. Errors name the nearest request
@@ -140,13 +152,6 @@ pub fn overdue(world: &World, now: Timestamp) -> Vec<(SessionId, u64, Reason)> {
         }
     }
     over
-}
-
-fn free(node: &Node, used: &Used) -> (crate::units::CpuShare, crate::units::Bytes) {
-    (
-        node.capacity.cpu.saturating_sub(used.cpu),
-        node.capacity.memory.saturating_sub(used.memory),
-    )
 }
 
 #[cfg(test)]

@@ -54,6 +54,27 @@ pub fn advance(
     })
 }
 
+/// Whether a report confirms that a session's container is held to its present grant.
+///
+/// Only a report of exactly the assignment that carries this grant counts, and only what the machine says
+/// it holds the container to: an older report may show the same shares by chance.
+pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignment>) -> bool {
+    if session.unconfirmed.is_empty() || session.node != Some(report.node) {
+        return false;
+    }
+    let name = session.container();
+    let told = current.is_some_and(|a| {
+        a.generation == report.generation
+            && a.containers
+                .iter()
+                .any(|o| o.name == name && o.devices == session.devices)
+    });
+    told && report
+        .containers
+        .iter()
+        .any(|c| c.name == name && c.devices == session.devices)
+}
+
 fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<PhaseChange> {
     let change = |to: Phase| PhaseChange {
         session: session.id,

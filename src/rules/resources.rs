@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::{Health, Held, MigPart, MigProfile};
 use crate::refusal::Refusal;
 use crate::units::{Bytes, CpuShare, GpuShare};
 
 /// What one session asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
     /// Processor time, hundredths of a core inside; a JSON number with at most two decimals.
@@ -15,9 +16,15 @@ pub struct Demand {
     pub memory: Bytes,
     /// Size of /dev/shm, bytes; counts against the memory limit.
     pub shm: Bytes,
-    /// Share of devices; 0 where none is wanted.
+    /// Share of devices, 2.5 being two whole ones and half of a third; 0 where none is wanted.
     #[serde(default)]
     pub gpu: GpuShare,
+    /// Memory of the fraction, where it is not to be the same part of the card as the share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<Bytes>,
+    /// One hardware partition of this size, instead of a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<MigProfile>,
 }
 
 /// Least processor time a session may ask for: one hundredth of a core.
@@ -33,11 +40,18 @@ impl Default for Demand {
             memory: Bytes::gib(1),
             shm: Bytes::mib(64),
             gpu: GpuShare::ZERO,
+            gpu_memory: None,
+            mig: None,
         }
     }
 }
 
 impl Demand {
+    /// Whether it asks for any of a device.
+    pub fn wants_device(&self) -> bool {
+        self.gpu > GpuShare::ZERO || self.mig.is_some()
+    }
+
     /// Refuses amounts that are never possible, whatever the machine.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.cpu < LEAST_CPU {
@@ -67,7 +81,7 @@ impl Demand {
             .at("/resources/shm")
             .hint(format!("At most {} would work.", self.memory)));
         }
-        Ok(())
+        crate::devices::check(self)
     }
 }
 
@@ -86,6 +100,44 @@ pub struct Device {
     pub index: u32,
     pub model: String,
     pub memory: Bytes,
+    /// Its own name for itself, the same after every restart; empty in reports of older nodes.
+    #[serde(default)]
+    pub uuid: String,
+    /// Multiprocessors; 0 where nobody knows.
+    #[serde(default)]
+    pub sms: u32,
+    /// The socket of the machine that it hangs on.
+    #[serde(default)]
+    pub numa: Option<u32>,
+    /// Devices of one number reach each other without crossing the machine's memory.
+    #[serde(default)]
+    pub link: Option<u32>,
+    #[serde(default)]
+    pub health: Health,
+    /// It does not exist: sessions that have a share of it get no device.
+    #[serde(default)]
+    pub simulated: bool,
+    /// Partitions that it is cut into; empty where slices of its time are given.
+    #[serde(default)]
+    pub mig: Vec<MigPart>,
+}
+
+impl Device {
+    /// A device of which nothing more is known.
+    pub fn new(index: u32, model: impl Into<String>) -> Self {
+        Self {
+            index,
+            model: model.into(),
+            memory: Bytes::ZERO,
+            uuid: String::new(),
+            sms: 0,
+            numa: None,
+            link: None,
+            health: Health::Unknown,
+            simulated: false,
+            mig: Vec::new(),
+        }
+    }
 }
 
 /// A share of one device, given to one session.
@@ -93,6 +145,16 @@ pub struct Device {
 pub struct DeviceShare {
     pub index: u32,
     pub share: GpuShare,
+    /// Memory of it, bytes.
+    #[serde(default)]
+    pub memory: Bytes,
+    /// The number of the partition, where one was given; its share is then what its engines are of the
+    /// whole device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
+    /// The device does not exist.
+    #[serde(default)]
+    pub simulated: bool,
 }
 
 /// A sum of demands.
@@ -100,8 +162,8 @@ pub struct DeviceShare {
 pub struct Used {
     pub cpu: CpuShare,
     pub memory: Bytes,
-    /// Hundredths in use, by device index.
-    pub devices: std::collections::BTreeMap<u32, GpuShare>,
+    /// What is given, by device index.
+    pub devices: std::collections::BTreeMap<u32, Held>,
 }
 
 impl Used {
@@ -109,8 +171,7 @@ impl Used {
         self.cpu = self.cpu + demand.cpu;
         self.memory = self.memory + demand.memory;
         for part in devices {
-            let held = self.devices.entry(part.index).or_default();
-            *held = *held + part.share;
+            self.devices.entry(part.index).or_default().add(part);
         }
     }
 }

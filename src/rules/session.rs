@@ -232,6 +232,9 @@ pub struct Session {
     pub generation: u64,
     pub node: Option<NodeId>,
     pub devices: Vec<DeviceShare>,
+    /// What its machine may still hold it to, until it has said that it holds it to `devices`; empty
+    /// once it has.
+    pub unconfirmed: Vec<DeviceShare>,
     pub created_at: Timestamp,
     /// Since when it waits in the queue: its creation, or its latest restart.
     pub queued_at: Timestamp,
@@ -269,6 +272,7 @@ impl Session {
             generation: 1,
             node: None,
             devices: Vec::new(),
+            unconfirmed: Vec::new(),
             created_at: at,
             queued_at: at,
             scheduled_at: None,
@@ -355,6 +359,24 @@ impl Session {
         true
     }
 
+    /// What is kept for it on devices: its grant, or the larger of old and new while a change of it has
+    /// not been confirmed.
+    pub fn holds(&self) -> std::borrow::Cow<'_, [DeviceShare]> {
+        if self.unconfirmed.is_empty() {
+            self.devices.as_slice().into()
+        } else {
+            crate::devices::either(&self.devices, &self.unconfirmed).into()
+        }
+    }
+
+    /// Changes its grant while it runs. What it had stays kept until its machine confirms the new one.
+    pub fn regrant(&mut self, devices: Vec<DeviceShare>) {
+        if devices != self.devices {
+            self.unconfirmed = self.holds().into_owned();
+            self.devices = devices;
+        }
+    }
+
     /// Gives it a place.
     pub fn place(
         &mut self,
@@ -376,6 +398,7 @@ impl Session {
         self.outcome = Some(outcome);
         self.exit_code = exit_code;
         self.ended_at = Some(at);
+        self.unconfirmed = Vec::new();
         self.paused = false;
         if self.restart {
             self.begin_again(at);
@@ -390,6 +413,7 @@ impl Session {
         self.incarnation += 1;
         self.node = None;
         self.devices = Vec::new();
+        self.unconfirmed = Vec::new();
         self.queued_at = at;
         self.scheduled_at = None;
         self.started_at = None;

@@ -1,9 +1,10 @@
 //! The world: everything a decision may look at, read from the catalog in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::SharePolicy;
 use crate::names::{BootId, NodeId, SessionId};
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Reason, Session};
@@ -19,6 +20,9 @@ pub struct World {
     /// Outcome of every ended session that a live one depends on.
     pub ended: BTreeMap<SessionId, Option<Outcome>>,
     pub nodes: Vec<Node>,
+    /// The administrator's rules for shares of devices.
+    #[serde(default)]
+    pub policy: SharePolicy,
 }
 
 /// One machine as the catalog knows it.
@@ -35,6 +39,9 @@ pub struct Node {
     pub generation: u64,
     /// No new session goes here while false.
     pub schedulable: bool,
+    /// Names of devices that take nothing new; what runs on them goes on.
+    #[serde(default)]
+    pub cordoned: BTreeSet<String>,
     pub problems: Vec<Reason>,
 }
 
@@ -59,7 +66,7 @@ impl World {
             if let Some(node) = session.node {
                 used.entry(node)
                     .or_default()
-                    .add(&session.order.demand, &session.devices);
+                    .add(&session.order.demand, &session.holds());
             }
         }
         used

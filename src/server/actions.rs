@@ -14,6 +14,7 @@ use crate::{Failure, Fault};
 pub mod backups;
 pub mod certificates;
 mod cursor;
+pub mod gpus;
 pub mod images;
 pub mod installation;
 pub mod operations;

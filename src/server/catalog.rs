@@ -237,6 +237,11 @@ impl Catalog {
         &self.0.clock
     }
 
+    /// Sets the administrator's rules for shares of devices, as the settings have them.
+    pub(crate) fn set_policy(&self, policy: rules::devices::SharePolicy) {
+        self.0.heard.set_policy(policy);
+    }
+
     /// What sessions used.
     pub(crate) fn samples(&self) -> &samples::Samples {
         &self.0.samples

@@ -83,6 +83,7 @@ impl Server {
         reading: Reading,
         hasher: access::password::Hasher,
     ) -> Self {
+        catalog.set_policy(reading.settings.share_policy());
         Self(Arc::new(Inner {
             imports: appliance::imports::Imports::idle(),
             shelves: Arc::default(),

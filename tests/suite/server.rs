@@ -4,6 +4,7 @@
 mod bad_input;
 mod command_line;
 mod fake_machine;
+mod gpus;
 mod lan;
 mod openapi;
 mod protocol;

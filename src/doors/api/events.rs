@@ -23,11 +23,12 @@ use super::who::Who;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What a reader may choose among.
-const TOPICS: [&str; 6] = [
+const TOPICS: [&str; 7] = [
     "sessions",
     "images",
     "people",
     "nodes",
+    "gpus",
     "operations",
     "system",
 ];
@@ -133,6 +134,6 @@ mod tests {
             assert!(topics(topic).expect("known").contains(topic));
         }
         assert!(topics("").expect("all").is_empty());
-        assert_eq!(topics("gpu").expect_err("unknown").code, "topic.unknown");
+        assert_eq!(topics("card").expect_err("unknown").code, "topic.unknown");
     }
 }

@@ -90,6 +90,7 @@ pub fn document() -> Value {
         "tags": [
             {"name": "sessions", "description": "Launch, watch and change sessions."},
             {"name": "streams", "description": "Terminals, commands, logs and ports of sessions."},
+            {"name": "gpus", "description": "Devices, and who has which share of them."},
             {"name": "images", "description": "Environments and how they come in."},
             {"name": "people", "description": "Accounts, sign-in and tokens."},
             {"name": "system", "description": "The machine as a whole, and probes."},
@@ -181,7 +182,7 @@ fn operation(route: &Route) -> Value {
             "application/json"
         };
         operation["requestBody"] = json!({
-            "required": route.method != "POST" || !matches!(body, "StopRequest"),
+            "required": route.method != "POST" || !matches!(body, "StopRequest" | "CordonRequest" | "DrainRequest"),
             "content": {kind: {"schema": reference(body)}},
         });
     }

@@ -8,11 +8,11 @@ use axum::http::{HeaderMap, StatusCode};
 use rules::names::SessionName;
 use rules::refusal::{Kind, Refusal};
 use rules::session::{Phase, check_labels};
-use rules::units::{Bytes, CpuShare, Timestamp};
+use rules::units::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use server::Failure;
-use server::actions::sessions::{self, LaunchRequest, ListQuery, Session};
+use server::actions::sessions::{self, LaunchRequest, ListQuery, Resize, Session};
 
 use super::Api;
 use super::answer::{self, Answer};
@@ -149,14 +149,7 @@ pub(super) struct SessionPatch {
     name: Option<String>,
     /// A null removes a label.
     labels: Option<BTreeMap<String, Option<String>>>,
-    resources: Option<ResourcesPatch>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct ResourcesPatch {
-    cpu: Option<CpuShare>,
-    memory: Option<Bytes>,
+    resources: Option<Resize>,
 }
 
 pub(super) async fn patch(
@@ -194,8 +187,7 @@ pub(super) async fn patch(
     let mut session = sessions::get(&api.server, &caller, &id).await?;
     let id = session.id.to_string();
     if let Some(resources) = resources {
-        let ResourcesPatch { cpu, memory } = resources;
-        session = sessions::resize(&api.server, &caller, &id, cpu, memory, seen)
+        session = sessions::resize(&api.server, &caller, &id, resources, seen)
             .await
             .map_err(|f| stale(f, &session))?;
     }

@@ -37,7 +37,7 @@ pub(super) async fn capabilities(Who(_): Who, headers: HeaderMap) -> Answer {
         "api": "v1",
         "features": [
             "sessions", "dry-run", "idempotency-keys", "long-poll", "attach", "exec", "ports", "logs",
-            "samples", "images", "uploads.tus", "operations", "events", "tokens",
+            "samples", "gpus", "gpu-shares", "images", "uploads.tus", "operations", "events", "tokens",
         ],
         "terminal": {"subprotocol": "v1.term", "channels": {"in": 0, "out": 1, "control": 2, "err": 3}},
         "tunnel": {"subprotocol": "v1.tcp"},
@@ -181,6 +181,14 @@ struct OfMachine {
     machine: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfGpu {
+    gpu: String,
+    machine: String,
+    model: String,
+    simulated: String,
+}
+
 type Measure = Gauge<f64, AtomicU64>;
 
 /// Figures as OpenMetrics text. Loopback and the local socket need no token.
@@ -232,6 +240,39 @@ pub(super) async fn metrics(
     family("machine_answers", "1 while the machine answers", &|m| {
         f64::from(u8::from(!m.silent))
     });
+    let mut devices = |name: &str, help: &str, give: &dyn Fn(&system::GpuMetrics) -> f64| {
+        let measures = Family::<OfGpu, Measure>::default();
+        for machine in &figures.machines {
+            for gpu in &machine.gpus {
+                let label = OfGpu {
+                    gpu: gpu.uuid.clone(),
+                    machine: machine.name.clone(),
+                    model: gpu.model.clone(),
+                    simulated: gpu.simulated.to_string(),
+                };
+                measures.get_or_create(&label).set(give(gpu));
+            }
+        }
+        registry.register(name, help, measures);
+    };
+    devices(
+        "gpu_share_used",
+        "Share of the device given to sessions",
+        &|g| g.share_used.as_f64(),
+    );
+    devices("gpu_memory_bytes", "Memory of the device", &|g| {
+        g.memory.0 as f64
+    });
+    devices(
+        "gpu_memory_used_bytes",
+        "Memory of the device given to sessions",
+        &|g| g.memory_used.0 as f64,
+    );
+    devices(
+        "gpu_cordoned",
+        "1 while the device takes nothing new",
+        &|g| f64::from(u8::from(g.cordoned)),
+    );
     let single = |value: u64| {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));

@@ -98,10 +98,7 @@ pub(super) const SESSIONS: &[Column] = &[
     Column {
         title: "GPU",
         rank: 6,
-        give: |r, _| match text(r, "resources.gpu") {
-            zero if zero == "0" => "-".to_owned(),
-            share => share,
-        },
+        give: |r, _| super::gpus::asked(r),
     },
     Column {
         title: "AGE",
@@ -209,7 +206,15 @@ pub(super) const SESSION: &[Column] = &[
     Column {
         title: "GPU",
         rank: 0,
-        give: |r, _| text(r, "resources.gpu"),
+        give: |r, _| super::gpus::asked(r),
+    },
+    Column {
+        title: "DEVICES",
+        rank: 0,
+        give: |r, _| match super::gpus::grants(&r["devices"]) {
+            none if none.is_empty() => "-".to_owned(),
+            given => given,
+        },
     },
     Column {
         title: "NODE",
@@ -265,6 +270,72 @@ pub(super) const SESSION: &[Column] = &[
         title: "GENERATION",
         rank: 0,
         give: |r, _| text(r, "generation"),
+    },
+];
+
+pub(super) const GPUS: &[Column] = &[
+    Column {
+        title: "GPU",
+        rank: 0,
+        give: |r, _| text(r, "index"),
+    },
+    Column {
+        title: "MODEL",
+        rank: 1,
+        give: |r, _| {
+            let model = text(r, "model");
+            if r["simulated"] == true {
+                format!("{model} (simulated)")
+            } else {
+                model
+            }
+        },
+    },
+    Column {
+        title: "FREE",
+        rank: 1,
+        give: |r, _| {
+            if r["cordoned"] == true {
+                "cordoned".to_owned()
+            } else {
+                text(r, "share_free")
+            }
+        },
+    },
+    Column {
+        title: "GIVEN",
+        rank: 3,
+        give: |r, _| text(r, "share_used"),
+    },
+    Column {
+        title: "MEMORY FREE",
+        rank: 4,
+        give: |r, _| size(&r["memory_free"]),
+    },
+    Column {
+        title: "HEALTH",
+        rank: 5,
+        give: |r, _| text(r, "health.state"),
+    },
+    Column {
+        title: "SLICES",
+        rank: 2,
+        give: |r, _| super::gpus::slices(r),
+    },
+    Column {
+        title: "NODE",
+        rank: 6,
+        give: |r, _| text(r, "node_name"),
+    },
+    Column {
+        title: "NAME",
+        rank: 9,
+        give: |r, _| text(r, "id"),
+    },
+    Column {
+        title: "SOCKET",
+        rank: 9,
+        give: |r, _| text(r, "numa"),
     },
 ];
 

@@ -312,7 +312,11 @@ pub(super) fn body(
         order.cpu.as_deref(),
         order.mem.as_deref(),
         order.shm.as_deref(),
-        order.gpu.as_deref(),
+        &Gpu {
+            share: order.gpu.as_deref(),
+            memory: order.gpu_mem.as_deref(),
+            mig: order.mig.as_deref(),
+        },
     )?;
     if !resources.is_empty() {
         body.insert("resources".into(), Value::Object(resources));
@@ -338,12 +342,20 @@ pub(super) fn body(
     Ok(Value::Object(body))
 }
 
+/// What was given of devices.
+#[derive(Default)]
+pub(super) struct Gpu<'a> {
+    pub share: Option<&'a str>,
+    pub memory: Option<&'a str>,
+    pub mig: Option<&'a str>,
+}
+
 /// The amounts that were given, as the API takes them: numbers, bytes.
 pub(super) fn resources(
     cpu: Option<&str>,
     mem: Option<&str>,
     shm: Option<&str>,
-    gpu: Option<&str>,
+    gpu: &Gpu<'_>,
 ) -> Result<Map<String, Value>, Trouble> {
     let mut given = Map::new();
     if let Some(cpu) = cpu {
@@ -355,8 +367,15 @@ pub(super) fn resources(
     if let Some(shm) = shm {
         given.insert("shm".into(), json!(Bytes::parse(shm)?));
     }
-    if let Some(gpu) = gpu {
-        given.insert("gpu".into(), json!(GpuShare::parse(gpu)?));
+    if let Some(share) = gpu.share {
+        let share = GpuShare::parse(share).map_err(|refusal| refusal.at("/resources/gpu"))?;
+        given.insert("gpu".into(), json!(share));
+    }
+    if let Some(memory) = gpu.memory {
+        given.insert("gpu_memory".into(), json!(Bytes::parse(memory)?));
+    }
+    if let Some(mig) = gpu.mig {
+        given.insert("mig".into(), json!(rules::devices::MigProfile::parse(mig)?));
     }
     Ok(given)
 }

@@ -54,9 +54,16 @@ pub(super) async fn session(
             session,
             cpu,
             mem,
+            gpu,
+            gpu_mem,
             label,
         } => {
-            let resources = launch::resources(cpu.as_deref(), mem.as_deref(), None, None)?;
+            let devices = launch::Gpu {
+                share: gpu.as_deref(),
+                memory: gpu_mem.as_deref(),
+                mig: None,
+            };
+            let resources = launch::resources(cpu.as_deref(), mem.as_deref(), None, &devices)?;
             let mut labels = launch::pairs(&label, None, "label")?;
             // A merge patch removes what is null.
             for value in labels.as_object_mut().into_iter().flat_map(Map::values_mut) {
@@ -66,7 +73,7 @@ pub(super) async fn session(
             }
             if resources.is_empty() && label.is_empty() {
                 return Err(Trouble::usage("There is nothing to change.")
-                    .hint("--cpu 2, --mem 4g or --label team=vision would work."));
+                    .hint("--cpu 2, --mem 4g, --gpu 0.5 or --label team=vision would work."));
             }
             // Limits may be refused, so they go first and alone.
             let mut changed = Value::Null;
@@ -256,6 +263,13 @@ pub(super) async fn why(client: &Client, view: &View, session: &str) -> Result<u
 /// Prints an explanation: its sentence, then what it rests on.
 pub(super) fn explained(view: &View, answer: &Value) -> Result<String, Trouble> {
     let mut lines = text(answer, "sentence");
+    let given = super::gpus::grants(&answer["devices"]);
+    if !given.is_empty() {
+        lines.push_str(&format!("\n  {given}"));
+    }
+    if answer["simulated"] == true && !given.is_empty() {
+        lines.push_str(&format!("\n  {}", super::gpus::SIMULATED));
+    }
     let several = answer["blockers"].as_array().is_some_and(|b| b.len() > 1);
     for blocker in answer["blockers"].as_array().into_iter().flatten() {
         let sentence = text(blocker, "text");
@@ -279,7 +293,7 @@ pub(super) fn explained(view: &View, answer: &Value) -> Result<String, Trouble> 
     view.said(answer, &lines)
 }
 
-async fn patched(
+pub(super) async fn patched(
     client: &Client,
     session: &str,
     body: &Value,

@@ -159,6 +159,9 @@ pub enum Command {
     Image(Image),
     /// Sessions that wait, in the order they will start
     Queue(QueueLs),
+    /// GPUs: who has which share of them, and which take nothing new
+    #[command(subcommand, visible_alias = "gpus")]
+    Gpu(Gpu),
     /// How full the machine is, and what happened lately
     Top,
     /// What happened: follow changes as they are made
@@ -274,6 +277,9 @@ pub struct Serve {
         env = "FARDEL_MEMORY"
     )]
     pub mem: Option<String>,
+    /// Devices that do not exist, for demonstrations: H100:8. Sessions get none, and every page says so
+    #[arg(long, value_name = "DEVICES", env = "FARDEL_SIMULATE_GPUS")]
+    pub simulate_gpus: Option<String>,
     /// Days that logs and rows of ended sessions are kept
     #[arg(long, value_name = "DAYS", env = "FARDEL_KEEP_DAYS")]
     pub keep_days: Option<u32>,
@@ -308,9 +314,15 @@ pub struct Order {
     /// Size of /dev/shm, part of the memory limit [default: 64m]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
-    /// Share of one GPU in hundredths (0.35), or whole GPUs (2)
+    /// Share of a GPU in hundredths (0.35), whole GPUs (2), or both (2.5)
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,
+    /// Memory of the fraction [default: the same part of the card as the share]
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub gpu_mem: Option<String>,
+    /// One MIG partition of this profile instead of a share: 1g.10gb
+    #[arg(long, value_name = "PROFILE", help_heading = "Resources")]
+    pub mig: Option<String>,
     /// Variable inside: NAME=VALUE, or NAME to pass on your own
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
@@ -458,6 +470,12 @@ pub enum Session {
         /// Memory limit: 256m, 4g
         #[arg(long, visible_alias = "memory", value_name = "SIZE")]
         mem: Option<String>,
+        /// Share of its GPU: 0.35; only the fraction changes, and nothing restarts
+        #[arg(long, value_name = "SHARE")]
+        gpu: Option<String>,
+        /// Memory of the fraction
+        #[arg(long, value_name = "SIZE")]
+        gpu_mem: Option<String>,
         /// Label: NAME=VALUE sets it, NAME= removes it
         #[arg(short, long, value_name = "NAME=VALUE")]
         label: Vec<String>,
@@ -825,6 +843,54 @@ pub enum Me {
         /// Read old and new password, one a line, from standard input
         #[arg(long)]
         stdin: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Gpu {
+    /// List devices with what is free of each and who has the rest
+    Ls,
+    /// Show one device and its slices
+    Show {
+        /// Its name, the beginning of it, or its index
+        gpu: String,
+    },
+    /// Let a device take nothing new; what runs on it goes on
+    Cordon {
+        /// Its name, the beginning of it, or its index
+        gpu: String,
+        /// Why, in a few words
+        #[arg(long)]
+        note: Option<String>,
+    },
+    /// Let a device take new slices again
+    Uncordon {
+        /// Its name, the beginning of it, or its index
+        gpu: String,
+    },
+    /// End every session that has a part of a device, and let it take nothing new
+    ///
+    /// Batch sessions wait for another device and start again. Without --yes it only says who would
+    /// end.
+    Drain {
+        /// Its name, the beginning of it, or its index
+        gpu: String,
+        /// Do it
+        #[arg(short, long)]
+        yes: bool,
+        /// Why, in a few words
+        #[arg(long)]
+        note: Option<String>,
+    },
+    /// Give a running session a larger or smaller share of its device, without a restart
+    Resize {
+        #[command(flatten)]
+        session: Named,
+        /// The new share: 0.35
+        share: String,
+        /// Memory of it [default: the same part of the card as the share]
+        #[arg(long, value_name = "SIZE")]
+        gpu_mem: Option<String>,
     },
 }
 

@@ -6,10 +6,11 @@ use askama::Template;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::devices::MigProfile;
 use rules::refusal::Refusal;
 use rules::resources::Demand;
 use rules::session::SessionKind;
-use rules::units::{Bytes, CpuShare};
+use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -120,6 +121,9 @@ pub struct Sent {
     preset: String,
     cpu: String,
     memory: String,
+    gpu: String,
+    gpu_memory: String,
+    mig: String,
     name: String,
     longest: String,
     copies: String,
@@ -300,7 +304,9 @@ fn understand(visit: &Visit, sent: &Sent) -> Result<LaunchRequest, Refusal> {
             cpu: Some(CpuShare::parse(&sent.cpu).map_err(|refusal| refusal.at("/resources/cpu"))?),
             memory: Some(memory),
             shm,
-            gpu: None,
+            gpu: share(&sent.gpu)?,
+            gpu_memory: gpu_memory(&sent.gpu_memory)?,
+            mig: partition(&sent.mig)?,
         },
         copies,
         timeout_seconds: None,
@@ -323,6 +329,32 @@ fn memory(typed: &str) -> Result<Bytes, Refusal> {
         Bytes::parse(&format!("{typed}g"))
     } else {
         Bytes::parse(typed)
+    }
+}
+
+/// A share as it was typed; an empty box and the handle at its left end ask for none.
+fn share(typed: &str) -> Result<Option<GpuShare>, Refusal> {
+    let typed = typed.trim();
+    if typed.is_empty() {
+        return Ok(None);
+    }
+    let share = GpuShare::parse(typed).map_err(|refusal| refusal.at("/resources/gpu"))?;
+    Ok(Some(share).filter(|share| *share > GpuShare::ZERO))
+}
+
+/// Memory of the fraction; an empty box follows the share.
+fn gpu_memory(typed: &str) -> Result<Option<Bytes>, Refusal> {
+    if typed.trim().is_empty() {
+        return Ok(None);
+    }
+    let read = memory(typed).map_err(|refusal| refusal.at("/resources/gpu_memory"))?;
+    Ok(Some(read))
+}
+
+fn partition(typed: &str) -> Result<Option<MigProfile>, Refusal> {
+    match typed.trim() {
+        "" => Ok(None),
+        typed => MigProfile::parse(typed).map(Some),
     }
 }
 
@@ -399,6 +431,17 @@ fn again(request: &LaunchRequest) -> Sent {
         },
         cpu: request.resources.cpu.unwrap_or_default().to_string(),
         memory: gib(request.resources.memory.unwrap_or_default()),
+        gpu: request
+            .resources
+            .gpu
+            .map(|share| share.to_string())
+            .unwrap_or_default(),
+        gpu_memory: request.resources.gpu_memory.map(gib).unwrap_or_default(),
+        mig: request
+            .resources
+            .mig
+            .map(|profile| profile.to_string())
+            .unwrap_or_default(),
         name: request.name.clone().unwrap_or_default(),
         longest: request
             .longest_run_seconds

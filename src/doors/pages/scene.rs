@@ -517,6 +517,7 @@ mod tests {
             memory_used: Bytes::gib(16),
             memory_busy: None,
             devices: Vec::new(),
+            cordoned: Default::default(),
             slices: vec![Slice {
                 id: None,
                 name: None,

@@ -10,11 +10,11 @@ use rules::people::Role;
 use rules::permissions::Verb as Right;
 use rules::refusal::Refusal;
 use rules::session::{Phase, SessionKind};
-use rules::units::{Bytes, CpuShare, Timestamp};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::sessions::{self, ListQuery, Sample, Session};
+use server::actions::sessions::{self, ListQuery, Resize, Sample, Session};
 
 use super::frame::{Attribute, Frame, Nav};
 use super::parts::{self, Alert, Check, Choice, Fact, Markup, Row};
@@ -1003,6 +1003,7 @@ pub struct Said {
     name: String,
     cpu: String,
     memory: String,
+    gpu: String,
     typed: String,
 }
 
@@ -1099,10 +1100,18 @@ async fn done(
             "rename",
         ),
         "limits" => {
-            let cpu = CpuShare::parse(&said.cpu)?;
-            let memory = Bytes::parse(&said.memory)?;
+            let share = said.gpu.trim();
+            let wanted = Resize {
+                cpu: Some(CpuShare::parse(&said.cpu)?),
+                memory: Some(Bytes::parse(&said.memory)?),
+                gpu: (!share.is_empty())
+                    .then(|| GpuShare::parse(share))
+                    .transpose()
+                    .map_err(|refusal| refusal.at("/resources/gpu"))?,
+                gpu_memory: None,
+            };
             (
-                sessions::resize(server, caller, id, Some(cpu), Some(memory), None).await?,
+                sessions::resize(server, caller, id, wanted, None).await?,
                 "limits",
             )
         }

@@ -1,15 +1,15 @@
 //! The one answer to "would it start?" and "why is it waiting?": preview, queue, session page, API
 //! and CLI all render this object, and it is computed by the scheduler's own functions.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::names::{NodeId, SessionId};
-use crate::placement::{Blocker, fit, free, order};
-use crate::resources::{Demand, DeviceShare, Used};
+use crate::devices::WHOLE;
+use crate::names::{NodeId, SessionId, UserId};
+use crate::placement::ground::Ground;
+use crate::placement::{Blocker, choice, fit, order};
+use crate::resources::{Demand, DeviceShare};
 use crate::session::{Environment, Phase, Reason, Session};
-use crate::units::{Bytes, CpuShare, Timestamp};
+use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use crate::world::World;
 
 /// What a person is about to ask for.
@@ -20,6 +20,8 @@ pub struct Draft {
     pub start_at: Option<Timestamp>,
     pub depends_on: Vec<SessionId>,
     pub copies: u32,
+    /// Whose it would be; None asks nothing about what one person may hold.
+    pub owner: Option<UserId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +49,11 @@ pub struct Eta {
 /// One thing that was checked, with its number before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// `cpu`, `memory`, `environment`.
+    /// `cpu`, `memory`, `gpu`, `gpu-memory`, `gpu-quota`.
     pub code: String,
+    /// The index of the device it is about; None where it is about none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<u32>,
     pub before: String,
     pub after: String,
     pub limit: String,
@@ -73,8 +78,20 @@ pub struct Room {
     pub cpu_used: CpuShare,
     pub memory: Bytes,
     pub memory_used: Bytes,
+    /// What is free of each device, in the order of their indexes.
+    #[serde(default)]
+    pub devices: Vec<DeviceRoom>,
     /// The session would go here.
     pub chosen: bool,
+}
+
+/// How full one device is when it would be its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRoom {
+    pub index: u32,
+    /// 0 where it takes nothing new.
+    pub free: GpuShare,
+    pub free_memory: Bytes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +111,9 @@ pub struct Explanation {
     pub checks: Vec<Check>,
     pub alternatives: Vec<Alternative>,
     pub rooms: Vec<Room>,
+    /// Devices here do not exist: sessions get none, whatever stands above.
+    #[serde(default)]
+    pub simulated: bool,
 }
 
 /// Answers for something that is not yet asked for. Same cost as one scheduling pass.
@@ -101,6 +121,7 @@ pub fn explain_draft(world: &World, draft: &Draft, now: Timestamp) -> Explanatio
     let stand_in = Waiting {
         environment: &draft.environment,
         demand: &draft.demand,
+        owner: draft.owner,
         before: order::waiting(world).len() as u32,
         held: draft_gate(world, draft, now),
     };
@@ -110,7 +131,7 @@ pub fn explain_draft(world: &World, draft: &Draft, now: Timestamp) -> Explanatio
 /// Answers for a session that exists, in whatever phase.
 pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Explanation {
     if session.phase != Phase::Pending {
-        return settled(world, session);
+        return settled(world, session, now);
     }
     let before = order::waiting(world)
         .iter()
@@ -126,6 +147,7 @@ pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Expl
         &Waiting {
             environment: &session.order.environment,
             demand: &session.order.demand,
+            owner: Some(session.owner),
             before,
             held,
         },
@@ -136,6 +158,7 @@ pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Expl
 struct Waiting<'a> {
     environment: &'a Environment,
     demand: &'a Demand,
+    owner: Option<UserId>,
     /// How many wait in front of it.
     before: u32,
     /// What holds it besides room; Err: it can never start.
@@ -164,28 +187,21 @@ fn draft_gate(world: &World, draft: &Draft, now: Timestamp) -> Result<Option<Blo
 
 fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation {
     // Everybody in front of it takes their room first, as `decide` would give it to them.
-    let mut used = world.used();
+    let mut ground = Ground::new(world, now);
     let mut stuck_in_front = None;
     for session in order::waiting(world)
         .into_iter()
         .take(waiting.before as usize)
     {
+        let demand = &session.order.demand;
         if session.wish != crate::session::Wish::Run
             || !matches!(order::gate(world, session, now), order::Gate::Open)
+            || ground.past_quota(session.owner, demand)
         {
             continue;
         }
-        match fit::best(
-            world,
-            &used,
-            &session.order.demand,
-            &session.order.environment,
-            now,
-        ) {
-            Some(place) => used
-                .entry(place.node)
-                .or_default()
-                .add(&session.order.demand, &place.devices),
+        match ground.best(demand, &session.order.environment) {
+            Some(found) => ground.take(&found, demand, session.owner),
             None => {
                 stuck_in_front = Some(session);
                 break;
@@ -203,14 +219,15 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         blockers: Vec::new(),
         checks: Vec::new(),
         alternatives: Vec::new(),
-        rooms: rooms(world, &used, None),
+        rooms: rooms(&ground, None),
+        simulated: simulated(world),
     };
     if let Err(refusal) = fit::possible(world, waiting.demand, waiting.environment) {
         answer.verdict = Verdict::Never;
         answer.sentence = refusal.to_string();
         answer.queue_position = None;
         answer.reason = Some(Reason::new(refusal.code, refusal.text));
-        answer.alternatives = nearest(world, &used, waiting, now);
+        answer.alternatives = nearest(&ground, waiting);
         return answer;
     }
     match &waiting.held {
@@ -228,6 +245,16 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         }
         Ok(None) => {}
     }
+    if let Some(owner) = waiting.owner
+        && ground.past_quota(owner, waiting.demand)
+    {
+        let blocker = fit::quota(&ground, waiting.demand, owner);
+        answer.sentence = blocker.text.clone();
+        answer.blockers.push(blocker);
+        answer.alternatives = nearest(&ground, waiting);
+        return answer;
+    }
+    let behind = stuck_in_front.is_some();
     if let Some(front) = stuck_in_front {
         answer.blockers.push(Blocker {
             code: "queue.behind".into(),
@@ -236,7 +263,7 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
             ends_with: Some(front.id),
         });
     }
-    let place = fit::best(world, &used, waiting.demand, waiting.environment, now);
+    let place = fit::best(&ground, waiting.demand, waiting.environment);
     if let (Some(place), true) = (&place, answer.blockers.is_empty()) {
         let name = world
             .node(place.node)
@@ -247,29 +274,38 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         answer.queue_position = Some(waiting.before + 1);
         answer.reason = Some(place.because.clone());
         answer.devices = place.devices.clone();
-        answer.checks = checks(world, &used, place.node, waiting.demand);
-        answer.rooms = rooms(world, &used, Some(place.node));
+        answer.checks = checks(&ground, place, waiting);
+        answer.rooms = rooms(&ground, Some(place.node));
         answer.node = Some(name);
         return answer;
     }
     answer.blockers.extend(fit::blockers(
-        world,
-        &used,
+        &ground,
         waiting.demand,
         waiting.environment,
+        waiting.owner,
         now,
     ));
-    answer.eta = eta(world, waiting, used.clone(), now);
+    // Behind somebody who waits for room, a smaller one would wait too.
+    if !behind {
+        answer.alternatives = nearest(&ground, waiting);
+    }
+    answer.eta = eta(ground, waiting, now);
     answer.sentence = answer
         .blockers
         .first()
         .map(|b| b.text.clone())
         .unwrap_or_default();
-    answer.alternatives = nearest(world, &used, waiting, now);
     answer
 }
 
-fn settled(world: &World, session: &Session) -> Explanation {
+/// Whether devices here are simulated: then every answer that speaks of them says so.
+fn simulated(world: &World) -> bool {
+    let mut devices = world.nodes.iter().flat_map(|n| &n.capacity.devices);
+    devices.any(|d| d.simulated)
+}
+
+fn settled(world: &World, session: &Session, now: Timestamp) -> Explanation {
     let node = session.node.and_then(|id| world.node(id));
     let sentence = match session.phase {
         Phase::Ended => session
@@ -294,81 +330,125 @@ fn settled(world: &World, session: &Session) -> Explanation {
         blockers: Vec::new(),
         checks: Vec::new(),
         alternatives: Vec::new(),
-        rooms: rooms(world, &world.used(), session.node),
+        rooms: rooms(&Ground::new(world, now), session.node),
+        simulated: simulated(world),
     }
 }
 
-fn rooms(world: &World, used: &BTreeMap<NodeId, Used>, chosen: Option<NodeId>) -> Vec<Room> {
-    world
-        .nodes
+fn rooms(ground: &Ground<'_>, chosen: Option<NodeId>) -> Vec<Room> {
+    ground
+        .spots
         .iter()
-        .map(|node| {
-            let held = used.get(&node.id).cloned().unwrap_or_default();
-            Room {
-                node: node.id,
-                name: node.name.clone(),
-                cpu: node.capacity.cpu,
-                cpu_used: held.cpu,
-                memory: node.capacity.memory,
-                memory_used: held.memory,
-                chosen: chosen == Some(node.id),
-            }
+        .map(|spot| Room {
+            node: spot.node.id,
+            name: spot.node.name.clone(),
+            cpu: spot.node.capacity.cpu,
+            cpu_used: spot.cpu,
+            memory: spot.node.capacity.memory,
+            memory_used: spot.memory,
+            devices: (0..spot.devices.len())
+                .map(|at| {
+                    let (free, free_memory) = choice::left(spot, at);
+                    DeviceRoom {
+                        index: spot.node.capacity.devices[at].index,
+                        free,
+                        free_memory,
+                    }
+                })
+                .collect(),
+            chosen: chosen == Some(spot.node.id),
         })
         .collect()
 }
 
-fn checks(
-    world: &World,
-    used: &BTreeMap<NodeId, Used>,
-    node: NodeId,
-    demand: &Demand,
-) -> Vec<Check> {
-    let Some(node) = world.node(node) else {
+fn checks(ground: &Ground<'_>, place: &fit::Place, waiting: &Waiting<'_>) -> Vec<Check> {
+    let Some(at) = ground.spot(place.node) else {
         return Vec::new();
     };
-    let held = used.get(&node.id).cloned().unwrap_or_default();
-    vec![
-        Check {
-            code: "cpu".into(),
-            before: held.cpu.to_string(),
-            after: (held.cpu + demand.cpu).to_string(),
-            limit: node.capacity.cpu.to_string(),
-            ok: held.cpu + demand.cpu <= node.capacity.cpu,
-        },
-        Check {
-            code: "memory".into(),
-            before: held.memory.to_string(),
-            after: (held.memory + demand.memory).to_string(),
-            limit: node.capacity.memory.to_string(),
-            ok: held.memory + demand.memory <= node.capacity.memory,
-        },
-    ]
+    let (held, demand) = (ground.used(at), waiting.demand);
+    let capacity = &ground.spots[at].node.capacity;
+    let check = |code: &str, device, before: String, after: String, limit: String, ok| Check {
+        code: code.into(),
+        device,
+        before,
+        after,
+        limit,
+        ok,
+    };
+    let mut all = vec![
+        check(
+            "cpu",
+            None,
+            held.cpu.to_string(),
+            (held.cpu + demand.cpu).to_string(),
+            capacity.cpu.to_string(),
+            held.cpu + demand.cpu <= capacity.cpu,
+        ),
+        check(
+            "memory",
+            None,
+            held.memory.to_string(),
+            (held.memory + demand.memory).to_string(),
+            capacity.memory.to_string(),
+            held.memory + demand.memory <= capacity.memory,
+        ),
+    ];
+    for part in place.devices.iter().filter(|d| d.part.is_none()) {
+        let Some(device) = capacity.devices.iter().find(|d| d.index == part.index) else {
+            continue;
+        };
+        let before = held.devices.get(&part.index).cloned().unwrap_or_default();
+        let after = before.share + part.share;
+        all.push(check(
+            "gpu",
+            Some(part.index),
+            before.share.to_string(),
+            after.to_string(),
+            WHOLE.to_string(),
+            after <= WHOLE,
+        ));
+        if demand.gpu_memory.is_some() {
+            let after = before.memory + part.memory;
+            all.push(check(
+                "gpu-memory",
+                Some(part.index),
+                before.memory.to_string(),
+                after.to_string(),
+                device.memory.to_string(),
+                after <= device.memory,
+            ));
+        }
+    }
+    if let (Some(owner), Some(each)) = (waiting.owner, ground.world().policy.each)
+        && demand.gpu > GpuShare::ZERO
+    {
+        let held = ground.owned(owner);
+        all.push(check(
+            "gpu-quota",
+            None,
+            held.to_string(),
+            (held + demand.gpu).to_string(),
+            each.to_string(),
+            held + demand.gpu <= each,
+        ));
+    }
+    all
 }
 
 /// When enough running sessions reach the limits their owners set, the latest of those ends is when
 /// this one fits. None where somebody in the way has no limit: then nobody knows.
-fn eta(
-    world: &World,
-    waiting: &Waiting<'_>,
-    mut used: BTreeMap<NodeId, Used>,
-    now: Timestamp,
-) -> Option<Eta> {
+fn eta(mut ground: Ground<'_>, waiting: &Waiting<'_>, now: Timestamp) -> Option<Eta> {
+    let world = ground.world();
     let mut ends: Vec<(Timestamp, &Session)> = world
         .sessions
         .iter()
-        .filter(|s| s.phase == Phase::Running)
+        .filter(|s| s.phase == Phase::Running && s.node.is_some())
         .filter_map(|s| s.deadline().map(|(at, _)| (at, s)))
         .collect();
     ends.sort_by_key(|(at, s)| (*at, s.id));
     for (at, session) in ends {
-        let held = used.entry(session.node?).or_default();
-        held.cpu = held.cpu.saturating_sub(session.order.demand.cpu);
-        held.memory = held.memory.saturating_sub(session.order.demand.memory);
-        for part in &session.devices {
-            let device = held.devices.entry(part.index).or_default();
-            *device = device.saturating_sub(part.share);
-        }
-        if fit::best(world, &used, waiting.demand, waiting.environment, now).is_some() {
+        ground.give_back(session);
+        if ground.best(waiting.demand, waiting.environment).is_some() {
             let seconds = at.seconds_since(now);
             return Some(Eta {
                 p50_seconds: seconds,
@@ -381,42 +461,83 @@ fn eta(
 }
 
 /// The largest smaller request that would start now, if there is one.
-fn nearest(
-    world: &World,
-    used: &BTreeMap<NodeId, Used>,
-    waiting: &Waiting<'_>,
-    now: Timestamp,
-) -> Vec<Alternative> {
+fn nearest(ground: &Ground<'_>, waiting: &Waiting<'_>) -> Vec<Alternative> {
+    let wanted = waiting.demand;
+    let quota = waiting.owner.and_then(|owner| {
+        let each = ground.world().policy.each?;
+        Some(each.saturating_sub(ground.owned(owner)))
+    });
     let mut best: Option<Demand> = None;
-    for node in world
-        .nodes
-        .iter()
-        .filter(|n| !n.is_silent(now) && n.schedulable)
-    {
-        let (cpu, memory) = free(node, &used.get(&node.id).cloned().unwrap_or_default());
+    for spot in &ground.spots {
+        let (cpu, memory) = spot.free();
         let smaller = Demand {
-            cpu: waiting.demand.cpu.min(cpu),
-            memory: waiting.demand.memory.min(memory),
-            shm: waiting.demand.shm.min(waiting.demand.memory.min(memory)),
-            gpu: waiting.demand.gpu,
+            cpu: wanted.cpu.min(cpu),
+            memory: wanted.memory.min(memory),
+            shm: wanted.shm.min(wanted.memory.min(memory)),
+            ..*wanted
         };
-        if smaller == *waiting.demand || smaller.check().is_err() {
-            continue;
-        }
-        if fit::best(world, used, &smaller, waiting.environment, now).is_some()
-            && best.is_none_or(|b| (smaller.cpu, smaller.memory) > (b.cpu, b.memory))
-        {
-            best = Some(smaller);
+        for smaller in smaller_shares(ground, spot, &smaller, quota) {
+            if smaller == *wanted || smaller.check().is_err() {
+                continue;
+            }
+            let better = best.is_none_or(|b| {
+                (smaller.gpu, smaller.cpu, smaller.memory) > (b.gpu, b.cpu, b.memory)
+            });
+            if better
+                && ground.world().policy.check(&smaller).is_ok()
+                && ground.best(&smaller, waiting.environment).is_some()
+            {
+                best = Some(smaller);
+                break;
+            }
         }
     }
     best.map(|demand| Alternative {
         demand,
         verdict: Verdict::Now,
-        text: format!(
-            "{} cores and {} would start now.",
-            demand.cpu, demand.memory
-        ),
+        text: if demand.gpu == wanted.gpu {
+            format!(
+                "{} cores and {} would start now.",
+                demand.cpu, demand.memory
+            )
+        } else {
+            format!(
+                "{} of a device, {} cores and {} would start now.",
+                demand.gpu, demand.cpu, demand.memory
+            )
+        },
     })
     .into_iter()
     .collect()
+}
+
+/// The same demand with the share as it is, and with the largest share that one device of the machine has
+/// free, in the administrator's steps.
+fn smaller_shares(
+    ground: &Ground<'_>,
+    spot: &crate::placement::ground::Spot<'_>,
+    demand: &Demand,
+    quota: Option<GpuShare>,
+) -> Vec<Demand> {
+    let mut all = vec![*demand];
+    if demand.gpu == GpuShare::ZERO {
+        return all;
+    }
+    let free = (0..spot.devices.len())
+        .map(|at| choice::left(spot, at).0)
+        .max()
+        .unwrap_or_default();
+    let most = free
+        .min(demand.gpu)
+        .min(quota.unwrap_or(GpuShare(u32::MAX)));
+    let step = ground.world().policy.step.0.max(1);
+    let share = GpuShare(most.0 - most.0 % step);
+    if share > GpuShare::ZERO && share < demand.gpu {
+        all.push(Demand {
+            gpu: share,
+            gpu_memory: demand.gpu_memory.filter(|_| share < WHOLE),
+            ..*demand
+        });
+    }
+    all
 }

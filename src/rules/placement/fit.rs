@@ -1,74 +1,91 @@
-//! Where a demand fits, and why not. Devices: the fullest one that still holds the share, so that
-//! whole devices stay whole.
+//! Where a demand fits, and why not, in words.
 
 use std::collections::BTreeMap;
 
-use crate::names::NodeId;
-use crate::placement::{Blocker, free};
+use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
+use crate::names::{NodeId, UserId};
+use crate::placement::Blocker;
+use crate::placement::choice;
+use crate::placement::ground::{Found, Ground, Spot};
 use crate::refusal::Refusal;
-use crate::resources::{Demand, DeviceShare, Used};
-use crate::session::{Environment, Reason};
-use crate::units::{GpuShare, Timestamp};
+use crate::resources::{Demand, Device, DeviceShare};
+use crate::session::{Environment, Reason, Session};
+use crate::units::{Bytes, GpuShare, Timestamp};
 use crate::world::{Node, World};
 
 pub(super) struct Place {
     pub(super) node: NodeId,
     pub(super) devices: Vec<DeviceShare>,
     pub(super) because: Reason,
+    pub(super) found: Found,
 }
 
-const WHOLE: GpuShare = GpuShare(100);
-
-/// The node with the least memory left after it takes the demand; None where none has room.
+/// The best place that is free, with why it is the best; None where none has room.
 pub(super) fn best(
-    world: &World,
-    used: &BTreeMap<NodeId, Used>,
+    ground: &Ground<'_>,
     demand: &Demand,
     environment: &Environment,
-    now: Timestamp,
 ) -> Option<Place> {
-    let nothing = Used::default();
-    world
-        .nodes
-        .iter()
-        .filter(|node| usable(node, environment, now).is_none())
-        .filter_map(|node| {
-            let held = used.get(&node.id).unwrap_or(&nothing);
-            let (cpu, memory) = free(node, held);
-            if cpu < demand.cpu || memory < demand.memory {
-                return None;
-            }
-            let devices = devices(node, held, demand.gpu)?;
-            let left = memory.saturating_sub(demand.memory);
-            let because = reason(node, held, &devices, demand);
-            Some((
-                left,
-                Place {
-                    node: node.id,
-                    devices,
-                    because,
-                },
-            ))
-        })
-        .min_by_key(|(left, place)| (*left, place.node))
-        .map(|(_, place)| place)
+    let found = ground.best(demand, environment)?;
+    let spot = &ground.spots[found.spot];
+    Some(Place {
+        node: spot.node.id,
+        because: reason(ground.world(), spot, &found.devices, demand),
+        devices: found.devices.clone(),
+        found,
+    })
 }
 
-fn reason(node: &Node, held: &Used, devices: &[DeviceShare], demand: &Demand) -> Reason {
-    let (cpu, memory) = free(node, held);
+fn reason(world: &World, spot: &Spot<'_>, devices: &[DeviceShare], demand: &Demand) -> Reason {
+    let (cpu, memory) = spot.free();
+    let node = spot.node;
+    let card = |part: &DeviceShare| node.capacity.devices.iter().find(|d| d.index == part.index);
+    if let [part] = devices
+        && let Some(profile) = demand.mig
+    {
+        return Reason::new(
+            "placement.partition",
+            format!("{}, device {}: a free {profile}.", node.name, part.index),
+        )
+        .with("node", &node.name)
+        .with("device", part.index)
+        .with("profile", profile);
+    }
     if let [part] = devices
         && part.share < WHOLE
     {
+        let (code, word) = match world.policy.spreading {
+            crate::devices::Spreading::Pack => ("placement.fullest-device", "fullest"),
+            crate::devices::Spreading::Spread => ("placement.emptiest-device", "emptiest"),
+        };
         return Reason::new(
-            "placement.fullest-device",
+            code,
             format!(
-                "{}, device {}: the fullest one that still holds {}.",
+                "{}, device {}: the {word} one that still holds {}.",
                 node.name, part.index, part.share
             ),
         )
         .with("node", &node.name)
         .with("device", part.index)
         .with("share", part.share);
+    }
+    if devices.len() > 1 {
+        let linked = devices
+            .windows(2)
+            .all(|pair| card(&pair[0]).and_then(|d| d.link) == card(&pair[1]).and_then(|d| d.link))
+            && card(&devices[0]).is_some_and(|d| d.link.is_some());
+        let (code, word) = if linked {
+            ("placement.linked-devices", "linked to each other")
+        } else {
+            ("placement.several-devices", "free together")
+        };
+        let list: Vec<String> = devices.iter().map(|d| d.index.to_string()).collect();
+        return Reason::new(
+            code,
+            format!("{}, devices {}: {word}.", node.name, list.join(", ")),
+        )
+        .with("node", &node.name)
+        .with("devices", list.join(", "));
     }
     Reason::new(
         "placement.room",
@@ -82,45 +99,8 @@ fn reason(node: &Node, held: &Used, devices: &[DeviceShare], demand: &Demand) ->
     .with("memory", demand.memory)
 }
 
-/// Shares of devices for this demand: one device for a fraction, whole empty ones for a whole
-/// number. None where they are not free. Empty for no device.
-fn devices(node: &Node, held: &Used, wanted: GpuShare) -> Option<Vec<DeviceShare>> {
-    if wanted == GpuShare::ZERO {
-        return Some(Vec::new());
-    }
-    let left =
-        |index: u32| WHOLE.saturating_sub(held.devices.get(&index).copied().unwrap_or_default());
-    if wanted < WHOLE {
-        return node
-            .capacity
-            .devices
-            .iter()
-            .filter(|d| left(d.index) >= wanted)
-            .min_by_key(|d| (left(d.index), d.index))
-            .map(|d| {
-                vec![DeviceShare {
-                    index: d.index,
-                    share: wanted,
-                }]
-            });
-    }
-    let whole = (wanted.0 / 100) as usize;
-    let empty: Vec<DeviceShare> = node
-        .capacity
-        .devices
-        .iter()
-        .filter(|d| left(d.index) == WHOLE)
-        .take(whole)
-        .map(|d| DeviceShare {
-            index: d.index,
-            share: WHOLE,
-        })
-        .collect();
-    (wanted.0.is_multiple_of(100) && empty.len() == whole).then_some(empty)
-}
-
 /// Why a node takes nobody now; None when it does.
-fn usable(node: &Node, environment: &Environment, now: Timestamp) -> Option<Blocker> {
+pub(super) fn closed(node: &Node, now: Timestamp) -> Option<Blocker> {
     let say = |code: &str, text: String| {
         Some(Blocker {
             code: code.into(),
@@ -152,27 +132,34 @@ fn usable(node: &Node, environment: &Environment, now: Timestamp) -> Option<Bloc
     {
         return say(&problem.code, problem.text.clone());
     }
-    if *environment == Environment::Host && !node.host_environment {
-        return say(
-            "environment.host-off",
-            format!(
+    None
+}
+
+/// The same for somebody who wants that environment.
+fn usable(node: &Node, environment: &Environment, now: Timestamp) -> Option<Blocker> {
+    let off = *environment == Environment::Host && !node.host_environment;
+    closed(node, now).or_else(|| {
+        off.then(|| Blocker {
+            code: "environment.host-off".into(),
+            text: format!(
                 "{} does not offer its own programs as an environment.",
                 node.name
             ),
-        );
-    }
-    None
+            params: [("node".to_owned(), node.name.clone())].into(),
+            ends_with: None,
+        })
+    })
 }
 
 /// Everything that keeps the demand from every node; empty where it fits somewhere.
 pub(super) fn blockers(
-    world: &World,
-    used: &BTreeMap<NodeId, Used>,
+    ground: &Ground<'_>,
     demand: &Demand,
     environment: &Environment,
+    owner: Option<UserId>,
     now: Timestamp,
 ) -> Vec<Blocker> {
-    if world.nodes.is_empty() {
+    if ground.spots.is_empty() {
         return vec![Blocker {
             code: "node.none".into(),
             text: "No machine has reported yet.".into(),
@@ -180,86 +167,241 @@ pub(super) fn blockers(
             ends_with: None,
         }];
     }
-    if best(world, used, demand, environment, now).is_some() {
+    if let Some(owner) = owner
+        && ground.past_quota(owner, demand)
+    {
+        return vec![quota(ground, demand, owner)];
+    }
+    if ground.best(demand, environment).is_some() {
         return Vec::new();
     }
-    let nothing = Used::default();
     let mut found = Vec::new();
-    for node in &world.nodes {
-        if let Some(blocker) = usable(node, environment, now) {
+    for spot in &ground.spots {
+        if let Some(blocker) = usable(spot.node, environment, now) {
             found.push(blocker);
             continue;
         }
-        let held = used.get(&node.id).unwrap_or(&nothing);
-        let (cpu, memory) = free(node, held);
-        let short = |code: &str, need: String, free: String, text: String| Blocker {
-            code: code.into(),
-            text,
-            params: [
-                ("node".to_owned(), node.name.clone()),
-                ("need".to_owned(), need),
-                ("free".to_owned(), free),
-            ]
-            .into(),
-            ends_with: None,
-        };
+        let name = &spot.node.name;
+        let (cpu, memory) = spot.free();
         if cpu < demand.cpu {
             found.push(short(
                 "cpu.short",
+                name,
                 demand.cpu.to_string(),
                 cpu.to_string(),
-                format!(
-                    "It needs {} cores; {} has {} free.",
-                    demand.cpu, node.name, cpu
-                ),
+                format!("It needs {} cores; {name} has {cpu} free.", demand.cpu),
             ));
         }
         if memory < demand.memory {
             found.push(short(
                 "memory.short",
+                name,
                 demand.memory.to_string(),
                 memory.to_string(),
                 format!(
-                    "It needs {} of memory; {} has {} free.",
-                    demand.memory, node.name, memory
+                    "It needs {} of memory; {name} has {memory} free.",
+                    demand.memory
                 ),
             ));
         }
-        if devices(node, held, demand.gpu).is_none() {
-            let largest = node
-                .capacity
-                .devices
-                .iter()
-                .map(|d| {
-                    WHOLE.saturating_sub(held.devices.get(&d.index).copied().unwrap_or_default())
-                })
-                .max()
-                .unwrap_or_default();
-            let total: GpuShare = node
-                .capacity
-                .devices
-                .iter()
-                .map(|d| {
-                    WHOLE.saturating_sub(held.devices.get(&d.index).copied().unwrap_or_default())
-                })
-                .sum();
-            let code = if total >= demand.gpu {
-                "gpu.fragmented"
-            } else {
-                "gpu.short"
-            };
-            found.push(short(
-                code,
-                demand.gpu.to_string(),
-                largest.to_string(),
-                format!(
-                    "It needs {} of a device; the largest free piece on {} is {}.",
-                    demand.gpu, node.name, largest
-                ),
-            ));
+        if choice::choose(ground.world(), spot, demand).is_none() {
+            found.push(device_blocker(spot, demand));
         }
     }
     found
+}
+
+fn short(code: &str, node: &str, need: String, free: String, text: String) -> Blocker {
+    Blocker {
+        code: code.into(),
+        text,
+        params: [
+            ("node".to_owned(), node.to_owned()),
+            ("need".to_owned(), need),
+            ("free".to_owned(), free),
+        ]
+        .into(),
+        ends_with: None,
+    }
+}
+
+/// Somebody holds as much of devices as one person may.
+pub(super) fn quota(ground: &Ground<'_>, demand: &Demand, owner: UserId) -> Blocker {
+    let each = ground.world().policy.each.unwrap_or_default();
+    let held = ground.owned(owner);
+    Blocker {
+        code: "gpu.quota".into(),
+        text: format!(
+            "It needs {} of devices; its owner holds {held} of at most {each}.",
+            demand.gpu
+        ),
+        params: [
+            ("need".to_owned(), demand.gpu.to_string()),
+            ("held".to_owned(), held.to_string()),
+            ("limit".to_owned(), each.to_string()),
+        ]
+        .into(),
+        ends_with: None,
+    }
+}
+
+/// Why the devices of a machine do not do.
+fn device_blocker(spot: &Spot<'_>, demand: &Demand) -> Blocker {
+    let name = &spot.node.name;
+    let devices = &spot.node.capacity.devices;
+    if let Some(profile) = demand.mig {
+        return short(
+            "gpu.no-partition",
+            name,
+            profile.to_string(),
+            "0".into(),
+            format!("It needs a {profile}; {name} has none free."),
+        );
+    }
+    let free: Vec<(GpuShare, Bytes)> = (0..devices.len())
+        .map(|at| choice::left(spot, at))
+        .collect();
+    let largest = free.iter().map(|f| f.0).max().unwrap_or_default();
+    let total: GpuShare = free.iter().map(|f| f.0).sum();
+    let need = demand.gpu;
+    if need >= WHOLE {
+        let whole = free.iter().filter(|f| f.0 == WHOLE).count();
+        let wanted = need.0 / 100;
+        let code = if total >= need {
+            "gpu.fragmented"
+        } else {
+            "gpu.short"
+        };
+        return short(
+            code,
+            name,
+            need.to_string(),
+            whole.to_string(),
+            match wanted {
+                1 => format!("It needs a whole device; {name} has {whole} empty."),
+                _ => format!("It needs {wanted} whole devices; {name} has {whole} empty."),
+            },
+        );
+    }
+    if largest >= need {
+        let room = free
+            .iter()
+            .filter(|f| f.0 >= need)
+            .map(|f| f.1)
+            .max()
+            .unwrap_or_default();
+        let memory = devices
+            .iter()
+            .filter_map(|d| choice::slice_memory(d, demand, need))
+            .min()
+            .unwrap_or_default();
+        return short(
+            "gpu.memory-short",
+            name,
+            memory.to_string(),
+            room.to_string(),
+            format!(
+                "It needs {memory} of a device; the most that {name} has free on one is {room}."
+            ),
+        );
+    }
+    let code = if total >= need {
+        "gpu.fragmented"
+    } else {
+        "gpu.short"
+    };
+    short(
+        code,
+        name,
+        need.to_string(),
+        largest.to_string(),
+        format!("It needs {need} of a device; the largest free piece on {name} is {largest}."),
+    )
+}
+
+/// See `placement::regrant`.
+pub(super) fn regrant(
+    world: &World,
+    session: &Session,
+    demand: &Demand,
+) -> Result<Vec<DeviceShare>, Refusal> {
+    let old = &session.order.demand;
+    if (demand.gpu, demand.gpu_memory, demand.mig) == (old.gpu, old.gpu_memory, old.mig) {
+        return Ok(session.devices.clone());
+    }
+    let other = || {
+        Refusal::conflict(
+            "resize.other-devices",
+            "That needs other devices, and devices are given at the start only.",
+        )
+        .at("/resources/gpu")
+        .hint("Its fraction can grow up to 0.99 of its card; restart it for anything else.")
+    };
+    let (whole, part) = (demand.gpu.0 / WHOLE.0, GpuShare(demand.gpu.0 % WHOLE.0));
+    let (old_whole, old_part) = (old.gpu.0 / WHOLE.0, GpuShare(old.gpu.0 % WHOLE.0));
+    // 0.5 → 1 takes all of the card that it is on already.
+    let (target, fraction) = match (old_part > GpuShare::ZERO, part > GpuShare::ZERO) {
+        (true, true) if whole == old_whole => (part, true),
+        (true, false) if whole == old_whole + 1 => (WHOLE, false),
+        (false, true) if whole + 1 == old_whole => (part, true),
+        _ => return Err(other()),
+    };
+    let mut devices = session.devices.clone();
+    let node = session
+        .node
+        .and_then(|id| world.node(id))
+        .ok_or_else(other)?;
+    let Some(mine) = devices.iter_mut().max_by_key(|d| {
+        // The fraction where there is one, else the last whole device.
+        (d.share < WHOLE, d.index)
+    }) else {
+        return Err(other());
+    };
+    let Some(device) = node.capacity.devices.iter().find(|d| d.index == mine.index) else {
+        return Err(other());
+    };
+    let memory = if fraction {
+        choice::slice_memory(device, demand, target).ok_or_else(|| {
+            Refusal::invalid(
+                "gpu.slice-too-small",
+                format!("A slice needs at least {CONTEXT_OVERHEAD}: a program's context alone takes about that."),
+            )
+            .at("/resources/gpu")
+            .hint("A larger share would work.")
+        })?
+    } else {
+        device.memory
+    };
+    let mut others = crate::devices::Held::default();
+    let neighbours = world
+        .sessions
+        .iter()
+        .filter(|s| s.id != session.id && s.node == session.node && s.phase.holds_resources());
+    for held in neighbours.flat_map(|s| s.holds().into_owned()) {
+        if held.index == mine.index {
+            others.add(&held);
+        }
+    }
+    let (share_left, memory_left) = (
+        WHOLE.saturating_sub(others.share),
+        device.memory.saturating_sub(others.memory),
+    );
+    if target > share_left || memory > memory_left {
+        return Err(Refusal::capacity(
+            "resize.no-room",
+            format!(
+                "Device {} of {} has no room for that beside its other slices.",
+                mine.index, node.name
+            ),
+        )
+        .at("/resources/gpu")
+        .hint(format!(
+            "Up to {share_left} and {memory_left} would work now."
+        )));
+    }
+    mine.share = target;
+    mine.memory = memory;
+    Ok(devices)
 }
 
 /// Refuses what no machine could hold even when empty, naming the largest request that one could.
@@ -293,22 +435,11 @@ pub(super) fn possible(
                 .hint(problem.text),
         );
     }
-    if demand.gpu.0 > 100 && !demand.gpu.0.is_multiple_of(100) {
-        return Err(Refusal::invalid(
-            "gpu.not-whole",
-            "More than one device is given in whole devices only.",
-        )
-        .at("/resources/gpu")
-        .hint(format!(
-            "{} would work.",
-            GpuShare(demand.gpu.0 / 100 * 100)
-        )));
-    }
-    let empty = Used::default();
+    world.policy.check(demand)?;
     let fits = |n: &Node| {
         n.capacity.cpu >= demand.cpu
             && n.capacity.memory >= demand.memory
-            && devices(n, &empty, demand.gpu).is_some()
+            && holds_when_empty(n, demand)
     };
     if world.nodes.iter().any(fits) {
         return Ok(());
@@ -323,12 +454,6 @@ pub(super) fn possible(
         .nodes
         .iter()
         .map(|n| n.capacity.memory)
-        .max()
-        .unwrap_or_default();
-    let most_devices = world
-        .nodes
-        .iter()
-        .map(|n| n.capacity.devices.len())
         .max()
         .unwrap_or_default();
     let (code, pointer, text, hint) = if demand.cpu > most_cpu {
@@ -348,20 +473,8 @@ pub(super) fn possible(
             ),
             format!("{most_memory} is the most one session can have."),
         )
-    } else if most_devices == 0 {
-        (
-            "gpu.none",
-            "/resources/gpu",
-            "No machine here has a GPU.".to_owned(),
-            "A session without a GPU would start.".to_owned(),
-        )
-    } else if (demand.gpu.0 as usize).div_ceil(100) > most_devices {
-        (
-            "gpu.too-large",
-            "/resources/gpu",
-            format!("No machine here has {} devices.", demand.gpu),
-            format!("{most_devices} is the most one session can have."),
-        )
+    } else if let Some(refusal) = never_on_devices(world, demand) {
+        return Err(refusal);
     } else {
         (
             "resources.too-large",
@@ -371,4 +484,124 @@ pub(super) fn possible(
         )
     };
     Err(Refusal::capacity(code, text).at(pointer).hint(hint))
+}
+
+/// Whether the devices of a machine hold a demand while nobody else has any of them. A cordon and a
+/// device's health pass, so they do not count.
+fn holds_when_empty(node: &Node, demand: &Demand) -> bool {
+    if !demand.wants_device() {
+        return true;
+    }
+    let devices = &node.capacity.devices;
+    if let Some(profile) = demand.mig {
+        return devices
+            .iter()
+            .any(|d| d.mig.iter().any(|part| part.profile == profile));
+    }
+    let (whole, part) = ((demand.gpu.0 / 100) as usize, GpuShare(demand.gpu.0 % 100));
+    let uncut = devices.iter().filter(|d| !d.is_cut());
+    let sliceable = uncut
+        .clone()
+        .filter(|d| choice::slice_memory(d, demand, part).is_some())
+        .count();
+    let needed = whole + usize::from(part > GpuShare::ZERO);
+    uncut.count() >= needed && (part == GpuShare::ZERO || sliceable > 0)
+}
+
+/// What about devices no machine could ever do, and what would work; None where some machine could.
+fn never_on_devices(world: &World, demand: &Demand) -> Option<Refusal> {
+    if world.nodes.iter().any(|n| holds_when_empty(n, demand)) {
+        return None;
+    }
+    let all: Vec<&Device> = world
+        .nodes
+        .iter()
+        .flat_map(|n| &n.capacity.devices)
+        .collect();
+    if all.is_empty() {
+        return Some(
+            Refusal::capacity("gpu.none", "No machine here has a GPU.")
+                .at("/resources/gpu")
+                .hint("A session without a GPU would start."),
+        );
+    }
+    if let Some(profile) = demand.mig {
+        let mut there: Vec<String> = all
+            .iter()
+            .flat_map(|d| &d.mig)
+            .map(|part| part.profile.to_string())
+            .collect();
+        there.sort();
+        there.dedup();
+        let hint = if there.is_empty() {
+            "No device here is cut into partitions; a share such as 0.25 would work.".to_owned()
+        } else {
+            format!("{} would work.", there.join(" or "))
+        };
+        return Some(
+            Refusal::capacity(
+                "gpu.no-such-partition",
+                format!("No device here is cut into a {profile}."),
+            )
+            .at("/resources/mig")
+            .hint(hint),
+        );
+    }
+    let most = world
+        .nodes
+        .iter()
+        .map(|n| n.capacity.devices.iter().filter(|d| !d.is_cut()).count())
+        .max()
+        .unwrap_or_default();
+    if (demand.gpu.0 as usize).div_ceil(100) > most {
+        return Some(
+            Refusal::capacity(
+                "gpu.too-large",
+                format!("No machine here has {} devices.", demand.gpu),
+            )
+            .at("/resources/gpu")
+            .hint(match most {
+                0 => "Every device here is cut into partitions; --mig names one.".to_owned(),
+                most => format!("{most} is the most one session can have."),
+            }),
+        );
+    }
+    let largest = all
+        .iter()
+        .filter(|d| !d.is_cut())
+        .map(|d| d.memory)
+        .max()
+        .unwrap_or_default();
+    if let Some(memory) = demand.gpu_memory
+        && memory > largest
+    {
+        return Some(
+            Refusal::capacity(
+                "gpu.memory-too-large",
+                format!("No device here has {memory}."),
+            )
+            .at("/resources/gpu_memory")
+            .hint(format!("{largest} is the most one slice can have.")),
+        );
+    }
+    let least = all
+        .iter()
+        .filter(|d| !d.is_cut())
+        .filter_map(|d| d.least_share())
+        .min();
+    let hint = match least {
+        Some(least) => format!("{least} or more would work."),
+        None => "Ask for whole devices.".to_owned(),
+    };
+    Some(
+        Refusal::capacity(
+            "gpu.slice-too-small",
+            format!(
+                "{} of a device here is less memory than the {CONTEXT_OVERHEAD} that a program's context takes.",
+                demand.gpu
+            ),
+        )
+        .at("/resources/gpu")
+        .hint(hint),
+    )
 }

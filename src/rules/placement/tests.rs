@@ -5,6 +5,7 @@ use crate::names::{BootId, SessionName, UserId};
 use crate::resources::{Capacity, Device};
 use crate::session::{Order, Session, SessionKind};
 use crate::units::{Bytes, CpuShare, GpuShare};
+use crate::world::Node;
 
 fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
     Demand {
@@ -12,6 +13,8 @@ fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
         memory: Bytes::parse(memory).unwrap(),
         shm: Bytes::ZERO,
         gpu: GpuShare::parse(gpu).unwrap(),
+        gpu_memory: None,
+        mig: None,
     }
 }
 
@@ -30,9 +33,9 @@ fn world(text: &str) -> World {
                     memory: Bytes::parse(words[3]).unwrap(),
                     devices: (0..words[4].parse().unwrap())
                         .map(|index| Device {
-                            index,
-                            model: "test".into(),
                             memory: Bytes::gib(80),
+                            uuid: format!("test-{n}-{index}"),
+                            ..Device::new(index, "test")
                         })
                         .collect(),
                 },
@@ -40,6 +43,7 @@ fn world(text: &str) -> World {
                 seen_at: Timestamp::from_millis(0),
                 generation: 0,
                 schedulable: true,
+                cordoned: Default::default(),
                 problems: Vec::new(),
             });
         } else {
@@ -67,6 +71,7 @@ fn world(text: &str) -> World {
                 generation: 1,
                 node: None,
                 devices: Vec::new(),
+                unconfirmed: Vec::new(),
                 created_at: Timestamp::from_millis(n as i64),
                 queued_at: Timestamp::from_millis(n as i64),
                 scheduled_at: None,
@@ -209,6 +214,7 @@ fn the_preview_says_what_the_scheduler_does() {
         start_at: None,
         depends_on: Vec::new(),
         copies: 1,
+        owner: None,
     };
     let now = Timestamp::from_millis(1000);
     let waits = explain_draft(&busy, &draft("1"), now);

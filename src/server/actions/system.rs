@@ -7,7 +7,7 @@ use rules::findings::{Finding, findings};
 use rules::permissions::Verb;
 use rules::refusal::Refusal;
 use rules::session::Phase;
-use rules::units::{Bytes, CpuShare, Timestamp};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{allowed, certificates};
@@ -198,6 +198,19 @@ pub struct MachineMetrics {
     pub cpu_used: CpuShare,
     pub memory: Bytes,
     pub memory_used: Bytes,
+    pub gpus: Vec<GpuMetrics>,
+}
+
+/// One device in figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GpuMetrics {
+    pub uuid: String,
+    pub model: String,
+    pub simulated: bool,
+    pub cordoned: bool,
+    pub share_used: GpuShare,
+    pub memory: Bytes,
+    pub memory_used: Bytes,
 }
 
 /// Figures for whoever watches the box from outside. Doors let only loopback in without a caller.
@@ -231,6 +244,23 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
                             cpu_used: held.cpu,
                             memory: node.capacity.memory,
                             memory_used: held.memory,
+                            gpus: node
+                                .capacity
+                                .devices
+                                .iter()
+                                .map(|device| {
+                                    let given = held.devices.get(&device.index);
+                                    GpuMetrics {
+                                        uuid: device.uuid.clone(),
+                                        model: device.model.clone(),
+                                        simulated: device.simulated,
+                                        cordoned: node.cordoned.contains(&device.uuid),
+                                        share_used: given.map(|g| g.share).unwrap_or_default(),
+                                        memory: device.memory,
+                                        memory_used: given.map(|g| g.memory).unwrap_or_default(),
+                                    }
+                                })
+                                .collect(),
                         }
                     })
                     .collect(),

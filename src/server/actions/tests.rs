@@ -87,7 +87,28 @@ async fn every_act_asks_for_its_capability_first() {
             sessions::set_labels(s, c, "x", Default::default(), None)
         }),
         (SessionsWrite, "sessions.resize", |s, c| sessions::resize(
-            s, c, "x", None, None, None
+            s,
+            c,
+            "x",
+            Default::default(),
+            None
+        )),
+        (SessionsRead, "gpus.list", |s, c| gpus::list(s, c)),
+        (SessionsRead, "gpus.get", |s, c| gpus::get(s, c, "x")),
+        (SystemWrite, "gpus.cordon", |s, c| gpus::cordon(
+            s,
+            c,
+            "x",
+            Default::default()
+        )),
+        (SystemWrite, "gpus.uncordon", |s, c| gpus::uncordon(
+            s, c, "x"
+        )),
+        (SystemWrite, "gpus.drain", |s, c| gpus::drain(
+            s,
+            c,
+            "x",
+            Default::default()
         )),
         (SessionsWrite, "sessions.pause", |s, c| sessions::pause(
             s, c, "x"

@@ -8,7 +8,10 @@ use super::{Place, open};
 use crate::{Failure, Fault};
 
 /// Every step, in order; step N takes version N-1 to N. A released step never changes again.
-pub(super) const STEPS: &[&str] = &[include_str!("migrations/0001_founding.sql")];
+pub(super) const STEPS: &[&str] = &[
+    include_str!("migrations/0001_founding.sql"),
+    include_str!("migrations/0002_devices.sql"),
+];
 
 /// Marks the file as a catalog of ours: "frdl".
 const APPLICATION: i32 = 0x6672_646c;

@@ -1,9 +1,10 @@
 //! Rows of machines and of what each was last told to have. A node row is written when it says
 //! something new; an assignment row when its list changed, under the next generation.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use rules::devices::SharePolicy;
 use rules::messages::Assignment;
 use rules::names::{BootId, NodeId};
 use rules::units::Timestamp;
@@ -25,18 +26,42 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
         seen_at: value::time(row, "seen_at")?,
         generation: value::unsigned(row, "generation")?,
         schedulable: row.get("schedulable")?,
+        cordoned: BTreeSet::new(),
         problems: value::json(row, "problems")?,
     })
 }
 
-/// When each machine was last heard of. In memory alone: a machine that has nothing new to say
-/// causes no write, and after a restart the rows' older times are right.
+/// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
+/// nothing new to say causes no write, and after a restart the rows' older times are right. And the
+/// administrator's rules for shares of devices, which come from the settings.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<BTreeMap<NodeId, Timestamp>>>);
+pub(crate) struct Heard(
+    Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
+    Arc<RwLock<SharePolicy>>,
+);
+
+/// What an administrator said of one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeviceRow {
+    pub(crate) uuid: String,
+    pub(crate) cordoned: bool,
+    /// Why, in the administrator's words; empty where nothing was said.
+    pub(crate) note: String,
+    pub(crate) changed_at: Timestamp,
+    pub(crate) changed_by: String,
+}
 
 impl Heard {
     pub(super) fn note(&self, node: NodeId, at: Timestamp) {
         self.times().insert(node, at);
+    }
+
+    pub(super) fn set_policy(&self, policy: SharePolicy) {
+        *self.1.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    fn policy(&self) -> SharePolicy {
+        *self.1.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn forget(&self) {
@@ -59,13 +84,48 @@ impl View<'_> {
         )?;
         let rows = statement.query_map([], from_row)?;
         let mut nodes: Vec<Node> = rows.collect::<Result<_, _>>()?;
+        let cordoned: BTreeSet<String> = self
+            .devices()?
+            .into_iter()
+            .filter(|device| device.cordoned)
+            .map(|device| device.uuid)
+            .collect();
         let heard = self.heard.times();
         for node in &mut nodes {
+            node.cordoned = node
+                .capacity
+                .devices
+                .iter()
+                .filter(|device| cordoned.contains(&device.uuid))
+                .map(|device| device.uuid.clone())
+                .collect();
             if let Some(at) = heard.get(&node.id) {
                 node.seen_at = *at;
             }
         }
         Ok(nodes)
+    }
+
+    /// The administrator's rules for shares of devices.
+    pub(crate) fn policy(&self) -> SharePolicy {
+        self.heard.policy()
+    }
+
+    /// What administrators said of devices, those of machines that are gone too.
+    pub(crate) fn devices(&self) -> Result<Vec<DeviceRow>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select uuid, cordoned, note, changed_at, changed_by from device")?;
+        let rows = statement.query_map([], |row| {
+            Ok(DeviceRow {
+                uuid: row.get("uuid")?,
+                cordoned: row.get("cordoned")?,
+                note: row.get("note")?,
+                changed_at: value::time(row, "changed_at")?,
+                changed_by: row.get("changed_by")?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// What this node was last told to have; None where it was never told anything.
@@ -85,6 +145,25 @@ impl View<'_> {
 }
 
 impl Rows<'_> {
+    /// Writes what an administrator says of a device.
+    pub(crate) fn put_device(&self, device: &DeviceRow) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into device (uuid, cordoned, note, changed_at, changed_by)
+                 values (?1, ?2, ?3, ?4, ?5)
+                 on conflict (uuid) do update
+                 set cordoned = ?2, note = ?3, changed_at = ?4, changed_by = ?5",
+            )?
+            .execute((
+                &device.uuid,
+                device.cordoned,
+                &device.note,
+                device.changed_at.as_millis(),
+                &device.changed_by,
+            ))?;
+        Ok(())
+    }
+
     /// Writes what is known of a machine, all of it.
     pub(crate) fn put_node(&self, node: &Node) -> Result<(), Failure> {
         self.connection

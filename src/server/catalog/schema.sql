@@ -28,6 +28,14 @@ CREATE TABLE browser_session (
 
 CREATE INDEX browser_session_person on browser_session (person);
 
+CREATE TABLE device (
+    uuid text primary key,
+    cordoned integer not null check (cordoned in (0, 1)),
+    note text not null,
+    changed_at integer not null,
+    changed_by text not null
+) strict, without rowid;
+
 CREATE TABLE event (
     sequence integer primary key autoincrement,
     at integer not null,
@@ -153,7 +161,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text,
+    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]',
     check ((phase = 'ended') = (outcome is not null))
 ) strict;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use rules::devices::MigProfile;
 use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
 use rules::resources::Demand;
@@ -21,7 +22,7 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
     cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
     phase, wish, paused, restart, incarnation, generation, node, devices, \
     created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
-    outcome, exit_code, reason";
+    outcome, exit_code, reason, gpu_memory, mig, unconfirmed";
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
@@ -31,7 +32,7 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
         column += 1;
         column - 1
     };
-    Ok(Session {
+    let mut session = Session {
         id: SessionId(value::id(row, next())?),
         name: value::word(row, next(), |text| SessionName::parse(text).ok())?,
         owner: UserId(value::id(row, next())?),
@@ -60,6 +61,8 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
                 memory: Bytes(value::unsigned(row, next())?),
                 shm: Bytes(value::unsigned(row, next())?),
                 gpu: GpuShare(row.get(next())?),
+                gpu_memory: None,
+                mig: None,
             },
             timeout_seconds: value::unsigned_or_none(row, next())?,
             longest_run_seconds: value::unsigned_or_none(row, next())?,
@@ -74,6 +77,7 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
         generation: value::unsigned(row, next())?,
         node: value::id_or_none(row, next())?.map(NodeId),
         devices: value::json(row, next())?,
+        unconfirmed: Vec::new(),
         created_at: value::time(row, next())?,
         queued_at: value::time(row, next())?,
         scheduled_at: value::time_or_none(row, next())?,
@@ -88,7 +92,17 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
         },
         exit_code: row.get(next())?,
         reason: value::json_or_none(row, next())?,
-    })
+    };
+    // Columns of a later step of the schema stand last.
+    session.order.demand.gpu_memory = value::unsigned_or_none(row, next())?.map(Bytes);
+    session.order.demand.mig = {
+        let at = next();
+        row.get::<_, Option<String>>(at)?
+            .map(|_| value::word(row, at, |text| MigProfile::parse(text).ok()))
+            .transpose()?
+    };
+    session.unconfirmed = value::json(row, next())?;
+    Ok(session)
 }
 
 pub(super) fn kind_word(kind: SessionKind) -> &'static str {
@@ -147,6 +161,7 @@ impl View<'_> {
             sessions,
             ended,
             nodes: self.nodes()?,
+            policy: self.policy(),
         })
     }
 
@@ -178,7 +193,7 @@ impl Rows<'_> {
                 "insert into session ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
                          ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
-                         ?33, ?34)"
+                         ?33, ?34, ?35, ?36, ?37)"
             ))?
             .execute(rusqlite::params_from_iter(columns(session)));
         known_or_taken(written, &session.name)?;
@@ -277,8 +292,9 @@ impl Rows<'_> {
                      start_at = ?16, depends_on = ?17, phase = ?18, wish = ?19, paused = ?20,
                      restart = ?21, incarnation = ?22, generation = ?23, node = ?24, devices = ?25,
                      created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
-                     stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34
-                 where id = ?1 and generation = ?35",
+                     stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34,
+                     gpu_memory = ?35, mig = ?36, unconfirmed = ?37
+                 where id = ?1 and generation = ?38",
             )?
             .execute(rusqlite::params_from_iter(values));
         Ok(match known_or_taken(written, &session.name)? {
@@ -387,5 +403,8 @@ fn columns(session: &Session) -> Vec<Value> {
         Box::new(session.outcome.map(Outcome::word)),
         Box::new(session.exit_code),
         Box::new(session.reason.as_ref().map(value::text)),
+        Box::new(order.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
+        Box::new(order.demand.mig.map(|profile| profile.to_string())),
+        Box::new(value::text(&session.unconfirmed)),
     ]
 }

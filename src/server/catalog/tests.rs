@@ -65,6 +65,7 @@ fn session(owner: UserId, name: &str) -> Session {
         generation: 1,
         node: None,
         devices: vec![],
+        unconfirmed: Vec::new(),
         created_at: now,
         queued_at: now,
         scheduled_at: None,

@@ -18,6 +18,7 @@ pub(crate) fn listen(turn: &mut Turn, report: &NodeReport) {
         seen_at: turn.now,
         generation: report.generation,
         schedulable: true,
+        cordoned: std::collections::BTreeSet::new(),
         problems: report.problems.clone(),
     });
     let now = turn.now;
@@ -28,6 +29,19 @@ pub(crate) fn listen(turn: &mut Turn, report: &NodeReport) {
         .iter()
         .filter_map(|session| progress::advance(session, report, current, now))
         .collect();
+    let confirmed: Vec<_> = turn
+        .world
+        .sessions
+        .iter()
+        .filter(|session| progress::confirms(session, report, current))
+        .map(|session| session.id)
+        .collect();
+    for id in confirmed {
+        turn.change(id, "node", |session| {
+            session.unconfirmed.clear();
+            true
+        });
+    }
     for change in changes {
         turn.change(change.session, "node", |session| {
             session.apply(&change, now)
@@ -38,10 +52,15 @@ pub(crate) fn listen(turn: &mut Turn, report: &NodeReport) {
 /// True where both reports say the same about everything a row depends on: the time and the
 /// usage figures do not count.
 pub(crate) fn same(a: &NodeReport, b: &NodeReport) -> bool {
-    let state = |r: &NodeReport| -> Vec<(rules::names::ContainerName, SightState)> {
+    type Seen = (
+        rules::names::ContainerName,
+        SightState,
+        Vec<rules::resources::DeviceShare>,
+    );
+    let state = |r: &NodeReport| -> Vec<Seen> {
         r.containers
             .iter()
-            .map(|c| (c.name, c.state.clone()))
+            .map(|c| (c.name, c.state.clone(), c.devices.clone()))
             .collect()
     };
     a.node == b.node

@@ -181,6 +181,7 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
         1,
         vec![ContainerSight {
             name,
+            devices: Vec::new(),
             state: SightState::Running {
                 since: at(5),
                 paused: false,
@@ -211,6 +212,7 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
         1,
         vec![ContainerSight {
             name: placed.world.sessions[0].container(),
+            devices: Vec::new(),
             state: SightState::Lost {
                 reason: rules::session::Reason::new("node.rebooted", "Gone."),
             },

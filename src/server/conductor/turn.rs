@@ -90,6 +90,7 @@ impl Turn {
                 let aged = Node {
                     seen_at: known.seen_at,
                     schedulable: known.schedulable,
+                    cordoned: known.cordoned.clone(),
                     ..node
                 };
                 let same = aged == *known;

@@ -6,13 +6,14 @@
 //! (assignment) and a record for each container lie on disk; processes survive the death of the
 //! agent that started them, but not a reboot.
 
+use rules::devices::either;
 use rules::housekeeping::{self, Step};
 use rules::messages::{
     Assignment, ContainerOrder, ContainerSight, ExitRecord, NodeReport, STOP_GRACE_SECONDS,
     SightState,
 };
 use rules::names::{BootId, ContainerName, NodeId};
-use rules::resources::Capacity;
+use rules::resources::{Capacity, DeviceShare};
 use rules::session::Reason;
 use rules::units::Timestamp;
 
@@ -48,6 +49,9 @@ pub struct Plan {
     pub stop: u64,
     /// From KILL to the end.
     pub kill: u64,
+    /// From being told to hold less of a device to doing so: memory is given back when its program frees
+    /// it.
+    pub give_back: u64,
 }
 
 impl Default for Plan {
@@ -60,6 +64,7 @@ impl Default for Plan {
             exit_code: 0,
             stop: 1,
             kill: 0,
+            give_back: 0,
         }
     }
 }
@@ -70,6 +75,11 @@ pub struct Container {
     pub order: ContainerOrder,
     pub plan: Plan,
     pub life: Life,
+    /// The shares of devices it is held to at this moment. What it is told to give back, it gives back
+    /// when `Plan::give_back` is over.
+    pub held: Vec<DeviceShare>,
+    /// Since when it is to give something back; steady time.
+    pub giving_since: Option<Timestamp>,
     /// False once the process that looks after it is gone: nobody will write its exit record.
     pub supervised: bool,
 }
@@ -183,6 +193,8 @@ impl StandIn {
             Step::Start(order) => {
                 let plan = plan(&order);
                 self.containers.push(Container {
+                    held: order.devices.clone(),
+                    giving_since: None,
                     order,
                     plan,
                     life: Life::Preparing { since: now },
@@ -192,6 +204,7 @@ impl StandIn {
             Step::Adjust(order) => {
                 for container in self.named(order.name) {
                     container.order.demand = order.demand;
+                    container.regrant(&order.devices, now);
                 }
             }
             Step::Pause(name) => self.freeze(name, true),
@@ -214,6 +227,7 @@ impl StandIn {
                 name: c.order.name,
                 state: c.sight(),
                 usage: None,
+                devices: c.held.clone(),
             })
             .collect()
     }
@@ -230,6 +244,7 @@ impl StandIn {
                         step: "waiting".into(),
                     },
                     usage: None,
+                    devices: Vec::new(),
                 });
             }
         }
@@ -286,6 +301,8 @@ impl StandIn {
             .find(|o| o.name == name);
         if !known && let Some(order) = order {
             let record = Container {
+                held: Vec::new(),
+                giving_since: None,
                 order: order.clone(),
                 plan: Plan::default(),
                 life: Life::Over(SightState::Refused {
@@ -306,7 +323,27 @@ fn never_started() -> Reason {
 }
 
 impl Container {
+    /// Takes a new grant: what is more at once, what is less when it is freed.
+    fn regrant(&mut self, devices: &[DeviceShare], now: Moment) {
+        if self.order.devices != devices {
+            self.order.devices = devices.to_vec();
+            self.giving_since = Some(now.steady);
+            self.held = either(&self.held, devices);
+        }
+        self.settle(now);
+    }
+
+    fn settle(&mut self, now: Moment) {
+        if let Some(since) = self.giving_since
+            && now.steady >= since.plus_seconds(self.plan.give_back)
+        {
+            self.held.clone_from(&self.order.devices);
+            self.giving_since = None;
+        }
+    }
+
     fn advance(&mut self, now: Moment) {
+        self.settle(now);
         match self.life.clone() {
             Life::Preparing { since }
                 if now.steady >= since.steady.plus_seconds(self.plan.prepare) =>

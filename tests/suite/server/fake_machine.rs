@@ -13,7 +13,7 @@ use bytes::Bytes;
 use rules::messages::{Assignment, ContainerSight, ExitRecord, NodeReport, SightState, Want};
 use rules::names::{BootId, ContainerName, NodeId};
 use rules::refusal::Refusal;
-use rules::resources::Capacity;
+use rules::resources::{Capacity, Device, DeviceShare};
 use rules::units::{CpuShare, Timestamp};
 use tokio::sync::mpsc;
 
@@ -25,11 +25,16 @@ pub(super) struct FakeMachine {
     node: NodeId,
     boot: BootId,
     sights: BTreeMap<ContainerName, SightState>,
+    devices: Vec<Device>,
+    /// What each container is held to.
+    grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
 }
 
 impl FakeMachine {
-    pub(super) fn new(node: NodeId) -> Self {
+    pub(super) fn new(node: NodeId, devices: Vec<Device>) -> Self {
         Self {
+            devices,
+            grants: BTreeMap::new(),
             node,
             boot: BootId(uuid::Uuid::from_u128(7)),
             sights: BTreeMap::new(),
@@ -50,6 +55,7 @@ impl FakeMachine {
         let wanted: Vec<ContainerName> = assignment.containers.iter().map(|c| c.name).collect();
         self.sights.retain(|name, _| wanted.contains(name));
         for order in &assignment.containers {
+            self.grants.insert(order.name, order.devices.clone());
             let sight = self
                 .sights
                 .entry(order.name)
@@ -88,7 +94,7 @@ impl FakeMachine {
             capacity: Capacity {
                 cpu: CpuShare(CORES * 100),
                 memory: rules::units::Bytes::gib(GIBIBYTES),
-                devices: Vec::new(),
+                devices: self.devices.clone(),
             },
             host_environment: true,
             containers: self
@@ -98,6 +104,7 @@ impl FakeMachine {
                     name: *name,
                     state: state.clone(),
                     usage: None,
+                    devices: self.grants.get(name).cloned().unwrap_or_default(),
                 })
                 .collect(),
             problems: Vec::new(),

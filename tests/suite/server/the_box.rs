@@ -90,6 +90,14 @@ fn now() -> Timestamp {
 impl TheBox {
     /// A box that has been set up, with its machine there.
     pub(super) async fn open() -> Self {
+        Self::with(&[], Vec::new()).await
+    }
+
+    /// The same with these settings, by the names of their variables, and a machine with these devices.
+    pub(super) async fn with(
+        more: &'static [(&'static str, &'static str)],
+        devices: Vec<rules::resources::Device>,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let data = folder.path().join("data").display().to_string();
         let settings = Settings::read(Default::default(), |name| match name {
@@ -98,7 +106,10 @@ impl TheBox {
             "FARDEL_CONFIG" => Some("/nonexistent".into()),
             // No listener stands here; certificates are asked for over the routes.
             "FARDEL_TLS" => Some("on".into()),
-            _ => None,
+            name => more
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned()),
         })
         .expect("valid settings");
         std::fs::create_dir_all(settings.data.join("run")).expect("a directory");
@@ -108,7 +119,7 @@ impl TheBox {
 
         let (server_end, node_end) = base::link::local();
         tokio::spawn(server::conduct(&server, server_end));
-        let machine = FakeMachine::new(server.node());
+        let machine = FakeMachine::new(server.node(), devices);
         tokio::spawn(machine.run(node_end, now));
 
         let here = std::net::Ipv4Addr::LOCALHOST.into();

@@ -43,9 +43,9 @@ impl Machine {
             memory: Bytes::gib(dice.between(4, 16)),
             devices: (0..devices as u32)
                 .map(|index| Device {
-                    index,
-                    model: "paper".into(),
                     memory: Bytes::gib(80),
+                    uuid: format!("paper-{index}"),
+                    ..Device::new(index, "paper")
                 })
                 .collect(),
         };
@@ -178,6 +178,11 @@ fn plan(order: &ContainerOrder, dice: &mut Dice) -> Plan {
         },
         kill: if dice.chance(10) {
             dice.between(2, 6)
+        } else {
+            0
+        },
+        give_back: if dice.chance(50) {
+            dice.between(1, 8)
         } else {
             0
         },

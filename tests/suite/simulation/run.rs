@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
+use rules::devices::WHOLE;
 use rules::findings::findings;
 use rules::messages::{Assignment, NodeReport};
 use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
@@ -21,6 +22,7 @@ use rules::world::World;
 use server::Failure;
 use server::access::{Caller, Via};
 use server::actions::sessions as actions;
+use server::actions::sessions::Resize;
 use server::rehearsal::stand_in::{Life, Moment};
 use server::rehearsal::{Fate, Rehearsal};
 
@@ -511,8 +513,11 @@ impl Run {
                 server,
                 caller,
                 &name,
-                Some(cpu),
-                Some(memory),
+                Resize {
+                    cpu: Some(cpu),
+                    memory: Some(memory),
+                    ..Resize::default()
+                },
                 None,
             )),
         };
@@ -606,6 +611,7 @@ impl Run {
                 memory: Bytes::mib(self.dice.between(64, 3000)),
                 shm: Bytes::ZERO,
                 gpu: GpuShare(gpu),
+                ..Demand::default()
             },
             timeout_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
             longest_run_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
@@ -768,7 +774,7 @@ impl Run {
             let node = &machine.stand_in;
             let mut used = Used::default();
             for container in node.containers.iter().filter(|c| c.lives()) {
-                used.add(&container.order.demand, &container.order.devices);
+                used.add(&container.order.demand, &container.held);
             }
             if used.cpu > node.capacity.cpu {
                 return Err(format!("{} runs {} cores", node.name, used.cpu));
@@ -776,11 +782,16 @@ impl Run {
             if used.memory > node.capacity.memory {
                 return Err(format!("{} runs {} of memory", node.name, used.memory));
             }
-            if let Some((index, share)) = used.devices.iter().find(|(_, share)| share.0 > 100) {
-                return Err(format!(
-                    "device {index} of {} runs {} hundredths",
-                    node.name, share.0
-                ));
+            for device in &node.capacity.devices {
+                let Some(held) = used.devices.get(&device.index) else {
+                    continue;
+                };
+                if held.share > WHOLE || held.memory > device.memory {
+                    return Err(format!(
+                        "device {} of {} runs {} of itself and {}",
+                        device.index, node.name, held.share, held.memory
+                    ));
+                }
             }
         }
         Ok(())

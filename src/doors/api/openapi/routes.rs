@@ -262,6 +262,60 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        path: "/api/v1/gpus",
+        operation: "listGpus",
+        tag: "gpus",
+        summary: "List devices with everybody's slices",
+        needs: READ,
+        answer: Reply::Schema("Gpus"),
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/gpus/{id}",
+        operation: "getGpu",
+        tag: "gpus",
+        summary: "Show one device, by its name or index",
+        needs: READ,
+        answer: Reply::Schema("Gpu"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/gpus/{id}/cordon",
+        operation: "cordonGpu",
+        tag: "gpus",
+        summary: "Let a device take nothing new",
+        needs: SYSTEM_WRITE,
+        body: Some("CordonRequest"),
+        answer: Reply::Schema("Gpu"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/gpus/{id}/uncordon",
+        operation: "uncordonGpu",
+        tag: "gpus",
+        summary: "Let a device take new slices again",
+        needs: SYSTEM_WRITE,
+        answer: Reply::Schema("Gpu"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/gpus/{id}/drain",
+        operation: "drainGpu",
+        tag: "gpus",
+        summary: "End every session that has a part of a device, and let it take nothing new",
+        needs: SYSTEM_WRITE,
+        body: Some("DrainRequest"),
+        answer: Reply::Schema("Drained"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/images",
         operation: "listImages",
         tag: "images",
@@ -803,6 +857,11 @@ pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
     collect::<shape::Explanation>(all);
     collect::<shape::EventPage>(all);
     collect::<shape::WaitingPage>(all);
+    collect::<shape::Gpus>(all);
+    collect::<shape::Gpu>(all);
+    collect::<shape::CordonRequest>(all);
+    collect::<shape::DrainRequest>(all);
+    collect::<shape::Drained>(all);
     collect::<shape::ImagePage>(all);
     collect::<shape::Image>(all);
     collect::<shape::ImportRequest>(all);

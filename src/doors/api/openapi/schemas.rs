@@ -34,7 +34,9 @@ pub(super) struct Session {
     incarnation: u32,
     /// Name of the machine it is, or was, on.
     node: Option<String>,
-    devices: Vec<DeviceShare>,
+    devices: Vec<Grant>,
+    /// Devices here do not exist: whatever share it has or waits for, it gets no device.
+    simulated: bool,
     #[schema(format = DateTime)]
     created_at: String,
     #[schema(format = DateTime)]
@@ -105,7 +107,13 @@ pub(super) struct Resources {
     cpu: f64,
     memory: u64,
     shm: u64,
+    /// 2.5 is two whole devices and half of a third.
     gpu: f64,
+    /// Bytes; absent where the fraction has the same part of its card's memory.
+    #[schema(required = false)]
+    gpu_memory: Option<u64>,
+    #[schema(required = false)]
+    mig: Option<String>,
 }
 
 /// A share of one device, in hundredths.
@@ -113,6 +121,161 @@ pub(super) struct Resources {
 pub(super) struct DeviceShare {
     index: u32,
     share: f64,
+    memory: u64,
+    /// Number of the partition, where one was given.
+    #[schema(required = false)]
+    part: Option<u32>,
+    /// The device does not exist.
+    simulated: bool,
+}
+
+/// A share of one device as a session has it.
+#[derive(ToSchema)]
+pub(super) struct Grant {
+    index: u32,
+    /// The device's own name; empty where its machine no longer reports it.
+    uuid: String,
+    model: String,
+    share: f64,
+    /// The same in the administrator's units.
+    units: String,
+    memory: u64,
+    /// Multiprocessors whose time the share is worth, of `sms_total`; 0 where nobody knows.
+    sms: u32,
+    sms_total: u32,
+    profile: Option<String>,
+    /// Its machine has confirmed that it holds the session to this.
+    confirmed: bool,
+    /// The device does not exist, and the session has none.
+    simulated: bool,
+}
+
+/// All devices there are.
+#[derive(ToSchema)]
+pub(super) struct Gpus {
+    items: Vec<Gpu>,
+    policy: SharePolicy,
+    /// About what a program's context takes of its slice, bytes; not yet measured on hardware.
+    context_overhead: u64,
+    /// At least one of them does not exist.
+    simulated: bool,
+}
+
+/// The administrator's rules for shares of devices.
+#[derive(ToSchema)]
+pub(super) struct SharePolicy {
+    /// How many units one whole device counts as.
+    units: u32,
+    least: f64,
+    step: f64,
+    spreading: Spreading,
+    /// The most that one person holds at once.
+    each: Option<f64>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "a shape of the document; no value of it is made")]
+pub(super) enum Spreading {
+    Pack,
+    Spread,
+}
+
+/// One device with all that holds a part of it.
+#[derive(ToSchema)]
+pub(super) struct Gpu {
+    /// Its own name for itself.
+    id: String,
+    index: u32,
+    #[schema(format = Uuid)]
+    node: String,
+    node_name: String,
+    model: String,
+    memory: u64,
+    /// Multiprocessors; 0 where nobody knows.
+    sms: u32,
+    numa: Option<u32>,
+    /// Devices of one number are linked to each other.
+    link: Option<u32>,
+    health: GpuHealth,
+    /// Its machine answers.
+    answers: bool,
+    simulated: bool,
+    cordoned: bool,
+    note: String,
+    #[schema(format = DateTime)]
+    changed_at: Option<String>,
+    changed_by: Option<String>,
+    share_used: f64,
+    memory_used: u64,
+    /// The largest share that a new session could get of it now; 0 where it takes nothing new.
+    share_free: f64,
+    memory_free: u64,
+    /// The least share in which a program starts.
+    least: Option<f64>,
+    partitions: Vec<Partition>,
+    slices: Vec<GpuSlice>,
+}
+
+/// `unknown`, `well`, `worn` or `failing`, the last two with a sentence.
+#[derive(ToSchema)]
+pub(super) struct GpuHealth {
+    state: String,
+    #[schema(required = false)]
+    text: Option<String>,
+}
+
+/// One hardware partition of a device.
+#[derive(ToSchema)]
+pub(super) struct Partition {
+    id: String,
+    profile: String,
+    memory: u64,
+    sms: u32,
+    taken: bool,
+}
+
+/// What one session holds of a device; without session, name and owner where it is somebody else's.
+#[derive(ToSchema)]
+pub(super) struct GpuSlice {
+    session: Option<String>,
+    name: Option<String>,
+    owner: Option<Owner>,
+    mine: bool,
+    state: State,
+    paused: bool,
+    share: f64,
+    memory: u64,
+    sms: u32,
+    profile: Option<String>,
+    confirmed: bool,
+}
+
+/// What a drain ended, or would end.
+#[derive(ToSchema)]
+pub(super) struct Drained {
+    gpu: Gpu,
+    ends: Vec<String>,
+    /// Of these, those that wait for another device.
+    requeued: Vec<String>,
+    dry_run: bool,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CordonRequest {
+    /// Why, in a few words.
+    note: Option<String>,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DrainRequest {
+    /// Why; none keeps the cordon's note.
+    note: Option<String>,
+    /// Only say what would end.
+    #[schema(required = false)]
+    dry_run: bool,
 }
 
 /// Why something is as it is.
@@ -170,8 +333,13 @@ pub(super) struct LaunchResources {
     memory: Option<u64>,
     /// Bytes.
     shm: Option<u64>,
-    /// Devices, at most two decimals.
+    /// Devices, at most two decimals: 0.35, 1, 2.5.
+    #[schema(minimum = 0.01)]
     gpu: Option<f64>,
+    /// Bytes of the fraction, where it is not to be the same part of the card as the share.
+    gpu_memory: Option<u64>,
+    /// One hardware partition instead of a share: `1g.10gb`.
+    mig: Option<String>,
 }
 
 /// A merge patch. Limits are changed alone.
@@ -189,6 +357,9 @@ pub(super) struct SessionPatch {
 pub(super) struct ResourcesPatch {
     cpu: Option<f64>,
     memory: Option<u64>,
+    /// The fraction grows and shrinks on its card; other devices need a restart.
+    gpu: Option<f64>,
+    gpu_memory: Option<u64>,
 }
 
 #[derive(ToSchema, Deserialize)]
@@ -226,6 +397,8 @@ pub(super) struct Explanation {
     checks: Vec<Check>,
     alternatives: Vec<Alternative>,
     rooms: Vec<Room>,
+    /// Devices here do not exist: sessions get none, whatever stands above.
+    simulated: bool,
 }
 
 #[derive(ToSchema)]
@@ -262,6 +435,8 @@ pub(super) struct Blocker {
 #[derive(ToSchema)]
 pub(super) struct Check {
     code: String,
+    #[schema(required = false)]
+    device: Option<u32>,
     before: String,
     after: String,
     limit: String,
@@ -285,7 +460,17 @@ pub(super) struct Room {
     cpu_used: f64,
     memory: u64,
     memory_used: u64,
+    /// What is free of each device.
+    devices: Vec<DeviceRoom>,
     chosen: bool,
+}
+
+#[derive(ToSchema)]
+pub(super) struct DeviceRoom {
+    index: u32,
+    /// 0 where it takes nothing new.
+    free: f64,
+    free_memory: u64,
 }
 
 /// One thing that happened.

@@ -8,7 +8,8 @@ use rules::permissions::Verb;
 use rules::placement;
 use rules::refusal::Refusal;
 use rules::session::{self, Environment, Phase, Reason, Wish};
-use rules::units::{Bytes, CpuShare};
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde::{Deserialize, Serialize};
 
 use super::find::find;
 use super::view::{Names, Session};
@@ -145,16 +146,31 @@ pub async fn set_labels(
     .await
 }
 
+/// Amounts a session is to have from now on; what is None stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Resize {
+    pub cpu: Option<CpuShare>,
+    pub memory: Option<Bytes>,
+    /// Share of devices. A running session keeps its devices; its fraction grows and shrinks on its card.
+    pub gpu: Option<GpuShare>,
+    /// Memory of the fraction; follows the share where only that is given.
+    pub gpu_memory: Option<Bytes>,
+}
+
 /// Changes how much a session may use, while it runs or before. What is None stays.
 ///
-/// Errors: `resize.no-room` with what its machine could still give; what no machine could ever hold;
-/// `session.not-running` while it is on its way to run or to end; `session.ended`.
+/// A share of a device that shrinks stays kept for the session until its machine has confirmed the smaller
+/// one; one that grows is kept at once.
+///
+/// Errors: `resize.no-room` with what its machine could still give; `resize.other-devices` for what would
+/// need a restart; what no machine could ever hold; `session.not-running` while it is on its way to run or
+/// to end; `session.ended`.
 pub async fn resize(
     server: &Server,
     caller: &Caller,
     id: &str,
-    cpu: Option<CpuShare>,
-    memory: Option<Bytes>,
+    wanted: Resize,
     if_match: Option<u64>,
 ) -> Result<Session, Failure> {
     let code = Some("session.resized");
@@ -165,58 +181,95 @@ pub async fn resize(
         if_match,
         code,
         "resize a session",
-        move |rows, session| {
-            if session.phase == Phase::Ended {
-                return Err(ended().into());
-            }
-            // What can never be right is refused in whatever state the session is.
-            let mut demand = session.order.demand;
-            demand.cpu = cpu.unwrap_or(demand.cpu);
-            demand.memory = memory.unwrap_or(demand.memory);
-            demand.shm = demand.shm.min(demand.memory);
-            demand.check()?;
-            // Between its place and its first process, and while it stops, its machine may hold it
-            // to the old limits for a while; what it gave back would be given away too early.
-            let settled = matches!(session.phase, Phase::Pending | Phase::Running);
-            if !settled || session.wish != Wish::Run {
-                return Err(Refusal::conflict(
-                    "session.not-running",
-                    format!(
-                        "It is {}; a waiting or a running session can be resized.",
-                        session.phase.word()
-                    ),
-                )
-                .hint("Try again once it runs.")
-                .into());
-            }
-            if demand == session.order.demand {
-                return Ok(false);
-            }
-            let world = rows.world()?;
-            placement::possible(&world, &demand, &session.order.environment)?;
-            if session.phase.holds_resources()
-                && let Some(node) = session.node.and_then(|id| world.node(id))
-            {
-                let used = world.used().remove(&node.id).unwrap_or_default();
-                // What others leave: the capacity without all that is used, plus its own part.
-                let cpu = (node.capacity.cpu + session.order.demand.cpu).saturating_sub(used.cpu);
-                let memory = (node.capacity.memory + session.order.demand.memory)
-                    .saturating_sub(used.memory);
-                if demand.cpu > cpu || demand.memory > memory {
-                    return Err(Refusal::capacity(
-                        "resize.no-room",
-                        format!("{} has no room for that beside what runs there.", node.name),
-                    )
-                    .at("/resources")
-                    .hint(format!("Up to {cpu} cores and {memory} would work now."))
-                    .into());
-                }
-            }
-            session.order.demand = demand;
-            Ok(true)
-        },
+        move |rows, session| resize_row(rows, session, wanted),
     )
     .await
+}
+
+fn resize_row(
+    rows: &Rows<'_>,
+    session: &mut session::Session,
+    wanted: Resize,
+) -> Result<bool, Failure> {
+    if session.phase == Phase::Ended {
+        return Err(ended().into());
+    }
+    // What can never be right is refused in whatever state the session is.
+    let mut demand = session.order.demand;
+    demand.cpu = wanted.cpu.unwrap_or(demand.cpu);
+    demand.memory = wanted.memory.unwrap_or(demand.memory);
+    demand.shm = demand.shm.min(demand.memory);
+    if wanted.gpu.is_some() && session.order.demand.mig.is_some() {
+        return Err(Refusal::conflict(
+            "resize.partition",
+            "A MIG partition is cut in hardware and cannot be resized.",
+        )
+        .at("/resources/gpu")
+        .hint("Launch a session with another profile, or with a share.")
+        .into());
+    }
+    if let Some(gpu) = wanted.gpu {
+        if gpu == GpuShare::ZERO && session.phase.holds_resources() && demand.gpu > gpu {
+            return Err(
+                Refusal::invalid("gpu.zero", "A running session cannot lose its device.")
+                    .at("/resources/gpu")
+                    .hint("0.01 or more would work.")
+                    .into(),
+            );
+        }
+        demand.gpu = gpu;
+        // Memory that was set by itself stays only where a fraction is left to have it.
+        if wanted.gpu_memory.is_none() && !has_fraction(gpu) {
+            demand.gpu_memory = None;
+        }
+    }
+    demand.gpu_memory = wanted.gpu_memory.or(demand.gpu_memory);
+    demand.check()?;
+    // Between its place and its first process, and while it stops, its machine may hold it
+    // to the old limits for a while; what it gave back would be given away too early.
+    let settled = matches!(session.phase, Phase::Pending | Phase::Running);
+    if !settled || session.wish != Wish::Run {
+        return Err(Refusal::conflict(
+            "session.not-running",
+            format!(
+                "It is {}; a waiting or a running session can be resized.",
+                session.phase.word()
+            ),
+        )
+        .hint("Try again once it runs.")
+        .into());
+    }
+    if demand == session.order.demand {
+        return Ok(false);
+    }
+    let world = rows.world()?;
+    placement::possible(&world, &demand, &session.order.environment)?;
+    if session.phase.holds_resources()
+        && let Some(node) = session.node.and_then(|id| world.node(id))
+    {
+        let used = world.used().remove(&node.id).unwrap_or_default();
+        // What others leave: the capacity without all that is used, plus its own part.
+        let cpu = (node.capacity.cpu + session.order.demand.cpu).saturating_sub(used.cpu);
+        let memory =
+            (node.capacity.memory + session.order.demand.memory).saturating_sub(used.memory);
+        if demand.cpu > cpu || demand.memory > memory {
+            return Err(Refusal::capacity(
+                "resize.no-room",
+                format!("{} has no room for that beside what runs there.", node.name),
+            )
+            .at("/resources")
+            .hint(format!("Up to {cpu} cores and {memory} would work now."))
+            .into());
+        }
+        let devices = placement::regrant(&world, session, &demand)?;
+        session.regrant(devices);
+    }
+    session.order.demand = demand;
+    Ok(true)
+}
+
+fn has_fraction(share: GpuShare) -> bool {
+    !share.0.is_multiple_of(100)
 }
 
 /// Freezes a running session: it keeps its memory and its place, and uses no processor.

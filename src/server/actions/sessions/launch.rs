@@ -1,6 +1,7 @@
 //! Launching: from what a person typed to rows, all copies in one commit or none. Preview and
 //! duplicate live here too, since they read and write the same request.
 
+use rules::devices::MigProfile;
 use rules::names::{SessionId, SessionName, UserId};
 use rules::permissions::{Verb, may};
 use rules::placement::{self, Explanation};
@@ -98,8 +99,15 @@ pub struct Resources {
     pub memory: Option<Bytes>,
     #[serde(default)]
     pub shm: Option<Bytes>,
+    /// Share of devices: 0.35, 1, 2.5.
     #[serde(default)]
     pub gpu: Option<GpuShare>,
+    /// Memory of the fraction, where it is not to be the same part of the card as the share.
+    #[serde(default)]
+    pub gpu_memory: Option<Bytes>,
+    /// One hardware partition, such as `1g.10gb`.
+    #[serde(default)]
+    pub mig: Option<MigProfile>,
 }
 
 impl Resources {
@@ -111,6 +119,8 @@ impl Resources {
             memory,
             shm: self.shm.unwrap_or(usual.shm.min(Bytes(memory.0 / 2))),
             gpu: self.gpu.unwrap_or(usual.gpu),
+            gpu_memory: self.gpu_memory,
+            mig: self.mig,
         }
     }
 }
@@ -171,9 +181,10 @@ pub async fn launch(
                     return Err(no_image(reference).into());
                 }
                 let written = insert(rows, &draft, owner, name.as_str())?;
+                let nodes = rows.nodes()?;
                 Ok(written
                     .iter()
-                    .map(|row| Session::of(row, name.clone(), None))
+                    .map(|row| Session::of(row, name.clone(), &nodes, rows.policy()))
                     .collect())
             })?;
             Ok(Launched {
@@ -237,6 +248,7 @@ pub async fn preview(
                     start_at: draft.order.start_at,
                     depends_on: draft.order.depends_on,
                     copies: draft.copies,
+                    owner: Some(caller.subject.user),
                 },
                 now,
             );
@@ -265,7 +277,9 @@ pub async fn duplicate(
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
                 shm: Some(demand.shm),
-                gpu: Some(demand.gpu),
+                gpu: Some(demand.gpu).filter(|gpu| *gpu > GpuShare::ZERO),
+                gpu_memory: demand.gpu_memory,
+                mig: demand.mig,
             },
             copies: 1,
             timeout_seconds: row.order.timeout_seconds,
@@ -329,6 +343,12 @@ fn draft(
         }
     };
     session::check_labels(&request.labels)?;
+    if request.resources.gpu == Some(GpuShare::ZERO) {
+        return Err(Refusal::invalid("gpu.zero", "0 of a device is no device.")
+            .at("/resources/gpu")
+            .hint("0.01 or more would work; leave it out for a session without one.")
+            .into());
+    }
     let (environment, runs_something) = environment(view, &request.image)?;
     let depends_on = dependencies(view, caller, &request.depends_on, name.as_ref())?;
     if request.kind == SessionKind::Interactive && request.timeout_seconds.is_some() {
@@ -376,6 +396,7 @@ fn draft(
     // Whether it could ever start depends on the machines alone, so no session is read for it.
     let machines = World {
         nodes: view.nodes()?,
+        policy: view.policy(),
         ..World::default()
     };
     placement::possible(&machines, &order.demand, &order.environment)?;
@@ -526,6 +547,7 @@ fn insert_named(
             generation: 1,
             node: None,
             devices: Vec::new(),
+            unconfirmed: Vec::new(),
             created_at: now,
             queued_at: now,
             scheduled_at: None,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use rules::devices::SharePolicy;
 use rules::findings::{Finding, findings};
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Verb;
@@ -33,6 +34,10 @@ pub struct Overview {
     /// Broken invariants; empty for a sound box, and for people who may not look at it.
     pub findings: Vec<Finding>,
     pub own: Own,
+    /// The administrator's rules for shares of devices.
+    pub policy: SharePolicy,
+    /// Devices here do not exist: sessions get none.
+    pub simulated: bool,
 }
 
 /// One machine with everything that holds room on it.
@@ -55,6 +60,8 @@ pub struct Machine {
     pub memory_used: Bytes,
     pub memory_busy: Option<Bytes>,
     pub devices: Vec<Device>,
+    /// Names of devices that take nothing new.
+    pub cordoned: std::collections::BTreeSet<String>,
     /// What holds room, oldest first.
     pub slices: Vec<Slice>,
 }
@@ -98,6 +105,8 @@ pub struct Own {
     /// Held by sessions of the caller.
     pub cpu: CpuShare,
     pub memory: Bytes,
+    /// Of devices.
+    pub gpu: rules::units::GpuShare,
 }
 
 /// One moment of a session's use.
@@ -163,7 +172,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                                 paused: s.paused,
                                 cpu: s.order.demand.cpu,
                                 memory: s.order.demand.memory,
-                                devices: s.devices.clone(),
+                                devices: s.holds().into_owned(),
                                 cpu_busy: rate.map(|r| r.cores),
                                 memory_busy: rate.map(|r| r.memory),
                             }
@@ -186,6 +195,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                         memory_busy: (!measured.is_empty())
                             .then(|| measured.iter().map(|r| r.memory).sum()),
                         devices: node.capacity.devices.clone(),
+                        cordoned: node.cordoned.clone(),
                         slices,
                     }
                 })
@@ -201,6 +211,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                     if session.phase.holds_resources() {
                         own.cpu = own.cpu + session.order.demand.cpu;
                         own.memory = own.memory + session.order.demand.memory;
+                        own.gpu = own.gpu + session.holds().iter().map(|d| d.share).sum();
                     }
                 }
                 if !(mine || everything) {
@@ -229,6 +240,12 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                     Vec::new()
                 },
                 own,
+                policy: world.policy,
+                simulated: world
+                    .nodes
+                    .iter()
+                    .flat_map(|node| &node.capacity.devices)
+                    .any(|device| device.simulated),
             })
         })
         .await

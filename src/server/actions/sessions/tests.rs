@@ -31,6 +31,7 @@ fn server() -> Server {
         seen_at: server.clock().now(),
         generation: 0,
         schedulable: true,
+        cordoned: Default::default(),
         problems: vec![],
     };
     server
@@ -38,6 +39,20 @@ fn server() -> Server {
         .write_now(Lane::Loops, "a machine", move |rows| rows.put_node(&node))
         .unwrap();
     server
+}
+
+fn bytes(memory: Bytes) -> Resize {
+    Resize {
+        memory: Some(memory),
+        ..Resize::default()
+    }
+}
+
+fn cores(hundredths: u32) -> Resize {
+    Resize {
+        cpu: Some(CpuShare(hundredths)),
+        ..Resize::default()
+    }
 }
 
 fn person(server: &Server, name: &str, role: Role) -> Caller {
@@ -440,7 +455,7 @@ async fn others_sessions_do_not_exist_for_a_user() {
             code(restart(&server, &jae, text).await),
             code(rename(&server, &jae, text, "mine", None).await),
             code(set_labels(&server, &jae, text, BTreeMap::new(), None).await),
-            code(resize(&server, &jae, text, Some(CpuShare(1)), None, None).await),
+            code(resize(&server, &jae, text, cores(1), None).await),
             code(pause(&server, &jae, text).await),
             code(resume(&server, &jae, text).await),
             code(delete(&server, &jae, text).await),
@@ -633,27 +648,29 @@ async fn a_resize_holds_to_what_the_machine_has_left() {
         &server,
         &mina,
         "a",
-        Some(CpuShare(300)),
-        Some(Bytes::gib(7)),
+        Resize {
+            memory: Some(Bytes::gib(7)),
+            ..cores(300)
+        },
         None,
     )
     .await
     .unwrap();
     assert_eq!(grown.resources.cpu, CpuShare(300));
-    let full = refusal(resize(&server, &mina, "a", Some(CpuShare(301)), None, None).await);
+    let full = refusal(resize(&server, &mina, "a", cores(301), None).await);
     assert_eq!(full.code, "resize.no-room");
     assert!(full.hint.contains("3 cores and 7 GiB"), "{}", full.hint);
     assert_eq!(
-        code(resize(&server, &mina, "a", Some(CpuShare(900)), None, None).await),
+        code(resize(&server, &mina, "a", cores(900), None).await),
         "cpu.too-large"
     );
     assert_eq!(
-        code(resize(&server, &mina, "a", None, Some(Bytes(1)), None).await),
+        code(resize(&server, &mina, "a", bytes(Bytes(1)), None).await),
         "memory.too-small"
     );
     carry_out(&server, other.id, Some(0));
     assert_eq!(
-        code(resize(&server, &mina, "b", None, Some(Bytes::gib(2)), None).await),
+        code(resize(&server, &mina, "b", bytes(Bytes::gib(2)), None).await),
         "session.ended"
     );
 }

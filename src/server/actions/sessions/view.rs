@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use rules::names::{NodeId, SessionId, SessionName, UserId, UserName};
-use rules::resources::{Demand, DeviceShare};
+use rules::devices::{MigProfile, SharePolicy};
+use rules::names::{SessionId, SessionName, UserId, UserName};
+use rules::resources::{Demand, Device, DeviceShare};
 use rules::session::{self, Outcome, Phase, Reason, SessionKind, Wish};
-use rules::units::Timestamp;
+use rules::units::{Bytes, GpuShare, Timestamp};
+use rules::world::Node;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -17,6 +19,59 @@ use crate::catalog::events::EventRow;
 pub struct Owner {
     pub id: UserId,
     pub name: UserName,
+}
+
+/// A share of one device as people see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    pub index: u32,
+    /// The device's own name; empty where its machine no longer reports it.
+    pub uuid: String,
+    pub model: String,
+    pub share: GpuShare,
+    /// The same in the administrator's units.
+    pub units: String,
+    pub memory: Bytes,
+    /// Multiprocessors whose time the share is worth, of so many; 0 where nobody knows.
+    pub sms: u32,
+    pub sms_total: u32,
+    /// The partition, where one was given.
+    pub profile: Option<MigProfile>,
+    /// Its machine has confirmed that it holds the session to this.
+    pub confirmed: bool,
+    /// The device does not exist, and the session has none.
+    pub simulated: bool,
+}
+
+impl Grant {
+    /// `part`, of a device of which that much is known.
+    pub(in crate::actions) fn of(
+        part: &DeviceShare,
+        device: Option<&Device>,
+        confirmed: bool,
+        policy: SharePolicy,
+    ) -> Self {
+        let cut = part
+            .part
+            .and_then(|number| device?.mig.get(number as usize));
+        Self {
+            index: part.index,
+            uuid: device.map(|d| d.uuid.clone()).unwrap_or_default(),
+            model: device.map(|d| d.model.clone()).unwrap_or_default(),
+            share: part.share,
+            units: policy.in_units(part.share),
+            memory: part.memory,
+            sms: match (cut, device) {
+                (Some(cut), _) => cut.sms,
+                (None, Some(device)) => device.sms_of(part.share),
+                (None, None) => 0,
+            },
+            sms_total: device.map_or(0, |d| d.sms),
+            profile: cut.map(|cut| cut.profile),
+            confirmed,
+            simulated: part.simulated,
+        }
+    }
 }
 
 /// One session.
@@ -43,7 +98,10 @@ pub struct Session {
     pub incarnation: u32,
     /// The name of the machine it is, or was, on.
     pub node: Option<String>,
-    pub devices: Vec<DeviceShare>,
+    pub devices: Vec<Grant>,
+    /// Devices here do not exist: whatever share it has or waits for, it gets no device.
+    #[serde(default)]
+    pub simulated: bool,
     pub created_at: Timestamp,
     pub scheduled_at: Option<Timestamp>,
     pub started_at: Option<Timestamp>,
@@ -56,8 +114,20 @@ pub struct Session {
 }
 
 impl Session {
-    /// As `owner` sees a row on a machine called `node`.
-    pub(super) fn of(row: &session::Session, owner: UserName, node: Option<String>) -> Self {
+    /// As `owner` sees a row on one of these machines.
+    pub(super) fn of(
+        row: &session::Session,
+        owner: UserName,
+        nodes: &[Node],
+        policy: SharePolicy,
+    ) -> Self {
+        let node = row.node.and_then(|id| nodes.iter().find(|n| n.id == id));
+        let card = |index: u32| {
+            let mut devices = node.into_iter().flat_map(|n| &n.capacity.devices);
+            devices.find(|device| device.index == index)
+        };
+        let confirmed = row.unconfirmed.is_empty();
+        let wants = row.order.demand.wants_device();
         Self {
             id: row.id,
             name: row.name.clone(),
@@ -79,8 +149,16 @@ impl Session {
             depends_on: row.order.depends_on.clone(),
             paused: row.paused,
             incarnation: row.incarnation,
-            node,
-            devices: row.devices.clone(),
+            node: row
+                .node
+                .map(|id| node.map_or_else(|| id.to_string(), |node| node.name.clone())),
+            devices: row
+                .devices
+                .iter()
+                .map(|part| Grant::of(part, card(part.index), confirmed, policy))
+                .collect(),
+            simulated: row.devices.iter().any(|part| part.simulated)
+                || (wants && row.devices.is_empty() && nodes.iter().any(has_simulated)),
             created_at: row.created_at,
             scheduled_at: row.scheduled_at,
             started_at: row.started_at,
@@ -93,19 +171,22 @@ impl Session {
     }
 }
 
+fn has_simulated(node: &Node) -> bool {
+    node.capacity.devices.iter().any(|device| device.simulated)
+}
+
 /// Names of people and machines, each looked up once a list.
 pub(super) struct Names<'v, 'c> {
     view: &'v View<'c>,
-    nodes: BTreeMap<NodeId, String>,
+    nodes: Vec<Node>,
     people: BTreeMap<UserId, UserName>,
 }
 
 impl<'v, 'c> Names<'v, 'c> {
     pub(super) fn new(view: &'v View<'c>) -> Result<Self, Failure> {
-        let nodes = view.nodes()?.into_iter().map(|n| (n.id, n.name)).collect();
         Ok(Self {
             view,
-            nodes,
+            nodes: view.nodes()?,
             people: BTreeMap::new(),
         })
     }
@@ -121,13 +202,7 @@ impl<'v, 'c> Names<'v, 'c> {
                 name
             }
         };
-        let node = row.node.map(|id| {
-            self.nodes
-                .get(&id)
-                .cloned()
-                .unwrap_or_else(|| id.to_string())
-        });
-        Ok(Session::of(row, owner, node))
+        Ok(Session::of(row, owner, &self.nodes, self.view.policy()))
     }
 }
 

@@ -1,0 +1,261 @@
+//! Devices from the command line: who has which share, and which take nothing new. Prints what the API
+//! says; where devices are simulated every output says so.
+
+use serde_json::{Value, json};
+
+use super::client::{Client, encoded};
+use super::output::{View, size, text};
+use super::tree::Gpu;
+use super::trouble::Trouble;
+use super::{columns, complain, launch, print, sessions};
+
+/// Said wherever a person reads of simulated devices.
+pub(super) const SIMULATED: &str = "simulated: these devices do not exist, and sessions get none";
+
+pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8, Trouble> {
+    match request {
+        Gpu::Ls => {
+            let body = client.get("/api/v1/gpus").await?;
+            if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
+                complain("No machine here has a GPU.\n");
+                return Ok(0);
+            }
+            print(&view.list(&body, columns::GPUS)?);
+            remark(view, &body);
+        }
+        Gpu::Show { gpu } => {
+            let body = client.get(&path(&gpu)).await?;
+            print(&view.said(&body, &shown(&body))?);
+        }
+        Gpu::Cordon { gpu, note } => {
+            let body = client
+                .post(&format!("{}/cordon", path(&gpu)), &json!({"note": note}))
+                .await?;
+            said(view, &body, "takes nothing new; what runs on it goes on")?;
+        }
+        Gpu::Uncordon { gpu } => {
+            let body = client
+                .post(&format!("{}/uncordon", path(&gpu)), &json!({}))
+                .await?;
+            said(view, &body, "takes new slices again")?;
+        }
+        Gpu::Drain { gpu, yes, note } => {
+            let body = json!({"dry_run": !yes, "note": note});
+            let body = client.post(&format!("{}/drain", path(&gpu)), &body).await?;
+            print(&view.said(&body, &drained(&body))?);
+        }
+        Gpu::Resize {
+            session,
+            share,
+            gpu_mem,
+        } => {
+            let devices = launch::Gpu {
+                share: Some(&share),
+                memory: gpu_mem.as_deref(),
+                mig: None,
+            };
+            let resources = launch::resources(None, None, None, &devices)?;
+            let body = json!({"resources": resources});
+            let changed = sessions::patched(client, &session.session, &body, None).await?;
+            let line = match grants(&changed["devices"]) {
+                waiting if waiting.is_empty() => {
+                    format!("{}  asks for {}", text(&changed, "name"), asked(&changed))
+                }
+                given => format!("{}  {given}", text(&changed, "name")),
+            };
+            print(&view.said(&changed, &line)?);
+            remark(view, &changed);
+        }
+    }
+    Ok(0)
+}
+
+fn path(gpu: &str) -> String {
+    format!("/api/v1/gpus/{}", encoded(gpu))
+}
+
+/// Says on standard error that nothing of it exists, where nothing does.
+fn remark(view: &View, body: &Value) {
+    if view.for_people() && body["simulated"] == true {
+        complain(&format!("{SIMULATED}\n"));
+    }
+}
+
+fn said(view: &View, gpu: &Value, what: &str) -> Result<(), Trouble> {
+    let line = format!("GPU {} ({}) {what}", text(gpu, "index"), text(gpu, "id"));
+    print(&view.said(gpu, &line)?);
+    remark(view, gpu);
+    Ok(())
+}
+
+/// What a session asks for of devices: `0.35`, `1g.10gb`, `-`.
+pub(super) fn asked(session: &Value) -> String {
+    if let Some(profile) = session["resources"]["mig"].as_str() {
+        return profile.to_owned();
+    }
+    match text(session, "resources.gpu") {
+        zero if zero == "0" => "-".to_owned(),
+        share => share,
+    }
+}
+
+/// `GPU 2: 0.35 = 28 GiB, 46 of 132 SMs`, several parted by semicolons; empty where none is given.
+pub(super) fn grants(devices: &Value) -> String {
+    let one = |part: &Value| {
+        let mut words = format!("GPU {}: {}", text(part, "index"), text(part, "share"));
+        if part["memory"].as_u64().unwrap_or_default() > 0 {
+            words.push_str(&format!(" = {}", size(&part["memory"])));
+        }
+        if part["sms_total"].as_u64().unwrap_or_default() > 0 {
+            words.push_str(&format!(
+                ", {} of {} SMs",
+                text(part, "sms"),
+                text(part, "sms_total")
+            ));
+        }
+        if let Some(profile) = part["profile"].as_str() {
+            words.push_str(&format!(", {profile}"));
+        }
+        if part["confirmed"] == false {
+            words.push_str(", not yet confirmed");
+        }
+        if part["simulated"] == true {
+            words.push_str(" (simulated)");
+        }
+        words
+    };
+    let all: Vec<String> = devices.as_array().into_iter().flatten().map(one).collect();
+    all.join("; ")
+}
+
+/// `vit 0.35, others 0.2`.
+pub(super) fn slices(gpu: &Value) -> String {
+    let all: Vec<String> = gpu["slices"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|slice| {
+            let name = slice["name"].as_str().unwrap_or("others");
+            match slice["profile"].as_str() {
+                Some(profile) => format!("{name} {profile}"),
+                None => format!("{name} {}", text(slice, "share")),
+            }
+        })
+        .collect();
+    if all.is_empty() {
+        "-".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+fn shown(gpu: &Value) -> String {
+    let mut lines = format!(
+        "GPU {}  {}  {}",
+        text(gpu, "index"),
+        text(gpu, "model"),
+        text(gpu, "id")
+    );
+    if gpu["simulated"] == true {
+        lines.push_str(&format!("\n  {SIMULATED}"));
+    }
+    let mut say = |name: &str, value: String| {
+        lines.push_str(&format!("\n  {name:<9} {value}"));
+    };
+    say("machine", text(gpu, "node_name"));
+    say(
+        "memory",
+        format!(
+            "{} free of {}",
+            size(&gpu["memory_free"]),
+            size(&gpu["memory"])
+        ),
+    );
+    say(
+        "shares",
+        format!(
+            "{} given, {} free",
+            text(gpu, "share_used"),
+            text(gpu, "share_free")
+        ),
+    );
+    say("SMs", text(gpu, "sms"));
+    say("health", text(gpu, "health.state"));
+    if gpu["cordoned"] == true {
+        say("cordoned", text(gpu, "note"));
+    }
+    for part in gpu["partitions"].as_array().into_iter().flatten() {
+        let state = if part["taken"] == true {
+            "taken"
+        } else {
+            "free"
+        };
+        say("partition", format!("{}  {state}", text(part, "profile")));
+    }
+    for slice in gpu["slices"].as_array().into_iter().flatten() {
+        let confirmed = if slice["confirmed"] == false {
+            "  not yet confirmed"
+        } else {
+            ""
+        };
+        say(
+            "slice",
+            format!(
+                "{} = {}  {}  {}{confirmed}",
+                text(slice, "share"),
+                size(&slice["memory"]),
+                slice["name"].as_str().unwrap_or("others"),
+                text(slice, "state"),
+            ),
+        );
+    }
+    lines
+}
+
+fn drained(body: &Value) -> String {
+    let names = |key: &str| {
+        let all: Vec<&str> = body[key]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        all.join(", ")
+    };
+    let index = text(&body["gpu"], "index");
+    let mut lines = match (names("ends"), body["dry_run"] == true) {
+        (none, true) if none.is_empty() => format!("Nothing runs on GPU {index}."),
+        (none, false) if none.is_empty() => {
+            format!("GPU {index} takes nothing new; nothing ran on it.")
+        }
+        (ends, true) => format!("A drain of GPU {index} would end: {ends}"),
+        (ends, false) => format!("GPU {index} takes nothing new; told to end: {ends}"),
+    };
+    let again = names("requeued");
+    if !again.is_empty() {
+        lines.push_str(&format!("\n  waiting for another device: {again}"));
+    }
+    if body["dry_run"] == true {
+        lines.push_str("\n  --yes does it");
+    }
+    if body["gpu"]["simulated"] == true {
+        lines.push_str(&format!("\n  {SIMULATED}"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_told_as_share_memory_and_multiprocessors() {
+        let part = json!({"index": 2, "share": 0.35, "memory": 30_064_771_072_u64, "sms": 46,
+            "sms_total": 132, "confirmed": true, "simulated": true});
+        assert_eq!(
+            grants(&json!([part])),
+            "GPU 2: 0.35 = 28 GiB, 46 of 132 SMs (simulated)"
+        );
+        assert_eq!(grants(&json!([])), "");
+    }
+}

@@ -1,0 +1,223 @@
+//! Devices that do not exist, for demonstrations on machines without any: made from text such as
+//! `H100:8`, reported like real ones, each marked as simulated. Never touches hardware, and never gives a
+//! session anything: what is marked as simulated has no device node.
+
+use rules::devices::{MigPart, MigProfile};
+use rules::refusal::Refusal;
+use rules::resources::{Device, DeviceShare};
+use rules::session::Reason;
+use rules::units::Bytes;
+
+/// Devices of one machine at most; the largest machines have 16.
+const MOST: usize = 16;
+
+/// What is known of a model: its name, how it is called in short, memory, multiprocessors, whether its
+/// devices are linked to each other.
+struct Model {
+    word: &'static str,
+    name: &'static str,
+    memory: Bytes,
+    sms: u32,
+    linked: bool,
+}
+
+const MODELS: &[Model] = &[
+    model("B200", "NVIDIA B200", 180, 148, true),
+    model("H200", "NVIDIA H200", 141, 132, true),
+    model("H100", "NVIDIA H100 80GB", 80, 132, true),
+    model("A100", "NVIDIA A100 80GB", 80, 108, true),
+    model("A100-40", "NVIDIA A100 40GB", 40, 108, true),
+    model("V100", "NVIDIA V100 32GB", 32, 80, true),
+    model("L40S", "NVIDIA L40S", 48, 142, false),
+    model("L4", "NVIDIA L4", 24, 58, false),
+    model("T4", "NVIDIA T4", 16, 40, false),
+    model("RTX4090", "NVIDIA GeForce RTX 4090", 24, 128, false),
+    model("RTX5090", "NVIDIA GeForce RTX 5090", 32, 170, false),
+];
+
+const fn model(word: &'static str, name: &'static str, gib: u64, sms: u32, linked: bool) -> Model {
+    Model {
+        word,
+        name,
+        memory: Bytes::gib(gib),
+        sms,
+        linked,
+    }
+}
+
+/// Reads `MODEL[:NUMBER][/PROFILE…]`, several parted by commas: `H100:8`, or `H100:7,H100:1/3g.40gb/1g.10gb`
+/// for one that is cut into partitions. The first half hangs on socket 0, the rest on socket 1.
+///
+/// Errors: `gpu.simulation-invalid` with what would work.
+pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
+    let mut wanted: Vec<(&Model, Vec<MigProfile>)> = Vec::new();
+    for item in text.split(',').map(str::trim) {
+        let (item, cut) = match item.split_once('/') {
+            Some((item, cut)) => (item, cut.split('/').collect()),
+            None => (item, Vec::new()),
+        };
+        let (word, number) = item.split_once(':').unwrap_or((item, "1"));
+        let model = MODELS
+            .iter()
+            .find(|model| model.word.eq_ignore_ascii_case(word.trim()))
+            .ok_or_else(|| unknown(word))?;
+        let number = number
+            .trim()
+            .parse::<usize>()
+            .ok()
+            .filter(|number| (1..=MOST).contains(number))
+            .ok_or_else(|| {
+                wrong(format!(
+                    "{:?} is not a number of devices from 1 to {MOST}.",
+                    number
+                ))
+            })?;
+        let cut = cut
+            .into_iter()
+            .map(MigProfile::parse)
+            .collect::<Result<Vec<_>, _>>()?;
+        let compute: u32 = cut.iter().map(|profile| u32::from(profile.compute)).sum();
+        let memory: u64 = cut.iter().map(|profile| u64::from(profile.gigabytes)).sum();
+        if compute > 7 || Bytes::gib(memory) > model.memory {
+            return Err(wrong(format!(
+                "{} cannot be cut into {compute} compute slices and {memory} GB.",
+                model.name
+            )));
+        }
+        wanted.extend((0..number).map(|_| (model, cut.clone())));
+    }
+    if wanted.len() > MOST {
+        return Err(wrong(format!(
+            "{} devices are more than one machine has; {MOST} is the most.",
+            wanted.len()
+        )));
+    }
+    let half = wanted.len().div_ceil(2);
+    Ok((0_u32..)
+        .zip(wanted)
+        .map(|(index, (model, cut))| Device {
+            memory: model.memory,
+            uuid: format!("SIMULATED-{}-{index}", model.word),
+            sms: model.sms,
+            numa: Some(u32::from(index as usize >= half)),
+            link: model.linked.then_some(0),
+            simulated: true,
+            mig: (0..)
+                .zip(cut)
+                .map(|(number, profile)| part(model, index, number, profile))
+                .collect(),
+            ..Device::new(index, model.name)
+        })
+        .collect())
+}
+
+fn part(model: &Model, index: u32, number: u32, profile: MigProfile) -> MigPart {
+    let sms = match profile.compute {
+        7 => model.sms,
+        compute => model.sms / 8 * u32::from(compute),
+    };
+    MigPart {
+        uuid: format!("SIMULATED-MIG-{}-{index}-{number}", model.word),
+        profile,
+        memory: Bytes::gib(u64::from(profile.gigabytes)),
+        sms,
+    }
+}
+
+/// Whether a container may start with these shares: only where none of them is of a real device, since
+/// nothing here can hold a container to a slice of one.
+pub(crate) fn may_start(devices: &[DeviceShare]) -> Result<(), Reason> {
+    match devices.iter().find(|device| !device.simulated) {
+        None => Ok(()),
+        Some(real) => Err(Reason::new(
+            "gpu.no-way-in",
+            format!(
+                "This machine cannot hold a session to a share of device {}, so it gives it none.",
+                real.index
+            ),
+        )
+        .with("device", real.index)),
+    }
+}
+
+fn wrong(text: String) -> Refusal {
+    Refusal::invalid("gpu.simulation-invalid", text)
+        .hint("H100:8 would work, or H100:7,H100:1/3g.40gb/1g.10gb with one that is cut.")
+}
+
+fn unknown(word: &str) -> Refusal {
+    let shown: String = word.chars().take(40).flat_map(char::escape_debug).collect();
+    let words: Vec<&str> = MODELS.iter().map(|model| model.word).collect();
+    Refusal::invalid(
+        "gpu.simulation-invalid",
+        format!("\"{shown}\" is no model that can be simulated."),
+    )
+    .hint(format!("One of {} would work.", words.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rules::units::GpuShare;
+
+    #[test]
+    fn eight_cards_are_reported_and_every_one_says_that_it_is_simulated() {
+        let devices = devices("H100:8").expect("a good text");
+        assert_eq!(devices.len(), 8);
+        assert!(devices.iter().all(|d| d.simulated
+            && d.uuid.starts_with("SIMULATED-")
+            && d.memory == Bytes::gib(80)
+            && d.sms == 132
+            && d.link == Some(0)));
+        let sockets: Vec<_> = devices.iter().filter_map(|d| d.numa).collect();
+        assert_eq!(sockets, [0, 0, 0, 0, 1, 1, 1, 1]);
+        let names: std::collections::BTreeSet<_> = devices.iter().map(|d| &d.uuid).collect();
+        assert_eq!(names.len(), 8, "two devices have one name");
+    }
+
+    #[test]
+    fn one_of_them_may_be_cut() {
+        let devices = devices("H100:1, h100:1/3g.40gb/1g.10gb").expect("a good text");
+        assert!(!devices[0].is_cut());
+        let parts: Vec<String> = devices[1]
+            .mig
+            .iter()
+            .map(|p| p.profile.to_string())
+            .collect();
+        assert_eq!(parts, ["3g.40gb", "1g.10gb"]);
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused_with_what_would_work() {
+        for text in [
+            "",
+            "H100:0",
+            "H100:17",
+            "H100:-1",
+            "H100:x",
+            "H101",
+            "H100:9,H100:9",
+            "H100/4g.40gb/4g.40gb",
+            "T4/7g.80gb",
+            "H100/nothing",
+        ] {
+            let refusal = devices(text).expect_err(text);
+            assert!(!refusal.hint.is_empty(), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn a_container_never_starts_with_a_share_of_a_real_device() {
+        let share = |simulated| DeviceShare {
+            index: 0,
+            share: GpuShare(35),
+            memory: Bytes::gib(28),
+            part: None,
+            simulated,
+        };
+        assert_eq!(may_start(&[]), Ok(()));
+        assert_eq!(may_start(&[share(true)]), Ok(()));
+        let refused = may_start(&[share(true), share(false)]).expect_err("a real one");
+        assert_eq!(refused.code, "gpu.no-way-in");
+    }
+}

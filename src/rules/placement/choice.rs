@@ -1,0 +1,209 @@
+//! Which devices of one machine a demand gets. Whole ones are taken from the smallest group of linked
+//! devices that holds them all, so that large groups stay whole; a fraction goes to the fullest device
+//! that still holds it (or, where the administrator says so, to the emptiest).
+
+use std::collections::BTreeMap;
+
+use super::ground::Spot;
+use crate::devices::{CONTEXT_OVERHEAD, Health, Spreading, WHOLE};
+use crate::resources::{Demand, Device, DeviceShare};
+use crate::units::{Bytes, GpuShare};
+use crate::world::{Node, World};
+
+/// Takes new slices, as far as the device itself goes.
+pub(super) fn takes_new(node: &Node, device: &Device) -> bool {
+    !matches!(device.health, Health::Failing { .. }) && !node.cordoned.contains(&device.uuid)
+}
+
+/// Memory of a fraction of this device; None where the device can never give that.
+pub(super) fn slice_memory(device: &Device, demand: &Demand, part: GpuShare) -> Option<Bytes> {
+    let memory = demand.gpu_memory.unwrap_or_else(|| device.memory_of(part));
+    // A machine of an older version does not say how much memory a device has.
+    let known = device.memory > Bytes::ZERO;
+    (!known || (memory >= CONTEXT_OVERHEAD && memory <= device.memory)).then_some(memory)
+}
+
+/// How much is free of a device: its share and its memory; nothing where it takes nothing new.
+pub(super) fn left(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
+    let device = &spot.node.capacity.devices[at];
+    if device.is_cut() || !takes_new(spot.node, device) {
+        return (GpuShare::ZERO, Bytes::ZERO);
+    }
+    let held = &spot.devices[at];
+    (
+        WHOLE.saturating_sub(held.share),
+        device.memory.saturating_sub(held.memory),
+    )
+}
+
+/// How badly a machine suits a demand for devices, where they would be packed: whether they would lie
+/// apart, what would be left of the device that gives the fraction, how many devices are empty; for
+/// spreading the last two the other way round. None where it does not fit.
+pub(super) fn rank(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<u64> {
+    let given = choose(world, spot, demand)?;
+    let empty = (0..spot.devices.len())
+        .filter(|at| left(spot, *at).0 == WHOLE)
+        .count();
+    let rest = given
+        .iter()
+        .find(|d| d.part.is_none() && d.share < WHOLE)
+        .and_then(|part| {
+            let devices = &spot.node.capacity.devices;
+            let at = devices.iter().position(|d| d.index == part.index)?;
+            Some(left(spot, at).0.saturating_sub(part.share).0)
+        });
+    let apart = u64::from(!together(spot.node, &given)) << 32;
+    let (rest, empty) = (u64::from(rest.unwrap_or_default()), empty as u64);
+    Some(match world.policy.spreading {
+        Spreading::Pack => apart | rest << 16 | empty,
+        Spreading::Spread => {
+            apart | (u64::from(WHOLE.0) - rest) << 16 | (0xffff - empty.min(0xffff))
+        }
+    })
+}
+
+/// Whether devices can reach each other without crossing the machine's memory, or at least hang on one
+/// socket.
+fn together(node: &Node, given: &[DeviceShare]) -> bool {
+    let groups: Vec<(Option<u32>, Option<u32>)> = given
+        .iter()
+        .filter_map(|part| node.capacity.devices.iter().find(|d| d.index == part.index))
+        .map(|d| (d.link, d.numa))
+        .collect();
+    groups.windows(2).all(|pair| {
+        let ((link_a, numa_a), (link_b, numa_b)) = (pair[0], pair[1]);
+        (link_a.is_some() && link_a == link_b) || numa_a == numa_b
+    })
+}
+
+/// The shares of devices that this demand gets here; empty where it wants none, None where they are not
+/// free.
+pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<Vec<DeviceShare>> {
+    if !demand.wants_device() {
+        return Some(Vec::new());
+    }
+    if let Some(profile) = demand.mig {
+        return partition(spot, profile).map(|part| vec![part]);
+    }
+    let (whole, part) = ((demand.gpu.0 / 100) as usize, GpuShare(demand.gpu.0 % 100));
+    if whole == 0 {
+        return fraction(world, spot, demand, part, &[], None).map(|one| vec![one]);
+    }
+    let devices = &spot.node.capacity.devices;
+    let empty: Vec<usize> = (0..devices.len())
+        .filter(|at| !devices[*at].is_cut() && takes_new(spot.node, &devices[*at]))
+        .filter(|at| spot.devices[*at].is_empty())
+        .collect();
+    if empty.len() < whole {
+        return None;
+    }
+    for group in groups(spot.node, &empty) {
+        if group.len() < whole {
+            continue;
+        }
+        let chosen = &group[..whole];
+        let mut given: Vec<DeviceShare> = chosen
+            .iter()
+            .map(|at| DeviceShare {
+                index: devices[*at].index,
+                share: WHOLE,
+                memory: devices[*at].memory,
+                part: None,
+                simulated: devices[*at].simulated,
+            })
+            .collect();
+        if part > GpuShare::ZERO {
+            let near = chosen.first().map(|at| &devices[*at]);
+            let Some(rest) = fraction(world, spot, demand, part, chosen, near) else {
+                continue;
+            };
+            given.push(rest);
+        }
+        return Some(given);
+    }
+    None
+}
+
+/// Sets of devices to take whole ones from, the best first: linked ones, those of one socket, all of
+/// them; of each kind the smallest first.
+fn groups(node: &Node, among: &[usize]) -> Vec<Vec<usize>> {
+    let devices = &node.capacity.devices;
+    let by = |key: &dyn Fn(&Device) -> Option<(u32, u32)>| {
+        let mut sets: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+        for at in among {
+            if let Some(key) = key(&devices[*at]) {
+                sets.entry(key).or_default().push(*at);
+            }
+        }
+        let mut sets: Vec<Vec<usize>> = sets.into_values().collect();
+        sets.sort_by_key(|set| (set.len(), set.first().copied()));
+        sets
+    };
+    let mut all = by(&|d| Some((d.link?, d.numa?)));
+    all.extend(by(&|d| Some((d.link?, 0))));
+    all.extend(by(&|d| Some((d.numa?, 0))));
+    all.push(among.to_vec());
+    all
+}
+
+/// The device that gives a fraction: not one of `taken`, near `near` where it can be.
+fn fraction(
+    world: &World,
+    spot: &Spot<'_>,
+    demand: &Demand,
+    part: GpuShare,
+    taken: &[usize],
+    near: Option<&Device>,
+) -> Option<DeviceShare> {
+    let devices = &spot.node.capacity.devices;
+    (0..devices.len())
+        .filter(|at| !taken.contains(at))
+        .filter_map(|at| {
+            let device = &devices[at];
+            let memory = slice_memory(device, demand, part)?;
+            let (share, room) = left(spot, at);
+            let fits = share >= part && (room >= memory || device.memory == Bytes::ZERO);
+            fits.then_some((at, share, memory))
+        })
+        .min_by_key(|(at, share, _)| {
+            let device = &devices[*at];
+            let far = near.is_some_and(|near| {
+                !(near.link.is_some() && near.link == device.link && near.numa == device.numa)
+            });
+            let free = match world.policy.spreading {
+                Spreading::Pack => share.0,
+                Spreading::Spread => WHOLE.0 - share.0,
+            };
+            (far, free, *at)
+        })
+        .map(|(at, _, memory)| DeviceShare {
+            index: devices[at].index,
+            share: part,
+            memory,
+            part: None,
+            simulated: devices[at].simulated,
+        })
+}
+
+fn partition(spot: &Spot<'_>, profile: crate::devices::MigProfile) -> Option<DeviceShare> {
+    let devices = &spot.node.capacity.devices;
+    devices
+        .iter()
+        .zip(&spot.devices)
+        .filter(|(device, _)| takes_new(spot.node, device))
+        .find_map(|(device, held)| {
+            let (number, part) = (0..)
+                .zip(&device.mig)
+                .find(|(number, part)| part.profile == profile && !held.parts.contains(number))?;
+            let share = (part.sms * 100)
+                .checked_div(device.sms)
+                .unwrap_or(u32::from(profile.compute) * 100 / 7);
+            Some(DeviceShare {
+                index: device.index,
+                share: GpuShare(share),
+                memory: part.memory,
+                part: Some(number),
+                simulated: device.simulated,
+            })
+        })
+}

@@ -1,0 +1,272 @@
+//! What is free, machine by machine and device by device, while places are given away one after the
+//! other; and the best place for a demand, found without looking at every machine every time.
+//!
+//! Equal demands share one heap of machines. A change of a machine is noted in a list; a heap takes in
+//! what was noted since it was last asked, so that a place costs the logarithm of the machines and not
+//! their number.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::{choice, fit};
+use crate::devices::{Held, Spreading};
+use crate::names::{NodeId, UserId};
+use crate::resources::{Demand, DeviceShare, Used};
+use crate::session::{Environment, Session};
+use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use crate::world::{Node, World};
+
+/// Heaps kept. More: memory, for queues in which every request differs. Fewer: a queue of more sizes than
+/// this looks at every machine for each of them.
+const MOST_HEAPS: usize = 64;
+
+/// One machine while places are given away.
+pub(super) struct Spot<'w> {
+    pub(super) node: &'w Node,
+    pub(super) cpu: CpuShare,
+    pub(super) memory: Bytes,
+    /// What is given of each device, in the order of the machine's list.
+    pub(super) devices: Vec<Held>,
+    /// It takes new sessions at all.
+    open: bool,
+    version: u32,
+}
+
+/// Where a demand would go.
+pub(super) struct Found {
+    pub(super) spot: usize,
+    pub(super) devices: Vec<DeviceShare>,
+}
+
+/// How good a place is; the least is taken.
+type Score = (u64, u64, NodeId);
+
+/// The best on top: its score, the machine, and the version of the machine that it was counted for.
+type Heap = BinaryHeap<Reverse<(Score, usize, u32)>>;
+
+struct Search {
+    heap: Heap,
+    /// How much of the list of changes is taken in.
+    noted: usize,
+}
+
+pub(super) struct Ground<'w> {
+    world: &'w World,
+    pub(super) spots: Vec<Spot<'w>>,
+    at: BTreeMap<NodeId, usize>,
+    /// Hundredths of devices that each person holds.
+    owned: BTreeMap<UserId, u32>,
+    changes: Vec<usize>,
+    searches: RefCell<BTreeMap<(Demand, bool), Search>>,
+}
+
+impl<'w> Ground<'w> {
+    /// The world as it stands. Costs one visit a session and a device.
+    pub(super) fn new(world: &'w World, now: Timestamp) -> Self {
+        let spots: Vec<Spot<'w>> = world
+            .nodes
+            .iter()
+            .map(|node| Spot {
+                node,
+                cpu: CpuShare::ZERO,
+                memory: Bytes::ZERO,
+                devices: vec![Held::default(); node.capacity.devices.len()],
+                open: fit::closed(node, now).is_none(),
+                version: 0,
+            })
+            .collect();
+        let at = spots
+            .iter()
+            .enumerate()
+            .map(|(at, spot)| (spot.node.id, at))
+            .collect();
+        let mut ground = Self {
+            world,
+            spots,
+            at,
+            owned: BTreeMap::new(),
+            changes: Vec::new(),
+            searches: RefCell::default(),
+        };
+        for session in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
+            let Some(at) = session.node.and_then(|id| ground.at.get(&id).copied()) else {
+                continue;
+            };
+            ground.hold(at, &session.order.demand, &session.holds(), session.owner);
+        }
+        // Nobody has asked yet.
+        ground.changes.clear();
+        ground
+    }
+
+    pub(super) fn world(&self) -> &'w World {
+        self.world
+    }
+
+    pub(super) fn spot(&self, node: NodeId) -> Option<usize> {
+        self.at.get(&node).copied()
+    }
+
+    /// Gives a place away.
+    pub(super) fn take(&mut self, found: &Found, demand: &Demand, owner: UserId) {
+        self.hold(found.spot, demand, &found.devices, owner);
+    }
+
+    fn hold(&mut self, at: usize, demand: &Demand, devices: &[DeviceShare], owner: UserId) {
+        let spot = &mut self.spots[at];
+        spot.cpu = spot.cpu + demand.cpu;
+        spot.memory = spot.memory + demand.memory;
+        for part in devices {
+            if let Some(at) = place_of(spot.node, part.index) {
+                spot.devices[at].add(part);
+            }
+        }
+        spot.version += 1;
+        self.changes.push(at);
+        let shares: u32 = devices.iter().map(|d| d.share.0).sum();
+        if shares > 0 {
+            let owned = self.owned.entry(owner).or_default();
+            *owned = owned.saturating_add(shares);
+        }
+    }
+
+    /// Takes a session's place back, as its end will.
+    pub(super) fn give_back(&mut self, session: &Session) {
+        let Some(at) = session.node.and_then(|id| self.spot(id)) else {
+            return;
+        };
+        let spot = &mut self.spots[at];
+        spot.cpu = spot.cpu.saturating_sub(session.order.demand.cpu);
+        spot.memory = spot.memory.saturating_sub(session.order.demand.memory);
+        let mut shares = 0;
+        for part in session.holds().iter() {
+            if let Some(at) = place_of(spot.node, part.index) {
+                spot.devices[at].give_back(part);
+            }
+            shares += part.share.0;
+        }
+        spot.version += 1;
+        self.changes.push(at);
+        if let Some(owned) = self.owned.get_mut(&session.owner) {
+            *owned = owned.saturating_sub(shares);
+        }
+    }
+
+    /// What that person holds of devices now.
+    pub(super) fn owned(&self, owner: UserId) -> GpuShare {
+        GpuShare(self.owned.get(&owner).copied().unwrap_or_default())
+    }
+
+    /// Whether that much more would be past what one person may hold.
+    pub(super) fn past_quota(&self, owner: UserId, demand: &Demand) -> bool {
+        let each = self.world.policy.each;
+        each.is_some_and(|each| {
+            demand.gpu > GpuShare::ZERO && self.owned(owner) + demand.gpu > each
+        })
+    }
+
+    /// The best place there is; None where there is none.
+    pub(super) fn best(&self, demand: &Demand, environment: &Environment) -> Option<Found> {
+        let host = *environment == Environment::Host;
+        let mut searches = self.searches.borrow_mut();
+        let key = (*demand, host);
+        if !searches.contains_key(&key) && searches.len() >= MOST_HEAPS {
+            return self.scan(demand, host);
+        }
+        let search = searches.entry(key).or_insert_with(|| Search {
+            heap: (0..self.spots.len())
+                .filter_map(|at| self.entry(at, demand, host))
+                .collect(),
+            noted: self.changes.len(),
+        });
+        let mut noted: Vec<usize> = self.changes[search.noted..].to_vec();
+        noted.sort_unstable();
+        noted.dedup();
+        for at in noted {
+            search.heap.extend(self.entry(at, demand, host));
+        }
+        search.noted = self.changes.len();
+        while let Some(Reverse((_, at, version))) = search.heap.peek() {
+            let spot = &self.spots[*at];
+            if *version == spot.version
+                && let Some(devices) = choice::choose(self.world, spot, demand)
+            {
+                return Some(Found { spot: *at, devices });
+            }
+            search.heap.pop();
+        }
+        None
+    }
+
+    fn scan(&self, demand: &Demand, host: bool) -> Option<Found> {
+        (0..self.spots.len())
+            .filter_map(|at| self.entry(at, demand, host))
+            .max()
+            .and_then(|Reverse((_, at, _))| {
+                let devices = choice::choose(self.world, &self.spots[at], demand)?;
+                Some(Found { spot: at, devices })
+            })
+    }
+
+    fn entry(
+        &self,
+        at: usize,
+        demand: &Demand,
+        host: bool,
+    ) -> Option<Reverse<(Score, usize, u32)>> {
+        let spot = &self.spots[at];
+        let refused = !spot.open || (host && !spot.node.host_environment);
+        let (cpu, memory) = spot.free();
+        if refused || cpu < demand.cpu || memory < demand.memory {
+            return None;
+        }
+        let rank = if demand.wants_device() {
+            choice::rank(self.world, spot, demand)?
+        } else {
+            // Work without a device leaves machines that have some to those who need them.
+            spot.node.capacity.devices.len() as u64
+        };
+        let left = memory.saturating_sub(demand.memory).0;
+        let score = match self.world.policy.spreading {
+            Spreading::Pack => (rank, left, spot.node.id),
+            Spreading::Spread => (rank, u64::MAX - left, spot.node.id),
+        };
+        Some(Reverse((score, at, spot.version)))
+    }
+
+    /// Everything given on one machine, as its pictures show it.
+    pub(super) fn used(&self, at: usize) -> Used {
+        let spot = &self.spots[at];
+        Used {
+            cpu: spot.cpu,
+            memory: spot.memory,
+            devices: spot
+                .node
+                .capacity
+                .devices
+                .iter()
+                .zip(&spot.devices)
+                .filter(|(_, held)| !held.is_empty())
+                .map(|(device, held)| (device.index, held.clone()))
+                .collect(),
+        }
+    }
+}
+
+impl Spot<'_> {
+    pub(super) fn free(&self) -> (CpuShare, Bytes) {
+        (
+            self.node.capacity.cpu.saturating_sub(self.cpu),
+            self.node.capacity.memory.saturating_sub(self.memory),
+        )
+    }
+}
+
+fn place_of(node: &Node, index: u32) -> Option<usize> {
+    let devices = &node.capacity.devices;
+    match devices.get(index as usize) {
+        Some(device) if device.index == index => Some(index as usize),
+        _ => devices.iter().position(|d| d.index == index),
+    }
+}

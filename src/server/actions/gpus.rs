@@ -1,0 +1,446 @@
+//! What a person may know of devices and do with them: the list with everybody's slices, one device, and
+//! for administrators the cordon and the drain. Other people's slices carry no names for people who may not
+//! see everybody's work. Never hands a share out; the scheduler does.
+
+use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile, SharePolicy};
+use rules::names::{NodeId, SessionId};
+use rules::permissions::Verb;
+use rules::refusal::Refusal;
+use rules::resources::{Device, DeviceShare};
+use rules::session::{Phase, Reason, SessionKind, Wish, plain, text};
+use rules::units::{Bytes, GpuShare, Timestamp};
+use rules::world::{Node, World};
+use serde::{Deserialize, Serialize};
+
+use super::allowed;
+use super::sessions::{Owner, sees_all};
+use crate::access::Caller;
+use crate::catalog::events::Note;
+use crate::catalog::nodes::DeviceRow;
+use crate::catalog::{Lane, Rows, View};
+use crate::{Failure, Server};
+
+/// All devices there are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gpus {
+    pub items: Vec<Gpu>,
+    pub policy: SharePolicy,
+    /// About what a program's context takes of its slice; not yet measured on hardware.
+    pub context_overhead: Bytes,
+    /// At least one of them does not exist.
+    pub simulated: bool,
+}
+
+/// One device with all that holds a part of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// Its own name for itself.
+    pub id: String,
+    pub index: u32,
+    pub node: NodeId,
+    pub node_name: String,
+    pub model: String,
+    pub memory: Bytes,
+    /// Multiprocessors; 0 where nobody knows.
+    pub sms: u32,
+    pub numa: Option<u32>,
+    /// Devices of one number are linked to each other.
+    pub link: Option<u32>,
+    pub health: Health,
+    /// Its machine answers.
+    pub answers: bool,
+    pub simulated: bool,
+    pub cordoned: bool,
+    /// What the administrator said with the cordon; empty where nothing was said.
+    pub note: String,
+    pub changed_at: Option<Timestamp>,
+    pub changed_by: Option<String>,
+    pub share_used: GpuShare,
+    pub memory_used: Bytes,
+    /// The largest share that a new session could get of it now; 0 where it takes nothing new.
+    pub share_free: GpuShare,
+    pub memory_free: Bytes,
+    /// The least share in which a program starts.
+    pub least: Option<GpuShare>,
+    pub partitions: Vec<Partition>,
+    /// Oldest first.
+    pub slices: Vec<GpuSlice>,
+}
+
+/// One hardware partition of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    pub id: String,
+    pub profile: MigProfile,
+    pub memory: Bytes,
+    pub sms: u32,
+    pub taken: bool,
+}
+
+/// What one session holds of a device. Without id, name and owner where it is somebody else's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GpuSlice {
+    pub session: Option<SessionId>,
+    pub name: Option<String>,
+    pub owner: Option<Owner>,
+    pub mine: bool,
+    pub state: Phase,
+    pub paused: bool,
+    pub share: GpuShare,
+    pub memory: Bytes,
+    pub sms: u32,
+    pub profile: Option<MigProfile>,
+    /// Its machine has confirmed that it holds the session to this; until then the larger of the old and the
+    /// new share is kept.
+    pub confirmed: bool,
+}
+
+/// What a drain would end, or has told to end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Drained {
+    pub gpu: Gpu,
+    /// Names of the sessions that end.
+    pub ends: Vec<String>,
+    /// Of these, those that wait for another device afterwards.
+    pub requeued: Vec<String>,
+    /// Nothing was done yet.
+    pub dry_run: bool,
+}
+
+/// How a device is drained.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DrainRequest {
+    /// Why, for the people whose sessions end; None keeps the cordon's note.
+    pub note: Option<String>,
+    /// Only say what would end.
+    pub dry_run: bool,
+}
+
+/// How a device is cordoned.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CordonRequest {
+    /// Why, in a few words.
+    pub note: Option<String>,
+}
+
+const LONGEST_NOTE: usize = 256;
+
+/// Every device, machine by machine in the order of their indexes.
+pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
+    allowed(caller, Verb::SessionsRead)?;
+    let (caller, now) = (caller.clone(), server.clock().now());
+    server
+        .catalog()
+        .read("show devices", move |view| {
+            let world = view.world()?;
+            let items = all(view, &world, &caller, now)?;
+            Ok(Gpus {
+                simulated: items.iter().any(|gpu| gpu.simulated),
+                items,
+                policy: world.policy,
+                context_overhead: CONTEXT_OVERHEAD,
+            })
+        })
+        .await
+}
+
+/// One device, by its own name, a prefix of it that only one has, or its index where one machine has it.
+///
+/// Errors: `gpu.not-found`, `gpu.ambiguous`.
+pub async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Gpu, Failure> {
+    let all = list(server, caller).await?;
+    Ok(find(all.items, id)?)
+}
+
+/// Lets a device take nothing new; what runs on it goes on. Saying it again changes the note.
+pub async fn cordon(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    request: CordonRequest,
+) -> Result<Gpu, Failure> {
+    set_cordon(server, caller, id, true, request.note).await
+}
+
+/// Lets a device take new slices again.
+pub async fn uncordon(server: &Server, caller: &Caller, id: &str) -> Result<Gpu, Failure> {
+    set_cordon(server, caller, id, false, None).await
+}
+
+async fn set_cordon(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    cordoned: bool,
+    note: Option<String>,
+) -> Result<Gpu, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let note = checked(note)?.unwrap_or_default();
+    let (caller, id) = (caller.clone(), id.to_owned());
+    server
+        .catalog()
+        .write(Lane::People, "cordon a device", move |rows| {
+            let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &id)?;
+            if gpu.cordoned != cordoned || gpu.note != note {
+                mark(rows, &caller, &gpu, cordoned, note)?;
+            }
+            Ok(find(
+                all(rows, &rows.world()?, &caller, rows.now)?,
+                &gpu.id,
+            )?)
+        })
+        .await
+}
+
+/// Cordons a device and ends every session that has a part of it; batch sessions wait for another one and
+/// start again. With `dry_run` it only says which.
+pub async fn drain(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    request: DrainRequest,
+) -> Result<Drained, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let note = checked(request.note)?;
+    let (caller, id, dry_run) = (caller.clone(), id.to_owned(), request.dry_run);
+    server
+        .catalog()
+        .write(Lane::People, "drain a device", move |rows| {
+            let world = rows.world()?;
+            let gpu = find(all(rows, &world, &caller, rows.now)?, &id)?;
+            let on_it = |s: &&rules::session::Session| {
+                s.node == Some(gpu.node)
+                    && s.phase.holds_resources()
+                    && s.holds().iter().any(|part| part.index == gpu.index)
+            };
+            let (mut ends, mut requeued) = (Vec::new(), Vec::new());
+            if !dry_run {
+                let note = note.unwrap_or_else(|| gpu.note.clone());
+                if !gpu.cordoned || gpu.note != note {
+                    mark(rows, &caller, &gpu, true, note)?;
+                }
+            }
+            for session in world.sessions.iter().filter(on_it) {
+                let again = session.order.kind == SessionKind::Batch && session.wish == Wish::Run;
+                ends.push(session.name.to_string());
+                if again {
+                    requeued.push(session.name.to_string());
+                }
+                if dry_run {
+                    continue;
+                }
+                let because = Reason::new(
+                    "session.device-drained",
+                    format!("{} took its device out of use.", caller.name),
+                )
+                .with("by", &caller.name)
+                .with("device", gpu.index);
+                rows.change_session(
+                    session.id,
+                    None,
+                    caller.name.as_str(),
+                    Some("session.device-drained"),
+                    |row| {
+                        let stopped = row.stop(Wish::Stop, because, rows.now);
+                        row.restart = row.restart || (again && stopped);
+                        stopped
+                    },
+                )?;
+            }
+            let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &gpu.id)?;
+            Ok(Drained {
+                gpu,
+                ends,
+                requeued,
+                dry_run,
+            })
+        })
+        .await
+}
+
+fn checked(note: Option<String>) -> Result<Option<String>, Refusal> {
+    let note = note.map(|note| note.trim().to_owned());
+    if let Some(note) = &note {
+        text("note", "/note", note, LONGEST_NOTE)?;
+        plain("note", "/note", note)?;
+    }
+    Ok(note)
+}
+
+fn mark(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    gpu: &Gpu,
+    cordoned: bool,
+    note: String,
+) -> Result<(), Failure> {
+    let word = |cordoned: bool| if cordoned { "cordoned" } else { "open" };
+    let after = match (word(cordoned), note.as_str()) {
+        (word, "") => word.to_owned(),
+        (word, note) => format!("{word}: {note}"),
+    };
+    rows.put_device(&DeviceRow {
+        uuid: gpu.id.clone(),
+        cordoned,
+        note,
+        changed_at: rows.now,
+        changed_by: caller.name.to_string(),
+    })?;
+    rows.note(Note {
+        actor: caller.name.as_str(),
+        topic: "gpus",
+        object: &gpu.id,
+        owner: None,
+        code: if cordoned {
+            "gpu.cordoned"
+        } else {
+            "gpu.uncordoned"
+        },
+        before: word(gpu.cordoned),
+        after: &after,
+    })
+}
+
+fn find(mut all: Vec<Gpu>, id: &str) -> Result<Gpu, Refusal> {
+    let id = id.trim();
+    let by_index = |gpu: &Gpu| id.parse() == Ok(gpu.index);
+    let named = |gpu: &Gpu| format!("{}/{}", gpu.node_name, gpu.index) == id;
+    let exact: Vec<usize> = (0..all.len())
+        .filter(|at| all[*at].id == id || named(&all[*at]) || by_index(&all[*at]))
+        .collect();
+    let found = if exact.is_empty() && !id.is_empty() {
+        (0..all.len())
+            .filter(|at| all[*at].id.starts_with(id))
+            .collect()
+    } else {
+        exact
+    };
+    let shown: String = id.chars().take(80).flat_map(char::escape_debug).collect();
+    match found[..] {
+        [at] => Ok(all.swap_remove(at)),
+        [] => Err(Refusal::not_found(
+            "gpu.not-found",
+            format!("There is no device called {shown}."),
+        )
+        .hint(match all.first() {
+            Some(gpu) => format!("{} would work, or its index {}.", gpu.id, gpu.index),
+            None => "No machine here has a GPU.".to_owned(),
+        })),
+        _ => Err(Refusal::conflict(
+            "gpu.ambiguous",
+            format!("{} devices are called {shown}.", found.len()),
+        )
+        .hint(format!("{} would work.", all[found[0]].id))),
+    }
+}
+
+fn all(
+    view: &View<'_>,
+    world: &World,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Vec<Gpu>, Failure> {
+    let marks = view.devices()?;
+    let everything = sees_all(caller);
+    let mut gpus = Vec::new();
+    for node in &world.nodes {
+        for device in &node.capacity.devices {
+            let mark = marks.iter().find(|mark| mark.uuid == device.uuid);
+            let mut gpu = bare(node, device, mark, now);
+            for session in &world.sessions {
+                if session.node != Some(node.id) || !session.phase.holds_resources() {
+                    continue;
+                }
+                for part in session.holds().iter().filter(|d| d.index == device.index) {
+                    let mine = session.owner == caller.subject.user;
+                    let shown = mine || everything;
+                    let owner = view
+                        .person_name(session.owner)?
+                        .filter(|_| shown)
+                        .map(|name| Owner {
+                            id: session.owner,
+                            name,
+                        });
+                    hold(&mut gpu, device, part);
+                    gpu.slices.push(GpuSlice {
+                        session: shown.then_some(session.id),
+                        name: shown.then(|| session.name.to_string()),
+                        owner,
+                        mine,
+                        state: session.phase,
+                        paused: session.paused,
+                        share: part.share,
+                        memory: part.memory,
+                        sms: part
+                            .part
+                            .and_then(|number| device.mig.get(number as usize))
+                            .map_or_else(|| device.sms_of(part.share), |cut| cut.sms),
+                        profile: part
+                            .part
+                            .and_then(|number| device.mig.get(number as usize))
+                            .map(|cut| cut.profile),
+                        confirmed: session.unconfirmed.is_empty(),
+                    });
+                }
+            }
+            let closed = gpu.cordoned || matches!(gpu.health, Health::Failing { .. });
+            if !closed && !device.is_cut() {
+                gpu.share_free = rules::devices::WHOLE.saturating_sub(gpu.share_used);
+                gpu.memory_free = device.memory.saturating_sub(gpu.memory_used);
+            }
+            gpus.push(gpu);
+        }
+    }
+    Ok(gpus)
+}
+
+fn hold(gpu: &mut Gpu, device: &Device, part: &DeviceShare) {
+    gpu.memory_used = gpu.memory_used + part.memory;
+    gpu.share_used = gpu.share_used + part.share;
+    let taken = part.part.and_then(|number| device.mig.get(number as usize));
+    if let Some(taken) = taken
+        && let Some(cut) = gpu.partitions.iter_mut().find(|cut| cut.id == taken.uuid)
+    {
+        cut.taken = true;
+    }
+}
+
+fn bare(node: &Node, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) -> Gpu {
+    Gpu {
+        id: device.uuid.clone(),
+        index: device.index,
+        node: node.id,
+        node_name: node.name.clone(),
+        model: device.model.clone(),
+        memory: device.memory,
+        sms: device.sms,
+        numa: device.numa,
+        link: device.link,
+        health: device.health.clone(),
+        answers: !node.is_silent(now),
+        simulated: device.simulated,
+        cordoned: mark.is_some_and(|mark| mark.cordoned),
+        note: mark.map(|mark| mark.note.clone()).unwrap_or_default(),
+        changed_at: mark.map(|mark| mark.changed_at),
+        changed_by: mark.map(|mark| mark.changed_by.clone()),
+        share_used: GpuShare::ZERO,
+        memory_used: Bytes::ZERO,
+        share_free: GpuShare::ZERO,
+        memory_free: Bytes::ZERO,
+        least: device.least_share(),
+        partitions: device
+            .mig
+            .iter()
+            .map(|cut| Partition {
+                id: cut.uuid.clone(),
+                profile: cut.profile,
+                memory: cut.memory,
+                sms: cut.sms,
+                taken: false,
+            })
+            .collect(),
+        slices: Vec::new(),
+    }
+}
