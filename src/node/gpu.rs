@@ -5,6 +5,7 @@ pub mod accelerators;
 pub mod arbiter;
 pub mod driver;
 pub mod hooks;
+pub mod inject;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;
 pub mod simulated;

@@ -2,7 +2,7 @@
 //! root, control groups and user namespaces; elsewhere each test says what is missing.
 
 mod crash;
-mod ground;
+pub(crate) mod ground;
 mod hold;
 mod idle;
 mod inside;

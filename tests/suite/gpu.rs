@@ -6,4 +6,5 @@ mod gate;
 mod loading;
 mod memory;
 mod rig;
+mod session;
 mod views;

@@ -388,7 +388,11 @@ impl Shim {
             let file = stage.write_file(&format!("files/{name}"), text)?;
             stage.show_file(&file, &format!("/etc/{name}"), FileUse::Read)?;
         }
-        for file in &order.files {
+        let (in_proc, files): (Vec<_>, Vec<_>) = order
+            .files
+            .iter()
+            .partition(|file| file.at.starts_with("/proc/"));
+        for file in files {
             if !stage.show_file(&file.from, &file.at, file.for_what)? {
                 return Err(format!(
                     "{} cannot be shown inside: the image has something else there",
@@ -398,7 +402,11 @@ impl Shim {
             }
         }
         let nodes = stage.nodes(&order.devices)?;
-        let mut binds = Vec::new();
+        // What is in /proc has a place once the container's own is mounted.
+        let mut binds: Vec<_> = in_proc
+            .into_iter()
+            .map(|file| (file.from.clone(), file.at.clone(), true))
+            .collect();
         for (number, mount) in order.mounts.iter().enumerate() {
             let shown = stage.show(&format!("m{number}"), &mount.from, ids, mount.read_only)?;
             binds.push((shown, mount.at.clone(), mount.read_only));

@@ -18,14 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// One installation of the runtime; everything it left is removed at the end.
-pub(super) struct Ground {
+pub(crate) struct Ground {
     pub runtime: Runtime,
     pub directory: TempDir,
 }
 
 impl Ground {
     /// An installation, or nothing after saying why containers cannot run here.
-    pub(super) fn lay(test: &str) -> Option<Self> {
+    pub(crate) fn lay(test: &str) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let runtime = open(&directory);
         if let Some(finding) = runtime
@@ -41,19 +41,19 @@ impl Ground {
 
     /// The server dies: its sockets close and nobody is told anything. What stands in its place
     /// knows no container yet.
-    pub(super) fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         self.runtime = open(&self.directory);
     }
 
     /// A new server finds what the dead one left.
-    pub(super) fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         self.runtime
             .adopt()
             .expect("the containers of the earlier server");
     }
 
     /// An order for `command` in the host environment as root inside.
-    pub(super) fn order(&self, command: &[&str]) -> ContainerOrder {
+    pub(crate) fn order(&self, command: &[&str]) -> ContainerOrder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         ContainerOrder {
             name: ContainerName::parse(&format!("t{number}.1")).expect("a plain name"),
@@ -82,16 +82,16 @@ impl Ground {
         }
     }
 
-    pub(super) fn shell(&self, script: &str) -> ContainerOrder {
+    pub(crate) fn shell(&self, script: &str) -> ContainerOrder {
         self.order(&["sh", "-c", script])
     }
 
-    pub(super) fn start(&self, order: &ContainerOrder) -> ContainerName {
+    pub(crate) fn start(&self, order: &ContainerOrder) -> ContainerName {
         self.runtime.start(order).expect("the start is accepted");
         order.name.clone()
     }
 
-    pub(super) fn standing(&self, name: &ContainerName) -> Standing {
+    pub(crate) fn standing(&self, name: &ContainerName) -> Standing {
         self.runtime
             .sight(name)
             .expect("a known container")
@@ -99,7 +99,7 @@ impl Ground {
     }
 
     /// Waits until `ready` gives something for the container's standing.
-    pub(super) fn wait<T>(
+    pub(crate) fn wait<T>(
         &self,
         name: &ContainerName,
         ready: impl Fn(&Standing) -> Option<T>,
@@ -120,7 +120,7 @@ impl Ground {
     }
 
     /// Waits until the command runs; gives its first process.
-    pub(super) fn running(&self, name: &ContainerName) -> i32 {
+    pub(crate) fn running(&self, name: &ContainerName) -> i32 {
         self.wait(name, |standing| match standing {
             Standing::Running { pid, .. } => Some(Ok(*pid)),
             Standing::Ended(record) => Some(Err(record.clone())),
@@ -134,7 +134,7 @@ impl Ground {
         })
     }
 
-    pub(super) fn ended(&self, name: &ContainerName) -> ExitRecord {
+    pub(crate) fn ended(&self, name: &ContainerName) -> ExitRecord {
         self.wait(name, |standing| match standing {
             Standing::Ended(record) => Some(record.clone()),
             Standing::Lost { why } => panic!("{name} was lost: {why}"),
@@ -143,7 +143,7 @@ impl Ground {
     }
 
     /// Runs to the end; gives the record and everything that was written.
-    pub(super) fn run(&self, order: &ContainerOrder) -> (ExitRecord, String) {
+    pub(crate) fn run(&self, order: &ContainerOrder) -> (ExitRecord, String) {
         let name = self.start(order);
         let record = self.ended(&name);
         let text = self.log(&name);
@@ -156,13 +156,13 @@ impl Ground {
     }
 
     /// What a script answers inside, trimmed; it must succeed.
-    pub(super) fn answer(&self, script: &str) -> String {
+    pub(crate) fn answer(&self, script: &str) -> String {
         let (record, text) = self.run(&self.shell(script));
         assert_eq!(record.code, 0, "{script}: {text}");
         text.trim().to_owned()
     }
 
-    pub(super) fn log(&self, name: &ContainerName) -> String {
+    pub(crate) fn log(&self, name: &ContainerName) -> String {
         String::from_utf8_lossy(
             &self
                 .runtime
@@ -175,7 +175,7 @@ impl Ground {
     }
 
     /// The process that supervises a container.
-    pub(super) fn shim_of(&self, name: &ContainerName) -> i32 {
+    pub(crate) fn shim_of(&self, name: &ContainerName) -> i32 {
         let record = self
             .directory
             .path()
@@ -225,7 +225,7 @@ fn open(directory: &TempDir) -> Runtime {
 }
 
 /// Everything a stream says until its program ends: output, errors, exit code.
-pub(super) fn hear(stream: &mut ContainerStream) -> (String, String, Option<i32>) {
+pub(crate) fn hear(stream: &mut ContainerStream) -> (String, String, Option<i32>) {
     let (mut output, mut errors, mut code) = (Vec::new(), Vec::new(), None);
     while let Some(frame) = stream.next().expect("the stream stays whole") {
         match frame.kind {
