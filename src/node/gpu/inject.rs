@@ -102,8 +102,16 @@ impl Pages {
 }
 
 fn blank() -> Box<Account> {
-    // SAFETY: the page is made of integers alone, and zeros are what an unused one holds.
-    unsafe { Box::new_zeroed().assume_init() }
+    let layout = std::alloc::Layout::new::<Account>();
+    // SAFETY: of the page's own size and alignment; it is made of integers alone, and zeros are what an
+    // unused one holds.
+    unsafe {
+        let page = std::alloc::alloc_zeroed(layout).cast::<Account>();
+        if page.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        Box::from_raw(page)
+    }
 }
 
 fn bytes(page: &mut Account) -> &mut [u8] {
