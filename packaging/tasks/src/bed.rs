@@ -42,7 +42,7 @@ use crate::stage::{self, Failure, Gate};
 
 pub(crate) const USAGE: &str = "\
 usage: cargo ci bed root [--suite NAME]
-       cargo ci bed suite
+       cargo ci bed suite [--in qemu]
        cargo ci bed run [--in qemu [--cpus NUMBER] [--uefi]] [--disk NAME] [--memory MIB]
                         [--limit SECONDS] [--share NAME=FOLDER]... [--out FOLDER]
                         [--suite NAME] SCRIPT [ARGUMENT]...
@@ -54,7 +54,7 @@ usage: cargo ci bed root [--suite NAME]
                          [SCRIPT [ARGUMENT]...]
        cargo ci bed power-cut [--cuts NUMBER] [--seed NUMBER] [--binary FILE]
   root      make the guest's root file system, or say where it is
-  suite     the runtime's tests on cgroup v2
+  suite     the runtime's tests on cgroup v2; with --in qemu under Debian's own kernel
   upgrade   the package's whole life; a session lives through it until the removal
   airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
@@ -113,6 +113,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             kind: Kind::Processors,
             ..
         }) => qemu::missing(false),
+        Verb::Suite { emulated: true } => qemu::missing(false),
         Verb::Rack(_) => rack::missing(),
         _ => missing(),
     };
@@ -126,7 +127,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             println!("{}", Root::of(suite)?.image.display());
             Ok(0)
         }
-        Verb::Suite => suite::run().map(|()| 0),
+        Verb::Suite { emulated } => suite::run(emulated).map(|()| 0),
         Verb::Run(request) => run(&request),
         Verb::Rack(wish) => {
             rack::run(&Root::ready()?, &wish).map(|code| u8::try_from(code).unwrap_or(u8::MAX))
@@ -211,7 +212,7 @@ pub(crate) fn missing() -> Option<String> {
 #[derive(Debug, PartialEq)]
 enum Verb {
     Root(&'static str),
-    Suite,
+    Suite { emulated: bool },
     Run(Request),
     Rack(rack::Wish),
     Trial(Trial),
@@ -242,7 +243,8 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
     match words {
         ["root"] => Some(Verb::Root(root::SUITE)),
         ["root", "--suite", name] => suite_of(name).map(Verb::Root),
-        ["suite"] => Some(Verb::Suite),
+        ["suite"] => Some(Verb::Suite { emulated: false }),
+        ["suite", "--in", "qemu"] => Some(Verb::Suite { emulated: true }),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
         ["rack", rest @ ..] => racked(rest, came_from).map(Verb::Rack),
         ["upgrade", rest @ ..] => trial(Kind::Upgrade, rest, came_from).map(Verb::Trial),

@@ -37,7 +37,8 @@ usage: cargo ci quick | full | nightly [--tested]
             bed), release build, static check, Debian roots, the package and its life in them and in the
             bed, an air gap, several processors, a rack, a lost machine, a power cut, budgets, browser
             suite
-  nightly   full + long simulation, the air gap in the next Debian
+  nightly   full + the runtime's tests under Debian's own kernel, the air gap in the next Debian, long
+            simulation
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   deb       the Debian package of the release build; its path is the last line
@@ -187,6 +188,7 @@ fn package_stages(gate: &mut Gate, binary: &Path) {
 }
 
 fn nightly(gate: &mut Gate) {
+    gate.stage("runtime on Debian's kernel", bed::suite::stage_emulated);
     gate.stage("long simulation", || {
         Program::cargo()
             .words("test --release --locked --test suite simulation -- --include-ignored")

@@ -49,6 +49,16 @@ between "hundredths of a core" "$((used * 100 / elapsed))" 35 56
 # Two loops that together get half a core wait most of the time.
 between "percent of the time in which something waited" "$((pressed * 100 / elapsed))" 30 101
 
+# The product measures the same.
+fardel session metrics half -o json >/tmp/metrics.json
+python3 - <<'END' || fail "the product does not say how long a session waits"
+import json
+newest = json.load(open("/tmp/metrics.json"))["items"][-1]
+print({key: newest[key] for key in ("cpu", "cpu_waiting_percent", "memory_waiting_percent")})
+assert 30 <= newest["cpu_waiting_percent"] <= 100
+assert 0 <= newest["memory_waiting_percent"] <= 100
+END
+
 step "one processor of several"
 grep -qw cpuset "$group/cgroup.controllers" || fail "the session's group has no set of processors: it was not passed on"
 same "before: effective" "$(cat "$group/cpuset.cpus.effective")" "0-$last"

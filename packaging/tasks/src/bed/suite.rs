@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::machine::Order;
+use super::machine::{Hardware, Order};
+use super::qemu::{self, Emulated};
 use super::root::Root;
 use super::{Folder, run_to_the_end};
 use crate::program;
@@ -21,16 +22,28 @@ const ASKED: [(&str, &str); 2] = [("node-", ""), ("suite-", "containers::")];
 /// The guest's memory, in MiB: twenty sessions at once, and the binaries themselves.
 const MEMORY: u64 = 2048;
 
+/// Of the emulated guest.
+const PROCESSORS: u32 = 2;
+
 /// A stage of the gate: left out, with the reason, where no bed can be.
 pub(crate) fn stage() -> Result<(), Failure> {
     match super::missing() {
         Some(reason) => crate::leave_out("the runtime on cgroup v2", &reason),
-        None => run(),
+        None => run(false),
     }
 }
 
-/// Builds the tests where needed, runs them in a guest and compares what they skipped.
-pub(super) fn run() -> Result<(), Failure> {
+/// The same under Debian's own kernel.
+pub(crate) fn stage_emulated() -> Result<(), Failure> {
+    match qemu::missing(false) {
+        Some(reason) => crate::leave_out("the runtime under Debian's own kernel", &reason),
+        None => run(true),
+    }
+}
+
+/// Builds the tests where needed, runs them in a guest and compares what they skipped. Under Debian's
+/// own kernel, where it is emulated, exactly the same must run.
+pub(super) fn run(emulated: bool) -> Result<(), Failure> {
     let tests: Vec<PathBuf> = user::built_tests()?
         .into_iter()
         .map(|(executable, _)| executable)
@@ -51,6 +64,10 @@ pub(super) fn run() -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("the product lies in no folder"))?;
     let root = Root::ready()?;
     let mut order = Order::new(&root, SCRIPT);
+    if emulated {
+        order.hardware = Hardware::Emulated(Emulated::ready(PROCESSORS, false)?);
+        order.patience = qemu::PATIENCE;
+    }
     order.memory_mib = MEMORY;
     order.shares = vec![
         ("tests".to_owned(), debug),
