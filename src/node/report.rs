@@ -1,7 +1,7 @@
 //! Sights → the complete report of this machine. Pure; the runtime's words become the link's words
 //! here and nowhere else.
 
-use rules::messages::{Assignment, ContainerSight, ExitRecord, SightState, Usage};
+use rules::messages::{Assignment, ContainerSight, ExitRecord, SightState, Usage, Waited};
 use rules::names::{BootId, ContainerName};
 use rules::resources::DeviceShare;
 use rules::session::Reason;
@@ -143,6 +143,12 @@ pub(crate) fn usage(usage: &runtime::Usage) -> Usage {
         cpu_microseconds: usage.cpu_microseconds,
         memory: Bytes(usage.memory_bytes),
         processes: usage.pids,
+        waited: usage
+            .waited_microseconds
+            .map(|(cpu_microseconds, memory_microseconds)| Waited {
+                cpu_microseconds,
+                memory_microseconds,
+            }),
     }
 }
 

@@ -147,4 +147,15 @@ pub struct Usage {
     pub cpu_microseconds: u64,
     pub memory: Bytes,
     pub processes: u64,
+    /// None where the kernel does not measure it.
+    pub waited: Option<Waited>,
+}
+
+/// How long something in a container had to wait, summed since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waited {
+    /// For a processor, its own limit included; microseconds.
+    pub cpu_microseconds: u64,
+    /// For memory to be freed or read back; microseconds.
+    pub memory_microseconds: u64,
 }

@@ -607,15 +607,27 @@ pub(super) const SAMPLES: &[Column] = &[
     Column {
         title: "CPU %",
         rank: 0,
-        give: |r, _| {
-            r["cpu_percent_of_limit"]
-                .as_f64()
-                .map_or("-".to_owned(), |p| format!("{p:.1}"))
-        },
+        give: |r, _| percent(&r["cpu_percent_of_limit"]),
+    },
+    Column {
+        title: "CPU WAIT %",
+        rank: 1,
+        give: |r, _| percent(&r["cpu_waiting_percent"]),
     },
     Column {
         title: "MEMORY",
         rank: 0,
         give: |r, _| size(&r["memory"]),
     },
+    Column {
+        title: "MEMORY WAIT %",
+        rank: 1,
+        give: |r, _| percent(&r["memory_waiting_percent"]),
+    },
 ];
+
+fn percent(number: &Value) -> String {
+    number
+        .as_f64()
+        .map_or("-".to_owned(), |percent| format!("{percent:.1}"))
+}

@@ -913,7 +913,7 @@ fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<
                 None,
                 &format!("{}, {peak_cpu}", t.metrics_cpu()),
             ),
-            note: peak_cpu,
+            note: with_waiting(t, peak_cpu, last.cpu_waiting_percent),
             y: vec![
                 given.cpu.to_string(),
                 format!("{:.2}", top_cpu / 2.0),
@@ -930,7 +930,7 @@ fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<
                 None,
                 &format!("{}, {peak_memory}", t.metrics_memory()),
             ),
-            note: peak_memory,
+            note: with_waiting(t, peak_memory, last.memory_waiting_percent),
             y: vec![
                 parts::size(given.memory.0),
                 parts::size(given.memory.0 / 2),
@@ -939,6 +939,14 @@ fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<
             x,
         },
     ]
+}
+
+/// The peak, and how much of the time something waits, where the kernel measures it.
+fn with_waiting(t: Text, peak: String, percent: Option<f64>) -> String {
+    match percent {
+        Some(percent) => t.metrics_waiting(peak, format!("{percent:.0}")),
+        None => peak,
+    }
 }
 
 fn limits(t: Text, session: &Session) -> Vec<(String, String)> {

@@ -340,7 +340,16 @@ impl Group {
             memory_bytes: number(&memory.join(current))?.saturating_sub(droppable),
             memory_limit: number(&memory.join(limit)).unwrap_or(u64::MAX),
             pids,
+            waited_microseconds: self.waited_microseconds(),
         })
+    }
+
+    /// How long something inside waited for a processor and for memory; nothing on version 1 and where
+    /// the kernel does not measure pressure.
+    fn waited_microseconds(&self) -> Option<(u64, u64)> {
+        let directory = self.unified_directory()?;
+        let total = |file: &str| some_total(&fs::read_to_string(directory.join(file)).ok()?);
+        Some((total("cpu.pressure")?, total("memory.pressure")?))
     }
 
     /// Changes the processor limit of a running container.
@@ -651,6 +660,17 @@ fn number(path: &Path) -> Result<u64, CgroupError> {
     Ok(text.trim().parse().unwrap_or(u64::MAX))
 }
 
+/// The time in which some process waited, of a pressure file: microseconds since the group was made.
+fn some_total(pressure: &str) -> Option<u64> {
+    pressure
+        .lines()
+        .find_map(|line| line.strip_prefix("some "))?
+        .split(' ')
+        .find_map(|word| word.strip_prefix("total="))?
+        .parse()
+        .ok()
+}
+
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         line.strip_prefix(name)?
@@ -671,6 +691,18 @@ mod tests {
 33 31 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
 34 31 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
+
+    #[test]
+    fn pressure_is_the_time_in_which_some_process_waited() {
+        let file = "\
+some avg10=59.03 avg60=25.55 avg300=6.36 total=20073973
+full avg10=0.00 avg60=0.00 avg300=0.00 total=7
+";
+        assert_eq!(some_total(file), Some(20_073_973));
+        // A kernel that was told not to measure shows an empty file or none.
+        assert_eq!(some_total(""), None);
+        assert_eq!(some_total("full avg10=0.00 total=7\n"), None);
+    }
 
     #[test]
     fn a_hybrid_machine_counts_as_separate_hierarchies() {

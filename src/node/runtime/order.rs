@@ -202,6 +202,9 @@ pub struct Usage {
     pub memory_bytes: u64,
     pub memory_limit: u64,
     pub pids: u64,
+    /// How long something inside waited for a processor and for memory, in microseconds since the start;
+    /// absent where the kernel does not measure it.
+    pub waited_microseconds: Option<(u64, u64)>,
 }
 
 #[cfg(test)]

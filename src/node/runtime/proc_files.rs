@@ -73,6 +73,7 @@ impl ProcFiles {
             memory_bytes: 0,
             memory_limit,
             pids: 1,
+            waited_microseconds: None,
         };
         files.refresh(&nothing, processors, 0)?;
         Ok((files, binds))
@@ -249,6 +250,7 @@ mod tests {
             memory_bytes: 64 << 20,
             memory_limit: 128 << 20,
             pids: 3,
+            waited_microseconds: None,
         };
         files.refresh(&usage, 1, 10).expect("refreshed");
         assert!(read("meminfo").contains("MemAvailable:      65536 kB"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rules::messages::Usage;
+use rules::messages::{Usage, Waited};
 use rules::names::{ContainerName, SessionId};
 use rules::units::{Bytes, Timestamp};
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ use crate::{Failure, Fault};
 
 const FILE: &str = "samples.sqlite";
 /// Raised when the tables change; an older file is thrown away, which is what it is for.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 /// Least milliseconds between two samples that are kept. Shorter: more writes. Longer: live strips
 /// jump.
 const APART: u64 = 1_900;
@@ -34,6 +34,7 @@ pub(crate) struct UsageRow {
     pub(crate) cpu_microseconds: u64,
     pub(crate) memory: Bytes,
     pub(crate) processes: u64,
+    pub(crate) waited: Option<Waited>,
 }
 
 /// What one session used between its two newest samples.
@@ -86,6 +87,8 @@ impl Samples {
                      cpu_microseconds integer not null,
                      memory integer not null,
                      processes integer not null,
+                     cpu_waited integer,
+                     memory_waited integer,
                      primary key (session, at)
                  ) strict, without rowid;
                  create table if not exists usage_minute (
@@ -95,6 +98,8 @@ impl Samples {
                      cpu_microseconds integer not null,
                      memory integer not null,
                      processes integer not null,
+                     cpu_waited integer,
+                     memory_waited integer,
                      primary key (session, at)
                  ) strict, without rowid;",
             )
@@ -155,8 +160,9 @@ impl Samples {
         for table in tables {
             let mut insert = transaction.prepare_cached(&format!(
                 "insert or replace into {table}
-                     (session, at, incarnation, cpu_microseconds, memory, processes)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)"
+                     (session, at, incarnation, cpu_microseconds, memory, processes,
+                      cpu_waited, memory_waited)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
             ))?;
             for (name, usage) in used {
                 insert.execute((
@@ -166,6 +172,12 @@ impl Samples {
                     value::signed(usage.cpu_microseconds),
                     value::signed(usage.memory.0),
                     value::signed(usage.processes),
+                    usage
+                        .waited
+                        .map(|waited| value::signed(waited.cpu_microseconds)),
+                    usage
+                        .waited
+                        .map(|waited| value::signed(waited.memory_microseconds)),
                 ))?;
             }
         }
@@ -189,12 +201,12 @@ impl Samples {
     ) -> Result<Vec<UsageRow>, Failure> {
         let connection = locked(&self.connection);
         let mut statement = connection.prepare_cached(
-            "select at, incarnation, cpu_microseconds, memory, processes
+            "select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited
              from usage_minute
              where session = ?1 and at > ?2
              and at < coalesce((select min(at) from usage where session = ?1), ?3)
              union all
-             select at, incarnation, cpu_microseconds, memory, processes
+             select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited
              from usage
              where session = ?1 and at > ?2
              order by at",
@@ -207,6 +219,12 @@ impl Samples {
                     cpu_microseconds: value::unsigned(row, "cpu_microseconds")?,
                     memory: Bytes(value::unsigned(row, "memory")?),
                     processes: value::unsigned(row, "processes")?,
+                    waited: value::unsigned_or_none(row, "cpu_waited")?
+                        .zip(value::unsigned_or_none(row, "memory_waited")?)
+                        .map(|(cpu_microseconds, memory_microseconds)| Waited {
+                            cpu_microseconds,
+                            memory_microseconds,
+                        }),
                 })
             })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -258,6 +276,7 @@ mod tests {
             cpu_microseconds: (cpu_seconds * 1e6) as u64,
             memory: Bytes::mib(100),
             processes: 2,
+            waited: None,
         }
     }
 

@@ -560,6 +560,11 @@ pub(super) struct Sample {
     memory: u64,
     memory_percent_of_limit: f64,
     processes: u64,
+    /// Of the time since the sample before, the part in which something in it waited for a processor;
+    /// its own limit makes it wait too. Null where the kernel does not measure it.
+    cpu_waiting_percent: Option<f64>,
+    /// The same of waiting for memory to be freed or read back.
+    memory_waiting_percent: Option<f64>,
 }
 
 #[derive(ToSchema)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rules::devices::SharePolicy;
 use rules::findings::{Finding, findings};
+use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Verb;
 use rules::resources::{Device, DeviceShare};
@@ -120,6 +121,11 @@ pub struct Sample {
     pub memory: Bytes,
     pub memory_percent_of_limit: f64,
     pub processes: u64,
+    /// Of the time since the sample before, the part in which something in it waited for a processor;
+    /// its own limit makes it wait too. None where the kernel does not measure it.
+    pub cpu_waiting_percent: Option<f64>,
+    /// The same of waiting for memory to be freed or read back.
+    pub memory_waiting_percent: Option<f64>,
 }
 
 /// The box as the caller may see it.
@@ -284,6 +290,10 @@ pub async fn samples(
                 .saturating_sub(before.cpu_microseconds);
             let elapsed = after.at.millis_since(before.at).max(1) * 1000;
             let cpu = spent as f64 / elapsed as f64;
+            let waiting = |of: fn(Waited) -> u64| {
+                let (since, until) = (before.waited.map(of)?, after.waited.map(of)?);
+                Some(percent(until.saturating_sub(since) as f64, elapsed as f64).min(100.0))
+            };
             Sample {
                 at: after.at,
                 cpu,
@@ -291,6 +301,8 @@ pub async fn samples(
                 memory: after.memory,
                 memory_percent_of_limit: percent(after.memory.0 as f64, demand.memory.0 as f64),
                 processes: after.processes,
+                cpu_waiting_percent: waiting(|waited| waited.cpu_microseconds),
+                memory_waiting_percent: waiting(|waited| waited.memory_microseconds),
             }
         })
         .collect())

@@ -924,11 +924,15 @@ async fn samples_are_rates_of_the_limit() {
     let session = one(&server, &mina, named("a")).await.unwrap();
     let container = enter(&server, &mina, "a").await.unwrap().container;
     let start = server.clock().now();
-    for tick in 0..3_u64 {
+    for tick in [0, 1, 2, 3_u64] {
         let usage = rules::messages::Usage {
             cpu_microseconds: tick * 1_000_000,
             memory: Bytes::mib(256),
             processes: 3,
+            waited: (tick != 1).then_some(rules::messages::Waited {
+                cpu_microseconds: tick * 300_000,
+                memory_microseconds: 0,
+            }),
         };
         server
             .catalog()
@@ -936,9 +940,16 @@ async fn samples_are_rates_of_the_limit() {
             .record(start.plus_seconds(tick * 2), &[(container, usage)]);
     }
     let all = samples(&server, &mina, "a", None).await.unwrap();
-    assert_eq!(all.len(), 2);
+    assert_eq!(all.len(), 3);
     assert_eq!((all[1].cpu, all[1].cpu_percent_of_limit), (0.5, 50.0));
     assert_eq!(all[1].memory_percent_of_limit, 25.0);
+    // Without both ends nothing is said about the time between.
+    assert_eq!(
+        (all[0].cpu_waiting_percent, all[1].cpu_waiting_percent),
+        (None, None)
+    );
+    assert_eq!(all[2].cpu_waiting_percent, Some(15.0));
+    assert_eq!(all[2].memory_waiting_percent, Some(0.0));
     assert_eq!(
         code(samples(&server, &jae, &session.id.to_string(), None).await),
         "session.not-found"
