@@ -34,8 +34,11 @@ pub(super) const MIB: u64 = 1 << 20;
 /// Everything that is compiled for these tests.
 pub(super) struct Works {
     pub(super) folder: PathBuf,
-    libraries: Mutex<BTreeMap<String, Arc<(Vec<u8>, Vec<usize>)>>>,
+    libraries: Mutex<BTreeMap<String, Arc<Library>>>,
 }
+
+/// The bytes of a library, and where the product's place stands in them.
+type Library = (Vec<u8>, Vec<usize>);
 
 /// The compiled files, made by whichever test comes first.
 pub(super) fn works() -> &'static Works {

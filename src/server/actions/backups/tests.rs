@@ -319,6 +319,7 @@ async fn running(server: &Server) -> rules::session::Session {
         seen_at: server.clock().now(),
         generation: 0,
         schedulable: true,
+        cordoned: std::collections::BTreeSet::new(),
         problems: vec![],
     };
     let here = node.id;
