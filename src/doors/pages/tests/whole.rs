@@ -194,6 +194,7 @@ const PAGES: [&str; 18] = [
     "/sessions?q=state%3Awhat",
     "/sessions/new",
     "/queue",
+    "/gpus",
     "/system/checks",
     "/system/settings",
     "/system/backups",
