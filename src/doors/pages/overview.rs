@@ -149,15 +149,26 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
     let live =
         seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
     let trends = trends(console, caller, &seen, now).await?;
-    let mut legend: Vec<(String, CpuShare)> = Vec::new();
-    for slice in seen.machines.iter().flat_map(|machine| &machine.slices) {
-        let name = slice
-            .owner
+    let mut legend: Vec<(String, u32)> = Vec::new();
+    // Hundredths of devices where there are any, else of cores.
+    let cores = seen
+        .machines
+        .iter()
+        .flat_map(|machine| &machine.slices)
+        .filter(|_| devices.items.is_empty())
+        .map(|slice| (&slice.owner, slice.cpu.0));
+    let shares = devices
+        .items
+        .iter()
+        .flat_map(|gpu| &gpu.slices)
+        .map(|slice| (&slice.owner, slice.share.0));
+    for (owner, hundredths) in shares.chain(cores) {
+        let name = owner
             .as_ref()
             .map_or(t.plan_others(), |owner| owner.name.as_str());
         match legend.iter_mut().find(|(known, _)| known == name) {
-            Some((_, sum)) => *sum = *sum + slice.cpu,
-            None => legend.push((name.to_owned(), slice.cpu)),
+            Some((_, sum)) => *sum += hundredths,
+            None => legend.push((name.to_owned(), hundredths)),
         }
     }
     let names: std::collections::BTreeMap<String, String> = list
@@ -215,7 +226,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                 } else {
                     parts::hue(&name)
                 },
-                share: scene::share(sum),
+                share: scene::share(CpuShare(sum)),
                 name,
             })
             .collect(),
@@ -457,7 +468,6 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> 
         all.remove(3);
         all.remove(1);
         let given: GpuShare = devices.iter().map(|gpu| gpu.share_used).sum();
-        let free: GpuShare = devices.iter().map(|gpu| gpu.share_free).sum();
         let largest = devices.iter().map(|gpu| gpu.share_free).max();
         let memory: Bytes = devices.iter().map(|gpu| gpu.memory).sum();
         let used: Bytes = devices.iter().map(|gpu| gpu.memory_used).sum();
@@ -470,7 +480,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> 
                 t.common_of(devices.len()),
                 "a",
                 parts::percent(given.as_f64(), devices.len() as f64),
-                t.gpu_figure_free(gpus::share(free), gpus::share(largest.unwrap_or_default())),
+                t.gpu_figure_free(gpus::share(largest.unwrap_or_default())),
             ),
         );
         all.insert(
