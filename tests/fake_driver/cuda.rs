@@ -1081,6 +1081,17 @@ exports! {
             Ok(())
         })
     }
+    fn cuLibraryLoadData(library: *mut Handle, image: *const c_void, _names: *mut c_int, _values: *mut *mut c_void, _count: c_uint, _more: *mut c_int, _their: *mut *mut c_void, _many: c_uint) {
+        cuModuleLoadData(library, image)
+    }
+    fn cuLibraryUnload(library: Handle) { cuModuleUnload(library) }
+    fn cuLibraryGetModule(module: *mut Handle, library: Handle) { put(module, library); OK }
+    fn cuLibraryGetKernel(kernel: *mut Handle, library: Handle, name: *const c_char) { cuModuleGetFunction(kernel, library, name) }
+    fn cuLibraryGetKernelCount(count: *mut c_uint, _library: Handle) { put(count, 1); OK }
+    fn cuKernelGetFunction(function: *mut Handle, kernel: Handle) { put(function, kernel); OK }
+    fn cuKernelGetAttribute(value: *mut c_int, attribute: c_int, kernel: Handle, _device: c_int) { cuFuncGetAttribute(value, attribute, kernel) }
+    fn cuKernelSetAttribute(_attribute: c_int, _value: c_int, _kernel: Handle, _device: c_int) { OK }
+    fn cuKernelGetParamInfo(_kernel: Handle, _index: usize, offset: *mut usize, size: *mut usize) { put(offset, 0); put(size, 8); OK }
     fn cuModuleGetGlobal_v2(_at: *mut Pointer, _bytes: *mut usize, _module: Handle, _name: *const c_char) { NOT_FOUND }
     fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, _function: Handle) {
         put(value, if attribute == 0 { 1024 } else { 0 });

@@ -7,4 +7,5 @@ mod loading;
 mod memory;
 mod rig;
 mod session;
+mod speed;
 mod views;

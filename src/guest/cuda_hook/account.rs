@@ -306,6 +306,8 @@ impl Process {
     /// Bytes the container may have and bytes it could still get on a device.
     pub fn view(&self, device: usize) -> Option<(u64, u64)> {
         let (account, control) = (account()?, control()?);
+        // Also puts back what somebody wiped from the page.
+        self.tenure()?;
         self.pools.hold(|| pools::settle_all(self));
         let terms = &control.device[device];
         let sum = account.sum(device).total;

@@ -147,6 +147,24 @@ fn main() {
             assert_eq!(set(8 * MIB), 0);
             assert_eq!(library.free(), all);
         }
+        // A tenant wipes its own page: this process charges what it holds again.
+        "wiped" | "garbled" => {
+            let one = library.plain(8 * MIB).expect("it fits");
+            let page = std::env::var("FARDEL_ACCOUNT").expect("the page is named");
+            let byte = if case == "wiped" { 0 } else { 0xa5 };
+            use std::os::unix::fs::FileExt;
+            let page = std::fs::OpenOptions::new().write(true).open(page);
+            page.and_then(|page| page.write_all_at(&vec![byte; 561_152], 0))
+                .expect("it is writable inside");
+            if case == "wiped" {
+                assert_eq!(library.free(), all - 8 * MIB);
+                assert_eq!(library.plain(all), Err(OUT_OF_MEMORY));
+                assert_eq!(call!(library, cuMemFree_v2(one): u64), 0);
+                assert_eq!(library.free(), all);
+            } else {
+                assert_ne!(library.plain(MIB), Ok(0), "no fault, whatever the answer");
+            }
+        }
         "uncounted" => {
             for name in [
                 "cuImportExternalMemory",

@@ -78,6 +78,30 @@ fn nine_paths_are_exact_to_the_byte_for_eight_processes() {
     all_conform(8);
 }
 
+#[test]
+fn a_tenant_that_wipes_or_garbles_its_own_page_gains_nothing_lasting_and_harms_no_neighbour() {
+    for way in ["wiped", "garbled"] {
+        let rig = Rig::new(64 * MIB);
+        let neighbour = Rig::beside(&rig, 64 * MIB);
+        let run = |rig: &Rig, name: &str| {
+            let output = rig
+                .program("cases")
+                .arg(name)
+                .env("FARDEL_ACCOUNT", rig.place.join("account"))
+                .output()
+                .expect("the program was compiled");
+            assert!(output.status.success(), "{name}: {}", said(&output));
+        };
+        run(&rig, way);
+        run(&neighbour, "nonsense");
+        // The page is no longer one: whoever comes next is told so and gets nothing.
+        let output = rig.program("cases").arg("nonsense").output();
+        let said = said(&output.expect("the program was compiled"));
+        assert!(said.contains("802"), "{way}: {said}");
+        assert_eq!(rig.truth(0), 0);
+    }
+}
+
 /// Runs one case of `cases.rs` on a slice of 64 MiB; nothing is left of it.
 fn case(name: &str, plant: impl FnOnce(&Rig)) {
     let rig = Rig::new(64 * MIB);

@@ -34,11 +34,14 @@ pub(super) const MIB: u64 = 1 << 20;
 /// Everything that is compiled for these tests.
 pub(super) struct Works {
     pub(super) folder: PathBuf,
-    libraries: Mutex<BTreeMap<String, Arc<Library>>>,
+    libraries: Mutex<BTreeMap<String, Arc<Compiled>>>,
 }
 
-/// The bytes of a library, and where the product's place stands in them.
-type Library = (Vec<u8>, Vec<usize>);
+/// A library's bytes, and where in them the product's place is spelled.
+struct Compiled {
+    bytes: Vec<u8>,
+    places: Vec<usize>,
+}
 
 /// The compiled files, made by whichever test comes first.
 pub(super) fn works() -> &'static Works {
@@ -58,18 +61,17 @@ impl Works {
     fn made() -> Result<Self, String> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu");
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        // Two test runs over one target folder must not compile into each other.
-        let guard = fs::File::create(folder.join("lock")).map_err(|error| error.to_string())?;
-        guard.lock().map_err(|error| error.to_string())?;
+        // Two test runs over one target folder must not compile into each other. Somebody who may not
+        // write there compiles nothing.
+        let guard = fs::File::create(folder.join("lock"));
+        if let Ok(guard) = &guard {
+            guard.lock().map_err(|error| error.to_string())?;
+        }
         let works = Works {
             folder,
             libraries: Mutex::default(),
         };
-        let compiler = Command::new(rustc())
-            .arg("-vV")
-            .output()
-            .map_err(|error| format!("the compiler cannot be started: {error}"))?
-            .stdout;
+        let compiler = works.compiler_version()?;
         let (cuda, nvml) = ("src/guest/cuda_hook", "src/guest/nvml_hook");
         let (fakes, here) = ("tests/fake_driver", "tests/suite/gpu");
         works.keep("cuda_hook.so", &compiler, &[cuda], |works| {
@@ -99,15 +101,31 @@ impl Works {
         Ok(works)
     }
 
-    /// A compiled library, and where in it the product's place is spelled.
-    fn library(&self, made: &str) -> Arc<(Vec<u8>, Vec<usize>)> {
+    /// What the compiler says of itself; what it said last, for an ordinary user who has none.
+    fn compiler_version(&self) -> Result<Vec<u8>, String> {
+        let kept = self.folder.join("compiler");
+        match Command::new(rustc()).arg("-vV").output() {
+            Ok(output) if output.status.success() => {
+                if fs::read(&kept).ok().as_ref() != Some(&output.stdout) {
+                    fs::write(&kept, &output.stdout).map_err(|error| error.to_string())?;
+                }
+                Ok(output.stdout)
+            }
+            _ => fs::read(&kept).map_err(|error| {
+                format!("there is no compiler, and nothing compiled before: {error}")
+            }),
+        }
+    }
+
+    /// A compiled library, read once.
+    fn library(&self, made: &str) -> Arc<Compiled> {
         let mut known = self.libraries.lock().expect("no test dies while it reads");
         let library = known.entry(made.to_owned()).or_insert_with(|| {
             let bytes = fs::read(self.folder.join(made)).expect("it was compiled");
             let places = (0..bytes.len())
                 .filter(|at| bytes[*at] == b'/' && bytes[*at..].starts_with(PLACE.as_bytes()))
                 .collect();
-            Arc::new((bytes, places))
+            Arc::new(Compiled { bytes, places })
         });
         Arc::clone(library)
     }
@@ -286,10 +304,10 @@ impl Rig {
 
     /// Puts a compiled library into this place, with its paths pointing here.
     pub(super) fn install(&self, made: &str, at: &str) {
-        let (bytes, places) = &*works().library(made);
-        let mut bytes = bytes.clone();
+        let library = works().library(made);
+        let mut bytes = library.bytes.clone();
         let place = self.place.as_os_str().as_encoded_bytes();
-        for found in places {
+        for found in &library.places {
             bytes[*found..found + place.len()].copy_from_slice(place);
         }
         fs::write(self.place.join(at), bytes).expect("the place can be written");

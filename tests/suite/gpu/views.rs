@@ -8,6 +8,10 @@ use super::rig::{MIB, Rig, said, terms, works};
 /// A folder with `nvidia-ml-py`, installed once; why not, where it cannot be had.
 fn python() -> Result<std::path::PathBuf, String> {
     let folder = works().folder.join("python");
+    // SAFETY: takes no argument.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err("it is installed beside the compiled tests by the run as root".into());
+    }
     if folder.join("bin/python").exists() && folder.join("ready").exists() {
         return Ok(folder.join("bin/python"));
     }
@@ -184,4 +188,50 @@ fn without_pages_neither_library_lets_anybody_near_the_device() {
         );
         assert_eq!(rig.truth(0), 0);
     }
+}
+
+const KERNEL: &str = "
+import numpy, sys
+from numba import cuda
+@cuda.jit
+def add(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = x[i] + 1
+x = cuda.to_device(numpy.arange(1 << 16, dtype=numpy.float32))
+y = cuda.device_array_like(x)
+add[64, 1024](x, y)
+cuda.synchronize()
+print('compiled', '.entry' in next(iter(add.inspect_asm().values())))
+print('sees', cuda.current_context().get_memory_info()[1] >> 20)
+held = []
+try:
+    while len(held) < 100:
+        held.append(cuda.device_array(16 << 20, dtype=numpy.float32))
+except Exception as refusal:
+    print('refused', 'CUDA_ERROR_OUT_OF_MEMORY' in str(refusal))
+print('held', len(held) * 64)
+";
+
+/// With `FARDEL_NUMBA` naming a Python that has numba-cuda and the compiler's packages (949 MB, too much
+/// to install for every run).
+#[test]
+fn numba_compiles_a_real_kernel_under_a_slice_of_one_gibibyte() {
+    let Some(python) = std::env::var_os("FARDEL_NUMBA") else {
+        return skips::skip(
+            "numba_compiles_a_real_kernel_under_a_slice_of_one_gibibyte",
+            "needs FARDEL_NUMBA: a Python with numba-cuda, nvidia-cuda-nvcc, nvidia-cuda-nvrtc, \
+             nvidia-cuda-runtime and nvidia-nvvm",
+        );
+    };
+    let rig = Rig::with(1, 16384 * MIB, 1024 * MIB);
+    let output = Command::new(python)
+        .args(["-W", "ignore", "-c", KERNEL])
+        .env("LD_LIBRARY_PATH", rig.place.join("lib"))
+        .output()
+        .expect("FARDEL_NUMBA can be started");
+    let said = said(&output);
+    // Two arrays of 256 KiB leave room for fifteen of 64 MiB.
+    let wanted = "compiled True\nsees 1024\nrefused True\nheld 960\n";
+    assert!(said.contains(wanted), "{said}");
 }
