@@ -73,6 +73,27 @@ pub(crate) fn build(
     run(command, library.soname)
 }
 
+/// A driver that is nothing but a name and one function, for roots that a real program would not start in.
+#[allow(
+    dead_code,
+    reason = "the node's build script has no root to try a hook in"
+)]
+pub(crate) fn hollow_driver(
+    rustc: &OsStr,
+    target: &str,
+    work: &Path,
+    soname: &str,
+) -> Result<PathBuf, String> {
+    throw_away(
+        rustc,
+        target,
+        work,
+        "hollow",
+        soname,
+        "#[unsafe(no_mangle)] extern \"C\" fn cuDriverGetVersion() -> i32 { 0 }",
+    )
+}
+
 /// The compiler with what every library here has in common.
 fn compiler(rustc: &OsStr, target: &str, root: &Path, made: &PathBuf) -> Command {
     let mut command = Command::new(rustc);

@@ -5,6 +5,7 @@ mod carried;
 mod gate;
 mod loading;
 mod memory;
+mod peer;
 mod rig;
 mod session;
 mod speed;

@@ -1,6 +1,9 @@
 //! Shows that one file is enough: no shared library, and a start in the oldest, the present and the
 //! newest Debian that we promise.
 
+#[path = "../../hooks.rs"]
+mod hooks;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +66,51 @@ pub(crate) fn starts_in_each_root(binary: &Path) -> Result<(), Failure> {
             )));
         }
         println!("{name}: {}", told.trim());
+        hooks_load(&root.0, name)?;
+    }
+    Ok(())
+}
+
+/// Opens each hook by the name that programs use, over a driver that is nothing but a name, with the
+/// Perl that every Debian has.
+fn hooks_load(root: &Path, name: &str) -> Result<(), Failure> {
+    const OPEN: &str = "use DynaLoader; my ($library, @names) = @ARGV; \
+        my $opened = DynaLoader::dl_load_file($library, 0) or die DynaLoader::dl_error(); \
+        for (@names) { DynaLoader::dl_find_symbol($opened, $_) or die \"no $_\" } \
+        print \"$library loads\"";
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let target = "x86_64-unknown-linux-gnu";
+    for (package, soname, symbol) in [
+        ("cuda_hook", "libcuda.so.1", "cuLaunchKernel"),
+        ("nvml_hook", "libnvidia-ml.so.1", "nvmlDeviceGetMemoryInfo"),
+    ] {
+        let work = root.join("tmp").join(package);
+        let folder = Path::new("src/guest").join(package);
+        let made = root.join("usr/lib/x86_64-linux-gnu").join(soname);
+        let library = hooks::Library {
+            root: &folder.join("hook.rs"),
+            names: &folder.join("names.txt"),
+            soname,
+            made: &made,
+        };
+        hooks::build(&compiler, target, &library, &work).map_err(Failure::new)?;
+        let hollow =
+            hooks::hollow_driver(&compiler, target, &work, soname).map_err(Failure::new)?;
+        let real = root.join(hooks::real(soname).trim_start_matches('/'));
+        let placed = real.parent().map_or(Ok(()), fs::create_dir_all);
+        placed
+            .and_then(|()| fs::copy(&hollow, &real))
+            .map_err(|error| {
+                Failure::new(format!("{} cannot be written: {error}", real.display()))
+            })?;
+        let told = Program::named("chroot")
+            .argument(root)
+            .words("perl -e")
+            .argument(OPEN)
+            .argument(soname)
+            .argument(symbol)
+            .output()?;
+        println!("{name}: {told}");
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed, Ord
 use crate::account::{self, Lock, Process};
 use crate::driver::{REAL, index};
 use crate::memory::here;
-use crate::region::{Control, MODE_WINDOW, STALE_HEARTBEAT};
+use crate::region::{Control, MODE_WINDOW, STALE_HEARTBEAT, SlotDevice};
 use crate::{Code, OK, kernel, pools, real};
 
 /// Streams of a process that are watched at the same time.
@@ -28,6 +28,8 @@ pub struct Mark {
     event: AtomicU64,
     /// When the marker was put there; 0: it was seen finished.
     since: AtomicU64,
+    /// How much this process had submitted to the device by then.
+    behind: AtomicU64,
     launches: AtomicU32,
     lock: Lock,
 }
@@ -70,7 +72,7 @@ fn wait(stream: u64, per_thread: bool) {
         return;
     };
     let own = &account.slot[tenure.slot].device[here.device];
-    bound(here.process, stream, per_thread);
+    bound(here.process, own, stream, per_thread);
     if terms.gate_open.load(SeqCst) == 0 {
         own.waiting.fetch_add(1, SeqCst);
         while terms.gate_open.load(SeqCst) == 0
@@ -87,7 +89,7 @@ fn wait(stream: u64, per_thread: bool) {
 
 /// Waits while a stream has more queued than it should: until the last marker is reached, once that
 /// marker is old. Puts the next marker behind what was launched so far.
-fn bound(process: &Process, stream: u64, per_thread: bool) {
+fn bound(process: &Process, own: &SlotDevice, stream: u64, per_thread: bool) {
     let Some(mark) = mark_of(process, stream) else {
         return;
     };
@@ -104,6 +106,7 @@ fn bound(process: &Process, stream: u64, per_thread: bool) {
                 kernel::sleep(50_000);
             }
             mark.since.store(0, SeqCst);
+            own.finished.fetch_max(mark.behind.load(SeqCst), SeqCst);
         }
         let code = if per_thread {
             real!(cuEventRecord_ptsz(event, stream): fn(u64, u64))
@@ -111,6 +114,7 @@ fn bound(process: &Process, stream: u64, per_thread: bool) {
             real!(cuEventRecord(event, stream): fn(u64, u64))
         };
         if code == OK {
+            mark.behind.store(own.submitted.load(SeqCst), SeqCst);
             mark.since.store(kernel::now(), SeqCst);
             mark.launches.store(0, SeqCst);
         }

@@ -204,7 +204,8 @@ unsafe extern "C" fn cuMemFree_v2(at: u64) -> Code {
     code
 }
 
-/// Memory of any path may be freed in stream order.
+/// Memory of any path may be freed in stream order. What did not come from a pool is given back here,
+/// though the device holds it until the stream gets there: the watchdog's view, not ours, has that moment.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFreeAsync(at: u64, stream: u64) -> Code {
     let code = release(

@@ -106,7 +106,8 @@ pub struct SlotDevice {
     pub waiting: AtomicU32,
     /// Launches that passed the gate.
     pub passed: AtomicU32,
-    /// Work handed to the device and work seen finished, as sequence numbers.
+    /// Launches handed to the device, and how many of them a marker showed to be done. The last ones
+    /// before a pause are seen done only when the next launch looks.
     pub submitted: AtomicU64,
     pub finished: AtomicU64,
     pub spare: [AtomicU64; 3],

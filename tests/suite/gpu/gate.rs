@@ -60,9 +60,17 @@ impl Drop for Launcher {
 
 /// Lets the host live while `work` runs.
 fn with_heartbeat(rig: &Rig, work: impl FnOnce()) {
+    /// Ends the heartbeat also when `work` fails: a failed test must not wait for ever.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
     let over = AtomicBool::new(false);
     let control = rig.control;
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         scope.spawn(|| {
             while !over.load(SeqCst) {
                 control.heartbeat.store(kernel::now(), SeqCst);
@@ -70,7 +78,6 @@ fn with_heartbeat(rig: &Rig, work: impl FnOnce()) {
             }
         });
         work();
-        over.store(true, SeqCst);
     });
 }
 
@@ -95,10 +102,14 @@ fn a_closed_gate_holds_every_kind_of_launch_and_an_open_one_lets_it_pass() {
         let rig = gated();
         with_heartbeat(&rig, || {
             let launcher = Launcher::begin(&rig, way, 3, "spin0");
-            let early = launcher.says(Duration::from_millis(150));
-            assert_eq!(early, None, "{way} passed a closed gate");
             let slot = &rig.account.slot[0].device[0];
+            let begun = std::time::Instant::now();
+            while slot.waiting.load(SeqCst) == 0 && begun.elapsed() < LONG {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             assert_eq!(slot.waiting.load(SeqCst), 1, "{way}");
+            let early = launcher.says(Duration::from_millis(100));
+            assert_eq!(early, None, "{way} passed a closed gate");
             assert_eq!(slot.passed.load(SeqCst), 0, "{way}");
             rig.control.device[0].gate_open.store(1, SeqCst);
             assert!(launcher.is_through(LONG), "{way} stayed at an open gate");
@@ -149,13 +160,20 @@ fn no_more_than_a_little_is_queued_behind_an_open_gate() {
     with_heartbeat(&rig, || {
         // 1,000 launches of 200 µs: unbounded, they would be queued within a few milliseconds.
         let launcher = Launcher::begin(&rig, "plain", 1000, "spin200");
-        std::thread::sleep(Duration::from_millis(60));
-        let queued = rig.state.device[0]
-            .busy_until
-            .load(SeqCst)
-            .saturating_sub(kernel::now());
-        assert!(queued > 0, "nothing was launched");
-        assert!(queued < 20_000_000, "{queued} ns are queued");
+        let slot = &rig.account.slot[0].device[0];
+        let begun = std::time::Instant::now();
+        let mut seen_done = 0;
+        while seen_done < 20 && begun.elapsed() < LONG {
+            let queued = rig.state.device[0]
+                .busy_until
+                .load(SeqCst)
+                .saturating_sub(kernel::now());
+            assert!(queued < 20_000_000, "{queued} ns are queued");
+            seen_done = slot.finished.load(SeqCst);
+            assert!(seen_done <= slot.submitted.load(SeqCst));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(seen_done >= 20, "only {seen_done} were seen done");
         drop(launcher);
     });
 }
