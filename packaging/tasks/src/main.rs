@@ -30,19 +30,20 @@ const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
        cargo ci package
        cargo ci bed …
-       cargo ci rpm
+       cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, the runtime's tests on cgroup v2 (in the
             bed), release build, static check, Debian roots, the package and its life in them and in the
             bed, an air gap, several processors, a rack, a lost machine, a power cut, budgets, browser
             suite
-  nightly   full + the runtime's tests under Debian's own kernel, the air gap in the next Debian, long
-            simulation
+  nightly   full + the runtime's tests under Debian's own kernel, the air gap in the next Debian, all
+            kinds of trouble in the bed, long simulation
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   deb       the Debian package of the release build; its path is the last line
-  rpm       the same as an .rpm, by nfpm; its path is the last line
+  rpm       the same as an .rpm, by nfpm; its path is the last line; with --check it is made of a binary
+            that was built already, looked at, installed into a root and removed
   --tested  `cargo test` has just run with the same FARDEL_SKIPS: do not run it again";
 
 fn main() -> ExitCode {
@@ -82,8 +83,13 @@ fn main() -> ExitCode {
             }
         };
     }
-    if words == ["rpm"] {
-        return match rpm::command() {
+    if let ["rpm", rest @ ..] = words.as_slice() {
+        let done = match rest {
+            [] => rpm::command(),
+            ["--check", binary] => rpm::check(&came_from.join(binary)),
+            _ => Err(Failure::new(USAGE)),
+        };
+        return match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("rpm: {failure}");

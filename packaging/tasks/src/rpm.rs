@@ -1,11 +1,12 @@
-//! `cargo ci rpm`: the same contents as an .rpm, by nfpm. Built and looked at, never installed here:
-//! no machine of that family was at hand.
+//! `cargo ci rpm`: the same contents as an .rpm, by nfpm. Built, looked at, and installed by rpm into a
+//! root of its own; never on a machine of that family, because none was at hand.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::contents::{Contents, SETTINGS, Scratch, read, write};
+use crate::debian::Root;
 use crate::program::{self, Program};
 use crate::stage::Failure;
 
@@ -82,9 +83,96 @@ pub(crate) fn check(binary: &Path) -> Result<(), Failure> {
     if !needs.is_empty() {
         return Err(Failure::new(format!("it needs {}", needs.join(", "))));
     }
+    println!("rpm: {} files, the same bytes twice", listed.len());
+    if !program::is_root() || !program::installed("mmdebstrap") {
+        return crate::leave_out("the .rpm in a root", "needs root and mmdebstrap");
+    }
+    match Root::made("bookworm", "systemd") {
+        Ok(root) => life(&root.0, &package, &listed),
+        Err(failure) => crate::leave_out(
+            "the .rpm in a root",
+            &format!("its root cannot be made here: {failure}"),
+        ),
+    }
+}
+
+/// Installs it with rpm in a root that has a database of its own, installs it once more over edited
+/// settings, and removes it. The root is Debian's, with systemd's files and without a running systemd:
+/// what scripts do, they do there.
+fn life(root: &Path, package: &Path, listed: &BTreeSet<String>) -> Result<(), Failure> {
+    let rpm = |words: &str| {
+        Program::named("rpm")
+            .words("--root")
+            .argument(root)
+            .words(words)
+    };
+    let inside = |words: &str| {
+        Program::named("chroot")
+            .argument(root)
+            .words(words)
+            .output()
+    };
+    let wrong = |what: String| Err(Failure::new(format!("the .rpm in a root: {what}")));
+    rpm("--initdb").output()?;
+    // The database knows of nothing else, not even of the shell that is there.
+    let told = rpm("--install --nodeps --nosignature")
+        .argument(package)
+        .output()?;
+    if !told.contains("fardel setup-link") {
+        return wrong(format!("nobody is told how to go on: {told}"));
+    }
+    let version = inside("fardel --version")?;
+    for path in listed {
+        if root.join(&path[1..]).symlink_metadata().is_err() {
+            return wrong(format!("{path} is not there"));
+        }
+    }
+    // Mode and group, by name: the script made the group before it gave the file away.
+    let standing = inside(&format!("stat --format=%a:%U:%G /{SETTINGS}"))?;
+    if standing.trim() != "640:root:fardel" {
+        return wrong(format!("the settings are {}", standing.trim()));
+    }
+    for unit in ["fardel.service", "fardel-sessions.service"] {
+        let enabled = root
+            .join("etc/systemd/system/multi-user.target.wants")
+            .join(unit);
+        if enabled.symlink_metadata().is_err() {
+            return wrong(format!(
+                "{unit} is not preset, though this root presets all"
+            ));
+        }
+    }
+    let verified = rpm("--verify --nodeps --nogroup fardel").output()?;
+    if !verified.trim().is_empty() {
+        return wrong(format!("it is not as it was packed: {verified}"));
+    }
+    let settings = root.join(SETTINGS);
+    let mut text = fs::read_to_string(&settings).unwrap_or_default();
+    text += "# edited by hand\n";
+    write(&settings, 0o640, text.as_bytes())?;
+    rpm("--upgrade --replacepkgs --nodeps --nosignature")
+        .argument(package)
+        .output()?;
+    if fs::read_to_string(&settings).unwrap_or_default() != text {
+        return wrong("edited settings are gone after an upgrade".to_owned());
+    }
+    fs::create_dir_all(root.join("var/lib/fardel"))
+        .and_then(|()| fs::write(root.join("var/lib/fardel/state"), "kept"))
+        .map_err(|error| Failure::new(format!("a state in the root: {error}")))?;
+    let told = rpm("--erase fardel").output()?;
+    if !told.contains("rm -r --one-file-system /var/lib/fardel") {
+        return wrong(format!("nobody is told of the state: {told}"));
+    }
+    let is_there = |path: &str| root.join(path).symlink_metadata().is_ok();
+    if is_there("usr/bin/fardel") || is_there("usr/lib/systemd/system/fardel.service") {
+        return wrong("it is still there after its removal".to_owned());
+    }
+    if !is_there("var/lib/fardel/state") || !is_there(&format!("{SETTINGS}.rpmsave")) {
+        return wrong("state or edited settings are gone".to_owned());
+    }
     println!(
-        "rpm: {} files, the same bytes twice; built and read, not installed on any machine",
-        listed.len()
+        "rpm: installed by rpm into a root, over edited settings, and removed; {}",
+        version.trim()
     );
     Ok(())
 }
