@@ -7,7 +7,6 @@ mod faults;
 mod launches;
 mod nodes;
 mod run;
-mod scale;
 
 use std::time::Instant;
 

@@ -26,6 +26,7 @@ mod rack_network;
 mod restore;
 mod root;
 pub(crate) mod suite;
+mod trouble;
 mod upgrade;
 
 use std::fs;
@@ -49,6 +50,7 @@ usage: cargo ci bed root [--suite NAME]
        cargo ci bed upgrade [--binary FILE]
        cargo ci bed airgap [--suite NAME] [--binary FILE]
        cargo ci bed restore [--binary FILE]
+       cargo ci bed trouble [--binary FILE]
        cargo ci bed processors [--binary FILE]
        cargo ci bed rack [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                          [SCRIPT [ARGUMENT]...]
@@ -59,6 +61,7 @@ usage: cargo ci bed root [--suite NAME]
   airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   restore   one guest is lost, another takes its place; 10,000 people and a million events
+  trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
   rack      boot three machines on one wire and run SCRIPT in each; without one, a trial in which a
@@ -143,6 +146,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
                 Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
                 Kind::Processors => qemu_processors::run(&root, &Packages::one(&binary)?)?,
                 Kind::Restore => restore::run(&root, &Packages::one(&binary)?)?,
+                Kind::Trouble => trouble::run(&root, &Packages::two(&binary)?)?,
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
                 }
@@ -185,17 +189,26 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
     });
 }
 
-/// What the gate of the night adds: the air gap in the newer Debian under its own systemd.
+/// What the gate of the night adds: the air gap in the newer Debian under its own systemd, and all kinds
+/// of trouble.
 pub(crate) fn nightly(gate: &mut Gate) {
     if let Some(reason) = missing() {
-        return gate.stage("bed: air gap in trixie", || {
+        return gate.stage("bed: the night", || {
             crate::leave_out("the package in the bed", &reason)
         });
     }
+    let mut made = None;
+    gate.stage("bed: packages of the night", || {
+        made = Some(Packages::two(&program::built("release")?)?);
+        Ok(())
+    });
+    let Some(packages) = made else {
+        return;
+    };
     gate.stage("bed: air gap in trixie", || {
-        let packages = Packages::two(&program::built("release")?)?;
         airgap::run(&Root::of("trixie")?, &packages)
     });
+    gate.stage("bed: trouble", || trouble::run(&Root::ready()?, &packages));
 }
 
 /// What runs inside a guest; asked for by scripts of scenarios only.
@@ -235,6 +248,7 @@ enum Kind {
     Airgap,
     Processors,
     Restore,
+    Trouble,
     PowerCut,
 }
 
@@ -251,6 +265,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["airgap", rest @ ..] => trial(Kind::Airgap, rest, came_from).map(Verb::Trial),
         ["processors", rest @ ..] => trial(Kind::Processors, rest, came_from).map(Verb::Trial),
         ["restore", rest @ ..] => trial(Kind::Restore, rest, came_from).map(Verb::Trial),
+        ["trouble", rest @ ..] => trial(Kind::Trouble, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }

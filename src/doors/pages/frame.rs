@@ -16,7 +16,6 @@ pub enum Nav {
     Sessions,
     Launch,
     Queue,
-    Gpus,
     Images,
     System,
     Docs,

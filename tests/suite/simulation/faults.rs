@@ -32,18 +32,10 @@ pub(super) enum Fault {
     SaidOnlyOnce,
     /// Run time is counted on the clock that people set.
     LimitsByTheWall,
-    /// What a resize takes from a session is given away before its machine has confirmed it.
-    ShareFreedUnconfirmed,
-    /// A machine confirms what it was told, not what it holds its containers to.
-    ConfirmedBeforeDone,
-    /// A machine says once what it holds a container to, and takes that for heard.
-    ConfirmedOnlyOnce,
-    /// A machine whose agent died no longer knows what it holds its containers to.
-    GrantsForgotten,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -55,27 +47,16 @@ impl Fault {
         Self::IncarnationReused,
         Self::SaidOnlyOnce,
         Self::LimitsByTheWall,
-        Self::ShareFreedUnconfirmed,
-        Self::ConfirmedBeforeDone,
-        Self::ConfirmedOnlyOnce,
-        Self::GrantsForgotten,
     ];
 }
 
 /// Places as the scheduler chooses them, or as it would with the planted fault.
 pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<Decision> {
-    let mut world = world.clone();
-    match fault {
-        Some(Fault::ShareFreedWhileStopping) => {
-            world.sessions.retain(|s| s.phase != Phase::Stopping);
-        }
-        Some(Fault::ShareFreedUnconfirmed) => {
-            for session in &mut world.sessions {
-                session.unconfirmed.clear();
-            }
-        }
-        _ => {}
+    if fault != Some(Fault::ShareFreedWhileStopping) {
+        return placement::decide(world, now);
     }
+    let mut world = world.clone();
+    world.sessions.retain(|s| s.phase != Phase::Stopping);
     placement::decide(&world, now)
 }
 

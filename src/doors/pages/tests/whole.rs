@@ -185,7 +185,7 @@ impl House {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 19] = [
+const PAGES: [&str; 18] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -194,7 +194,6 @@ const PAGES: [&str; 19] = [
     "/sessions?q=state%3Awhat",
     "/sessions/new",
     "/queue",
-    "/gpus",
     "/system/checks",
     "/system/settings",
     "/system/backups",
