@@ -5,6 +5,7 @@ pub mod answer;
 pub mod assets;
 pub mod docs;
 pub mod frame;
+pub mod gpus;
 pub mod images;
 pub mod launch;
 pub mod live;
@@ -103,6 +104,11 @@ pub fn router(
         .route("/sessions/{id}/{verb}", post(sessions::act))
         .route("/queue", get(queue::show))
         .route("/queue/live", get(queue::live))
+        .route("/gpus", get(gpus::list))
+        .route("/gpus/live", get(gpus::list_live))
+        .route("/gpus/{id}", get(gpus::show))
+        .route("/gpus/{id}/live", get(gpus::show_live))
+        .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))
         .route("/system/checks", get(system::checks))
         .route("/system/settings", get(system::settings))
@@ -227,6 +233,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "pause" => t.notice_paused(of),
         "resume" => t.notice_resumed(of),
         "rename" => t.notice_renamed(of),
+        "gpu-cordon" => t.notice_gpu_cordon(of),
+        "gpu-uncordon" => t.notice_gpu_uncordon(of),
+        "gpu-drain" => t.notice_gpu_drain(of),
         "limits" => t.notice_limits().to_owned(),
         "remove" => t.notice_removed(of),
         "cancel" => t.notice_cancelled(of),

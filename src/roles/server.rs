@@ -261,7 +261,17 @@ fn machine_note(machine: &Node) -> String {
         .find(|finding| finding.prevents_containers)
     {
         Some(finding) => format!("none can run: {}; {}", finding.what, finding.remedy),
-        None => format!("{} cores and {} to share", capacity.cpu, capacity.memory),
+        None => {
+            let simulated = capacity.devices.iter().filter(|d| d.simulated).count();
+            let devices = match simulated {
+                0 => String::new(),
+                n => format!("; {n} simulated GPUs, of which sessions get none"),
+            };
+            format!(
+                "{} cores and {} to share{devices}",
+                capacity.cpu, capacity.memory
+            )
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod faults;
 mod launches;
 mod nodes;
 mod run;
+mod scale;
 
 use std::time::Instant;
 

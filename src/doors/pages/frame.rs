@@ -16,6 +16,7 @@ pub enum Nav {
     Sessions,
     Launch,
     Queue,
+    Gpus,
     Images,
     System,
     Docs,

@@ -7,6 +7,7 @@ use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::devices::MigProfile;
+use rules::placement::Explanation;
 use rules::refusal::Refusal;
 use rules::resources::Demand;
 use rules::session::SessionKind;
@@ -14,6 +15,7 @@ use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, LaunchRequest, ListQuery, Machine, Resources};
 
 use super::frame::{Frame, Nav};
@@ -21,7 +23,7 @@ use super::parts::{self, Alert, Check, Choice, Fault, Row};
 use super::scene::{self, LaunchWords};
 use super::visit::Visit;
 use super::who::Who;
-use super::{Console, answer, frame, images};
+use super::{Console, answer, frame, gpus, images};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -38,6 +40,8 @@ pub struct LaunchPage {
     pub all_images: String,
     pub presets: Vec<Preset>,
     pub sliders: Vec<Slider>,
+    /// What the share's note is worked out from while somebody types; none where there is no device.
+    pub card: Option<Card>,
     pub form: Typed,
     pub name_hint: String,
     pub preview: Preview,
@@ -90,6 +94,15 @@ pub struct Slider {
     pub typed: String,
 }
 
+/// The largest device, for the words beside the share.
+pub struct Card {
+    pub gib: String,
+    pub sms: u32,
+    /// Memory of the fraction, as it was typed.
+    pub memory: String,
+    pub simulated: bool,
+}
+
 /// The answer beside the form.
 #[derive(Default)]
 pub struct Preview {
@@ -98,6 +111,10 @@ pub struct Preview {
     pub icon: &'static str,
     pub verdict: String,
     pub detail: String,
+    /// `0.35 = 28 GiB, 46 of 132 SMs`, one for each device it would have.
+    pub grants: Vec<String>,
+    /// Devices here do not exist.
+    pub simulated: bool,
     pub rows: Vec<Row>,
     pub checks: Vec<Check>,
     pub what_if: Vec<String>,
@@ -471,8 +488,13 @@ async fn page(
 ) -> Result<LaunchPage, Failure> {
     let t = visit.text;
     let seen = sessions::overview(&console.server, caller).await?;
+    let devices = devices::list(&console.server, caller).await?;
     let understood = understand(visit, &sent);
-    let preview = answered(console, visit, caller, &seen.machines, &understood, &sent).await?;
+    let there = There {
+        machines: &seen.machines,
+        devices: &devices.items,
+    };
+    let preview = answered(console, visit, caller, &there, &understood, &sent).await?;
     let newest = ListQuery {
         limit: Some(RECENT),
         scope: Some("mine".into()),
@@ -542,7 +564,8 @@ async fn page(
         all_images: t.launch_all_images(choices.len() as u64),
         images: choices,
         presets: presets(t, &seen.machines, &sent.cpu, &sent.memory),
-        sliders: sliders(t, &seen.machines, &sent),
+        card: card(&devices.items, &sent),
+        sliders: sliders(t, &seen.machines, &devices.items, &sent),
         name_hint: t.launch_name_hint().to_owned(),
         form: Typed {
             advanced,
@@ -560,12 +583,54 @@ async fn page(
     })
 }
 
+/// What the box has, as the caller may see it.
+struct There<'a> {
+    machines: &'a [Machine],
+    devices: &'a [Gpu],
+}
+
+impl There<'_> {
+    /// Devices first, then cores and memory; small, with what is about to be launched.
+    fn rows(&self, t: Text, answer: Option<&Explanation>, other: Vec<Row>) -> Vec<Row> {
+        let ghost = answer.and_then(|answer| Some((answer.node.as_deref()?, &answer.devices[..])));
+        let drawing = gpus::Drawing {
+            ghost,
+            small: true,
+            ..gpus::Drawing::default()
+        };
+        let devices = self.devices.iter().map(|gpu| gpus::row(t, gpu, &drawing));
+        devices.chain(other).collect()
+    }
+
+    fn grants(&self, t: Text, answer: &Explanation) -> Vec<String> {
+        let here = |gpu: &&Gpu| answer.node.as_deref() == Some(gpu.node_name.as_str());
+        answer
+            .devices
+            .iter()
+            .filter_map(|part| {
+                let gpu = self
+                    .devices
+                    .iter()
+                    .filter(here)
+                    .find(|gpu| gpu.index == part.index)?;
+                let sms = gpu.sms * part.share.0.min(100) / 100;
+                Some(t.gpu_grant(
+                    part.index,
+                    gpus::share(part.share),
+                    parts::size(part.memory.0),
+                    t.gpu_sms_of(sms, gpu.sms),
+                ))
+            })
+            .collect()
+    }
+}
+
 /// The scheduler's answer to what is typed, or why it cannot be asked yet.
 async fn answered(
     console: &Console,
     visit: &Visit,
     caller: &Caller,
-    machines: &[Machine],
+    there: &There<'_>,
     understood: &Result<LaunchRequest, Refusal>,
     sent: &Sent,
 ) -> Result<Preview, Failure> {
@@ -581,24 +646,36 @@ async fn answered(
                 memory: request.resources.memory.unwrap_or_default(),
                 ..Demand::default()
             };
-            scene::preview(
+            let preview = scene::preview(
                 t,
                 &visit.clock,
-                machines,
+                there.machines,
                 &explained,
                 &demand,
                 u64::from(request.copies),
-            )
+            );
+            Preview {
+                rows: there.rows(t, Some(&explained), preview.rows),
+                grants: there.grants(t, &explained),
+                simulated: explained.simulated,
+                ..preview
+            }
         }
         (Err(Failure::Refusal(refusal)), _) => Preview {
             tone: "never",
             icon: "circle-x",
             verdict: t.preview_incomplete().to_owned(),
             detail: codes::refusal(t, &refusal),
-            rows: machines
-                .iter()
-                .flat_map(|machine| scene::small_racks(t, machine, None))
-                .collect(),
+            rows: there.rows(
+                t,
+                None,
+                there
+                    .machines
+                    .iter()
+                    .flat_map(|machine| scene::small_racks(t, machine, None))
+                    .collect(),
+            ),
+            simulated: there.devices.iter().any(|gpu| gpu.simulated),
             go: t.launch_go().to_owned(),
             // The button stays: pressing it puts the message beside the field.
             blocked: false,
@@ -616,6 +693,15 @@ async fn answered(
 fn line(sent: &Sent, request: Option<&LaunchRequest>) -> String {
     let mut more: Vec<(&'static str, String)> = Vec::new();
     if let Some(request) = request {
+        if let Some(share) = request.resources.gpu {
+            more.push(("--gpu", share.to_string()));
+        }
+        if let Some(memory) = request.resources.gpu_memory {
+            more.push(("--gpu-mem", format!("{}m", memory.0 >> 20)));
+        }
+        if let Some(profile) = request.resources.mig {
+            more.push(("--mig", profile.to_string()));
+        }
         if request.copies > 1 {
             more.push(("--copies", request.copies.to_string()));
         }
@@ -726,7 +812,48 @@ fn presets(t: Text, machines: &[Machine], cpu: &str, memory: &str) -> Vec<Preset
     .collect()
 }
 
-fn sliders(t: Text, machines: &[Machine], sent: &Sent) -> Vec<Slider> {
+fn card(devices: &[Gpu], sent: &Sent) -> Option<Card> {
+    let largest = devices.iter().max_by_key(|gpu| gpu.memory)?;
+    Some(Card {
+        gib: format!("{:.2}", largest.memory.0 as f64 / f64::from(1 << 30)),
+        sms: largest.sms,
+        memory: sent.gpu_memory.clone(),
+        simulated: devices.iter().any(|gpu| gpu.simulated),
+    })
+}
+
+/// The handle of the share goes up to all devices of the machine that has most of them.
+fn share_slider(t: Text, devices: &[Gpu], sent: &Sent) -> Option<Slider> {
+    let most = devices
+        .iter()
+        .map(|gpu| {
+            devices
+                .iter()
+                .filter(|other| other.node == gpu.node)
+                .count()
+        })
+        .max()?;
+    let value = sent.gpu.trim().parse::<f64>().unwrap_or(0.0);
+    // One device is the usual case and gets the whole handle; more are typed.
+    let most = if value > 1.0 { most } else { 1 };
+    Some(Slider {
+        name: "gpu",
+        title: t.gpu_share(),
+        note: String::new(),
+        unit: "GPU",
+        least: "0".into(),
+        most: most.to_string(),
+        step: if most > 1 {
+            "0.1".into()
+        } else {
+            "0.01".into()
+        },
+        value: value.min(most as f64).to_string(),
+        typed: sent.gpu.clone(),
+    })
+}
+
+fn sliders(t: Text, machines: &[Machine], devices: &[Gpu], sent: &Sent) -> Vec<Slider> {
     let cpu_most = machines
         .iter()
         .map(|machine| machine.cpu)
@@ -749,7 +876,8 @@ fn sliders(t: Text, machines: &[Machine], sent: &Sent) -> Vec<Slider> {
         .unwrap_or_default();
     let number = |typed: &str| typed.trim().parse::<f64>().unwrap_or(1.0);
     let gib = memory_most.0 as f64 / f64::from(1 << 30);
-    vec![
+    let mut all: Vec<Slider> = share_slider(t, devices, sent).into_iter().collect();
+    all.extend([
         Slider {
             name: "cpu",
             title: t.sessions_cpu(),
@@ -772,7 +900,8 @@ fn sliders(t: Text, machines: &[Machine], sent: &Sent) -> Vec<Slider> {
             value: number(&sent.memory).min(gib).to_string(),
             typed: sent.memory.clone(),
         },
-    ]
+    ]);
+    all
 }
 
 #[cfg(test)]

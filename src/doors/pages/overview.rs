@@ -4,9 +4,10 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::units::{Bytes, CpuShare, Timestamp};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::Failure;
 use server::access::Caller;
+use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, ListQuery, Machine, Overview};
 use server::actions::system::{self, Check};
 
@@ -14,7 +15,7 @@ use super::frame::{Frame, Nav};
 use super::parts::{self, Row};
 use super::visit::Visit;
 use super::who::Who;
-use super::{Console, answer, frame, live as stream, scene, wizard};
+use super::{Console, answer, frame, gpus, live as stream, scene, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -25,6 +26,10 @@ pub struct OverviewPage {
     /// The line under the title: cores, memory, up since.
     pub machine: String,
     pub figures: Vec<Figure>,
+    /// Devices, in front of what every machine has.
+    pub gpus: Vec<gpus::Group>,
+    /// Devices here do not exist.
+    pub simulated: bool,
     pub nodes: Vec<Node>,
     pub legend: Vec<Legend>,
     pub recent: Vec<Recent>,
@@ -135,6 +140,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
         ..ListQuery::default()
     };
     let list = sessions::list(&console.server, caller, &newest).await?;
+    let devices = devices::list(&console.server, caller).await?;
     let queue = sessions::queue(&console.server, caller).await?;
     // Whoever may not look at the machine is not warned of it.
     let warnings = system::warnings(&console.server, caller)
@@ -143,15 +149,26 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
     let live =
         seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
     let trends = trends(console, caller, &seen, now).await?;
-    let mut legend: Vec<(String, CpuShare)> = Vec::new();
-    for slice in seen.machines.iter().flat_map(|machine| &machine.slices) {
-        let name = slice
-            .owner
+    let mut legend: Vec<(String, u32)> = Vec::new();
+    // Hundredths of devices where there are any, else of cores.
+    let cores = seen
+        .machines
+        .iter()
+        .flat_map(|machine| &machine.slices)
+        .filter(|_| devices.items.is_empty())
+        .map(|slice| (&slice.owner, slice.cpu.0));
+    let shares = devices
+        .items
+        .iter()
+        .flat_map(|gpu| &gpu.slices)
+        .map(|slice| (&slice.owner, slice.share.0));
+    for (owner, hundredths) in shares.chain(cores) {
+        let name = owner
             .as_ref()
             .map_or(t.plan_others(), |owner| owner.name.as_str());
         match legend.iter_mut().find(|(known, _)| known == name) {
-            Some((_, sum)) => *sum = *sum + slice.cpu,
-            None => legend.push((name.to_owned(), slice.cpu)),
+            Some((_, sum)) => *sum += hundredths,
+            None => legend.push((name.to_owned(), hundredths)),
         }
     }
     let names: std::collections::BTreeMap<String, String> = list
@@ -174,8 +191,18 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
             live: Some("/live".to_owned()),
             ..frame(console, visit, caller, Nav::Overview)
         },
-        machine: machine_line(t, &seen),
-        figures: figures(t, &seen, live),
+        machine: if devices.items.is_empty() {
+            machine_line(t, &seen)
+        } else {
+            format!(
+                "{} · {}",
+                gpus::lead(t, &devices.items),
+                machine_line(t, &seen)
+            )
+        },
+        figures: figures(t, &seen, live, &devices.items),
+        gpus: gpus::groups(t, &devices.items, &gpus::Drawing::default()),
+        simulated: devices.simulated,
         nodes: seen
             .machines
             .iter()
@@ -199,7 +226,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                 } else {
                     parts::hue(&name)
                 },
-                share: scene::share(sum),
+                share: scene::share(CpuShare(sum)),
                 name,
             })
             .collect(),
@@ -349,7 +376,7 @@ fn machine_line(t: Text, seen: &Overview) -> String {
     t.overview_machine_line(cpu, parts::size(memory.0))
 }
 
-fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
+fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> {
     let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
     let cpu_used: CpuShare = seen.machines.iter().map(|machine| machine.cpu_used).sum();
     let cpu_busy: f64 = seen
@@ -383,7 +410,7 @@ fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
         percent,
         note,
     };
-    vec![
+    let mut all = vec![
         figure(
             t.overview_cpu_given(),
             scene::share(cpu_used),
@@ -435,7 +462,40 @@ fn figures(t: Text, seen: &Overview, live: u64) -> Vec<Figure> {
             ),
             t.overview_ended_note(seen.counts.ended, seen.counts.failed),
         ),
-    ]
+    ];
+    if !devices.is_empty() {
+        // Where there are devices they matter most; what is busy of the rest has its rows below.
+        all.remove(3);
+        all.remove(1);
+        let given: GpuShare = devices.iter().map(|gpu| gpu.share_used).sum();
+        let largest = devices.iter().map(|gpu| gpu.share_free).max();
+        let memory: Bytes = devices.iter().map(|gpu| gpu.memory).sum();
+        let used: Bytes = devices.iter().map(|gpu| gpu.memory_used).sum();
+        let block = devices.iter().map(|gpu| gpu.memory_free).max();
+        all.insert(
+            0,
+            figure(
+                t.gpu_figure(),
+                gpus::share(given),
+                t.common_of(devices.len()),
+                "a",
+                parts::percent(given.as_f64(), devices.len() as f64),
+                t.gpu_figure_free(gpus::share(largest.unwrap_or_default())),
+            ),
+        );
+        all.insert(
+            1,
+            figure(
+                t.gpu_figure_memory(),
+                parts::size(used.0),
+                t.common_of(parts::size(memory.0)),
+                "a",
+                parts::percent(used.0 as f64, memory.0 as f64),
+                t.gpu_figure_memory_note(parts::size(block.unwrap_or_default().0)),
+            ),
+        );
+    }
+    all
 }
 
 /// The way back into an installation that was left.

@@ -6,7 +6,7 @@ use rules::placement::Blocker;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::resources::Demand;
 use rules::session::{Outcome, Phase, SessionKind};
-use rules::units::{Bytes, CpuShare, Timestamp};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::actions::sessions::{Event, Machine, Session};
 
 use super::launch::Preview;
@@ -227,6 +227,8 @@ pub fn preview(
         checks: checks(t, clock, answer),
         what_if: alternatives(t, answer),
         command_line: String::new(),
+        grants: Vec::new(),
+        simulated: answer.simulated,
         go,
         blocked: answer.verdict == Verdict::Never,
     }
@@ -271,6 +273,9 @@ pub fn checks(t: Text, clock: &Clock, answer: &Explanation) -> Vec<Check> {
             let name = match check.code.as_str() {
                 "cpu" => t.preview_check_cpu(node),
                 "memory" => t.preview_check_memory(node),
+                "gpu" => t.gpu_check(check.device.unwrap_or_default()),
+                "gpu-memory" => t.gpu_check_memory(check.device.unwrap_or_default()),
+                "gpu-quota" => t.gpu_check_quota().to_owned(),
                 _ => t.preview_check_image().to_owned(),
             };
             Check::new(
@@ -296,9 +301,11 @@ pub fn alternatives(t: Text, answer: &Explanation) -> Vec<String> {
         .alternatives
         .iter()
         .map(|other| {
-            t.preview_what_if_less(
-                t.where_given(other.demand.cpu, parts::size(other.demand.memory.0)),
-            )
+            let rest = t.where_given(other.demand.cpu, parts::size(other.demand.memory.0));
+            t.preview_what_if_less(match other.demand.gpu {
+                GpuShare::ZERO => rest,
+                share => format!("GPU {share}, {rest}"),
+            })
         })
         .collect()
 }

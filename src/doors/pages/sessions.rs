@@ -14,13 +14,14 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::sessions::{self, ListQuery, Resize, Sample, Session};
+use server::actions::gpus as devices;
+use server::actions::sessions::{self, ListQuery, Machine, Resize, Sample, Session};
 
 use super::frame::{Attribute, Frame, Nav};
 use super::parts::{self, Alert, Check, Choice, Fact, Markup, Row};
 use super::visit::Visit;
 use super::who::Who;
-use super::{Console, answer, frame, live as stream, scene};
+use super::{Console, answer, frame, gpus, live as stream, scene};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -113,6 +114,8 @@ pub struct SessionPage {
     pub limits: Vec<(String, String)>,
     pub limit_cpu: String,
     pub limit_memory: String,
+    /// The share as a form takes it back; none where the session has no fraction.
+    pub limit_gpu: Option<String>,
     pub timeline: Vec<Step>,
     pub why: Vec<Check>,
     pub settings: Vec<(String, String)>,
@@ -589,15 +592,19 @@ async fn read_one(
     .is_ok();
     let shown_log = filtered(&log, q);
     let counts = seen.counts;
-    let neighbours: Vec<Row> = seen
-        .machines
-        .iter()
-        .filter(|machine| {
-            session.state.holds_resources()
-                && session.node.as_deref() == Some(machine.name.as_str())
-        })
-        .flat_map(|machine| scene::racks(t, machine, Some(session.id)))
+    let devices = devices::list(&console.server, caller).await?;
+    let drawing = gpus::Drawing {
+        mine: Some(session.id),
+        ..gpus::Drawing::default()
+    };
+    let own = devices.items.iter().filter(|gpu| {
+        session.state.holds_resources() && session.devices.iter().any(|part| part.uuid == gpu.id)
+    });
+    let neighbours: Vec<Row> = own
+        .map(|gpu| gpus::row(t, gpu, &drawing))
+        .chain(machines(t, &seen.machines, &session))
         .collect();
+    let simulated = session.simulated && session.resources.wants_device();
     Ok(SessionPage {
         t,
         f: Frame {
@@ -613,7 +620,7 @@ async fn read_one(
                 .then(|| format!("/sessions/{id}/live?tab={asked}")),
             ..frame(console, visit, caller, Nav::Sessions)
         },
-        alert: None,
+        alert: simulated.then(|| Alert::warning(t.gpu_session_alert())),
         terminal: match session.kind {
             SessionKind::Interactive => format!("/api/v1/sessions/{id}/attach"),
             SessionKind::Batch => format!("/api/v1/sessions/{id}/exec"),
@@ -651,6 +658,7 @@ async fn read_one(
         limits: limits(t, &session),
         limit_cpu: given.cpu.to_string(),
         limit_memory: typed_size(given.memory),
+        limit_gpu: (given.gpu > GpuShare::ZERO).then(|| given.gpu.to_string()),
         timeline: scene::timeline(t, clock, &session, &events),
         why: session
             .reason
@@ -662,6 +670,20 @@ async fn read_one(
         settings: settings(t, &session),
         id,
     })
+}
+
+/// Cores and memory of the machine that a session is on; nothing before it has one.
+fn machines<'a>(
+    t: Text,
+    all: &'a [Machine],
+    session: &'a Session,
+) -> impl Iterator<Item = Row> + 'a {
+    all.iter()
+        .filter(|machine| {
+            session.state.holds_resources()
+                && session.node.as_deref() == Some(machine.name.as_str())
+        })
+        .flat_map(move |machine| scene::racks(t, machine, Some(session.id)))
 }
 
 /// The end of what the main process wrote; empty where nothing can be read.
@@ -951,14 +973,35 @@ fn with_waiting(t: Text, peak: String, percent: Option<f64>) -> String {
 
 fn limits(t: Text, session: &Session) -> Vec<(String, String)> {
     let given = session.resources;
-    let mut all = vec![
+    let grants = session.devices.iter().map(|part| {
+        let mut words = t.gpu_grant(
+            part.index,
+            match part.profile {
+                Some(profile) => profile.to_string(),
+                None => gpus::share(part.share),
+            },
+            parts::size(part.memory.0),
+            t.gpu_sms_of(part.sms, part.sms_total),
+        );
+        for (tell, word) in [
+            (part.simulated, t.gpu_simulated()),
+            (!part.confirmed, t.gpu_unconfirmed()),
+        ] {
+            if tell {
+                words.push_str(&format!(" · {word}"));
+            }
+        }
+        (t.gpu_share().to_owned(), words)
+    });
+    let mut all: Vec<(String, String)> = grants.collect();
+    all.extend([
         (
             t.where_cpu_memory().to_owned(),
             t.where_given(given.cpu, parts::size(given.memory.0)),
         ),
         (t.where_shm().to_owned(), parts::size(given.shm.0)),
         (t.where_network().to_owned(), t.where_loopback().to_owned()),
-    ];
+    ]);
     if let Some(seconds) = session.longest_run_seconds.or(session.timeout_seconds) {
         all.push((t.where_longest().to_owned(), parts::span(t, seconds)));
     }

@@ -101,6 +101,11 @@ pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<
         if group.len() < whole {
             continue;
         }
+        let mut group = group;
+        if part > GpuShare::ZERO {
+            // Devices that could never give the fraction go first, so that one that could is left.
+            group.sort_by_key(|at| (slice_memory(&devices[*at], demand, part).is_some(), *at));
+        }
         let chosen = &group[..whole];
         let mut given: Vec<DeviceShare> = chosen
             .iter()

@@ -301,3 +301,236 @@ fn preview_and_scheduler_never_disagree() {
         );
     }
 }
+
+/// Numbers that look like chance and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u32) -> u32 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(self.0 >> 33).unwrap() % most.max(1)
+    }
+}
+
+/// A world with machines of every sort and nobody in it.
+fn machines(numbers: &mut Numbers) -> World {
+    let mut world = World {
+        policy: crate::devices::SharePolicy {
+            spreading: match numbers.below(2) {
+                0 => crate::devices::Spreading::Pack,
+                _ => crate::devices::Spreading::Spread,
+            },
+            each: (numbers.below(2) == 0).then(|| GpuShare(100 + numbers.below(300))),
+            ..crate::devices::SharePolicy::default()
+        },
+        ..World::default()
+    };
+    for n in 0..=numbers.below(3) {
+        let mut node = super::tests::world("node a 64 512g 0").nodes.remove(0);
+        node.id = NodeId(uuid::Uuid::from_u128(u128::from(n)));
+        node.name = format!("node-{n}");
+        for index in 0..=numbers.below(7) {
+            let cut = numbers.below(8) == 0;
+            node.capacity.devices.push(Device {
+                memory: Bytes::gib(16 << numbers.below(3)),
+                sms: 132,
+                uuid: format!("{n}-{index}"),
+                numa: Some(index / 4),
+                link: (numbers.below(2) == 0).then_some(index / 2),
+                mig: if cut { cut_in_two() } else { Vec::new() },
+                ..Device::new(index, "test")
+            });
+        }
+        world.nodes.push(node);
+    }
+    world
+}
+
+fn cut_in_two() -> Vec<crate::devices::MigPart> {
+    ["1g.5gb", "1g.5gb"]
+        .map(|word| crate::devices::MigPart {
+            uuid: String::new(),
+            profile: crate::devices::MigProfile::parse(word).unwrap(),
+            memory: Bytes::gib(5),
+            sms: 16,
+        })
+        .to_vec()
+}
+
+fn wish(numbers: &mut Numbers) -> Demand {
+    let share = match numbers.below(6) {
+        0 => 100,
+        1 => 200,
+        2 => 150,
+        _ => 1 + numbers.below(99),
+    };
+    let apart = share % 100 != 0 && numbers.below(4) == 0;
+    let cut = numbers.below(10) == 0;
+    Demand {
+        gpu: if cut { GpuShare::ZERO } else { GpuShare(share) },
+        gpu_memory: (apart && !cut).then(|| Bytes::gib(u64::from(1 + numbers.below(20)))),
+        mig: cut.then(|| crate::devices::MigProfile::parse("1g.5gb").unwrap()),
+        ..demand("1", "1g", "0")
+    }
+}
+
+#[test]
+fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
+    for seed in 0..300 {
+        let mut numbers = Numbers(seed);
+        let mut world = machines(&mut numbers);
+        for n in 0..40_u32 {
+            let wish = wish(&mut numbers);
+            if wish.check().is_err() || possible(&world, &wish, &Environment::Host).is_err() {
+                continue;
+            }
+            let mut session = super::tests::world(&format!("s{n} 1 1g 0"))
+                .sessions
+                .remove(0);
+            session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
+            session.owner = UserId(uuid::Uuid::from_u128(u128::from(numbers.below(3))));
+            session.order.demand = wish;
+            session.queued_at = Timestamp::from_millis(i64::from(n));
+            world.sessions.push(session);
+        }
+        let now = Timestamp::from_millis(1000);
+        let mut rounds = 0;
+        while !world.sessions.is_empty() {
+            rounds += 1;
+            assert!(rounds < 200, "seed {seed}: somebody never gets a turn");
+            let first = order::waiting(&world).first().map(|s| s.id);
+            let decisions = decide(&world, now);
+            if let Some(first) = first {
+                let told = explain_session(&world, world.session(first).unwrap(), now);
+                let placed = decisions
+                    .iter()
+                    .any(|d| matches!(d, Decision::Place { session, .. } if *session == first));
+                assert_eq!(
+                    told.verdict == Verdict::Now,
+                    placed,
+                    "seed {seed}: {told:?}"
+                );
+            }
+            for decision in decisions {
+                if let Decision::Place {
+                    session,
+                    node,
+                    devices,
+                    because,
+                    ..
+                } = decision
+                {
+                    let row = world.sessions.iter_mut().find(|s| s.id == session).unwrap();
+                    let given: u32 = devices
+                        .iter()
+                        .filter(|d| d.part.is_none())
+                        .map(|d| d.share.0)
+                        .sum();
+                    assert_eq!(
+                        given, row.order.demand.gpu.0,
+                        "seed {seed}: not what was asked"
+                    );
+                    row.place(node, devices, because, now);
+                    row.phase = Phase::Running;
+                    row.started_at = Some(now);
+                }
+            }
+            let broken = crate::findings::findings(&world);
+            assert!(broken.is_empty(), "seed {seed}: {broken:?}");
+            if let Some(each) = world.policy.each {
+                let mut held: BTreeMap<UserId, u32> = BTreeMap::new();
+                for s in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
+                    *held.entry(s.owner).or_default() += s.order.demand.gpu.0;
+                }
+                assert!(
+                    held.values().all(|h| *h <= each.0),
+                    "seed {seed}: {held:?} of {each}"
+                );
+            }
+            // Some of what runs is resized, and some ends.
+            for at in 0..world.sessions.len() {
+                if world.sessions[at].phase != Phase::Running || numbers.below(3) > 0 {
+                    continue;
+                }
+                let wanted = Demand {
+                    gpu: GpuShare(1 + numbers.below(99)),
+                    gpu_memory: None,
+                    ..world.sessions[at].order.demand
+                };
+                let quota = world.policy.each.is_none();
+                if quota && let Ok(devices) = regrant(&world, &world.sessions[at], &wanted) {
+                    world.sessions[at].order.demand = wanted;
+                    world.sessions[at].regrant(devices);
+                    let broken = crate::findings::findings(&world);
+                    assert!(broken.is_empty(), "seed {seed}: a resize: {broken:?}");
+                }
+            }
+            for session in &mut world.sessions {
+                session.unconfirmed.clear();
+            }
+            world
+                .sessions
+                .retain(|s| s.phase == Phase::Pending || numbers.below(2) == 0);
+        }
+    }
+}
+
+#[test]
+fn several_devices_come_from_one_group_and_a_fraction_may_stand_beside_them() {
+    let mut world = world("node a 64 512g 8 | kim 1 1g 2.5 | lee 1 1g 2");
+    for device in &mut world.nodes[0].capacity.devices {
+        device.numa = Some(device.index / 4);
+        device.link = Some(device.index / 4);
+    }
+    // One of socket 0 is taken, so its three are the smallest group that holds two and a half.
+    world.nodes[0].cordoned.insert("test-0-0".into());
+    let decisions = decide(&world, Timestamp::from_millis(1000));
+    let given: Vec<Vec<(u32, u32)>> = decisions
+        .iter()
+        .filter_map(|d| match d {
+            Decision::Place { devices, .. } => {
+                Some(devices.iter().map(|d| (d.index, d.share.0)).collect())
+            }
+            Decision::End { .. } => None,
+        })
+        .collect();
+    assert_eq!(
+        given,
+        [vec![(1, 100), (2, 100), (3, 50)], vec![(4, 100), (5, 100)]]
+    );
+}
+
+#[test]
+fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
+    let mut world = world("node a 8 64g 1 | kim 1 1g 0.80");
+    let now = Timestamp::from_millis(1000);
+    let Some(Decision::Place {
+        node,
+        devices,
+        because,
+        ..
+    }) = decide(&world, now).pop()
+    else {
+        panic!("an empty machine takes it");
+    };
+    let kim = &mut world.sessions[0];
+    kim.place(node, devices, because, now);
+    kim.phase = Phase::Running;
+    let smaller = Demand {
+        gpu: GpuShare(20),
+        ..kim.order.demand
+    };
+    let devices = regrant(&world, &world.sessions[0], &smaller).expect("smaller always fits");
+    let kim = &mut world.sessions[0];
+    kim.order.demand = smaller;
+    kim.regrant(devices);
+    let waiting = super::tests::world("lee 1 1g 0.50").sessions.remove(0);
+    world.sessions.push(waiting);
+    world.sessions[1].id = SessionId(uuid::Uuid::from_u128(7));
+    assert!(decide(&world, now).is_empty(), "given away too early");
+    world.sessions[0].unconfirmed.clear();
+    assert_eq!(decide(&world, now).len(), 1);
+}

@@ -32,10 +32,18 @@ pub(super) enum Fault {
     SaidOnlyOnce,
     /// Run time is counted on the clock that people set.
     LimitsByTheWall,
+    /// What a resize takes from a session is given away before its machine has confirmed it.
+    ShareFreedUnconfirmed,
+    /// A machine confirms what it was told, not what it holds its containers to.
+    ConfirmedBeforeDone,
+    /// A machine says once what it holds a container to, and takes that for heard.
+    ConfirmedOnlyOnce,
+    /// A machine whose agent died no longer knows what it holds its containers to.
+    GrantsForgotten,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -47,16 +55,27 @@ impl Fault {
         Self::IncarnationReused,
         Self::SaidOnlyOnce,
         Self::LimitsByTheWall,
+        Self::ShareFreedUnconfirmed,
+        Self::ConfirmedBeforeDone,
+        Self::ConfirmedOnlyOnce,
+        Self::GrantsForgotten,
     ];
 }
 
 /// Places as the scheduler chooses them, or as it would with the planted fault.
 pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<Decision> {
-    if fault != Some(Fault::ShareFreedWhileStopping) {
-        return placement::decide(world, now);
-    }
     let mut world = world.clone();
-    world.sessions.retain(|s| s.phase != Phase::Stopping);
+    match fault {
+        Some(Fault::ShareFreedWhileStopping) => {
+            world.sessions.retain(|s| s.phase != Phase::Stopping);
+        }
+        Some(Fault::ShareFreedUnconfirmed) => {
+            for session in &mut world.sessions {
+                session.unconfirmed.clear();
+            }
+        }
+        _ => {}
+    }
     placement::decide(&world, now)
 }
 

@@ -1,12 +1,12 @@
 //! Machines of the simulation: stand-ins that take the product's own steps, with an agent that dies,
 //! a link that loses, doubles and delays, and containers whose behaviour the dice decide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rules::housekeeping::{self, Step};
 use rules::messages::{Assignment, ContainerOrder, NodeReport, SightState};
 use rules::names::{BootId, ContainerName, NodeId};
-use rules::resources::{Capacity, Device};
+use rules::resources::{Capacity, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::{Bytes, CpuShare, Timestamp};
 use server::rehearsal::stand_in::{Life, Moment, Plan, StandIn};
@@ -24,6 +24,9 @@ pub(super) struct Machine {
     /// How often each container was started here, ever.
     pub starts: BTreeMap<ContainerName, u32>,
     last_report: Option<NodeReport>,
+    /// What was said of a container's shares last, and whose were forgotten; for planted faults.
+    said: BTreeMap<ContainerName, Vec<DeviceShare>>,
+    forgetful: BTreeSet<ContainerName>,
     reported_at: Timestamp,
     dice: Dice,
 }
@@ -55,6 +58,8 @@ impl Machine {
             link_back_at: now,
             starts: BTreeMap::new(),
             last_report: None,
+            said: BTreeMap::new(),
+            forgetful: BTreeSet::new(),
             reported_at: now,
             dice,
         }
@@ -103,8 +108,30 @@ impl Machine {
     }
 
     /// The report of this moment, where there is something new to say or it is time again.
-    pub(super) fn report(&mut self, now: Moment) -> Option<NodeReport> {
-        let report = self.stand_in.report(now);
+    pub(super) fn report(&mut self, now: Moment, fault: Option<Fault>) -> Option<NodeReport> {
+        let mut report = self.stand_in.report(now);
+        for sight in &mut report.containers {
+            let told = self
+                .stand_in
+                .containers
+                .iter()
+                .find(|c| c.order.name == sight.name);
+            match (fault, told) {
+                (Some(Fault::ConfirmedBeforeDone), Some(told)) => {
+                    sight.devices.clone_from(&told.order.devices);
+                }
+                (Some(Fault::ConfirmedOnlyOnce), _) => {
+                    let said = self.said.insert(sight.name, sight.devices.clone());
+                    if said.as_ref() == Some(&sight.devices) {
+                        sight.devices.clear();
+                    }
+                }
+                (Some(Fault::GrantsForgotten), _) if self.forgetful.contains(&sight.name) => {
+                    sight.devices.clear();
+                }
+                _ => {}
+            }
+        }
         let news = self.last_report.as_ref().is_none_or(|last| {
             last.containers != report.containers
                 || last.generation != report.generation
@@ -122,6 +149,12 @@ impl Machine {
     pub(super) fn kill_agent(&mut self, now: Moment, seconds: u64) {
         self.agent_back_at = now.steady.plus_seconds(seconds);
         self.last_report = None;
+        self.forgetful = self
+            .stand_in
+            .containers
+            .iter()
+            .map(|c| c.order.name)
+            .collect();
         for container in &mut self.stand_in.containers {
             if matches!(container.life, Life::Preparing { .. }) && self.dice.chance(50) {
                 container.supervised = false;

@@ -103,11 +103,15 @@ struct Asked {
 /// What a person does to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
-    Stop { force: bool },
+    Stop {
+        force: bool,
+    },
     Restart,
     Pause,
     Resume,
     Resize(CpuShare, Bytes),
+    /// Another share of its device.
+    Regrant(GpuShare),
 }
 
 /// Kim, an ordinary user, proven.
@@ -160,6 +164,8 @@ struct Run {
     /// Since which second a session has been in its phase, and a container lived unwanted.
     in_phase: BTreeMap<SessionId, (Phase, u32, u64)>,
     unwanted: BTreeMap<ContainerName, u64>,
+    /// Since which second a change of a grant has not been confirmed.
+    unconfirmed: BTreeMap<SessionId, u64>,
     dead: BTreeMap<SessionId, u64>,
     quiet_since: u64,
     ran: BTreeMap<ContainerName, Ran>,
@@ -255,6 +261,7 @@ impl Run {
             requests: 0,
             in_phase: BTreeMap::new(),
             unwanted: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             dead: BTreeMap::new(),
             quiet_since: 0,
             ran: BTreeMap::new(),
@@ -419,7 +426,7 @@ impl Run {
             self.machines[at].tend(now, self.fault);
             // Some starts and stops take no time at all.
             self.machines[at].stand_in.advance(now);
-            if let Some(report) = self.machines[at].report(now)
+            if let Some(report) = self.machines[at].report(now, self.fault)
                 && self.machines[at].linked(now)
             {
                 self.post(now, |_| Mail::Up(report.clone()));
@@ -469,6 +476,7 @@ impl Run {
             let key = format!("request-{}", self.requests);
             self.submit(Asked { session, key });
         }
+        self.somebody_resizes();
         if self.second < self.server_back_at
             || !self.dice.chance(25)
             || self.acknowledged.is_empty()
@@ -500,6 +508,28 @@ impl Run {
         self.act(id, deed);
     }
 
+    /// Now and then a running slice of a device gets another size.
+    fn somebody_resizes(&mut self) {
+        if self.second < self.server_back_at || !self.dice.chance(25) {
+            return;
+        }
+        let Ok(world) = self.world() else {
+            return;
+        };
+        let sliced: Vec<SessionId> = world
+            .sessions
+            .iter()
+            .filter(|s| s.phase == Phase::Running && s.devices.len() == 1)
+            .map(|s| s.id)
+            .collect();
+        if sliced.is_empty() {
+            return;
+        }
+        let id = *self.dice.pick(&sliced);
+        let share = GpuShare(self.dice.between(1, 99) as u32);
+        self.act(id, Deed::Regrant(share));
+    }
+
     /// One of the product's own actions.
     fn act(&mut self, id: SessionId, deed: Deed) {
         let (server, caller) = (self.server.server(), &self.caller);
@@ -509,6 +539,16 @@ impl Run {
             Deed::Restart => at_once(actions::restart(server, caller, &name)),
             Deed::Pause => at_once(actions::pause(server, caller, &name)),
             Deed::Resume => at_once(actions::resume(server, caller, &name)),
+            Deed::Regrant(gpu) => at_once(actions::resize(
+                server,
+                caller,
+                &name,
+                Resize {
+                    gpu: Some(gpu),
+                    ..Resize::default()
+                },
+                None,
+            )),
             Deed::Resize(cpu, memory) => at_once(actions::resize(
                 server,
                 caller,
@@ -973,6 +1013,13 @@ impl Run {
             }
         }
         self.unwanted = unwanted;
+        let running = |s: &&Session| s.phase == Phase::Running && !s.unconfirmed.is_empty();
+        self.unconfirmed = world
+            .sessions
+            .iter()
+            .filter(running)
+            .map(|s| (s.id, self.unconfirmed.get(&s.id).copied().unwrap_or(second)))
+            .collect();
         if self.trouble {
             return Ok(());
         }
@@ -986,6 +1033,9 @@ impl Run {
         }
         if let Some((id, _)) = self.dead.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("{id} is running, and its container is dead"));
+        }
+        if let Some((id, _)) = self.unconfirmed.iter().find(|(_, since)| stuck(**since)) {
+            return Err(format!("the changed grant of {id} is never confirmed"));
         }
         if let Some((name, _)) = self.unwanted.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("{name} is unwanted, and still there"));

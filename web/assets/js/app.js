@@ -124,9 +124,20 @@ function sliders() {
     if (range.dataset.ready) continue;
     range.dataset.ready = "1";
     const box = document.getElementById(range.dataset.for);
-    range.addEventListener("input", () => { box.value = String(Number(range.value)); paint(); chips(); });
-    box.addEventListener("input", () => { if (!Number.isNaN(Number(box.value))) range.value = box.value; paint(); chips(); });
+    range.addEventListener("input", () => { box.value = String(Number(range.value)); paint(); chips(); share(); });
+    box.addEventListener("input", () => { if (!Number.isNaN(Number(box.value))) range.value = box.value; paint(); chips(); share(); });
   }
+  share();
+}
+// What a share of the largest card is, while somebody types; the scheduler's own answer stands beside it.
+function share() {
+  const note = one("#share-note");
+  const typed = document.getElementById("gpu")?.value.trim();
+  if (!note) return;
+  const hundredths = Math.round(Number(typed) * 100);
+  const { gib, sms, none, is } = note.dataset;
+  const values = { share: typed, memory: Math.floor(gib * hundredths / 10) / 10, sms: Math.floor(sms * hundredths / 100), total: sms * Math.ceil(hundredths / 100) };
+  note.lastElementChild.textContent = hundredths > 0 ? is.replace(/\{(\w+)\}/g, (_, name) => values[name]) : none;
 }
 function chips() {
   const [cpu, memory] = ["cpu", "memory"].map((id) => Number(document.getElementById(id)?.value));

@@ -5,6 +5,7 @@ use askama::Template as _;
 
 use super::super::docs::{AboutPage, DocsPage};
 use super::super::frame::{Frame, Nav, Person, Theme};
+use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::images::{Image, ImagePage, ImagesPage, Job, User};
 use super::super::launch::{self, LaunchPage, Preset, Preview, Slider, Typed};
 use super::super::login::LoginPage;
@@ -56,6 +57,9 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             "session-ended",
             session(t, Tab::Terminal, Moment::Ended).render(),
         ),
+        ("gpus", gpus(t, false).render()),
+        ("gpus-empty", gpus(t, true).render()),
+        ("gpu", gpu(t).render()),
         ("queue", queue(t, true).render()),
         ("queue-empty", queue(t, false).render()),
         ("images", images(t).render()),
@@ -308,6 +312,8 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 note: t.overview_disk_note("31 GiB"),
             },
         ],
+        gpus: Vec::new(),
+        simulated: false,
         nodes: vec![Node {
             title: t.plan_node("fardel-01", t.plan_ready()),
             rows: vec![cpu_row(t), memory_row(t)],
@@ -395,6 +401,86 @@ fn waiting_sentence(t: Text) -> &'static str {
     match t.language {
         Language::English => "Needs 8 cores; 4 are free on fardel-01.",
         Language::Korean => "8코어가 필요한데 fardel-01에 4코어가 남아 있습니다.",
+    }
+}
+
+fn card(t: Text) -> Row {
+    let block = |kind, name: &str, weight| Block {
+        kind,
+        name: name.into(),
+        note: "0.35 · mina".into(),
+        hue: 2,
+        busy: None,
+        weight,
+        href: Some("/sessions/x".into()),
+        label: String::new(),
+    };
+    Row {
+        name: "GPU 2".into(),
+        note: "80 GiB".into(),
+        blocks: vec![
+            block(Kind::Session, "vit-ablation", 35),
+            block(Kind::Paused, "whisper-ft", 30),
+            Block {
+                href: None,
+                ..block(Kind::Free, &t.common_free("0.35"), 35)
+            },
+        ],
+        busy: "0.65".into(),
+        figure: "52 GiB".into(),
+        figure_of: t.common_of("80 GiB"),
+        figure_note: t.gpu_simulated().into(),
+        ..Row::default()
+    }
+}
+
+fn gpus(t: Text, empty: bool) -> GpusPage {
+    GpusPage {
+        t,
+        f: frame(t, Nav::Gpus, true),
+        lead: "8 × NVIDIA H100 80GB".into(),
+        simulated: !empty,
+        by_memory: false,
+        groups: if empty {
+            Vec::new()
+        } else {
+            vec![gpus::Group {
+                title: t.gpu_socket(0),
+                rows: vec![gpus::Device {
+                    href: "/gpus/SIMULATED-H100-2".into(),
+                    cut: false,
+                    row: card(t),
+                }],
+            }]
+        },
+        rules: vec![(t.gpu_least().into(), "0.01".into())],
+    }
+}
+
+fn gpu(t: Text) -> GpuPage {
+    GpuPage {
+        t,
+        f: frame(t, Nav::Gpus, true),
+        alert: None,
+        id: "SIMULATED-H100-2".into(),
+        name: "GPU 2".into(),
+        simulated: true,
+        cordoned: true,
+        note: "a fan is loud".into(),
+        may_write: true,
+        row: card(t),
+        facts: vec![(t.gpu_model().into(), "NVIDIA H100 80GB".into())],
+        slices: vec![gpus::Line {
+            hue: 2,
+            href: Some("/sessions/x".into()),
+            name: "vit-ablation".into(),
+            owner: "mina".into(),
+            share: "0.35".into(),
+            memory: "28 GiB".into(),
+            sms: t.gpu_sms_of(46, 132),
+            state: t.state_running().into(),
+        }],
+        ends: vec!["vit-ablation".into()],
     }
 }
 
@@ -514,6 +600,8 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
     };
     let preview = if refused {
         Preview {
+            grants: vec!["GPU 2: 0.35 = 28 GiB, 46 of 132 SMs".into()],
+            simulated: true,
             tone: "never",
             icon: "circle-x",
             verdict: t.preview_never().into(),
@@ -531,6 +619,8 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         }
     } else {
         Preview {
+            grants: vec!["GPU 2: 0.35 = 28 GiB, 46 of 132 SMs".into()],
+            simulated: true,
             tone: "",
             icon: "circle-check",
             verdict: t.preview_starts_now("fardel-01"),
@@ -567,6 +657,12 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         ..Choice::new(value, name, chosen)
     };
     LaunchPage {
+        card: Some(launch::Card {
+            gib: "80.00".into(),
+            sms: 132,
+            memory: String::new(),
+            simulated: true,
+        }),
         t,
         f: frame(t, Nav::Launch, false),
         alert: refused.then(|| {
@@ -744,6 +840,7 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
     let mut memory = memory_row(t);
     memory.blocks[0].kind = Kind::Mine;
     SessionPage {
+        limit_gpu: Some("0.35".into()),
         t,
         f: frame(t, Nav::Sessions, true),
         alert: None,

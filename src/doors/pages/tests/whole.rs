@@ -185,7 +185,7 @@ impl House {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
     "/system/tls",
     "/api/docs",
     "/",
@@ -194,6 +194,7 @@ const PAGES: [&str; 18] = [
     "/sessions?q=state%3Awhat",
     "/sessions/new",
     "/queue",
+    "/gpus",
     "/system/checks",
     "/system/settings",
     "/system/backups",
