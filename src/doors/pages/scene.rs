@@ -347,6 +347,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.resumed" => ("", t.timeline_resumed()),
         "session.renamed" => ("i", t.timeline_renamed()),
         "session.resized" => ("i", t.timeline_limits()),
+        "session.share-confirmed" => ("i", t.gpu_confirmed()),
         "session.restarted" | "session.restarting" => ("a", t.timeline_restarted()),
         _ => return None,
     })

@@ -54,6 +54,7 @@ impl Turn {
         };
         let session = &mut self.world.sessions[at];
         let (before, incarnation) = (session.phase, session.incarnation);
+        let waits = !session.unconfirmed.is_empty();
         if !change(session) {
             return;
         }
@@ -61,6 +62,8 @@ impl Turn {
             "session.restarted".to_owned()
         } else if session.phase != before {
             format!("session.{}", session.phase.word())
+        } else if waits && session.unconfirmed.is_empty() {
+            "session.share-confirmed".to_owned()
         } else {
             "session.changed".to_owned()
         };
