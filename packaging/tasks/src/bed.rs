@@ -17,6 +17,7 @@ mod airgap;
 mod dice;
 mod guest;
 mod machine;
+mod network;
 mod power_cut;
 mod qemu;
 mod qemu_kernel;
@@ -51,6 +52,7 @@ usage: cargo ci bed root [--suite NAME]
        cargo ci bed airgap [--suite NAME] [--binary FILE]
        cargo ci bed restore [--binary FILE]
        cargo ci bed trouble [--binary FILE]
+       cargo ci bed network [--binary FILE]
        cargo ci bed processors [--binary FILE]
        cargo ci bed rack [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
                          [SCRIPT [ARGUMENT]...]
@@ -62,6 +64,7 @@ usage: cargo ci bed root [--suite NAME]
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   restore   one guest is lost, another takes its place; 10,000 people and a million events
   trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
+  network   another address by the console, taken back by itself unless it is kept
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
   rack      boot three machines on one wire and run SCRIPT in each; without one, a trial in which a
@@ -146,6 +149,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
                 Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
                 Kind::Processors => qemu_processors::run(&root, &Packages::one(&binary)?)?,
                 Kind::Restore => restore::run(&root, &Packages::one(&binary)?)?,
+                Kind::Network => network::run(&root, &Packages::one(&binary)?)?,
                 Kind::Trouble => trouble::run(&root, &Packages::two(&binary)?)?,
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
@@ -208,6 +212,7 @@ pub(crate) fn nightly(gate: &mut Gate) {
     gate.stage("bed: air gap in trixie", || {
         airgap::run(&Root::of("trixie")?, &packages)
     });
+    gate.stage("bed: network", || network::run(&Root::ready()?, &packages));
     gate.stage("bed: trouble", || trouble::run(&Root::ready()?, &packages));
 }
 
@@ -249,6 +254,7 @@ enum Kind {
     Processors,
     Restore,
     Trouble,
+    Network,
     PowerCut,
 }
 
@@ -265,6 +271,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["airgap", rest @ ..] => trial(Kind::Airgap, rest, came_from).map(Verb::Trial),
         ["processors", rest @ ..] => trial(Kind::Processors, rest, came_from).map(Verb::Trial),
         ["restore", rest @ ..] => trial(Kind::Restore, rest, came_from).map(Verb::Trial),
+        ["network", rest @ ..] => trial(Kind::Network, rest, came_from).map(Verb::Trial),
         ["trouble", rest @ ..] => trial(Kind::Trouble, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
