@@ -156,7 +156,8 @@ fn twenty_at_once_start_run_end_and_leave_nothing() {
         .map(|number| ground.start(&ground.shell(&format!("sleep 0.2; exit {number}"))))
         .collect();
     for (number, name) in names.iter().enumerate() {
-        assert_eq!(ground.ended(name).code, number as i32);
+        let record = ground.ended(name);
+        assert_eq!(record.code, number as i32, "{record:?}");
     }
     for name in &names {
         let until = Instant::now() + Duration::from_secs(10);

@@ -16,8 +16,9 @@ use crate::user;
 const SCRIPT: &str = include_str!("suite.sh");
 
 /// Test binaries by the beginning of their file's name, and which of their tests are about this
-/// machine's containers.
-const ASKED: [(&str, &str); 2] = [("node-", ""), ("suite-", "containers::")];
+/// machine's containers. Devices are imitated by files that a compiler makes; the guest has none, and
+/// its control groups have no part in it.
+const ASKED: [(&str, &str); 2] = [("node-", "--skip gpu::"), ("suite-", "containers::")];
 
 /// The guest's memory, in MiB: twenty sessions at once, and the binaries themselves.
 const MEMORY: u64 = 2048;
