@@ -290,6 +290,7 @@ impl Runtime {
         launch
             .write(&directory)
             .map_err(file("write the launch in", &directory))?;
+        shared.hierarchies()?.make_room(&shared.box_id)?;
         let shim = shared
             .nursery
             .lock()

@@ -130,6 +130,23 @@ impl Hierarchies {
         }
     }
 
+    /// Makes the group of all sessions of a box (version 2; on version 1 libcontainer's way has no race):
+    /// supervisors that start at once would each find it missing, and all but one fail to make it.
+    pub(super) fn make_room(&self, box_id: &str) -> Result<(), CgroupError> {
+        let Self::Unified { root, ours } = self else {
+            return Ok(());
+        };
+        let path = root
+            .join(ours.trim_start_matches('/'))
+            .join(box_id)
+            .join("sessions");
+        fs::create_dir_all(&path).map_err(|source| CgroupError::File {
+            what: "create",
+            path,
+            source,
+        })
+    }
+
     /// Whether everything lies below one directory (version 2).
     pub(super) fn unified(&self) -> bool {
         matches!(self, Self::Unified { .. })

@@ -49,12 +49,12 @@ pub struct Place<'a> {
     pub command: &'a dyn Fn(&[&str]) -> Result<String, String>,
 }
 
-/// What stood in the file before the change; kept until the change is.
+/// A change that waits to be kept. Until then its file lies where a restart of the machine clears it
+/// away, in front of the one that stays.
 #[derive(Debug, Serialize, Deserialize)]
-struct Before {
-    file: PathBuf,
-    /// None: there was no such file.
-    contents: Option<String>,
+struct Change {
+    waits: PathBuf,
+    stays: PathBuf,
     interface: String,
 }
 
@@ -243,12 +243,13 @@ pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusa
         )
         .hint("fardel console network keep, or network revert."));
     }
-    let file = place
-        .root
-        .join(format!("etc/systemd/network/05-fardel-{interface}.network"));
-    let before = Before {
-        contents: fs::read_to_string(&file).ok(),
-        file: file.clone(),
+    let file = |folder: &str, rank: &str| {
+        let name = format!("{folder}/systemd/network/{rank}-fardel-{interface}.network");
+        place.root.join(name)
+    };
+    let change = Change {
+        waits: file("run", "04"),
+        stays: file("etc", "05"),
         interface: interface.to_owned(),
     };
     let failed = |what: String| {
@@ -258,7 +259,7 @@ pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusa
         )
         .hint("fardel console network show tells how it is now.")
     };
-    let text = serde_json::to_string(&before).map_err(|error| failed(error.to_string()))?;
+    let text = serde_json::to_string(&change).map_err(|error| failed(error.to_string()))?;
     write(&kept(place), &text).map_err(|error| failed(error.to_string()))?;
     // The way back comes first: from here on a lost line mends itself.
     let after = format!("--on-active={PATIENCE_SECONDS}");
@@ -282,7 +283,7 @@ pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusa
         let _ = fs::remove_file(kept(place));
         return Err(failed(said));
     }
-    let applied = write(&file, &plan.unit(interface))
+    let applied = write(&change.waits, &plan.unit(interface))
         .map_err(|error| error.to_string())
         .and_then(|()| apply(place, interface));
     if let Err(said) = applied {
@@ -294,12 +295,18 @@ pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusa
 
 /// Keeps the change that waits.
 ///
-/// Errors: `network.no-change` where none waits.
+/// Errors: `network.no-change` where none waits; `network.not-kept` with the change still waiting.
 pub fn keep(place: &Place<'_>) -> Result<(), Refusal> {
-    if !kept(place).exists() {
-        return Err(no_change());
-    }
+    let change = waiting(place)?;
+    fs::read_to_string(&change.waits)
+        .and_then(|text| write(&change.stays, &text))
+        .map_err(|error| {
+            Refusal::conflict("network.not-kept", format!("It cannot be kept: {error}."))
+                .hint("It is taken back by itself. Look whether /etc can be written.")
+        })?;
     disarm(place);
+    // The one that stays says the same, so nothing has to be read again.
+    let _ = fs::remove_file(&change.waits);
     fs::remove_file(kept(place)).map_err(|error| not_forgotten(&error))
 }
 
@@ -307,35 +314,34 @@ pub fn keep(place: &Place<'_>) -> Result<(), Refusal> {
 ///
 /// Errors: `network.no-change` where none waits; `network.not-applied` where the old way fails too.
 pub fn revert(place: &Place<'_>) -> Result<(), Refusal> {
-    let Ok(text) = fs::read_to_string(kept(place)) else {
-        return Err(no_change());
-    };
-    let before: Before = serde_json::from_str(&text).map_err(|error| {
-        Refusal::conflict(
-            "network.not-applied",
-            format!("What was before cannot be read: {error}."),
-        )
-        .hint("Look into /etc/systemd/network.")
-    })?;
-    let put_back = match &before.contents {
-        Some(contents) => write(&before.file, contents),
-        None => match fs::remove_file(&before.file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
+    let change = waiting(place)?;
+    let put_back = match fs::remove_file(&change.waits) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     };
     disarm(place);
     put_back
         .map_err(|error| error.to_string())
-        .and_then(|()| apply(place, &before.interface))
+        .and_then(|()| apply(place, &change.interface))
         .map_err(|said| {
             Refusal::conflict(
                 "network.not-applied",
                 format!("It was not taken back: {said}"),
             )
-            .hint("Look into /etc/systemd/network.")
+            .hint("Look into /run/systemd/network; a restart of the machine clears it.")
         })?;
     fs::remove_file(kept(place)).map_err(|error| not_forgotten(&error))
+}
+
+fn waiting(place: &Place<'_>) -> Result<Change, Refusal> {
+    let text = fs::read_to_string(kept(place)).map_err(|_| no_change())?;
+    serde_json::from_str(&text).map_err(|error| {
+        Refusal::conflict(
+            "network.not-applied",
+            format!("The change that waits cannot be read: {error}."),
+        )
+        .hint("Look into /run/systemd/network; a restart of the machine clears it.")
+    })
 }
 
 /// Whether a change waits to be kept.
@@ -353,11 +359,11 @@ fn not_forgotten(error: &std::io::Error) -> Refusal {
         "network.not-forgotten",
         format!("The note of the change stays: {error}."),
     )
-    .hint("Remove network-before.json from the run directory.")
+    .hint("Remove network-change.json from the run directory.")
 }
 
 fn kept(place: &Place<'_>) -> PathBuf {
-    place.run.join("network-before.json")
+    place.run.join("network-change.json")
 }
 
 fn disarm(place: &Place<'_>) {
@@ -426,7 +432,14 @@ mod tests {
             })
         }
 
+        /// What is in force: a change that waits lies in front of what stays.
         fn file(&self) -> Option<String> {
+            let read = |path: &str| fs::read_to_string(self.folder.path().join(path)).ok();
+            read("run/systemd/network/04-fardel-eno1.network").or_else(|| self.stays())
+        }
+
+        /// What is left after a restart of the machine.
+        fn stays(&self) -> Option<String> {
             let path = "etc/systemd/network/05-fardel-eno1.network";
             fs::read_to_string(self.folder.path().join(path)).ok()
         }
@@ -458,6 +471,7 @@ mod tests {
             text.contains("Address=10.1.4.20/24\nGateway=10.1.4.1\nDNS=10.1.4.1\n"),
             "{text}"
         );
+        assert_eq!(machine.stays(), None, "a restart would keep it");
         let said = machine.said.borrow().clone();
         let at = |part: &str| said.iter().position(|line| line.contains(part)).unwrap();
         assert!(
@@ -471,6 +485,7 @@ mod tests {
         assert_eq!(refused.code, "network.change-open");
         machine.with(|place| keep(place).unwrap());
         assert!(machine.heard("systemctl stop fardel-network-revert.timer"));
+        assert_eq!(machine.stays(), Some(text.clone()));
         // From the kept one to another and back: what was before is there again, to the letter.
         machine.with(|place| set(place, "eno1", &Plan::Dhcp).unwrap());
         assert!(machine.file().unwrap().contains("DHCP=yes"));

@@ -36,13 +36,18 @@ done
 echo "taken back after $SECONDS s"
 [ "$SECONDS" -ge 50 ] || fail "nobody had the time to keep it"
 ! has 192.0.2.77/24 || fail "both addresses are there"
-[ ! -e /etc/systemd/network/05-fardel-out0.network ] || fail "its file stays"
+for left in /etc/systemd/network/*fardel* /run/systemd/network/*fardel*; do
+    [ ! -e "$left" ] || fail "$left stays"
+done
 if fardel console network keep; then fail "there is something to keep"; fi
 
 echo "── a change that is kept"
 fardel console network set out0 --address 192.0.2.77/24 || fail "it is not set"
 soon has 192.0.2.77/24
+[ ! -e /etc/systemd/network/05-fardel-out0.network ] || fail "a restart would keep it"
 fardel console network keep || fail "it is not kept"
+[ -e /etc/systemd/network/05-fardel-out0.network ] || fail "a restart would lose it"
+networkctl reload
 SECONDS=0
 while [ "$SECONDS" -lt 70 ]; do
     has 192.0.2.77/24 || fail "it is taken back after $SECONDS s"
