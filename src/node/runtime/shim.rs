@@ -353,12 +353,13 @@ impl Shim {
             started_at,
         });
         created.start()?;
+        // Before anybody is told: whoever hears that it runs may rely on its record.
+        self.write_run_record()?;
         self.announce(Standing::Running {
             since: started_at,
             pid,
             paused: false,
         });
-        self.write_run_record()?;
         Ok(())
     }
 
