@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::rig::{MIB, Rig, said};
 
-const PATHS: [&str; 9] = [
+/// Every way to memory that the conformance program knows.
+pub(super) const PATHS: [&str; 9] = [
     "plain",
     "pitched",
     "managed",

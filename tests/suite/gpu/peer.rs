@@ -6,19 +6,8 @@
 //! The library is preloaded, as such limiters are, with that environment, over the same fake driver. What
 //! is printed is ours; nothing of the peer's is ever committed.
 
+use super::memory::PATHS;
 use super::rig::{MIB, Rig, said};
-
-const PATHS: [&str; 9] = [
-    "plain",
-    "pitched",
-    "managed",
-    "default-pool",
-    "own-pool",
-    "physical",
-    "array",
-    "array-3d",
-    "mipmapped",
-];
 
 /// The first thing that was not as it must be, or that all was.
 fn verdict(said: &str) -> String {

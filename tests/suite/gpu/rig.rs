@@ -17,7 +17,11 @@ use cuda_hook::region::{Account, Control, DeviceTerms, MODE_OFF};
 #[path = "../../../packaging/hooks.rs"]
 mod hooks;
 // The test reads and plants; the rest of that file is the driver's side.
-#[allow(dead_code, unreachable_pub)]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the rest of that file is the driver's side"
+)]
 #[path = "../../fake_driver/state.rs"]
 pub(super) mod state;
 
