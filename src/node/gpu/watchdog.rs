@@ -18,6 +18,24 @@ const FROZEN_AFTER: Nanos = 2 * SECOND;
 /// From the freeze to the end: time for somebody to look. It holds its memory all the while.
 const STOPPED_AFTER: Nanos = 10 * SECOND;
 
+/// Memory of one device that one process holds, as the driver itself counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// As the host numbers processes.
+    pub pid: u32,
+    /// The device's own number, as in the control pages.
+    pub device: [u8; 16],
+    /// Contexts, modules and everything else included.
+    pub bytes: u64,
+}
+
+/// Whoever knows what the driver counts. Never asked from where somebody waits for an answer.
+pub trait Truth: Send + Sync {
+    /// Every process that holds memory of a device of this machine, in any order; None while the driver
+    /// does not answer. May take as long as the driver does.
+    fn held(&self) -> Option<Vec<Held>>;
+}
+
 /// What is to be done with a container now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
