@@ -42,6 +42,10 @@ pub struct Settings {
     pub memory: Option<String>,
     /// Devices that do not exist, for demonstrations, as text like `H100:8`; None: those there are.
     pub simulate_gpus: Option<String>,
+    /// Where the vendor's driver of devices is found: `/`, or a tree of its own.
+    pub driver_root: PathBuf,
+    /// What becomes of a device's time that its owner does not use: `hard` (idle) or `elastic`.
+    pub gpu_mode: String,
     /// How many units one whole device counts as.
     pub gpu_units: u32,
     /// The smallest share of a device that may be asked for, as text like `0.1`.
@@ -212,6 +216,24 @@ pub const KEYS: &[Key] = &[
         about: "devices that do not exist, for demonstrations: sessions get none, and every page says so; unset: those there are",
     },
     Key {
+        key: "driver_root",
+        variable: "FARDEL_DRIVER_ROOT",
+        kind: Kind::Text,
+        default: "\"/\"",
+        example: "",
+        needs_restart: true,
+        about: "where the vendor's driver of GPUs is found, for machines that keep it in a tree of its own",
+    },
+    Key {
+        key: "gpu_mode",
+        variable: "FARDEL_GPU_MODE",
+        kind: Kind::Text,
+        default: "\"hard\"",
+        example: "",
+        needs_restart: true,
+        about: "what becomes of a GPU's time that its owner does not use: hard (it stays idle) or elastic (others have it)",
+    },
+    Key {
         key: "gpu_units",
         variable: "FARDEL_GPU_UNITS",
         kind: Kind::Count,
@@ -326,6 +348,8 @@ pub struct Layer {
     pub cpu: Option<String>,
     pub memory: Option<String>,
     pub simulate_gpus: Option<String>,
+    pub driver_root: Option<PathBuf>,
+    pub gpu_mode: Option<String>,
     pub gpu_units: Option<u32>,
     pub gpu_least: Option<String>,
     pub gpu_step: Option<String>,
@@ -546,6 +570,8 @@ impl From<Settings> for Reading {
             cpu: settings.cpu.clone(),
             memory: settings.memory.clone(),
             simulate_gpus: settings.simulate_gpus.clone(),
+            driver_root: Some(settings.driver_root.clone()),
+            gpu_mode: Some(settings.gpu_mode.clone()),
             gpu_units: Some(settings.gpu_units),
             gpu_least: Some(settings.gpu_least.clone()),
             gpu_step: Some(settings.gpu_step.clone()),
@@ -779,6 +805,17 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
         )
         .hint("pack or spread would work."));
     }
+    let gpu_mode = layer.gpu_mode.ok_or_else(|| missing("gpu_mode"))?;
+    if !matches!(gpu_mode.as_str(), "hard" | "elastic") {
+        return Err(Refusal::invalid(
+            "setting.gpu-mode-invalid",
+            format!(
+                "{}: gpu_mode: {gpu_mode:?} is none of its values.",
+                from("gpu_mode")
+            ),
+        )
+        .hint("hard or elastic would work."));
+    }
     let gpu_units = layer.gpu_units.ok_or_else(|| missing("gpu_units"))?;
     if !(1..=100).contains(&gpu_units) {
         return Err(Refusal::invalid(
@@ -803,6 +840,8 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
         cpu: layer.cpu,
         memory: layer.memory,
         simulate_gpus: layer.simulate_gpus.filter(|text| !text.is_empty()),
+        driver_root: absolute(layer.driver_root.ok_or_else(|| missing("driver_root"))?),
+        gpu_mode,
         gpu_units,
         gpu_least: layer.gpu_least.ok_or_else(|| missing("gpu_least"))?,
         gpu_step: layer.gpu_step.ok_or_else(|| missing("gpu_step"))?,

@@ -47,6 +47,8 @@ pub struct Options {
     pub memory: Option<Bytes>,
     /// Devices that it says it has; see `gpu::simulated`.
     pub devices: Vec<Device>,
+    /// Where the vendor's driver is found; `/` unless a machine keeps it in a tree of its own.
+    pub driver_root: PathBuf,
     /// Days that logs of ended containers are kept.
     pub keep_days: u32,
 }

@@ -151,6 +151,7 @@ fn layer_of(global: &Global, flags: &Serve) -> Layer {
         cpu: flags.cpu.clone(),
         memory: flags.mem.clone(),
         simulate_gpus: flags.simulate_gpus.clone(),
+        driver_root: flags.driver_root.clone(),
         keep_days: flags.keep_days,
         log_json: flags.log_json.then_some(true),
         ..layer_at(global, &flags.place)

@@ -247,6 +247,7 @@ fn open_machine(
             Some(text) => node::gpu::simulated::devices(text)?,
             None => Vec::new(),
         },
+        driver_root: settings.driver_root.clone(),
         keep_days: settings.keep_days,
     };
     Node::open(options, Arc::clone(images), clock)

@@ -280,6 +280,9 @@ pub struct Serve {
     /// Devices that do not exist, for demonstrations: H100:8. Sessions get none, and every page says so
     #[arg(long, value_name = "DEVICES", env = "FARDEL_SIMULATE_GPUS")]
     pub simulate_gpus: Option<String>,
+    /// Where the vendor's driver of GPUs is found, where it has a tree of its own
+    #[arg(long, value_name = "DIRECTORY", env = "FARDEL_DRIVER_ROOT")]
+    pub driver_root: Option<PathBuf>,
     /// Days that logs and rows of ended sessions are kept
     #[arg(long, value_name = "DAYS", env = "FARDEL_KEEP_DAYS")]
     pub keep_days: Option<u32>,
