@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Component, Path, PathBuf};
 
 use base::settings;
@@ -542,6 +544,7 @@ fn put_settings(
         if let Some(folder) = target.parent() {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
+        let group = std::fs::metadata(&target).map(|m| m.gid()).ok();
         let place = if silent || replace {
             if target.exists() {
                 let kept = beside(&target, &format!(".before-restore-{}", stamp(now)));
@@ -554,6 +557,8 @@ fn put_settings(
             place
         };
         write_whole(&place, &bytes, mode).map_err(failed)?;
+        // The package lets a group read them, which is not the group of whoever restores.
+        std::os::unix::fs::chown(&place, None, group).map_err(failed)?;
     }
     Ok(beside_them)
 }

@@ -294,7 +294,14 @@ fn a_lost_machine_comes_back_by_one_command() {
     house.refused("backup restore box.backup", "restore.state-exists");
 
     fs::remove_dir_all(house.path("data")).expect("the disaster");
-    fs::remove_file(house.path("fardel.toml")).expect("all of it");
+    // As a package leaves them: settings that say nothing, for a group to read. Only root may give them to one.
+    house.write("fardel.toml", "# nothing yet\n", 0o640);
+    let _ = std::os::unix::fs::chown(house.path("fardel.toml"), None, Some(4242));
+    let group = |house: &House| {
+        let told = fs::metadata(house.path("fardel.toml"));
+        std::os::unix::fs::MetadataExt::gid(&told.expect("settings"))
+    };
+    let readers = group(&house);
     house.write("wrong", "four other words there\n", 0o600);
     house.refused(
         "backup restore box.backup --passphrase-file wrong",
@@ -313,6 +320,7 @@ fn a_lost_machine_comes_back_by_one_command() {
     );
     let said = house.say("backup restore box.backup");
     assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(group(&house), readers, "its readers lost the settings");
     house.start();
     assert!(house.say("user ls").out.contains("mina"));
     assert_eq!(house.in_force("keep_days")["value"], 9);
