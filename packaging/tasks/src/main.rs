@@ -17,6 +17,7 @@ mod sbom;
 mod skips;
 mod stage;
 mod start;
+mod twice;
 mod user;
 mod vendored;
 
@@ -29,6 +30,7 @@ use stage::{Failure, Gate};
 const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
        cargo ci package
+       cargo ci twice
        cargo ci bed …
        cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
@@ -38,9 +40,10 @@ usage: cargo ci quick | full | nightly [--tested]
             bed, an air gap, several processors, a rack, a lost machine, a power cut, budgets, browser
             suite
   nightly   full + the runtime's tests under Debian's own kernel, the air gap in the next Debian, all
-            kinds of trouble in the bed, long simulation
+            kinds of trouble in the bed, long simulation, the release built twice
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
+  twice     the release and its package built again from a clone elsewhere: the same bytes
   deb       the Debian package of the release build; its path is the last line
   rpm       the same as an .rpm, by nfpm; its path is the last line; with --check it is made of a binary
             that was built already, looked at, installed into a root and removed
@@ -110,6 +113,11 @@ fn main() -> ExitCode {
         "package" => {
             let mut gate = Gate::new();
             release(&mut gate, package_stages);
+            return gate.close();
+        }
+        "twice" => {
+            let mut gate = Gate::new();
+            release(&mut gate, twice_stage);
             return gate.close();
         }
         "full" => 1,
@@ -193,7 +201,15 @@ fn package_stages(gate: &mut Gate, binary: &Path) {
     });
 }
 
+fn twice_stage(gate: &mut Gate, binary: &Path) {
+    gate.stage("built twice", || twice::compare(binary));
+}
+
 fn nightly(gate: &mut Gate) {
+    match program::built("release") {
+        Ok(binary) => twice_stage(gate, &binary),
+        Err(failure) => gate.stage("find the binary", || Err(failure)),
+    }
     gate.stage("runtime on Debian's kernel", bed::suite::stage_emulated);
     gate.stage("long simulation", || {
         Program::cargo()
