@@ -119,11 +119,18 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
         command => {
             let layer = layer_at(&global, &Place::default());
             let alone = matches!(command, Command::Completion { .. } | Command::Man(_));
-            let socket = match Settings::read(layer, variable) {
+            let socket = match Settings::read(layer.clone(), variable) {
                 Ok(settings) => settings.socket(),
                 // A broken file must not hide the page that says how a good one looks.
                 Err(_) if alone => Default::default(),
-                Err(refusal) => return refused(&global, &refusal),
+                // Nor keep anybody from a server that goes on with what it read before.
+                Err(refusal) => match Settings::read(layer, without_files) {
+                    Ok(settings) => {
+                        eprintln!("warning: {} Its values do not count here.", refusal.text);
+                        settings.socket()
+                    }
+                    Err(_) => return refused(&global, &refusal),
+                },
             };
             let around = Surroundings { variable, socket };
             ExitCode::from(cli::run(Words { global, command }, &around))
@@ -134,6 +141,14 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
 /// A variable of the environment; None where it is unset or not UTF-8.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// As `variable`, for settings that are made without their files.
+fn without_files(name: &str) -> Option<String> {
+    match name {
+        "FARDEL_CONFIG" => Some("/dev/null".to_owned()),
+        name => variable(name),
+    }
 }
 
 fn layer_at(global: &Global, place: &Place) -> Layer {

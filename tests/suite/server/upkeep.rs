@@ -185,7 +185,10 @@ fn a_running_server_goes_on_whatever_its_settings_file_becomes() {
     ] {
         // Variables win over the file; here the file must count.
         house.write("fardel.toml", text, 0o640);
+        let said = house.say("ps -q");
+        assert_eq!(said.code, Some(0), "{text}: {}", said.err);
         if code != "setting.listen-invalid" {
+            assert!(said.err.starts_with("warning: "), "{}", said.err);
             house.refused("config reload", code);
             house.signal(libc::SIGHUP);
             house.until_log_says(&format!("code=\"{code}\""));
