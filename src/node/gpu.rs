@@ -6,6 +6,7 @@ pub mod arbiter;
 pub mod driver;
 pub mod hooks;
 pub mod inject;
+pub mod limits;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;
 pub mod simulated;

@@ -50,6 +50,23 @@ impl Health {
     }
 }
 
+/// Who holds sessions to their parts of a device's memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hold {
+    /// Nobody: it is simulated, or its machine does not say.
+    #[default]
+    Nobody,
+    /// Our library inside, and the watchdog behind it.
+    Hook,
+    /// The kernel as well, by control group.
+    HookAndKernel,
+    /// The driver as well, by control group.
+    HookAndDriver,
+    /// The card itself.
+    Hardware,
+}
+
 /// One size of a hardware partition, such as `3g.40gb` or `1g.10gb+me`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MigProfile {

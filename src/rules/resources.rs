@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::devices::{Health, Held, MigPart, MigProfile};
+use crate::devices::{Health, Held, Hold, MigPart, MigProfile};
 use crate::refusal::Refusal;
 use crate::units::{Bytes, CpuShare, GpuShare};
 
@@ -120,6 +120,12 @@ pub struct Device {
     /// Partitions that it is cut into; empty where slices of its time are given.
     #[serde(default)]
     pub mig: Vec<MigPart>,
+    /// The version of the driver that runs it; empty for a simulated one.
+    #[serde(default)]
+    pub driver: String,
+    /// Who holds sessions to their parts of its memory.
+    #[serde(default)]
+    pub hold: Hold,
 }
 
 impl Device {
@@ -136,6 +142,8 @@ impl Device {
             health: Health::Unknown,
             simulated: false,
             mig: Vec::new(),
+            driver: String::new(),
+            hold: Hold::Nobody,
         }
     }
 }
