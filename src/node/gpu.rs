@@ -9,7 +9,9 @@ pub mod inject;
 pub mod limits;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;
+pub mod shares;
 pub mod simulated;
+pub mod turns;
 pub mod watchdog;
 
 use std::path::PathBuf;

@@ -33,6 +33,7 @@ pub fn session_ids() -> std::ops::Range<u64> {
 }
 
 use assignment::Ledger;
+use gpu::shares::Shares;
 use runtime::{Places, Runtime, RuntimeFault};
 use tidy::{Tidy, Wake};
 
@@ -49,6 +50,8 @@ pub struct Options {
     pub devices: Vec<Device>,
     /// Where the vendor's driver is found; `/` unless a machine keeps it in a tree of its own.
     pub driver_root: PathBuf,
+    /// What becomes of a device's time that its owner does not use.
+    pub gpu_mode: gpu::arbiter::Mode,
     /// Days that logs of ended containers are kept.
     pub keep_days: u32,
 }
@@ -82,8 +85,19 @@ impl Node {
     ) -> Result<Self, NodeFault> {
         let boot = boot().map_err(NodeFault::Boot)?;
         let data = options.places.data.clone();
+        let shares = gpu::shares::Places {
+            driver: options.driver_root,
+            // Not below `run`: programs cannot be loaded from there on every machine.
+            hooks: data.join("gpu"),
+            pages: options.places.run.join("gpu"),
+        };
         let runtime = Arc::new(Runtime::open(options.places)?);
-        runtime.adopt()?;
+        let living = runtime.adopt()?;
+        let living = living
+            .iter()
+            .filter_map(|sight| sight.name.as_str().parse().ok())
+            .collect();
+        let shares = Arc::new(Shares::open(shares, options.gpu_mode, boot, &living));
         let ledger = Ledger::open(&data, boot, options.id).map_err(|source| NodeFault::Ledger {
             path: data.join("node.json"),
             source,
@@ -116,7 +130,10 @@ impl Node {
             refused: BTreeMap::new(),
             stopping: BTreeMap::new(),
             limits: BTreeMap::new(),
-            grants: BTreeMap::new(),
+            // What an earlier server gave is still held.
+            grants: shares.held(),
+            unheld: shares.problems().clone(),
+            shares,
             usage: BTreeMap::new(),
             logs: data.join("logs"),
             keep_days: options.keep_days,

@@ -21,6 +21,7 @@ use store::images::ImageStore;
 use store::images::digest::Digest;
 
 use crate::assignment::Ledger;
+use crate::gpu::shares::Shares;
 use crate::gpu::simulated;
 use crate::report;
 use crate::runtime::{self, Runtime};
@@ -73,8 +74,12 @@ pub(crate) struct Tidy {
     pub(crate) refused: BTreeMap<ContainerName, Reason>,
     pub(crate) stopping: BTreeMap<ContainerName, Timestamp>,
     pub(crate) limits: BTreeMap<ContainerName, Demand>,
+    /// Holds containers to shares of real devices.
+    pub(crate) shares: Arc<Shares>,
     /// The shares of devices that containers are held to: what reports confirm.
     pub(crate) grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
+    /// Containers whose shares cannot be brought in line with their order, and why.
+    pub(crate) unheld: BTreeMap<ContainerName, Reason>,
     pub(crate) usage: BTreeMap<ContainerName, Usage>,
     /// Where the runtime keeps logs, and for how many days after the last line.
     pub(crate) logs: std::path::PathBuf,
@@ -174,9 +179,12 @@ impl Tidy {
     }
 
     fn start(&mut self, order: &ContainerOrder) {
-        let made = self
-            .container_order(order)
-            .and_then(|wanted| self.runtime.start(&wanted).map_err(|fault| refusal(&fault)));
+        let made = self.container_order(order).and_then(|wanted| {
+            self.runtime.start(&wanted).map_err(|fault| {
+                self.shares.forget(order.name);
+                refusal(&fault)
+            })
+        });
         match made {
             Ok(()) => {
                 self.limits.insert(order.name, order.demand);
@@ -191,7 +199,6 @@ impl Tidy {
 
     /// The order in the runtime's words; a reason where it cannot be made on this machine.
     fn container_order(&self, order: &ContainerOrder) -> Result<runtime::ContainerOrder, Reason> {
-        simulated::may_start(&order.devices)?;
         let slot = self.ledger.place(order.name).map_or(0, |p| p.slot);
         if slot >= MOST_BLOCKS {
             return Err(Reason::new(
@@ -250,6 +257,12 @@ impl Tidy {
         wanted
             .environment
             .extend(order.env.iter().map(|(k, v)| (k.clone(), v.clone())));
+        let real = simulated::real(&order.devices)?;
+        if !real.is_empty() {
+            let given = self.shares.grant(order.name, real)?;
+            wanted.devices = given.devices;
+            wanted.files = given.files;
+        }
         Ok(wanted)
     }
 
@@ -318,19 +331,26 @@ impl Tidy {
         }
     }
 
-    /// Holds a running container to its new shares of devices. A container of an earlier server is held to
-    /// what its order says before anything is confirmed. Of simulated devices nothing is held, so there
-    /// is nothing to wait for.
+    /// Holds a running container to its new shares of devices. Nothing is confirmed before it is so. Of
+    /// simulated devices nothing is held, so there is nothing to wait for.
     fn regrant(&mut self, order: &ContainerOrder) {
         if self.grants.get(&order.name) == Some(&order.devices) {
             return;
         }
-        match simulated::may_start(&order.devices) {
+        let held = simulated::real(&order.devices).and_then(|real| match real {
+            [] => Ok(()),
+            real => self.shares.regrant(order.name, real),
+        });
+        match held {
             Ok(()) => {
                 self.grants.insert(order.name, order.devices.clone());
+                self.unheld.remove(&order.name);
             }
             Err(reason) => {
-                tracing::warn!(container = %order.name, code = reason.code, "its share cannot be changed: {}", reason.text);
+                // Once: it is tried again with every look.
+                if self.unheld.insert(order.name, reason.clone()).as_ref() != Some(&reason) {
+                    tracing::warn!(container = %order.name, code = reason.code, "its share cannot be changed: {}", reason.text);
+                }
             }
         }
     }
@@ -356,6 +376,8 @@ impl Tidy {
         self.stopping.remove(&name);
         self.limits.remove(&name);
         self.grants.remove(&name);
+        self.unheld.remove(&name);
+        self.shares.forget(name);
         self.usage.remove(&name);
         self.refused.remove(&name);
         self.act("forget", name, |r, n| match r.forget(n) {
@@ -463,7 +485,12 @@ impl Tidy {
             capacity: self.capacity.clone(),
             host_environment: self.host_environment,
             containers: report::complete(self.sights(), &self.known(&places)),
-            problems: self.problems.clone(),
+            problems: self
+                .problems
+                .iter()
+                .chain(self.unheld.values())
+                .cloned()
+                .collect(),
         }
     }
 }

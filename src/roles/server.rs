@@ -248,6 +248,10 @@ fn open_machine(
             None => Vec::new(),
         },
         driver_root: settings.driver_root.clone(),
+        gpu_mode: match settings.gpu_mode.as_str() {
+            "elastic" => node::gpu::arbiter::Mode::Elastic,
+            _ => node::gpu::arbiter::Mode::Hard,
+        },
         keep_days: settings.keep_days,
     };
     Node::open(options, Arc::clone(images), clock)

@@ -106,11 +106,15 @@ pub struct SlotDevice {
     pub waiting: AtomicU32,
     /// Launches that passed the gate.
     pub passed: AtomicU32,
-    /// Launches handed to the device, and how many of them a marker showed to be done. The last ones
-    /// before a pause are seen done only when the next launch looks.
+    /// Launches handed to the device, and how many of them are known to be done: a marker showed it to
+    /// the next launch, to a thread at the gate, or to one that waited for the device.
     pub submitted: AtomicU64,
     pub finished: AtomicU64,
-    pub spare: [AtomicU64; 3],
+    /// Threads that will say in `finished` when all that was submitted before they came is done, whether
+    /// or not anything more is launched.
+    pub watching: AtomicU32,
+    pub gap: AtomicU32,
+    pub spare: [AtomicU64; 2],
 }
 
 const _: () = assert!(size_of::<Control>() == 4096);
@@ -220,7 +224,12 @@ impl Control {
         device.mem_limit.store(terms.mem_limit, SeqCst);
         device.mem_overhead.store(terms.mem_overhead, SeqCst);
         device.share_milli.store(terms.share_milli, SeqCst);
-        device.mode.store(terms.mode, SeqCst);
+        self.set_mode(at, terms.mode);
+    }
+
+    /// Host side: says whether launches on a device wait for their turn.
+    pub fn set_mode(&self, at: usize, mode: u32) {
+        self.device[at].mode.store(mode, SeqCst);
         let gated = self
             .device
             .iter()
@@ -482,6 +491,8 @@ impl SlotDevice {
         self.waiting.store(0, SeqCst);
         about_to_write();
         self.passed.store(0, SeqCst);
+        about_to_write();
+        self.watching.store(0, SeqCst);
     }
 }
 

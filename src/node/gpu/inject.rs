@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileExt as _, OpenOptionsExt as _, PermissionsExt as _,
@@ -14,7 +15,10 @@ use std::path::{Path, PathBuf};
 
 use super::driver::{self, Driver, Lacks};
 use super::hooks::{CUDA_HOOK, NVML_HOOK, PLACE};
-use super::region::{Account, Control, DEVICES, DeviceTerms};
+use super::region::{
+    Account, Control, DEVICES, DeviceTerms, MAGIC, SLOTS, Slot, SlotDevice, VERSION,
+};
+use super::turns::Traffic;
 use super::{DeviceOrder, FileOrder, FileUse};
 
 /// A part of one card.
@@ -99,6 +103,61 @@ impl Pages {
         self.account.read_exact_at(bytes(&mut copy), 0)?;
         Ok(copy)
     }
+
+    /// What the container's processes say of their launches on its `at`-th device. Costs a read of a
+    /// kilobyte for each process there was at once.
+    ///
+    /// Errors: where the page was cut off or is none any more.
+    pub fn traffic(&self, at: usize) -> io::Result<Traffic> {
+        let mut head = [0; offset_of!(Account, slot)];
+        self.account.read_exact_at(&mut head, 0)?;
+        let known = word(&head, offset_of!(Account, magic)) == MAGIC
+            && half(&head, offset_of!(Account, version)) == VERSION;
+        if !known || at >= DEVICES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let slots = (half(&head, offset_of!(Account, high)) as usize).min(SLOTS);
+        let mut traffic = Traffic {
+            slots,
+            ..Traffic::default()
+        };
+        let mut copy = vec![0; slots * size_of::<Slot>()];
+        self.account.read_exact_at(&mut copy, head.len() as u64)?;
+        for slot in copy.chunks_exact(size_of::<Slot>()) {
+            // Nobody's: what stands there counts for nothing.
+            if half(slot, offset_of!(Slot, owner)) == 0 {
+                continue;
+            }
+            let place = offset_of!(Slot, device) + at * size_of::<SlotDevice>();
+            let device = &slot[place..place + size_of::<SlotDevice>()];
+            let (submitted, finished) = (
+                word(device, offset_of!(SlotDevice, submitted)),
+                word(device, offset_of!(SlotDevice, finished)),
+            );
+            let add = |sum: &mut u32, at| *sum = sum.saturating_add(half(device, at));
+            add(&mut traffic.waiting, offset_of!(SlotDevice, waiting));
+            add(&mut traffic.watching, offset_of!(SlotDevice, watching));
+            traffic.launched = traffic.launched.wrapping_add(submitted);
+            traffic.unfinished = traffic
+                .unfinished
+                .saturating_add(submitted.saturating_sub(finished));
+        }
+        Ok(traffic)
+    }
+}
+
+/// A number of eight bytes in a copy of a page.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(eight)
+}
+
+/// One of four.
+fn half(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(four)
 }
 
 fn blank() -> Box<Account> {

@@ -124,19 +124,19 @@ fn part(model: &Model, index: u32, number: u32, profile: MigProfile) -> MigPart 
     }
 }
 
-/// Whether a container may start with these shares: only where none of them is of a real device, since
-/// nothing here can hold a container to a slice of one.
-pub(crate) fn may_start(devices: &[DeviceShare]) -> Result<(), Reason> {
-    match devices.iter().find(|device| !device.simulated) {
-        None => Ok(()),
-        Some(real) => Err(Reason::new(
-            "gpu.no-way-in",
-            format!(
-                "This machine cannot hold a session to a share of device {}, so it gives it none.",
-                real.index
-            ),
-        )
-        .with("device", real.index)),
+/// The shares that a container is really held to: all of them, or none where every one is of a simulated
+/// device, which gives nothing.
+///
+/// Errors: `gpu.simulated-beside-real`, since one session cannot be both.
+pub(crate) fn real(devices: &[DeviceShare]) -> Result<&[DeviceShare], Reason> {
+    let simulated = devices.iter().filter(|device| device.simulated).count();
+    match simulated {
+        0 => Ok(devices),
+        all if all == devices.len() => Ok(&[]),
+        _ => Err(Reason::new(
+            "gpu.simulated-beside-real",
+            "A session cannot have simulated devices beside real ones.",
+        )),
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_never_starts_with_a_share_of_a_real_device() {
+    fn what_is_simulated_gives_nothing_and_stands_beside_no_real_device() {
         let share = |simulated| DeviceShare {
             index: 0,
             share: GpuShare(35),
@@ -215,9 +215,10 @@ mod tests {
             part: None,
             simulated,
         };
-        assert_eq!(may_start(&[]), Ok(()));
-        assert_eq!(may_start(&[share(true)]), Ok(()));
-        let refused = may_start(&[share(true), share(false)]).expect_err("a real one");
-        assert_eq!(refused.code, "gpu.no-way-in");
+        assert_eq!(real(&[]), Ok(&[][..]));
+        assert_eq!(real(&[share(true), share(true)]), Ok(&[][..]));
+        assert_eq!(real(&[share(false)]), Ok(&[share(false)][..]));
+        let refused = real(&[share(true), share(false)]).expect_err("both");
+        assert_eq!(refused.code, "gpu.simulated-beside-real");
     }
 }

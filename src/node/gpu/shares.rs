@@ -1,0 +1,629 @@
+//! Which container holds which shares of real cards, and that it really does: its pages, its devices, its
+//! turns at the cards' time. A share counts as held only once everything of it is in place; whatever is
+//! missing is said as a reason, and then the container has no device at all. What a container holds is
+//! written beside its pages, so that the next server goes on where this one ended. Never decides who
+//! gets a share, and never starts or ends a container.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rules::names::{BootId, ContainerName};
+use rules::resources::DeviceShare;
+use rules::session::Reason;
+use serde::{Deserialize, Serialize};
+
+use super::arbiter::Mode;
+use super::driver::{self, Driver, Lacks, Part};
+use super::inject::{Injection, NotInjected, Pages, Slice, inject};
+use super::region::{self, DeviceTerms, MODE_OFF};
+use super::turns::{Seat, Turns};
+
+/// A whole card, as control pages count it.
+const WHOLE_MILLI: u32 = 1000;
+
+/// Where everything lies.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Where the vendor's driver is found; `/` on most machines.
+    pub driver: PathBuf,
+    /// For our libraries. On a disk that allows programs to be loaded from it.
+    pub hooks: PathBuf,
+    /// For a directory per container. Gone with the next start of the machine, as containers are.
+    pub pages: PathBuf,
+}
+
+/// A card of this machine under the number that placement knows it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Real {
+    pub index: u32,
+    /// The number of its device node.
+    pub minor: u32,
+    /// `GPU-…`
+    pub uuid: String,
+    pub parts: Vec<RealPart>,
+}
+
+/// A partition of a card, under the number that placement knows it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RealPart {
+    pub number: u32,
+    /// `MIG-…`
+    pub uuid: String,
+    pub gpu_instance: u32,
+    pub compute_instance: u32,
+}
+
+/// Every container's shares of this machine's cards. Shared by whoever starts containers, whoever gives
+/// turns and whoever watches.
+pub struct Shares {
+    places: Places,
+    mode: Mode,
+    boot: BootId,
+    cards: Mutex<Vec<Real>>,
+    held: Mutex<BTreeMap<ContainerName, Held>>,
+    turns: Mutex<BTreeMap<[u8; 16], Turns>>,
+    problems: BTreeMap<ContainerName, Reason>,
+}
+
+struct Held {
+    pages: Arc<Pages>,
+    shares: Vec<DeviceShare>,
+    /// The devices' own numbers, in the order of the page.
+    devices: Vec<[u8; 16]>,
+}
+
+/// What is written beside a container's pages.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    /// The layout of its pages.
+    version: u32,
+    boot: BootId,
+    shares: Vec<DeviceShare>,
+    devices: Vec<[u8; 16]>,
+}
+
+/// One container with what it may have and what it says it has of each device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    pub container: ContainerName,
+    pub devices: Vec<TenantDevice>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantDevice {
+    pub uuid: [u8; 16],
+    /// Bytes.
+    pub limit: u64,
+    /// Bytes that its own processes say they hold; None where its page cannot be read.
+    pub charged: Option<u64>,
+    /// Bytes that are counted beside that, by `set_overhead`.
+    pub overhead: u64,
+}
+
+/// A share on its way into a container.
+struct Wanted {
+    slice: Slice,
+    part: Option<Part>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shares {
+    /// Takes over what the containers in `living` hold since an earlier server, and removes what is left
+    /// of others. Nothing of a running container changes, but that its turns are given again.
+    pub fn open(
+        places: Places,
+        mode: Mode,
+        boot: BootId,
+        living: &BTreeSet<ContainerName>,
+    ) -> Self {
+        let mut shares = Self {
+            places,
+            mode,
+            boot,
+            cards: Mutex::default(),
+            held: Mutex::default(),
+            turns: Mutex::default(),
+            problems: BTreeMap::new(),
+        };
+        let folders = fs::read_dir(&shares.places.pages).into_iter().flatten();
+        for folder in folders.flatten() {
+            let Some(name) = folder
+                .file_name()
+                .to_str()
+                .and_then(|text| text.parse::<ContainerName>().ok())
+            else {
+                continue;
+            };
+            if !living.contains(&name) {
+                remove(&folder.path());
+                continue;
+            }
+            if let Err(reason) = shares.adopt(name) {
+                tracing::warn!(container = %name, code = reason.code, "{}", reason.text);
+                shares.problems.insert(name, reason);
+            }
+        }
+        shares
+    }
+
+    /// Containers of an earlier server whose shares this one cannot change, and why.
+    pub fn problems(&self) -> &BTreeMap<ContainerName, Reason> {
+        &self.problems
+    }
+
+    /// The shares that containers hold, as they were last confirmed.
+    pub fn held(&self) -> BTreeMap<ContainerName, Vec<DeviceShare>> {
+        lock(&self.held)
+            .iter()
+            .map(|(name, held)| (*name, held.shares.clone()))
+            .collect()
+    }
+
+    /// Says which cards there are, once somebody knows better than the kernel's list.
+    pub fn know(&self, cards: Vec<Real>) {
+        *lock(&self.cards) = cards;
+    }
+
+    /// Cards by their numbers: what was told by `know`, else the kernel's list in the order of the bus.
+    fn cards(&self) -> Vec<Real> {
+        let told = lock(&self.cards).clone();
+        if !told.is_empty() {
+            return told;
+        }
+        (0..)
+            .zip(driver::cards(&self.places.driver))
+            .map(|(index, card)| Real {
+                index,
+                minor: card.minor,
+                uuid: card.uuid,
+                parts: Vec::new(),
+            })
+            .collect()
+    }
+
+    /// Gives a container that is about to start its shares, all of them real. From here on they are held,
+    /// until `forget`.
+    ///
+    /// Errors: whatever is missing, by code; then nothing is held and nothing is left.
+    pub fn grant(&self, name: ContainerName, shares: &[DeviceShare]) -> Result<Injection, Reason> {
+        let place = self.place(name);
+        if let Some(record) = read(&place)? {
+            known(name, record.version)?;
+        }
+        // Of a start that came to nothing.
+        self.forget(name);
+        let made = self.make(name, &place, shares);
+        if made.is_err() {
+            self.forget(name);
+        }
+        made
+    }
+
+    fn make(
+        &self,
+        name: ContainerName,
+        place: &Path,
+        shares: &[DeviceShare],
+    ) -> Result<Injection, Reason> {
+        let cards = self.cards();
+        let wanted = shares
+            .iter()
+            .map(|share| wanted(&cards, share))
+            .collect::<Result<Vec<Wanted>, Reason>>()?;
+        let slices: Vec<Slice> = wanted.iter().map(|wanted| wanted.slice).collect();
+        let devices: Vec<[u8; 16]> = slices.iter().map(|slice| slice.terms.uuid).collect();
+        if devices.iter().collect::<BTreeSet<_>>().len() < devices.len() {
+            return Err(Reason::new(
+                "gpu.device-twice",
+                "A session cannot hold two shares of one device.",
+            ));
+        }
+        let places = &self.places;
+        let (mut injection, pages) = inject(&places.driver, &places.hooks, place, &slices)
+            .map_err(|why| self.refusal(&why))?;
+        for part in wanted.iter().filter_map(|wanted| wanted.part) {
+            let nodes = Driver::find(&places.driver)
+                .ok()
+                .and_then(|driver| driver.part(&places.driver, part));
+            injection.devices.extend(nodes.ok_or_else(|| {
+                Reason::new(
+                    "gpu.part-unknown",
+                    format!(
+                        "The kernel does not list part {} of device {}.",
+                        part.gpu_instance, part.card
+                    ),
+                )
+                .with("device", part.card)
+            })?);
+        }
+        write(place, &self.record(shares, &devices))
+            .map_err(|error| no_page(place, &error.to_string()))?;
+        let held = Held {
+            pages: Arc::new(pages),
+            shares: shares.to_vec(),
+            devices,
+        };
+        self.seat(name, &held)?;
+        lock(&self.held).insert(name, held);
+        Ok(injection)
+    }
+
+    /// Holds a running container to other shares of the same devices. The next call inside sees them; what
+    /// is in use beyond a smaller one stays, and nothing more is given.
+    ///
+    /// Errors: where it holds nothing here, or shares of other devices; then all is as it was.
+    pub fn regrant(&self, name: ContainerName, shares: &[DeviceShare]) -> Result<(), Reason> {
+        let mut all = lock(&self.held);
+        let Some(held) = all.get_mut(&name) else {
+            return Err(self.not_held(name));
+        };
+        let same = shares.len() == held.shares.len()
+            && shares.iter().all(|share| place_of(held, share).is_some());
+        if !same {
+            return Err(Reason::new(
+                "gpu.other-device",
+                "A running session keeps the devices that it has; only its shares of them change.",
+            ));
+        }
+        let mut ordered = held.shares.clone();
+        for share in shares {
+            if let Some(at) = place_of(held, share) {
+                ordered[at] = *share;
+            }
+        }
+        // First what is written: should this server end here, the next one holds it to the same.
+        let place = self.place(name);
+        write(&place, &self.record(&ordered, &held.devices))
+            .map_err(|error| no_page(&place, &error.to_string()))?;
+        held.shares = ordered;
+        let control = held.pages.control();
+        for (at, share) in held.shares.iter().enumerate() {
+            let device = &control.device[at];
+            let terms = DeviceTerms {
+                uuid: held.devices[at],
+                mem_limit: share.memory.0,
+                mem_overhead: device.mem_overhead.load(SeqCst),
+                share_milli: milli(share),
+                // Who waits for turns is the business of whoever gives them.
+                mode: device.mode.load(SeqCst),
+            };
+            control.set(at, &terms);
+        }
+        self.seat(name, held)
+    }
+
+    /// Lets go of everything a container held. Fine for one that held nothing.
+    pub fn forget(&self, name: ContainerName) {
+        for turns in lock(&self.turns).values() {
+            turns.leave(name);
+        }
+        lock(&self.held).remove(&name);
+        remove(&self.place(name));
+    }
+
+    /// Everybody who holds shares, for whoever compares them with what the driver counts. Costs a read of
+    /// half a megabyte each.
+    pub fn tenants(&self) -> Vec<Tenant> {
+        let held: Vec<(ContainerName, Arc<Pages>, Vec<[u8; 16]>)> = lock(&self.held)
+            .iter()
+            .map(|(name, held)| (*name, Arc::clone(&held.pages), held.devices.clone()))
+            .collect();
+        held.into_iter()
+            .map(|(container, pages, devices)| {
+                let account = pages.account().ok().filter(|page| page.is_known());
+                let of = |(at, uuid): (usize, &[u8; 16])| TenantDevice {
+                    uuid: *uuid,
+                    limit: pages.control().device[at].mem_limit.load(SeqCst),
+                    charged: account.as_ref().map(|page| page.sum(at).total),
+                    overhead: pages.control().device[at].mem_overhead.load(SeqCst),
+                };
+                Tenant {
+                    container,
+                    devices: devices.iter().enumerate().map(of).collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// Counts so many bytes beside what a container's processes say they hold of a device: contexts, code,
+    /// local memory. False where it holds no such device.
+    pub fn set_overhead(&self, name: ContainerName, device: &[u8; 16], bytes: u64) -> bool {
+        let all = lock(&self.held);
+        let Some(held) = all.get(&name) else {
+            return false;
+        };
+        let Some(at) = held.devices.iter().position(|uuid| uuid == device) else {
+            return false;
+        };
+        let control = held.pages.control();
+        control.device[at].mem_overhead.store(bytes, SeqCst);
+        control.generation.fetch_add(1, SeqCst);
+        true
+    }
+
+    /// Opens the pages of a container that an earlier server started.
+    fn adopt(&self, name: ContainerName) -> Result<(), Reason> {
+        let place = self.place(name);
+        let record = read(&place)?.ok_or_else(|| no_page(&place, "nothing says what it holds"))?;
+        // Of another start of the machine: its devices may be other ones by now.
+        if record.boot != self.boot {
+            remove(&place);
+            return Ok(());
+        }
+        known(name, record.version)?;
+        if record.devices.len() != record.shares.len() {
+            return Err(no_page(&place, "what it says of its devices is not whole"));
+        }
+        let slices: Vec<Slice> = record
+            .shares
+            .iter()
+            .zip(&record.devices)
+            .map(|(share, uuid)| slice(0, *uuid, share))
+            .collect();
+        let pages = Pages::make(&place, &slices).map_err(|why| self.refusal(&why))?;
+        let held = Held {
+            pages: Arc::new(pages),
+            shares: record.shares,
+            devices: record.devices,
+        };
+        self.seat(name, &held)?;
+        lock(&self.held).insert(name, held);
+        Ok(())
+    }
+
+    /// Gives a container its place among those who take turns at each of its devices.
+    fn seat(&self, name: ContainerName, held: &Held) -> Result<(), Reason> {
+        let mut turns = lock(&self.turns);
+        for (at, uuid) in held.devices.iter().enumerate() {
+            let seat = Seat {
+                pages: Arc::clone(&held.pages),
+                at,
+                share_milli: milli(&held.shares[at]),
+            };
+            turns
+                .entry(*uuid)
+                .or_insert_with(|| Turns::new(self.mode))
+                .take(name, seat)
+                .map_err(|error| {
+                    Reason::new(
+                        "gpu.no-turns",
+                        format!("Nobody can give it its turns at the device: {error}."),
+                    )
+                })?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, name: ContainerName) -> PathBuf {
+        self.places.pages.join(name.to_string())
+    }
+
+    fn record(&self, shares: &[DeviceShare], devices: &[[u8; 16]]) -> Record {
+        Record {
+            version: region::VERSION,
+            boot: self.boot,
+            shares: shares.to_vec(),
+            devices: devices.to_vec(),
+        }
+    }
+
+    /// Why a container with shares cannot be changed, where this server holds nothing for it.
+    fn not_held(&self, name: ContainerName) -> Reason {
+        match read(&self.place(name)) {
+            Ok(Some(record)) => known(name, record.version).err(),
+            Ok(None) => None,
+            Err(reason) => Some(reason),
+        }
+        .unwrap_or_else(|| {
+            Reason::new(
+                "gpu.not-held",
+                "It was started without a share of a real device, and has none.",
+            )
+        })
+    }
+
+    fn refusal(&self, why: &NotInjected) -> Reason {
+        match why {
+            NotInjected::Driver(lacks) => no_driver(lacks),
+            NotInjected::TooMany(_) => Reason::new("gpu.too-many", sentence(&why.to_string())),
+            NotInjected::File { path, source } if path.starts_with(&self.places.hooks) => {
+                Reason::new(
+                    "gpu.no-hook",
+                    format!(
+                        "The library that holds sessions to their share is not in place: {}: {source}.",
+                        path.display()
+                    ),
+                )
+            }
+            NotInjected::File { path, source } => no_page(path, &source.to_string()),
+        }
+    }
+}
+
+fn no_driver(lacks: &Lacks) -> Reason {
+    let code = match lacks {
+        Lacks::Driver => "gpu.no-driver",
+        Lacks::Version(_) => "gpu.driver-unknown",
+        Lacks::Library { .. } => "gpu.driver-version",
+        Lacks::Major(_) => "gpu.no-device-number",
+    };
+    let reason = Reason::new(
+        code,
+        format!("No session can have a share of a device here: {lacks}."),
+    );
+    match lacks {
+        Lacks::Library { version, library } => {
+            reason.with("version", version).with("library", library)
+        }
+        _ => reason,
+    }
+}
+
+fn no_page(path: &Path, why: &str) -> Reason {
+    Reason::new(
+        "gpu.no-page",
+        format!(
+            "The page that says what it may have cannot be made or read: {}: {why}.",
+            path.display()
+        ),
+    )
+}
+
+/// Refuses pages of a layout that this server does not write.
+fn known(name: ContainerName, version: u32) -> Result<(), Reason> {
+    if version == region::VERSION {
+        return Ok(());
+    }
+    Err(Reason::new(
+        "gpu.page-version",
+        format!(
+            "The pages of container {name} are of version {version}, and this server writes version {}; \
+             its limits stay as they are.",
+            region::VERSION
+        ),
+    )
+    .with("version", version))
+}
+
+fn sentence(text: &str) -> String {
+    let mut text = format!("{text}.");
+    if let Some(first) = text.get(..1).map(str::to_uppercase) {
+        text.replace_range(..1, &first);
+    }
+    text
+}
+
+/// Where a share of that device stands in a container's page.
+fn place_of(held: &Held, share: &DeviceShare) -> Option<usize> {
+    held.shares
+        .iter()
+        .position(|own| own.index == share.index && own.part == share.part)
+}
+
+fn milli(share: &DeviceShare) -> u32 {
+    match share.part {
+        // A partition is its holder's alone.
+        Some(_) => WHOLE_MILLI,
+        None => share.share.0.saturating_mul(10).min(WHOLE_MILLI),
+    }
+}
+
+fn slice(card: u32, uuid: [u8; 16], share: &DeviceShare) -> Slice {
+    Slice {
+        card,
+        terms: DeviceTerms {
+            uuid,
+            mem_limit: share.memory.0,
+            mem_overhead: 0,
+            share_milli: milli(share),
+            mode: MODE_OFF,
+        },
+    }
+}
+
+fn wanted(cards: &[Real], share: &DeviceShare) -> Result<Wanted, Reason> {
+    let unknown = |why: &str| {
+        Reason::new(
+            "gpu.device-unknown",
+            format!("This machine cannot give device {}: {why}.", share.index),
+        )
+        .with("device", share.index)
+    };
+    let card = cards
+        .iter()
+        .find(|card| card.index == share.index)
+        .ok_or_else(|| unknown("it is not there"))?;
+    if share.memory.0 == 0 {
+        return Err(unknown("nobody said how much of its memory"));
+    }
+    let Some(number) = share.part else {
+        let uuid = uuid(&card.uuid)
+            .ok_or_else(|| unknown("the driver has not told its own number yet"))?;
+        return Ok(Wanted {
+            slice: slice(card.minor, uuid, share),
+            part: None,
+        });
+    };
+    let part = card
+        .parts
+        .iter()
+        .find(|part| part.number == number)
+        .ok_or_else(|| unknown("it has no such partition"))?;
+    let own = uuid(&part.uuid).ok_or_else(|| unknown("its partition has no number of its own"))?;
+    Ok(Wanted {
+        slice: slice(card.minor, own, share),
+        part: Some(Part {
+            card: card.minor,
+            gpu_instance: part.gpu_instance,
+            compute_instance: part.compute_instance,
+        }),
+    })
+}
+
+/// A device's own number from its text, `GPU-7f2b1c90-…` or `MIG-…`; None where it is none.
+pub fn uuid(text: &str) -> Option<[u8; 16]> {
+    let digits = text
+        .strip_prefix("GPU-")
+        .or_else(|| text.strip_prefix("MIG-"))?;
+    uuid::Uuid::try_parse(digits)
+        .ok()
+        .map(uuid::Uuid::into_bytes)
+}
+
+const RECORD: &str = "held.json";
+
+/// What stands beside a container's pages; None where nothing does.
+fn read(place: &Path) -> Result<Option<Record>, Reason> {
+    /// The part of a record that every version has.
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+        boot: BootId,
+    }
+    let path = place.join(RECORD);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(no_page(&path, &error.to_string())),
+    };
+    match serde_json::from_slice::<Record>(&text) {
+        Ok(record) => Ok(Some(record)),
+        // Of another version, as far as it can be told.
+        Err(error) => match serde_json::from_slice::<Version>(&text) {
+            Ok(told) if told.version != region::VERSION => Ok(Some(Record {
+                version: told.version,
+                boot: told.boot,
+                shares: Vec::new(),
+                devices: Vec::new(),
+            })),
+            _ => Err(no_page(&path, &error.to_string())),
+        },
+    }
+}
+
+/// Whole or not at all.
+fn write(place: &Path, record: &Record) -> io::Result<()> {
+    let draft = place.join(".held.json");
+    let text = serde_json::to_vec(record).map_err(io::Error::other)?;
+    fs::write(&draft, text)?;
+    fs::rename(&draft, place.join(RECORD))
+}
+
+fn remove(place: &Path) {
+    match fs::remove_dir_all(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(path = %place.display(), %error, "a container's pages cannot be removed");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,468 @@
+//! Gives the containers of one card their turns: a thread that asks the arbiter, opens and closes gates in
+//! control pages, wakes who waits there, and reads from account pages who wants and whose work is done.
+//! Sleeps for good while nobody has to take turns. Believes of a container's page nothing that would cost
+//! another: whoever garbles theirs has no turns, and whoever claims turns and does not use them pays for
+//! them.
+//!
+//! Every signal is a level that is looked at again, never an edge that could be missed: gates are set anew
+//! at each step, sleepers wake by themselves after 20 ms, and without a heartbeat for two seconds they go
+//! on as if there were no gate.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rules::names::ContainerName;
+
+use super::arbiter::{Arbiter, Mode, Nanos, Order, WINDOW};
+use super::inject::Pages;
+use super::region::{MODE_OFF, MODE_WINDOW};
+
+const MICROSECOND: Nanos = 1_000;
+const MILLISECOND: Nanos = 1_000 * MICROSECOND;
+
+/// How often the page of whoever has the turn is read. Shorter: more of a core for each card. Longer: the
+/// end of work is seen later, and is charged as work.
+const LOOK: Nanos = 200 * MICROSECOND;
+/// How often the others' are, while there is work. Longer: a first launch waits longer.
+const WANTS: Nanos = MILLISECOND;
+/// How often everybody's are while nobody did anything for `QUIET`: about 0.3 % of a core for each card.
+const WANTS_IN_QUIET: Nanos = 4 * MILLISECOND;
+const QUIET: Nanos = 100 * MILLISECOND;
+/// Each process of a container makes its page this much dearer to read, so it is read less often.
+const LOOK_PER_SLOT: Nanos = 10 * MICROSECOND;
+
+/// Idleness after which a turn goes to the next.
+const YIELDED_AFTER: Nanos = 200 * MICROSECOND;
+/// The same before the first launch of a turn: whoever was woken may have to wait for a processor.
+const FIRST_WITHIN: Nanos = MILLISECOND;
+/// Whoever launched so shortly ago wants more, though it does not wait yet.
+const WANTS_STILL: Nanos = 2 * MILLISECOND;
+/// Work whose end nobody inside looks for counts as done after so much silence: no more is charged for it
+/// than a window.
+const UNWATCHED: Nanos = WINDOW;
+/// The same where somebody looks: longer than any kernel that is not broken, or its process was killed.
+const GONE: Nanos = 2_000 * MILLISECOND;
+/// How often pages say that somebody gives turns.
+const BEAT: Nanos = 50 * MILLISECOND;
+
+/// A container's place at one device.
+#[derive(Clone)]
+pub struct Seat {
+    pub pages: Arc<Pages>,
+    /// The device's place in its page.
+    pub at: usize,
+    pub share_milli: u32,
+}
+
+/// What a container's processes say of their work on one device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Threads at the gate.
+    pub waiting: u32,
+    /// Threads that will say when work is done.
+    pub watching: u32,
+    /// Raised with each launch.
+    pub launched: u64,
+    /// Launches that nobody has seen done yet.
+    pub unfinished: u64,
+    /// How many slots were read.
+    pub slots: usize,
+}
+
+/// Who takes turns at one device. The thread ends with it.
+pub struct Turns {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    table: Mutex<Table>,
+    over: AtomicBool,
+}
+
+impl Turns {
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                table: Mutex::new(Table::new(mode, now())),
+                over: AtomicBool::new(false),
+            }),
+            thread: None,
+        }
+    }
+
+    /// Lets a container in, or changes its share. The first who has to take turns starts the thread.
+    pub fn take(&mut self, name: ContainerName, seat: Seat) -> io::Result<()> {
+        let gated = {
+            let mut table = self.shared.lock();
+            table.take(now(), name, seat);
+            table.is_gated()
+        };
+        match &self.thread {
+            Some(thread) => thread.thread().unpark(),
+            None if gated => {
+                let shared = Arc::clone(&self.shared);
+                let made = thread::Builder::new()
+                    .name("gpu turns".to_owned())
+                    .spawn(move || shared.run());
+                match made {
+                    Ok(thread) => self.thread = Some(thread),
+                    Err(error) => {
+                        self.shared.lock().leave(now(), name);
+                        return Err(error);
+                    }
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Lets a container go. Fine for one that is not there.
+    pub fn leave(&self, name: ContainerName) {
+        self.shared.lock().leave(now(), name);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Turns {
+    /// Gates stay as they are: without a heartbeat they open within two seconds, and the next server may
+    /// be there before.
+    fn drop(&mut self) {
+        self.shared.over.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        while !self.over.load(SeqCst) {
+            let next = self.lock().step(now());
+            match next {
+                Some(pause) => thread::park_timeout(Duration::from_nanos(pause)),
+                None => thread::park(),
+            }
+        }
+    }
+}
+
+/// One container's work as the thread follows it.
+struct Place {
+    seat: Seat,
+    seen: Traffic,
+    looked: Nanos,
+    /// When it last launched or finished something.
+    moved: Nanos,
+    launched: Nanos,
+    /// Work that counts as done though nobody saw it.
+    written_off: u64,
+    /// Since when it has the turn, and whether anything came through.
+    turn: Option<Turn>,
+}
+
+#[derive(Clone, Copy)]
+struct Turn {
+    opened: Nanos,
+    used: bool,
+    /// The device worked so long for it.
+    busy: Nanos,
+    closed: bool,
+}
+
+impl Place {
+    fn is_gated(&self, alone_and_elastic: bool) -> bool {
+        self.seat.share_milli < 1000 && !alone_and_elastic
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.seen.unfinished.saturating_sub(self.written_off)
+    }
+
+    fn wants(&self, now: Nanos) -> bool {
+        self.seen.waiting > 0 || self.launched != 0 && now - self.launched < WANTS_STILL
+    }
+
+    /// Reads the page and counts the time since the last look.
+    fn look(&mut self, now: Nanos) {
+        let before = (self.in_flight(), self.seen);
+        self.seen = self
+            .seat
+            .pages
+            .traffic(self.seat.at)
+            // Garbled or cut off from inside: as if nobody were there.
+            .unwrap_or_default();
+        self.written_off = self.written_off.min(self.seen.unfinished);
+        let (was, then) = before;
+        if self.seen.launched != then.launched {
+            self.launched = now;
+        }
+        if self.seen.launched != then.launched || self.seen.unfinished != then.unfinished {
+            self.moved = now;
+        }
+        let silence = now.saturating_sub(self.moved);
+        let patience = if self.seen.watching > 0 || self.seen.waiting > 0 {
+            GONE
+        } else {
+            UNWATCHED
+        };
+        if silence >= patience {
+            self.written_off = self.seen.unfinished;
+        }
+        if let Some(turn) = &mut self.turn {
+            let launched = self.seen.launched != then.launched;
+            turn.used |= launched;
+            if was > 0 || launched || self.seen.unfinished > self.written_off {
+                turn.busy += now.saturating_sub(self.looked.max(turn.opened));
+            }
+        }
+        self.looked = now;
+    }
+}
+
+/// Everybody at one device, and the arbiter between them.
+struct Table {
+    mode: Mode,
+    arbiter: Arbiter<ContainerName>,
+    places: BTreeMap<ContainerName, Place>,
+    beat: Nanos,
+}
+
+impl Table {
+    fn new(mode: Mode, now: Nanos) -> Self {
+        Self {
+            mode,
+            arbiter: Arbiter::new(mode, now),
+            places: BTreeMap::new(),
+            beat: 0,
+        }
+    }
+
+    fn take(&mut self, now: Nanos, name: ContainerName, seat: Seat) {
+        self.arbiter.set(now, name, seat.share_milli);
+        match self.places.get_mut(&name) {
+            Some(place) => place.seat = seat,
+            None => {
+                let place = Place {
+                    seat,
+                    seen: Traffic::default(),
+                    looked: 0,
+                    moved: now,
+                    launched: 0,
+                    written_off: 0,
+                    turn: None,
+                };
+                self.places.insert(name, place);
+            }
+        }
+        self.set_modes(now);
+    }
+
+    fn leave(&mut self, now: Nanos, name: ContainerName) {
+        self.arbiter.remove(now, name);
+        if let Some(place) = self.places.remove(&name) {
+            open(&place.seat, 0);
+        }
+        self.set_modes(now);
+    }
+
+    /// A whole card is its holder's alone, and nobody takes turns there; nor does whoever is alone where
+    /// unused time is given away.
+    fn set_modes(&mut self, now: Nanos) {
+        let spare = self.mode == Mode::Elastic && self.places.len() == 1;
+        for (name, place) in &mut self.places {
+            let gated = place.is_gated(spare);
+            let control = place.seat.pages.control();
+            let device = &control.device[place.seat.at];
+            let before = device.mode.load(SeqCst);
+            let mode = if gated { MODE_WINDOW } else { MODE_OFF };
+            if gated {
+                control.heartbeat.store(now, SeqCst);
+            }
+            if before != mode {
+                control.set_mode(place.seat.at, mode);
+            }
+            if !gated {
+                if place.turn.take().is_some() {
+                    // Whatever it used, it used of its own.
+                    self.arbiter.drained(now, *name, 0);
+                }
+                self.arbiter.wants(now, *name, false);
+                open(&place.seat, 0);
+            }
+        }
+    }
+
+    fn is_gated(&self) -> bool {
+        let spare = self.mode == Mode::Elastic && self.places.len() == 1;
+        self.places.values().any(|place| place.is_gated(spare))
+    }
+
+    /// Looks, decides, opens and closes; says after how many nanoseconds to come again, None: when
+    /// something was told.
+    fn step(&mut self, now: Nanos) -> Option<Nanos> {
+        if !self.is_gated() {
+            return None;
+        }
+        let spare = self.mode == Mode::Elastic && self.places.len() == 1;
+        let lively = self
+            .places
+            .values()
+            .any(|place| place.turn.is_some() || now.saturating_sub(place.moved) < QUIET);
+        let beats = now.saturating_sub(self.beat) >= BEAT;
+        if beats {
+            self.beat = now;
+        }
+        let mut next = now + if lively { WANTS } else { WANTS_IN_QUIET };
+        for (name, place) in &mut self.places {
+            if !place.is_gated(spare) {
+                continue;
+            }
+            if beats {
+                place.seat.pages.control().heartbeat.store(now, SeqCst);
+            }
+            let pace = match (place.turn.is_some(), lively) {
+                (true, _) => LOOK,
+                (false, true) => WANTS,
+                (false, false) => WANTS_IN_QUIET,
+            };
+            let due = place.looked + pace.max(LOOK_PER_SLOT * place.seen.slots as u64);
+            if due <= now {
+                place.look(now);
+                self.arbiter.wants(now, *name, place.wants(now));
+                next = next.min(now + pace);
+            } else {
+                next = next.min(due);
+            }
+            let Some(turn) = place.turn else { continue };
+            let idle = if turn.used {
+                now.saturating_sub(place.moved) >= YIELDED_AFTER
+            } else {
+                now.saturating_sub(turn.opened) >= FIRST_WITHIN
+            };
+            if !turn.closed && place.in_flight() == 0 && place.seen.waiting == 0 && idle
+                || !turn.closed && !turn.used && idle
+            {
+                self.arbiter.yielded(now, *name);
+            }
+        }
+        self.obey(now, &mut next);
+        for place in self.places.values() {
+            if place.is_gated(spare) {
+                let is_open = place.turn.is_some_and(|turn| !turn.closed);
+                if is_open {
+                    // Again: whoever came in between, or was missed.
+                    if place.seen.waiting > 0 {
+                        wake(&place.seat);
+                    }
+                } else {
+                    gate(&place.seat).store(0, SeqCst);
+                }
+            }
+        }
+        Some(next.saturating_sub(now).max(20 * MICROSECOND))
+    }
+
+    /// Does what the arbiter says until it says to wait.
+    fn obey(&mut self, now: Nanos, next: &mut Nanos) {
+        // Each round opens or closes one gate, or ends one turn.
+        for _ in 0..4 {
+            self.settle(now);
+            match self.arbiter.next(now) {
+                Order::Open { tenant, until } => {
+                    let Some(place) = self.places.get_mut(&tenant) else {
+                        continue;
+                    };
+                    place.turn = Some(Turn {
+                        opened: now,
+                        used: false,
+                        busy: 0,
+                        closed: false,
+                    });
+                    open(&place.seat, until);
+                    *next = (*next).min(now + LOOK).min(until);
+                }
+                Order::Close { tenant } => {
+                    let Some(place) = self.places.get_mut(&tenant) else {
+                        continue;
+                    };
+                    gate(&place.seat).store(0, SeqCst);
+                    place.look(now);
+                    match &mut place.turn {
+                        Some(turn) => turn.closed = true,
+                        None => self.arbiter.drained(now, tenant, 0),
+                    }
+                    *next = (*next).min(now + LOOK);
+                }
+                Order::Wait { until } => {
+                    if let Some(until) = until {
+                        *next = (*next).min(until);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends the turns that are closed and whose work is done, and charges for them.
+    fn settle(&mut self, now: Nanos) {
+        for (name, place) in &mut self.places {
+            let Some(turn) = place.turn else { continue };
+            if !turn.closed || place.in_flight() > 0 {
+                continue;
+            }
+            place.turn = None;
+            let busy = if turn.used {
+                turn.busy
+            } else {
+                // A turn that was claimed and not used kept the others away as well.
+                now.saturating_sub(turn.opened).min(WINDOW)
+            };
+            self.arbiter.drained(now, *name, busy);
+            self.arbiter.wants(now, *name, place.wants(now));
+        }
+    }
+}
+
+fn gate(seat: &Seat) -> &AtomicU32 {
+    &seat.pages.control().device[seat.at].gate_open
+}
+
+/// Opens a container's gate, and wakes whoever sleeps there.
+fn open(seat: &Seat, until: Nanos) {
+    let device = &seat.pages.control().device[seat.at];
+    device.window_end.store(until, SeqCst);
+    device.gate_open.store(1, SeqCst);
+    wake(seat);
+}
+
+fn wake(seat: &Seat) {
+    // Not private: the sleepers are other processes, which map the same file.
+    // SAFETY: the word lives through the call, and the kernel only uses its address.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            gate(seat).as_ptr(),
+            libc::FUTEX_WAKE,
+            i32::MAX,
+        );
+    }
+}
+
+/// Nanoseconds of the clock that containers read too.
+pub fn now() -> Nanos {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
