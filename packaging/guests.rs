@@ -1,9 +1,11 @@
 //! Builds the guests (programs of ours that run inside containers) and hands them to `node`.
 //! One plain `cargo build` gives one whole binary: the same `rustc` compiles each guest here, and
-//! the room embeds the result. Never downloads anything and never calls a second cargo.
+//! the room embeds the result. Only `probe.rs` calls a second cargo; nothing else has packages.
 
 #[path = "hooks.rs"]
 mod hooks;
+#[path = "probe.rs"]
+mod probe;
 
 use std::env;
 use std::path::PathBuf;
@@ -89,4 +91,11 @@ fn main() {
             panic!("{fault}");
         }
     }
+    println!("cargo::rerun-if-changed=../../packaging/probe.rs");
+    println!("cargo::rerun-if-changed=../../Cargo.lock");
+    println!("cargo::rerun-if-changed=../guest/gpu_probe");
+    let root = room.join("../..");
+    let root = root.canonicalize().unwrap_or(root);
+    let made = probe::build(&root, &out, &target).unwrap_or_else(|fault| panic!("{fault}"));
+    std::fs::copy(&made, out.join("gpu_probe")).expect("the output directory is writable");
 }

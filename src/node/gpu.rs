@@ -1,5 +1,5 @@
 //! Shares of a GPU: what a container gets of a device and when it may use it. Never runs code of the
-//! vendor's.
+//! vendor's but in a process of its own, which may hang or die.
 
 pub mod accelerators;
 pub mod arbiter;
@@ -7,6 +7,7 @@ pub mod driver;
 pub mod hooks;
 pub mod inject;
 pub mod limits;
+pub mod probe;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;
 pub mod shares;

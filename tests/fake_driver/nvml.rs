@@ -18,6 +18,11 @@ const INVALID_ARGUMENT: Result = 2;
 /// What the generated stubs answer.
 const UNSUPPORTED: Result = 3;
 const TOO_SMALL: Result = 7;
+const TIMEOUT: Result = 10;
+const LOST: Result = 15;
+const UNKNOWN: Result = 999;
+/// Handles from here on are partitions: ten to a device.
+const PARTS: usize = 100;
 
 fn hold() -> Option<Hold> {
     Hold::open(concat!(env!("FAKE_PLACE"), "/state"))
@@ -25,12 +30,87 @@ fn hold() -> Option<Hold> {
 
 fn with(device: Device, work: impl FnOnce(&Hold, usize)) -> Result {
     match hold() {
+        Some(hold) if bit(&hold.state.nvml_lost, device.wrapping_sub(1)) => LOST,
         Some(hold) if device >= 1 && device <= hold.state.devices.load(SeqCst) as usize => {
             work(&hold, device - 1);
             OK
         }
         _ => INVALID_ARGUMENT,
     }
+}
+
+/// The same for one of the two partitions of a device that is cut; its number is 0 or 1.
+fn with_part(device: Device, work: impl FnOnce(&Hold, usize, usize)) -> Result {
+    match (device.checked_sub(PARTS), hold()) {
+        (Some(part), Some(hold)) if part % 10 < 2 && bit(&hold.state.nvml_cut, part / 10) => {
+            work(&hold, part / 10, part % 10);
+            OK
+        }
+        _ => INVALID_ARGUMENT,
+    }
+}
+
+fn bit(word: &std::sync::atomic::AtomicU32, at: usize) -> bool {
+    at < 32 && word.load(SeqCst) & (1 << at) != 0
+}
+
+/// What a test planted for every question, before it is answered.
+fn trouble() -> Result {
+    match hold().map_or(0, |hold| hold.state.nvml_trouble.load(SeqCst)) {
+        state::HANGS => loop {
+            std::thread::sleep(std::time::Duration::from_secs(3600));
+        },
+        state::CRASHES => {
+            eprintln!("the fake NVML dies as it was told");
+            std::process::abort()
+        }
+        state::TALKS_NONSENSE => {
+            println!("{{\"number\":1,\"told\":{{\"cards\":\"none of your business\"}}}}");
+            OK
+        }
+        state::REFUSES => UNKNOWN,
+        _ => OK,
+    }
+}
+
+/// Where a device is on the bus.
+fn place(at: usize) -> Pci {
+    let mut pci = Pci { short: [0; 16], domain: 0, bus: 0x41 + at as c_uint, device: 0, id: 0, board: 0, long: [0; 32] };
+    let text = format!("00000000:{:02X}:00.0", pci.bus);
+    for (to, from) in pci.long.iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    for (to, from) in pci.short.iter_mut().zip(text.bytes().skip(4)) {
+        *to = from;
+    }
+    pci
+}
+
+#[repr(C)]
+pub struct Pci {
+    short: [u8; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    id: c_uint,
+    board: c_uint,
+    long: [u8; 32],
+}
+
+#[repr(C)]
+pub struct Event {
+    device: Device,
+    kind: u64,
+    number: u64,
+    instance: c_uint,
+    compute: c_uint,
+}
+
+#[repr(C)]
+pub struct Attributes {
+    multiprocessors: c_uint,
+    others: [c_uint; 7],
+    mib: u64,
 }
 
 unsafe fn put<T>(at: *mut T, value: T) {
@@ -141,6 +221,8 @@ exports! {
     fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) { put(version, 13_000); OK }
     fn nvmlSystemGetCudaDriverVersion(version: *mut c_int) { put(version, 13_000); OK }
     fn nvmlDeviceGetCount_v2(count: *mut c_uint) {
+        let trouble = trouble();
+        if trouble != OK { return trouble; }
         match hold() { Some(hold) => { put(count, hold.state.devices.load(SeqCst)); OK } None => 9 }
     }
     fn nvmlDeviceGetCount(count: *mut c_uint) { nvmlDeviceGetCount_v2(count) }
@@ -149,8 +231,14 @@ exports! {
     }
     fn nvmlDeviceGetHandleByIndex(index: c_uint, device: *mut Device) { nvmlDeviceGetHandleByIndex_v2(index, device) }
     fn nvmlDeviceGetIndex(device: Device, index: *mut c_uint) { with(device, |_, at| put(index, at as c_uint)) }
-    fn nvmlDeviceGetName(_device: Device, text: *mut c_char, room: c_uint) { write_text("fardel fake device", text, room) }
+    fn nvmlDeviceGetName(device: Device, text: *mut c_char, room: c_uint) {
+        match device.checked_sub(PARTS) {
+            Some(part) => write_text(["fardel fake device MIG 3g.4gb", "fardel fake device MIG 1g.1gb"][part % 10 % 2], text, room),
+            None => write_text("fardel fake device", text, room),
+        }
+    }
     fn nvmlDeviceGetUUID(device: Device, text: *mut c_char, room: c_uint) {
+        if device >= PARTS { return write_text(&format!("MIG-fake-{device}"), text, room); }
         let mut code = OK;
         let found = with(device, |hold, at| {
             let mut spelled = String::from("GPU-");
@@ -170,11 +258,75 @@ exports! {
         })
     }
     fn nvmlDeviceGetMemoryInfo_v2(device: Device, out: *mut MemoryV2) {
+        if device >= PARTS {
+            return with_part(device, |hold, at, part| {
+                let total = hold.state.device[at].capacity.load(SeqCst) / [2, 8][part];
+                let version = (*out).version;
+                put(out, MemoryV2 { version, total, reserved: 0, free: total, used: 0 });
+            });
+        }
         with(device, |hold, at| {
             let (total, used) = (hold.state.device[at].capacity.load(SeqCst), hold.used(at));
             let version = (*out).version;
             put(out, MemoryV2 { version, total, reserved: 1 << 20, free: total - used, used });
         })
+    }
+    fn nvmlDeviceGetPciInfo_v3(device: Device, out: *mut Pci) { with(device, |_, at| put(out, place(at))) }
+    fn nvmlDeviceGetMinorNumber(device: Device, out: *mut c_uint) { with(device, |_, at| put(out, at as c_uint)) }
+    fn nvmlDeviceGetNumGpuCores(device: Device, out: *mut c_uint) { with(device, |_, _| put(out, 132 * 128)) }
+    fn nvmlDeviceGetCudaComputeCapability(device: Device, major: *mut c_int, minor: *mut c_int) {
+        with(device, |_, _| { put(major, 9); put(minor, 0) })
+    }
+    // The first link leads to the device's neighbour, 0 to 1 and 2 to 3; the others lead nowhere.
+    fn nvmlDeviceGetNvLinkState(device: Device, link: c_uint, up: *mut c_uint) {
+        if link > 3 { return INVALID_ARGUMENT; }
+        with(device, |hold, at| put(up, c_uint::from(link == 0 && (at ^ 1) < hold.state.devices.load(SeqCst) as usize)))
+    }
+    fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: Device, _link: c_uint, out: *mut Pci) {
+        with(device, |_, at| put(out, place(at ^ 1)))
+    }
+    fn nvmlDeviceGetNvLinkRemoteDeviceType(device: Device, _link: c_uint, kind: *mut c_uint) { with(device, |_, _| put(kind, 0)) }
+    fn nvmlDeviceGetMigMode(device: Device, now: *mut c_uint, later: *mut c_uint) {
+        with(device, |hold, at| {
+            let cut = c_uint::from(bit(&hold.state.nvml_cut, at));
+            put(now, cut);
+            put(later, cut)
+        })
+    }
+    fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: *mut c_uint) { with(device, |_, _| put(count, 7)) }
+    fn nvmlDeviceGetMigDeviceHandleByIndex(device: Device, part: c_uint, out: *mut Device) {
+        let handle = PARTS + (device - 1) * 10 + part as usize;
+        with_part(handle, |_, _, _| put(out, handle))
+    }
+    fn nvmlDeviceGetAttributes_v2(device: Device, out: *mut Attributes) {
+        with_part(device, |_, _, part| put(out, Attributes { multiprocessors: [60, 16][part], others: [0; 7], mib: 0 }))
+    }
+    fn nvmlDeviceGetGpuInstanceId(device: Device, out: *mut c_uint) { with_part(device, |_, _, part| put(out, [2, 9][part])) }
+    fn nvmlDeviceGetComputeInstanceId(device: Device, out: *mut c_uint) { with_part(device, |_, _, _| put(out, 0)) }
+    fn nvmlDeviceGetTotalEccErrors(device: Device, _kind: c_uint, _counter: c_uint, out: *mut u64) { with(device, |_, _| put(out, 0)) }
+    fn nvmlDeviceGetRemappedRows(device: Device, once: *mut c_uint, never: *mut c_uint, pending: *mut c_uint, failed: *mut c_uint) {
+        with(device, |hold, at| {
+            put(once, 0);
+            put(never, 0);
+            put(pending, c_uint::from(bit(&hold.state.nvml_worn, at)));
+            put(failed, 0)
+        })
+    }
+    fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Device, out: *mut u64) { with(device, |_, _| put(out, 1)) }
+    fn nvmlDeviceGetTemperature(device: Device, _sensor: c_uint, out: *mut c_uint) { with(device, |_, at| put(out, 40 + at as c_uint)) }
+    fn nvmlDeviceGetPowerUsage(device: Device, out: *mut c_uint) { with(device, |_, _| put(out, 310_520)) }
+    fn nvmlEventSetCreate(out: *mut usize) { put(out, 1); OK }
+    fn nvmlEventSetFree(_set: usize) { OK }
+    fn nvmlDeviceRegisterEvents(device: Device, _kinds: u64, _set: usize) { with(device, |_, _| ()) }
+    fn nvmlEventSetWait_v2(_set: usize, out: *mut Event, _milliseconds: c_uint) {
+        match hold().map_or(0, |hold| hold.state.nvml_fault.swap(0, SeqCst)) {
+            0 => TIMEOUT,
+            fault => {
+                let event = Event { device: fault as usize % 256 + 1, kind: 8, number: u64::from(fault / 256), instance: u32::MAX, compute: u32::MAX };
+                put(out, event);
+                OK
+            }
+        }
     }
     fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut [c_uint; 2]) { with(device, |_, _| put(out, [97, 31])) }
     fn nvmlDeviceGetComputeRunningProcesses(device: Device, count: *mut c_uint, out: *mut ListedFirst) {

@@ -9,6 +9,12 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 /// What the gate's search of the product binary looks for, and must not find.
 pub static MARKER: &str = "fardel-fake-driver-for-tests-only";
 
+/// Kinds of trouble with NVML.
+pub const HANGS: u32 = 1;
+pub const CRASHES: u32 = 2;
+pub const TALKS_NONSENSE: u32 = 3;
+pub const REFUSES: u32 = 4;
+
 pub const DEVICES: usize = 4;
 pub const ROWS: usize = 256;
 
@@ -30,7 +36,16 @@ pub struct State {
     pub wrapped: AtomicU32,
     /// Not zero: time is what `clock` says, else the machine's monotonic clock.
     pub virtual_time: AtomicU32,
-    pub spare: AtomicU32,
+    /// What NVML does instead of answering; see the constants below.
+    pub nvml_trouble: AtomicU32,
+    /// One bit a device: NVML says that it fell off the bus.
+    pub nvml_lost: AtomicU32,
+    /// One bit a device: it is cut into two partitions.
+    pub nvml_cut: AtomicU32,
+    /// A fault to be reported once, as its number times 256 and the device's; 0: none.
+    pub nvml_fault: AtomicU32,
+    /// One bit a device: rows of its memory wait to be replaced.
+    pub nvml_worn: AtomicU32,
     pub clock: AtomicU64,
     /// Calls that reached the driver to allocate memory.
     pub allocations: AtomicU64,

@@ -6,6 +6,7 @@ mod gate;
 mod loading;
 mod memory;
 mod peer;
+mod probe;
 mod rig;
 mod session;
 mod speed;

@@ -138,6 +138,18 @@ impl Driver {
         })
     }
 
+    /// The library that answers for the cards themselves.
+    pub(super) fn management_library(&self) -> &Path {
+        &self.libraries["libnvidia-ml"]
+    }
+
+    /// The vendor's program that prints what that library says; None where it is not installed.
+    pub(super) fn smi(&self) -> Option<&Path> {
+        let mut programs = self.programs.iter();
+        let found = programs.find(|path| path.file_name() == Some("nvidia-smi".as_ref()));
+        found.map(PathBuf::as_path)
+    }
+
     /// The devices that a container with these cards opens, by the cards' minor numbers.
     pub fn devices(&self, cards: &[u32]) -> Vec<DeviceOrder> {
         let device = |at: String, major, minor| DeviceOrder { at, major, minor };

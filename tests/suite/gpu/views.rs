@@ -70,10 +70,14 @@ for name, setter in (('persistence', lambda: n.nvmlDeviceSetPersistenceMode(d, 1
 ";
 
 /// A process that takes memory, says so, and holds it until its line is closed.
-struct Holder(std::process::Child);
+pub(super) struct Holder(std::process::Child);
 
 impl Holder {
-    fn of(rig: &Rig, bytes: u64) -> Self {
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(super) fn of(rig: &Rig, bytes: u64) -> Self {
         use std::io::{BufRead, BufReader};
         let mut child = rig
             .program("holder")
