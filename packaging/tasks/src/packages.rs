@@ -195,10 +195,10 @@ pub(crate) fn all_linked() -> Result<Vec<Linked>, Failure> {
     Ok(found)
 }
 
-/// `name vVERSION` of everything that is linked into the binary.
+/// `name vVERSION` of everything that is linked into the binary and into the helper that it carries.
 fn linked() -> Result<BTreeSet<String>, Failure> {
     let tree = Program::cargo()
-        .words("tree --package fardel --edges normal --prefix none --locked --format {p}")
+        .words("tree --package fardel --package gpu_probe --edges normal --prefix none --locked --format {p}")
         .output()?;
     Ok(tree
         .lines()

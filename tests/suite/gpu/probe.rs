@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use node::gpu::probe::{PROBE, Patience, Probe, Unanswered, number_of};
 
-use super::rig::{MIB, Rig, state, works};
+use super::rig::{MIB, Rig, state};
 
 const PATIENCE: Patience = Patience {
     first: Duration::from_secs(20),
@@ -313,8 +313,8 @@ fn the_helper_leaves_with_whoever_asked_it() {
     drop(first);
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
     // Without a question it ends by itself, with nothing said.
-    let file = works().folder.join("gpu_probe");
-    std::fs::write(&file, PROBE).expect("the folder can be written");
+    let file = rig.place.join("gpu_probe");
+    std::fs::write(&file, PROBE).expect("the place can be written");
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&file, mode).expect("its mode");
