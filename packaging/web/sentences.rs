@@ -169,20 +169,9 @@ fn method(
         ));
         return;
     }
-    let counted = |name: &str| {
-        en.iter()
-            .chain(ko)
-            .any(|piece| matches!(piece, Piece::Number { of, .. } if of == name))
-    };
     let list: Vec<String> = parameters
         .iter()
-        .map(|name| {
-            if counted(name) {
-                format!("{name}: u64")
-            } else {
-                format!("{name}: impl ::std::fmt::Display")
-            }
-        })
+        .map(|name| format!("{name}: impl ::std::fmt::Display"))
         .collect();
     code.push_str(&format!(
         "    pub fn {name}(self, {}) -> String {{ match self.language {{ Language::English => {}, Language::Korean => {} }} }}\n",
@@ -214,7 +203,10 @@ fn formatted(pieces: &[Piece]) -> String {
             }
             Piece::Value(of) => values.push_str(&format!(", {of}")),
             Piece::Number { of, one, many } => {
-                values.push_str(&format!(", if {of} == 1 {{ {one:?} }} else {{ {many:?} }}"));
+                // Amounts are counted as they are written: 1 core, 0.5 cores.
+                values.push_str(&format!(
+                    ", if {of}.to_string() == \"1\" {{ {one:?} }} else {{ {many:?} }}"
+                ));
             }
             Piece::Particle {
                 of,

@@ -270,11 +270,13 @@ fn machine_note(machine: &Node) -> String {
             let simulated = capacity.devices.iter().filter(|d| d.simulated).count();
             let devices = match simulated {
                 0 => String::new(),
+                1 => "; 1 simulated GPU, of which sessions get none".to_owned(),
                 n => format!("; {n} simulated GPUs, of which sessions get none"),
             };
             format!(
-                "{} cores and {} to share{devices}",
-                capacity.cpu, capacity.memory
+                "{} and {} to share{devices}",
+                capacity.cpu.cores(),
+                capacity.memory
             )
         }
     }

@@ -210,6 +210,14 @@ hundredths!(
     /// Processor time in whole hundredths of a core (100 = one core).
     CpuShare, "cpu.invalid", "cores"
 );
+impl CpuShare {
+    /// `1 core`, `0.5 cores`, as English sentences say it.
+    pub fn cores(self) -> String {
+        let word = if self == Self(100) { "core" } else { "cores" };
+        format!("{self} {word}")
+    }
+}
+
 hundredths!(
     /// A share of one device in whole hundredths (100 = the whole device).
     GpuShare, "gpu.invalid", "devices"
@@ -313,6 +321,13 @@ mod tests {
         );
         for text in ["0.351", "-1", "1e3", "", ".", "NaN", "99999999"] {
             assert!(CpuShare::parse(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn one_core_is_one_core() {
+        for (share, words) in [(100, "1 core"), (50, "0.5 cores"), (200, "2 cores")] {
+            assert_eq!(CpuShare(share).cores(), words);
         }
     }
 

@@ -242,6 +242,11 @@ impl Catalog {
         self.0.heard.set_policy(policy);
     }
 
+    /// The administrator's rules for shares of devices.
+    pub(crate) fn policy(&self) -> rules::devices::SharePolicy {
+        self.0.heard.policy()
+    }
+
     /// What sessions used.
     pub(crate) fn samples(&self) -> &samples::Samples {
         &self.0.samples

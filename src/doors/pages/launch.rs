@@ -1,12 +1,14 @@
 //! `/sessions/new`: the form, and the scheduler's answer beside it while somebody types.
 
+mod card;
+
 use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::devices::MigProfile;
+use rules::devices::{MigProfile, SharePolicy};
 use rules::placement::Explanation;
 use rules::refusal::Refusal;
 use rules::resources::Demand;
@@ -26,6 +28,8 @@ use super::who::Who;
 use super::{Console, answer, frame, gpus, images};
 use crate::doors::text::{Text, codes};
 
+pub use card::{Card, Partition, Size};
+
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview"])]
 pub struct LaunchPage {
@@ -40,7 +44,7 @@ pub struct LaunchPage {
     pub all_images: String,
     pub presets: Vec<Preset>,
     pub sliders: Vec<Slider>,
-    /// What the share's note is worked out from while somebody types; none where there is no device.
+    /// The part about GPUs; none where there is no device.
     pub card: Option<Card>,
     pub form: Typed,
     pub name_hint: String,
@@ -94,15 +98,6 @@ pub struct Slider {
     pub typed: String,
 }
 
-/// The largest device, for the words beside the share.
-pub struct Card {
-    pub gib: String,
-    pub sms: u32,
-    /// Memory of the fraction, as it was typed.
-    pub memory: String,
-    pub simulated: bool,
-}
-
 /// The answer beside the form.
 #[derive(Default)]
 pub struct Preview {
@@ -136,6 +131,8 @@ pub struct Sent {
     image: String,
     command: String,
     preset: String,
+    /// A size of the share that was picked without script.
+    share: String,
     cpu: String,
     memory: String,
     gpu: String,
@@ -229,6 +226,13 @@ pub async fn submit(
             sent.cpu = preset.cpu;
             sent.memory = preset.memory;
         }
+        return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
+    }
+    if !sent.share.is_empty() {
+        sent.gpu = match std::mem::take(&mut sent.share) {
+            none if none == "0" => String::new(),
+            share => share,
+        };
         return form(&console, &visit, &caller, sent, StatusCode::OK, None).await;
     }
     if sent.act == "check" {
@@ -491,6 +495,7 @@ async fn page(
     let devices = devices::list(&console.server, caller).await?;
     let understood = understand(visit, &sent);
     let there = There {
+        policy: devices.policy,
         machines: &seen.machines,
         devices: &devices.items,
     };
@@ -545,10 +550,9 @@ async fn page(
                 href: format!("/sessions/new?from={}", session.id),
                 name: session.name.to_string(),
                 facts: format!(
-                    "{} · {} · {}",
+                    "{} · {}",
                     session.image,
-                    t.common_cores(session.resources.cpu),
-                    parts::size(session.resources.memory.0)
+                    scene::asked(t, &session.resources, devices.policy)
                 ),
             })
             .collect(),
@@ -564,8 +568,8 @@ async fn page(
         all_images: t.launch_all_images(choices.len() as u64),
         images: choices,
         presets: presets(t, &seen.machines, &sent.cpu, &sent.memory),
-        card: card(&devices.items, &sent),
-        sliders: sliders(t, &seen.machines, &devices.items, &sent),
+        card: card::card(t, &devices, &sent),
+        sliders: sliders(t, &seen.machines, &sent),
         name_hint: t.launch_name_hint().to_owned(),
         form: Typed {
             advanced,
@@ -585,6 +589,7 @@ async fn page(
 
 /// What the box has, as the caller may see it.
 struct There<'a> {
+    policy: SharePolicy,
     machines: &'a [Machine],
     devices: &'a [Gpu],
 }
@@ -652,6 +657,7 @@ async fn answered(
                 there.machines,
                 &explained,
                 &demand,
+                there.policy,
                 u64::from(request.copies),
             );
             Preview {
@@ -812,48 +818,7 @@ fn presets(t: Text, machines: &[Machine], cpu: &str, memory: &str) -> Vec<Preset
     .collect()
 }
 
-fn card(devices: &[Gpu], sent: &Sent) -> Option<Card> {
-    let largest = devices.iter().max_by_key(|gpu| gpu.memory)?;
-    Some(Card {
-        gib: format!("{:.2}", largest.memory.0 as f64 / f64::from(1 << 30)),
-        sms: largest.sms,
-        memory: sent.gpu_memory.clone(),
-        simulated: devices.iter().any(|gpu| gpu.simulated),
-    })
-}
-
-/// The handle of the share goes up to all devices of the machine that has most of them.
-fn share_slider(t: Text, devices: &[Gpu], sent: &Sent) -> Option<Slider> {
-    let most = devices
-        .iter()
-        .map(|gpu| {
-            devices
-                .iter()
-                .filter(|other| other.node == gpu.node)
-                .count()
-        })
-        .max()?;
-    let value = sent.gpu.trim().parse::<f64>().unwrap_or(0.0);
-    // One device is the usual case and gets the whole handle; more are typed.
-    let most = if value > 1.0 { most } else { 1 };
-    Some(Slider {
-        name: "gpu",
-        title: t.gpu_share(),
-        note: String::new(),
-        unit: "GPU",
-        least: "0".into(),
-        most: most.to_string(),
-        step: if most > 1 {
-            "0.1".into()
-        } else {
-            "0.01".into()
-        },
-        value: value.min(most as f64).to_string(),
-        typed: sent.gpu.clone(),
-    })
-}
-
-fn sliders(t: Text, machines: &[Machine], devices: &[Gpu], sent: &Sent) -> Vec<Slider> {
+fn sliders(t: Text, machines: &[Machine], sent: &Sent) -> Vec<Slider> {
     let cpu_most = machines
         .iter()
         .map(|machine| machine.cpu)
@@ -876,8 +841,7 @@ fn sliders(t: Text, machines: &[Machine], devices: &[Gpu], sent: &Sent) -> Vec<S
         .unwrap_or_default();
     let number = |typed: &str| typed.trim().parse::<f64>().unwrap_or(1.0);
     let gib = memory_most.0 as f64 / f64::from(1 << 30);
-    let mut all: Vec<Slider> = share_slider(t, devices, sent).into_iter().collect();
-    all.extend([
+    vec![
         Slider {
             name: "cpu",
             title: t.sessions_cpu(),
@@ -900,8 +864,7 @@ fn sliders(t: Text, machines: &[Machine], devices: &[Gpu], sent: &Sent) -> Vec<S
             value: number(&sent.memory).min(gib).to_string(),
             typed: sent.memory.clone(),
         },
-    ]);
-    all
+    ]
 }
 
 #[cfg(test)]

@@ -240,10 +240,9 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
                     href: format!("/sessions/{}", session.id),
                     name: session.name.to_string(),
                     facts: format!(
-                        "{} · {} · {}",
+                        "{} · {}",
                         session.image,
-                        t.common_cores(session.resources.cpu),
-                        parts::size(session.resources.memory.0)
+                        scene::asked(t, &session.resources, devices.policy)
                     ),
                     tone,
                     state: state.to_owned(),

@@ -4,18 +4,20 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::devices::SharePolicy;
 use rules::placement::explain::Explanation;
 use rules::session::Phase;
 use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
+use server::actions::gpus as devices;
 use server::actions::sessions::{self, ListQuery, Session};
 
 use super::frame::{Frame, Nav};
 use super::parts::{self, Alert, Row};
 use super::visit::Visit;
 use super::who::Who;
-use super::{Console, answer, frame, live as stream, scene};
+use super::{Console, answer, frame, gpus, live as stream, scene};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -103,6 +105,11 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
     ends.sort_by_key(|(at, session)| (*at, session.id));
     let counts = seen.counts;
     let several = seen.machines.len() > 1;
+    let devices = devices::list(&console.server, caller).await?;
+    let small = gpus::Drawing {
+        small: true,
+        ..gpus::Drawing::default()
+    };
     Ok(QueuePage {
         t,
         f: Frame {
@@ -118,12 +125,13 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
         alert: None,
         waiting: queue
             .iter()
-            .map(|(session, answer)| waiting(t, visit, session, answer, now))
+            .map(|(session, answer)| waiting(t, visit, session, answer, devices.policy, now))
             .collect(),
-        room: seen
-            .machines
+        room: devices
+            .items
             .iter()
-            .flat_map(|machine| {
+            .map(|gpu| gpus::row(t, gpu, &small))
+            .chain(seen.machines.iter().flat_map(|machine| {
                 scene::small_racks(t, machine, None).map(|row| Row {
                     name: if several {
                         format!("{} {}", machine.name, row.name)
@@ -132,7 +140,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
                     },
                     ..row
                 })
-            })
+            }))
             .collect(),
         ends: ends
             .into_iter()
@@ -170,6 +178,7 @@ fn waiting(
     visit: &Visit,
     session: &Session,
     answer: &Explanation,
+    policy: SharePolicy,
     now: Timestamp,
 ) -> Waiting {
     let code = answer
@@ -195,14 +204,13 @@ fn waiting(
         why: scene::sentence(t, &visit.clock, answer),
         facts: t.queue_asks(
             session.owner.name.as_str(),
-            session.resources.cpu,
-            parts::size(session.resources.memory.0),
+            scene::asked(t, &session.resources, policy),
         ),
         hint: answer
             .eta
             .as_ref()
             .map(|_| scene::eta(t, &visit.clock, answer, now))
-            .or_else(|| scene::alternatives(t, answer).into_iter().next()),
+            .or_else(|| scene::alternatives(t, answer, policy).into_iter().next()),
         may_cancel: true,
     }
 }

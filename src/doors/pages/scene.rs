@@ -1,6 +1,7 @@
 //! Turns what the rules say (sessions, rooms, explanations) into the pieces pages show: pills, racks, previews,
 //! timelines, endings. Pure: same answer for the same input, nothing is asked for.
 
+use rules::devices::SharePolicy;
 use rules::names::SessionId;
 use rules::placement::Blocker;
 use rules::placement::explain::{Explanation, Verdict};
@@ -190,6 +191,7 @@ pub fn preview(
     machines: &[Machine],
     answer: &Explanation,
     demand: &Demand,
+    policy: SharePolicy,
     copies: u64,
 ) -> Preview {
     let go = if copies > 1 {
@@ -198,11 +200,7 @@ pub fn preview(
         t.launch_go().to_owned()
     };
     let (tone, icon, verdict) = match answer.verdict {
-        Verdict::Now => (
-            "",
-            "circle-check",
-            t.preview_starts_now(answer.node.as_deref().unwrap_or_default()),
-        ),
+        Verdict::Now => ("", "circle-check", starts_now(t, machines, answer)),
         Verdict::Never => ("never", "circle-x", t.preview_never().to_owned()),
         Verdict::Wait | Verdict::Settled => ("wait", "hourglass", t.preview_waits().to_owned()),
     };
@@ -225,12 +223,23 @@ pub fn preview(
             })
             .collect(),
         checks: checks(t, clock, answer),
-        what_if: alternatives(t, answer),
+        what_if: alternatives(t, answer, policy),
         command_line: String::new(),
         grants: Vec::new(),
         simulated: answer.simulated,
         go,
         blocked: answer.verdict == Verdict::Never,
+    }
+}
+
+/// On which devices, or where there are none on which machine, it starts now.
+fn starts_now(t: Text, machines: &[Machine], answer: &Explanation) -> String {
+    let node = answer.node.as_deref().unwrap_or_default();
+    let numbers: Vec<String> = answer.devices.iter().map(|d| d.index.to_string()).collect();
+    match (&numbers[..], machines.len() > 1) {
+        ([], _) => t.preview_starts_now(node),
+        (_, false) => t.preview_starts_now_gpu(numbers.join(", ")),
+        (_, true) => t.preview_starts_now_gpu_of(numbers.join(", "), node),
     }
 }
 
@@ -296,18 +305,32 @@ pub fn checks(t: Text, clock: &Clock, answer: &Explanation) -> Vec<Check> {
 }
 
 /// Nearby requests that would start now.
-pub fn alternatives(t: Text, answer: &Explanation) -> Vec<String> {
+pub fn alternatives(t: Text, answer: &Explanation, policy: SharePolicy) -> Vec<String> {
     answer
         .alternatives
         .iter()
-        .map(|other| {
-            let rest = t.where_given(other.demand.cpu, parts::size(other.demand.memory.0));
-            t.preview_what_if_less(match other.demand.gpu {
-                GpuShare::ZERO => rest,
-                share => format!("GPU {share}, {rest}"),
-            })
-        })
+        .map(|other| t.preview_what_if_less(asked(t, &other.demand, policy)))
         .collect()
+}
+
+/// What a request asks for, devices first: `0.35 GPU, 4 cores, 16 GiB`.
+pub fn asked(t: Text, demand: &Demand, policy: SharePolicy) -> String {
+    let rest = t.where_given(demand.cpu, parts::size(demand.memory.0));
+    match devices(t, demand, policy) {
+        Some(devices) => format!("{devices}, {rest}"),
+        None => rest,
+    }
+}
+
+/// What a request asks for of devices; none where it asks for none. The administrator's units stand beside
+/// the share that people type, never instead of it.
+pub fn devices(t: Text, demand: &Demand, policy: SharePolicy) -> Option<String> {
+    match (demand.mig, demand.gpu) {
+        (Some(profile), _) => Some(format!("MIG {profile}")),
+        (None, GpuShare::ZERO) => None,
+        (None, share) if policy.units > 1 => Some(t.gpu_wanted_in(share, policy.in_units(share))),
+        (None, share) => Some(t.gpu_wanted(share)),
+    }
 }
 
 /// When it would start, with what that rests on; that it is unknown, where it is.
@@ -322,9 +345,15 @@ pub fn eta(t: Text, clock: &Clock, answer: &Explanation, now: Timestamp) -> Stri
 }
 
 /// What a waiting session's console area says.
-pub fn wait(t: Text, clock: &Clock, answer: &Explanation, now: Timestamp) -> Wait {
+pub fn wait(
+    t: Text,
+    clock: &Clock,
+    answer: &Explanation,
+    policy: SharePolicy,
+    now: Timestamp,
+) -> Wait {
     let mut hints = vec![eta(t, clock, answer, now)];
-    hints.extend(alternatives(t, answer));
+    hints.extend(alternatives(t, answer, policy));
     Wait {
         verdict: match answer.queue_position {
             Some(position) => t.queue_position(position),

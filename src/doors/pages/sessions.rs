@@ -5,6 +5,7 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use rules::devices::SharePolicy;
 use rules::names::ContainerName;
 use rules::people::Role;
 use rules::permissions::Verb as Right;
@@ -39,6 +40,8 @@ pub struct SessionsPage {
     pub filtered: bool,
     /// Whether any row can be marked for stopping.
     pub markable: bool,
+    /// Whether any row asks for a part of a device.
+    pub devices: bool,
     pub rows: Vec<Line>,
     pub older: Option<String>,
 }
@@ -53,6 +56,10 @@ pub struct Line {
     pub state: String,
     pub reason: String,
     pub image: String,
+    /// Its share of devices or its partition; empty where it asks for none.
+    pub gpu: String,
+    /// Which devices, and how much memory of them; empty before it has any.
+    pub gpu_note: String,
     pub cpu: String,
     pub cpu_percent: u8,
     pub memory: String,
@@ -313,6 +320,7 @@ async fn read_list(
     };
     let page = sessions::list(&console.server, caller, &wanted).await?;
     let seen = sessions::overview(&console.server, caller).await?;
+    let policy = devices::policy(&console.server, caller).await?;
     let counts = seen.counts;
     let live = counts.scheduled + counts.preparing + counts.running + counts.stopping;
     let query = asked.address();
@@ -361,10 +369,14 @@ async fn read_list(
             .items
             .iter()
             .any(|session| session.state < Phase::Stopping),
+        devices: page
+            .items
+            .iter()
+            .any(|session| session.resources.wants_device()),
         rows: page
             .items
             .iter()
-            .map(|session| line(t, session, busy(session), now))
+            .map(|session| line(t, session, policy, busy(session), now))
             .collect(),
         older: page
             .next_cursor
@@ -372,7 +384,13 @@ async fn read_list(
     })
 }
 
-fn line(t: Text, session: &Session, busy: Option<(f64, Bytes)>, now: Timestamp) -> Line {
+fn line(
+    t: Text,
+    session: &Session,
+    policy: SharePolicy,
+    busy: Option<(f64, Bytes)>,
+    now: Timestamp,
+) -> Line {
     let (tone, state) = scene::state(t, session);
     let given = session.resources;
     let reason = match (&session.reason, session.state) {
@@ -390,6 +408,12 @@ fn line(t: Text, session: &Session, busy: Option<(f64, Bytes)>, now: Timestamp) 
         state: state.to_owned(),
         reason,
         image: session.image.clone(),
+        gpu: match (given.mig, given.gpu) {
+            (Some(profile), _) => profile.to_string(),
+            (None, GpuShare::ZERO) => String::new(),
+            (None, share) => share.to_string(),
+        },
+        gpu_note: held(t, session, policy),
         cpu: match busy {
             Some((cores, _)) => format!("{cores:.1} / {}", given.cpu),
             None => given.cpu.to_string(),
@@ -417,6 +441,26 @@ fn line(t: Text, session: &Session, busy: Option<(f64, Bytes)>, now: Timestamp) 
         may_stop: session.state < Phase::Stopping,
         alive: session.state == Phase::Running && busy.is_some(),
     }
+}
+
+/// Which devices a session has and how much memory of them, and the share in the administrator's units where
+/// one device counts as several: `GPU 0 · 28 GiB`.
+fn held(t: Text, session: &Session, policy: SharePolicy) -> String {
+    let mut words = Vec::new();
+    if policy.units > 1 && session.resources.gpu > GpuShare::ZERO {
+        words.push(t.gpu_units_of(policy.in_units(session.resources.gpu)));
+    }
+    if !session.devices.is_empty() && session.state.holds_resources() {
+        let numbers: Vec<String> = session
+            .devices
+            .iter()
+            .map(|d| d.index.to_string())
+            .collect();
+        let memory: Bytes = session.devices.iter().map(|d| d.memory).sum();
+        words.push(t.gpu_devices(numbers.join(", ")));
+        words.push(parts::size(memory.0));
+    }
+    words.join(" · ")
 }
 
 #[derive(Clone, Debug, Deserialize, Default)]
@@ -620,7 +664,12 @@ async fn read_one(
                 .then(|| format!("/sessions/{id}/live?tab={asked}")),
             ..frame(console, visit, caller, Nav::Sessions)
         },
-        alert: simulated.then(|| Alert::warning(t.gpu_session_alert())),
+        alert: simulated.then(|| {
+            Alert::warning(match session.state {
+                Phase::Pending => t.gpu_session_alert_waits(),
+                _ => t.gpu_session_alert(),
+            })
+        }),
         terminal: match session.kind {
             SessionKind::Interactive => format!("/api/v1/sessions/{id}/attach"),
             SessionKind::Batch => format!("/api/v1/sessions/{id}/exec"),
@@ -630,7 +679,7 @@ async fn read_one(
         tone,
         state: state.to_owned(),
         can: verbs(&session, may_write),
-        facts: facts(t, &session, now),
+        facts: facts(t, &session, devices.policy, now),
         strips: if alive {
             strips(t, &session, &samples)
         } else {
@@ -639,7 +688,8 @@ async fn read_one(
         tab,
         attachable: running && !session.paused && may_enter,
         own_shell: session.kind == SessionKind::Interactive,
-        waiting: (session.state == Phase::Pending).then(|| scene::wait(t, clock, &why, now)),
+        waiting: (session.state == Phase::Pending)
+            .then(|| scene::wait(t, clock, &why, devices.policy, now)),
         steps: if matches!(session.state, Phase::Scheduled | Phase::Preparing) {
             scene::timeline(t, clock, &session, &events)
         } else {
@@ -655,7 +705,7 @@ async fn read_one(
             Vec::new()
         },
         neighbours,
-        limits: limits(t, &session),
+        limits: limits(t, &session, devices.policy),
         limit_cpu: given.cpu.to_string(),
         limit_memory: typed_size(given.memory),
         limit_gpu: (given.gpu > GpuShare::ZERO).then(|| given.gpu.to_string()),
@@ -813,7 +863,7 @@ fn verbs(session: &Session, may_write: bool) -> Verbs {
     }
 }
 
-fn facts(t: Text, session: &Session, now: Timestamp) -> Vec<Fact> {
+fn facts(t: Text, session: &Session, policy: SharePolicy, now: Timestamp) -> Vec<Fact> {
     let given = session.resources;
     let mut all = vec![
         Fact {
@@ -841,6 +891,15 @@ fn facts(t: Text, session: &Session, now: Timestamp) -> Vec<Fact> {
                     seconds.max(60)
                 },
             ),
+        });
+    }
+    if let Some(share) = scene::devices(t, &given, policy) {
+        all.push(Fact {
+            icon: "microchip",
+            text: match held(t, session, SharePolicy::default()) {
+                none if none.is_empty() => share,
+                held => format!("{share} · {held}"),
+            },
         });
     }
     all.push(Fact {
@@ -971,7 +1030,7 @@ fn with_waiting(t: Text, peak: String, percent: Option<f64>) -> String {
     }
 }
 
-fn limits(t: Text, session: &Session) -> Vec<(String, String)> {
+fn limits(t: Text, session: &Session, policy: SharePolicy) -> Vec<(String, String)> {
     let given = session.resources;
     let grants = session.devices.iter().map(|part| {
         let mut words = t.gpu_grant(
@@ -994,6 +1053,11 @@ fn limits(t: Text, session: &Session) -> Vec<(String, String)> {
         (t.gpu_share().to_owned(), words)
     });
     let mut all: Vec<(String, String)> = grants.collect();
+    if all.is_empty()
+        && let Some(asked) = scene::devices(t, &given, policy)
+    {
+        all.push((t.gpu_share().to_owned(), asked));
+    }
     all.extend([
         (
             t.where_cpu_memory().to_owned(),

@@ -543,7 +543,8 @@ fn size() -> Check {
         .unwrap_or(0)
         << 10;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let said = format!("{cores} cores and {}.", rules::units::Bytes(total));
+    let word = if cores == 1 { "core" } else { "cores" };
+    let said = format!("{cores} {word} and {}.", rules::units::Bytes(total));
     if total < 2 << 30 {
         return Check::warn(
             "machine",

@@ -497,13 +497,16 @@ fn nearest(ground: &Ground<'_>, waiting: &Waiting<'_>) -> Vec<Alternative> {
         verdict: Verdict::Now,
         text: if demand.gpu == wanted.gpu {
             format!(
-                "{} cores and {} would start now.",
-                demand.cpu, demand.memory
+                "{} and {} would start now.",
+                demand.cpu.cores(),
+                demand.memory
             )
         } else {
             format!(
-                "{} of a device, {} cores and {} would start now.",
-                demand.gpu, demand.cpu, demand.memory
+                "{} of a device, {} and {} would start now.",
+                demand.gpu,
+                demand.cpu.cores(),
+                demand.memory
             )
         },
     })

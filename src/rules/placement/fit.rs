@@ -90,8 +90,12 @@ fn reason(world: &World, spot: &Spot<'_>, devices: &[DeviceShare], demand: &Dema
     Reason::new(
         "placement.room",
         format!(
-            "{} has room: {} of {} cores and {} of {} are free.",
-            node.name, cpu, node.capacity.cpu, memory, node.capacity.memory
+            "{} has room: {} of {} and {} of {} are free.",
+            node.name,
+            cpu,
+            node.capacity.cpu.cores(),
+            memory,
+            node.capacity.memory
         ),
     )
     .with("node", &node.name)
@@ -189,7 +193,7 @@ pub(super) fn blockers(
                 name,
                 demand.cpu.to_string(),
                 cpu.to_string(),
-                format!("It needs {} cores; {name} has {cpu} free.", demand.cpu),
+                format!("It needs {}; {name} has {cpu} free.", demand.cpu.cores()),
             ));
         }
         if memory < demand.memory {
@@ -460,7 +464,7 @@ pub(super) fn possible(
         (
             "cpu.too-large",
             "/resources/cpu",
-            format!("No machine here has {} cores.", demand.cpu),
+            format!("No machine here has {}.", demand.cpu.cores()),
             format!("{most_cpu} is the most one session can have."),
         )
     } else if demand.memory > most_memory {

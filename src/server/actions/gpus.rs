@@ -146,6 +146,12 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
         .await
 }
 
+/// The administrator's rules for shares. Reads no row.
+pub async fn policy(server: &Server, caller: &Caller) -> Result<SharePolicy, Failure> {
+    allowed(caller, Verb::SessionsRead)?;
+    Ok(server.catalog().policy())
+}
+
 /// One device, by its own name, a prefix of it that only one has, or its index where one machine has it.
 ///
 /// Errors: `gpu.not-found`, `gpu.ambiguous`.

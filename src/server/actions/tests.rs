@@ -94,6 +94,7 @@ async fn every_act_asks_for_its_capability_first() {
             None
         )),
         (SessionsRead, "gpus.list", |s, c| gpus::list(s, c)),
+        (SessionsRead, "gpus.policy", |s, c| gpus::policy(s, c)),
         (SessionsRead, "gpus.get", |s, c| gpus::get(s, c, "x")),
         (SystemWrite, "gpus.cordon", |s, c| gpus::cordon(
             s,

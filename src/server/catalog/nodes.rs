@@ -60,7 +60,7 @@ impl Heard {
         *self.1.write().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
-    fn policy(&self) -> SharePolicy {
+    pub(super) fn policy(&self) -> SharePolicy {
         *self.1.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -136,12 +136,15 @@ function share() {
   if (!note) return;
   const hundredths = Math.round(Number(typed) * 100);
   const { gib, sms, none, is } = note.dataset;
-  const values = { share: typed, memory: Math.floor(gib * hundredths / 10) / 10, sms: Math.floor(sms * hundredths / 100), total: sms * Math.ceil(hundredths / 100) };
-  note.lastElementChild.textContent = hundredths > 0 ? is.replace(/\{(\w+)\}/g, (_, name) => values[name]) : none;
+  const values = { memory: Math.floor(gib * hundredths / 10) / 10, sms: Math.floor(sms * hundredths / 100), total: sms * Math.ceil(hundredths / 100) };
+  note.textContent = hundredths > 0 ? is.replace(/\{(\w+)\}/g, (_, name) => values[name]) : none;
+  for (const chip of all("[data-share]")) chip.setAttribute("aria-pressed", Number(chip.dataset.share) * 100 === (hundredths > 0 ? hundredths : 0));
+  // A session has a share or a partition, not both: whatever was picked last stands.
+  if (hundredths > 0) { const none = one('[name=mig][value=""]'); if (none) none.checked = true; }
 }
 function chips() {
   const [cpu, memory] = ["cpu", "memory"].map((id) => Number(document.getElementById(id)?.value));
-  for (const chip of all("[data-launch] .chip")) {
+  for (const chip of all("[data-launch] .chip[data-cpu]")) {
     const on = Number(chip.dataset.cpu) === cpu && Number(chip.dataset.memory) === memory;
     chip.setAttribute("aria-pressed", on);
     chip.classList.toggle("on", on);
@@ -149,15 +152,22 @@ function chips() {
 }
 const launch = one("[data-launch]");
 if (launch) {
+  const fill = (id, value) => {
+    const box = document.getElementById(id);
+    if (!box || box.value === value) return;
+    box.value = value;
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  };
   launch.addEventListener("click", (event) => {
-    const chip = event.target.closest(".chip");
+    const chip = event.target.closest("button.chip");
     if (!chip) return;
     event.preventDefault();
-    for (const id of ["cpu", "memory"]) {
-      const box = document.getElementById(id);
-      box.value = chip.dataset[id];
-      box.dispatchEvent(new Event("input", { bubbles: true }));
-    }
+    const { cpu, memory, share } = chip.dataset;
+    const values = share === undefined ? { cpu, memory } : { gpu: share === "0" ? "" : share };
+    for (const [id, value] of Object.entries(values)) fill(id, value);
+  });
+  launch.addEventListener("change", (event) => {
+    if (event.target.name === "mig" && event.target.value) fill("gpu", "");
   });
   addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

@@ -512,6 +512,13 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
             state: state.into(),
             reason: reason.into(),
             image: "pytorch:2.9".into(),
+            gpu: if may_stop { "0.35" } else { "" }.into(),
+            gpu_note: if cpu_percent > 0 {
+                "GPU 0 · 28 GiB"
+            } else {
+                ""
+            }
+            .into(),
             cpu: format!("{:.1} / 6.00", f64::from(cpu_percent) * 0.06),
             cpu_percent,
             memory: "15 / 24 GiB".into(),
@@ -539,6 +546,7 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
         ],
         filtered: !full,
         markable: full,
+        devices: full,
         rows: if full {
             vec![
                 line("vit-ablation", "ok", t.state_running(), "", 84, 63, true),
@@ -568,6 +576,52 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
             Vec::new()
         },
         older: full.then(|| "/sessions?cursor=x".into()),
+    }
+}
+
+fn card_field(t: Text, refused: bool) -> launch::Card {
+    let typed = if refused { "1.01" } else { "0.35" };
+    launch::Card {
+        share: Some(Slider {
+            name: "gpu",
+            title: t.gpu_share(),
+            note: String::new(),
+            unit: "GPU",
+            least: "0".into(),
+            most: "1".into(),
+            step: "0.01".into(),
+            value: typed.into(),
+            typed: typed.into(),
+        }),
+        gib: "80.00".into(),
+        sms: 132,
+        idle: t.gpu_share_free("0.50"),
+        now: t.gpu_share_is("28", 46, 132),
+        sizes: [
+            ("0", t.gpu_size_none(), ""),
+            ("0.5", "½", "40 GiB"),
+            ("1", "1", "80 GiB"),
+        ]
+        .map(|(value, name, note)| launch::Size {
+            value: value.into(),
+            name: name.into(),
+            note: note.into(),
+            chosen: false,
+        })
+        .into(),
+        memory: String::new(),
+        partitions: [
+            ("", t.gpu_partition_none(), String::new()),
+            ("1g.10gb", "1g.10gb", t.gpu_partition_free(1, 2)),
+        ]
+        .map(|(value, name, note)| launch::Partition {
+            value: value.into(),
+            name: name.into(),
+            note,
+            chosen: value.is_empty(),
+        })
+        .into(),
+        simulated: true,
     }
 }
 
@@ -657,12 +711,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         ..Choice::new(value, name, chosen)
     };
     LaunchPage {
-        card: Some(launch::Card {
-            gib: "80.00".into(),
-            sms: 132,
-            memory: String::new(),
-            simulated: true,
-        }),
+        card: Some(card_field(t, refused)),
         t,
         f: frame(t, Nav::Launch, false),
         alert: refused.then(|| {
@@ -945,7 +994,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     state: t.queue_next().into(),
                     since: parts::span(t, 2820),
                     why: waiting_sentence(t).into(),
-                    facts: t.queue_asks("mina", "8.00", "16 GiB"),
+                    facts: t.queue_asks("mina", "1 GPU, 8 cores, 16 GiB"),
                     hint: Some(t.queue_eta("16:40", "vit-ablation")),
                     may_cancel: true,
                 },
@@ -958,7 +1007,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     state: t.queue_scheduled().into(),
                     since: parts::span(t, 720),
                     why: t.launch_start_help().into(),
-                    facts: t.queue_asks("jae", "2.00", "8 GiB"),
+                    facts: t.queue_asks("jae", "2 cores, 8 GiB"),
                     hint: None,
                     may_cancel: false,
                 },

@@ -258,7 +258,10 @@ fn resize_row(
                 format!("{} has no room for that beside what runs there.", node.name),
             )
             .at("/resources")
-            .hint(format!("Up to {cpu} cores and {memory} would work now."))
+            .hint(format!(
+                "Up to {} and {memory} would work now.",
+                cpu.cores()
+            ))
             .into());
         }
         let devices = placement::regrant(&world, session, &demand)?;
