@@ -491,6 +491,7 @@ impl Tidy {
                 .chain(self.unheld.values())
                 .cloned()
                 .collect(),
+            device_uses: Vec::new(),
         }
     }
 }
@@ -542,6 +543,7 @@ fn same(a: &NodeReport, b: &NodeReport) -> bool {
     let bare = |report: &NodeReport| {
         let mut report = report.clone();
         report.at = Timestamp::from_millis(0);
+        report.device_uses = Vec::new();
         for container in &mut report.containers {
             container.usage = None;
         }

@@ -79,6 +79,22 @@ pub struct NodeReport {
     pub containers: Vec<ContainerSight>,
     /// What is wrong with the node itself (disk full, missing feature); empty when well.
     pub problems: Vec<Reason>,
+    /// What its devices are doing, those that say so; in no particular order.
+    #[serde(default)]
+    pub device_uses: Vec<DeviceUse>,
+}
+
+/// What one device is doing now, whoever does it. None where it does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceUse {
+    /// The device's index on its node.
+    pub device: u32,
+    /// Memory in use, the driver's own included.
+    pub memory: Option<Bytes>,
+    /// Per cent of the time in which something ran.
+    pub busy_percent: Option<u32>,
+    pub celsius: Option<u32>,
+    pub milliwatts: Option<u32>,
 }
 
 /// One container as its node sees it.

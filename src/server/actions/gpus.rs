@@ -3,6 +3,7 @@
 //! see everybody's work. Never hands a share out; the scheduler does.
 
 use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile, SharePolicy};
+use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Verb;
 use rules::refusal::Refusal;
@@ -62,6 +63,8 @@ pub struct Gpu {
     pub memory_free: Bytes,
     /// The least share in which a program starts.
     pub least: Option<GpuShare>,
+    /// What it is doing, whoever does it; None where it does not say, or its machine does not answer.
+    pub doing: Option<DeviceUse>,
     pub partitions: Vec<Partition>,
     /// Oldest first.
     pub slices: Vec<GpuSlice>,
@@ -352,9 +355,15 @@ fn all(
     let everything = sees_all(caller);
     let mut gpus = Vec::new();
     for node in &world.nodes {
+        let uses = view.device_uses(node.id);
         for device in &node.capacity.devices {
             let mark = marks.iter().find(|mark| mark.uuid == device.uuid);
             let mut gpu = bare(node, device, mark, now);
+            gpu.doing = uses
+                .iter()
+                .find(|doing| doing.device == device.index)
+                .filter(|_| gpu.answers)
+                .copied();
             for session in &world.sessions {
                 if session.node != Some(node.id) || !session.phase.holds_resources() {
                     continue;
@@ -436,6 +445,7 @@ fn bare(node: &Node, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) 
         share_free: GpuShare::ZERO,
         memory_free: Bytes::ZERO,
         least: device.least_share(),
+        doing: None,
         partitions: device
             .mig
             .iter()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::messages::Assignment;
+use rules::messages::{Assignment, DeviceUse};
 use rules::names::{ImageId, NodeId, SessionId, UserId};
 use rules::refusal::{Kind, Refusal};
 use rules::session::Session;
@@ -170,6 +170,11 @@ impl Catalog {
     /// Notes that a node was heard of. No row is written.
     pub(crate) fn heard(&self, node: NodeId, at: Timestamp) {
         self.0.heard.note(node, at);
+    }
+
+    /// Notes what a node's devices are doing. No row is written.
+    pub(crate) fn heard_uses(&self, node: NodeId, uses: Vec<DeviceUse>) {
+        self.0.heard.note_uses(node, uses);
     }
 
     /// Forgets when nodes were heard of, as a restart does.

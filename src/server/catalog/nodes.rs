@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rules::devices::SharePolicy;
-use rules::messages::Assignment;
+use rules::messages::{Assignment, DeviceUse};
 use rules::names::{BootId, NodeId};
 use rules::units::Timestamp;
 use rules::world::Node;
@@ -32,12 +32,14 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
 }
 
 /// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
-/// nothing new to say causes no write, and after a restart the rows' older times are right. And the
-/// administrator's rules for shares of devices, which come from the settings.
+/// nothing new to say causes no write, and after a restart the rows' older times are right. What its
+/// devices were doing then. And the administrator's rules for shares of devices, which come from the
+/// settings.
 #[derive(Clone, Default)]
 pub(crate) struct Heard(
     Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
     Arc<RwLock<SharePolicy>>,
+    Arc<Mutex<BTreeMap<NodeId, Vec<DeviceUse>>>>,
 );
 
 /// What an administrator said of one device.
@@ -56,6 +58,14 @@ impl Heard {
         self.times().insert(node, at);
     }
 
+    pub(super) fn note_uses(&self, node: NodeId, uses: Vec<DeviceUse>) {
+        self.uses().insert(node, uses);
+    }
+
+    fn uses(&self) -> MutexGuard<'_, BTreeMap<NodeId, Vec<DeviceUse>>> {
+        self.2.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn set_policy(&self, policy: SharePolicy) {
         *self.1.write().unwrap_or_else(PoisonError::into_inner) = policy;
     }
@@ -66,6 +76,7 @@ impl Heard {
 
     pub(super) fn forget(&self) {
         self.times().clear();
+        self.uses().clear();
     }
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<NodeId, Timestamp>> {
@@ -104,6 +115,12 @@ impl View<'_> {
             }
         }
         Ok(nodes)
+    }
+
+    /// What the devices of a machine were doing when it was last heard of; empty since a restart, and for
+    /// devices that say nothing.
+    pub(crate) fn device_uses(&self, node: NodeId) -> Vec<DeviceUse> {
+        self.heard.uses().get(&node).cloned().unwrap_or_default()
     }
 
     /// The administrator's rules for shares of devices.

@@ -62,6 +62,7 @@ fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
         host_environment: true,
         containers,
         problems: Vec::new(),
+        device_uses: Vec::new(),
     }
 }
 

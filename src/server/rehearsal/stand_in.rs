@@ -258,6 +258,7 @@ impl StandIn {
             host_environment: true,
             containers,
             problems: self.problems.clone(),
+            device_uses: Vec::new(),
         }
     }
 

@@ -108,6 +108,7 @@ impl FakeMachine {
                 })
                 .collect(),
             problems: Vec::new(),
+            device_uses: Vec::new(),
         }
     }
 }

@@ -120,6 +120,7 @@ pub(super) fn invented(world: &World, now: Timestamp) -> Vec<NodeReport> {
             host_environment: n.host_environment,
             containers: Vec::new(),
             problems: Vec::new(),
+            device_uses: Vec::new(),
         })
         .collect()
 }

@@ -213,8 +213,21 @@ pub(super) struct Gpu {
     memory_free: u64,
     /// The least share in which a program starts.
     least: Option<f64>,
+    doing: Option<GpuDoing>,
     partitions: Vec<Partition>,
     slices: Vec<GpuSlice>,
+}
+
+/// What a device is doing, whoever does it; null where it does not say.
+#[derive(ToSchema)]
+pub(super) struct GpuDoing {
+    device: u32,
+    /// Bytes in use, the driver's own included.
+    memory: Option<u64>,
+    /// Per cent of the time in which something ran.
+    busy_percent: Option<u32>,
+    celsius: Option<u32>,
+    milliwatts: Option<u32>,
 }
 
 /// `unknown`, `well`, `worn` or `failing`, the last two with a sentence.
