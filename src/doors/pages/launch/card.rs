@@ -245,6 +245,7 @@ mod tests {
             share_free: GpuShare(100),
             memory_free: Bytes::gib(80),
             least: Some(GpuShare(1)),
+            doing: None,
             partitions: cut.iter().map(part).collect(),
             slices: Vec::new(),
         }
