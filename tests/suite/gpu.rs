@@ -10,4 +10,5 @@ mod probe;
 mod rig;
 mod session;
 mod speed;
+mod turns;
 mod views;

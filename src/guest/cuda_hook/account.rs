@@ -78,6 +78,19 @@ impl Lock {
         self.0.store(0, SeqCst);
         answer
     }
+
+    /// Does nothing where somebody holds it.
+    pub fn try_hold(&self, work: impl FnOnce()) {
+        if self.0.swap(1, SeqCst) == 0 {
+            work();
+            self.0.store(0, SeqCst);
+        }
+    }
+
+    /// For a forked child: whoever held it is not there.
+    pub fn free(&self) {
+        self.0.store(0, SeqCst);
+    }
 }
 
 /// Called when the library is loaded.
@@ -145,8 +158,9 @@ impl Process {
             }
             // SAFETY: all zero is an empty ledger; a child that was just forked has one thread.
             unsafe { self.ledger.get().write(core::mem::zeroed()) };
-            self.entering.0.store(0, SeqCst);
-            self.pools.0.store(0, SeqCst);
+            self.entering.free();
+            self.pools.free();
+            crate::gate::forget_all(self);
             self.tracked_pools.store(0, SeqCst);
             self.pid.store(me.pid, SeqCst);
         }

@@ -5,7 +5,7 @@ use crate::account::{self, Process};
 use crate::ledger::{Entry, Kind};
 use crate::memory::here;
 use crate::region::DEVICES;
-use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, real};
+use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, gate, real};
 
 /// Without pages that we understand there is no device. Everything else answers "not initialised" then.
 #[unsafe(no_mangle)]
@@ -43,13 +43,21 @@ fn after(code: Code, context: u64) -> Code {
     code
 }
 
+fn before(context: u64) {
+    if let Some(process) = account::process() {
+        gate::forget_context(process, context);
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxDestroy(context: u64) -> Code {
+    before(context);
     after(real!(cuCtxDestroy(context): fn(u64)), context)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxDestroy_v2(context: u64) -> Code {
+    before(context);
     after(real!(cuCtxDestroy_v2(context): fn(u64)), context)
 }
 
@@ -83,6 +91,7 @@ fn primary(code: Code, ordinal: i32, surely: bool) -> Code {
     {
         let context = process.with_ledger(|ledger| ledger.remove(Kind::Primary, ordinal as u64));
         if let Some(context) = context {
+            gate::forget_context(process, context.extra);
             gone(process, context.extra);
         }
     }

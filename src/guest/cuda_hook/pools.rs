@@ -5,9 +5,10 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account::{self, Process};
+use crate::gate::Until;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{GRAIN, here};
-use crate::{Code, OK, OUT_OF_MEMORY, real};
+use crate::{Code, OK, OUT_OF_MEMORY, gate, real};
 
 const RESERVED: i32 = 5;
 const USED: i32 = 7;
@@ -111,6 +112,13 @@ pub fn is_capturing(stream: u64, per_thread: bool) -> bool {
         real!(cuStreamIsCapturing(stream, &mut status): fn(u64, &mut i32))
     };
     code == OK && status != 0
+}
+
+/// Whether a stream surely runs what it is given: neither records, nor would break somebody's recording.
+pub fn runs(stream: u64) -> bool {
+    let mut status = 0;
+    let code = real!(cuStreamIsCapturing(stream, &mut status): fn(u64, &mut i32));
+    code == OK && status == 0
 }
 
 /// # Safety
@@ -317,39 +325,48 @@ unsafe extern "C" fn cuMemPoolTrimTo(pool: u64, keep: usize) -> Code {
     code
 }
 
-// After these a pool may have given memory back.
+// After these work is done, and a pool may have given memory back.
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
-    let code = real!(cuStreamSynchronize(stream): fn(u64));
+    let code = gate::watch(
+        Until::Stream(stream),
+        || real!(cuStreamSynchronize(stream): fn(u64)),
+    );
     settle_if_any();
     code
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize_ptsz(stream: u64) -> Code {
-    let code = real!(cuStreamSynchronize_ptsz(stream): fn(u64));
+    let code = gate::watch(
+        Until::Stream(stream),
+        || real!(cuStreamSynchronize_ptsz(stream): fn(u64)),
+    );
     settle_if_any();
     code
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventSynchronize(event: u64) -> Code {
-    let code = real!(cuEventSynchronize(event): fn(u64));
+    let code = gate::watch(Until::Event, || real!(cuEventSynchronize(event): fn(u64)));
     settle_if_any();
     code
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxSynchronize() -> Code {
-    let code = real!(cuCtxSynchronize(): fn());
+    let code = gate::watch(Until::Context, || real!(cuCtxSynchronize(): fn()));
     settle_if_any();
     code
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxSynchronize_v2(context: u64) -> Code {
-    let code = real!(cuCtxSynchronize_v2(context): fn(u64));
+    let code = gate::watch(
+        Until::Event,
+        || real!(cuCtxSynchronize_v2(context): fn(u64)),
+    );
     settle_if_any();
     code
 }

@@ -27,6 +27,8 @@ const MILLISECOND: Nanos = 1_000 * MICROSECOND;
 /// How often the page of whoever has the turn is read. Shorter: more of a core for each card. Longer: the
 /// end of work is seen later, and is charged as work.
 const LOOK: Nanos = 200 * MICROSECOND;
+/// The same after a turn, while its work is not done: what is seen late is lost for everybody.
+const DRAINING: Nanos = 50 * MICROSECOND;
 /// How often the others' are, while there is work. Longer: a first launch waits longer.
 const WANTS: Nanos = MILLISECOND;
 /// How often everybody's are while nobody did anything for `QUIET`: about 0.3 % of a core for each card.
@@ -333,10 +335,11 @@ impl Table {
             if beats {
                 place.seat.pages.control().heartbeat.store(now, SeqCst);
             }
-            let pace = match (place.turn.is_some(), lively) {
-                (true, _) => LOOK,
-                (false, true) => WANTS,
-                (false, false) => WANTS_IN_QUIET,
+            let pace = match (place.turn, lively) {
+                (Some(turn), _) if turn.closed => DRAINING,
+                (Some(_), _) => LOOK,
+                (None, true) => WANTS,
+                (None, false) => WANTS_IN_QUIET,
             };
             let due = place.looked + pace.max(LOOK_PER_SLOT * place.seen.slots as u64);
             if due <= now {
@@ -404,7 +407,7 @@ impl Table {
                         Some(turn) => turn.closed = true,
                         None => self.arbiter.drained(now, tenant, 0),
                     }
-                    *next = (*next).min(now + LOOK);
+                    *next = (*next).min(now + DRAINING);
                 }
                 Order::Wait { until } => {
                     if let Some(until) = until {
@@ -466,3 +469,6 @@ pub fn now() -> Nanos {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Launches kernels in one of the ways there are, and says when it is through: `launcher WAY COUNT
-//! KERNEL`. Says `begun` before the first launch and `done NANOSECONDS` (per launch) after the last.
+//! KERNEL [DONE]`. Says `begun` before the first launch and `done NANOSECONDS` (per launch) after the last.
+//! With a fourth word it then waits for all of it, says `waited`, and sleeps until it is killed.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write;
@@ -126,4 +127,9 @@ fn main() {
         must!(library, cuStreamEndCapture(stream, &mut made): u64, &mut u64);
     }
     println!("done {each:.1}");
+    if arguments.len() > 3 {
+        must!(library, cuStreamSynchronize(stream): u64);
+        println!("waited");
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
 }
