@@ -6,7 +6,9 @@ pub mod arbiter;
 pub mod driver;
 pub mod hooks;
 pub mod inject;
+pub mod inventory;
 pub mod limits;
+pub mod lookout;
 pub mod probe;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;

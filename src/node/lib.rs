@@ -33,6 +33,7 @@ pub fn session_ids() -> std::ops::Range<u64> {
 }
 
 use assignment::Ledger;
+use gpu::lookout::{Ground, Lookout};
 use gpu::shares::Shares;
 use runtime::{Places, Runtime, RuntimeFault};
 use tidy::{Tidy, Wake};
@@ -86,7 +87,7 @@ impl Node {
         let boot = boot().map_err(NodeFault::Boot)?;
         let data = options.places.data.clone();
         let shares = gpu::shares::Places {
-            driver: options.driver_root,
+            driver: options.driver_root.clone(),
             // Not below `run`: programs cannot be loaded from there on every machine.
             hooks: data.join("gpu"),
             pages: options.places.run.join("gpu"),
@@ -117,6 +118,14 @@ impl Node {
                 )
             })
             .collect();
+        // Where devices are simulated, nobody looks for real ones.
+        let lookout = options.devices.is_empty().then(|| {
+            let ground = Ground::new(&options.driver_root, &data.join("gpu"), boot);
+            Lookout::open(ground)
+        });
+        if let Some(lookout) = &lookout {
+            shares.know(lookout.seen().real);
+        }
         let tidy = Tidy {
             runtime: Arc::clone(&runtime),
             images,
@@ -134,6 +143,7 @@ impl Node {
             grants: shares.held(),
             unheld: shares.problems().clone(),
             shares,
+            lookout,
             usage: BTreeMap::new(),
             logs: data.join("logs"),
             keep_days: options.keep_days,
@@ -141,8 +151,9 @@ impl Node {
         Ok(Self { runtime, tidy })
     }
 
-    pub fn capacity(&self) -> &Capacity {
-        &self.tidy.capacity
+    /// What it offers, its devices as they were seen last.
+    pub fn capacity(&self) -> Capacity {
+        self.tidy.offered()
     }
 
     /// What this machine lacks; see `runtime::findings`.
@@ -166,10 +177,11 @@ impl Node {
         watch_containers(Arc::downgrade(&runtime), wake.clone()).map_err(NodeFault::Thread)?;
         drop(runtime);
         let mut assigned = link.assigned();
+        let looked = wake.clone();
         let reports = Arc::clone(&link);
         let worker = std::thread::Builder::new()
             .name("tidy".to_owned())
-            .spawn(move || tidy.run(&wakes, &reports))
+            .spawn(move || tidy.run(&wakes, &reports, &looked))
             .map_err(NodeFault::Thread)?;
         while let Some(assignment) = assigned.next().await {
             if wake.send(Wake::Assigned(assignment)).is_err() {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use base::link::NodeEnd;
@@ -14,13 +14,14 @@ use rules::messages::{
     SightState, Usage,
 };
 use rules::names::{BootId, ContainerName};
-use rules::resources::{Capacity, Demand, DeviceShare};
+use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::{Reason, SessionKind};
 use rules::units::Timestamp;
 use store::images::ImageStore;
 use store::images::digest::Digest;
 
 use crate::assignment::Ledger;
+use crate::gpu::lookout::Lookout;
 use crate::gpu::shares::Shares;
 use crate::gpu::simulated;
 use crate::report;
@@ -76,6 +77,8 @@ pub(crate) struct Tidy {
     pub(crate) limits: BTreeMap<ContainerName, Demand>,
     /// Holds containers to shares of real devices.
     pub(crate) shares: Arc<Shares>,
+    /// Knows the real devices; None where they are simulated.
+    pub(crate) lookout: Option<Arc<Lookout>>,
     /// The shares of devices that containers are held to: what reports confirm.
     pub(crate) grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// Containers whose shares cannot be brought in line with their order, and why.
@@ -88,11 +91,13 @@ pub(crate) struct Tidy {
 
 impl Tidy {
     /// Runs until the server's end of the link is gone. Ends no container.
-    pub(crate) fn run(mut self, wakes: &Receiver<Wake>, link: &NodeEnd) {
+    /// `looked` rings its own bell, for whoever looks at devices.
+    pub(crate) fn run(mut self, wakes: &Receiver<Wake>, link: &NodeEnd, looked: &Sender<Wake>) {
         let mut said: Option<NodeReport> = None;
         let mut beat = Instant::now();
         let mut swept: Option<Instant> = None;
         self.measure();
+        self.look_out(looked);
         loop {
             self.tidy();
             let pace = if self.usage.is_empty() {
@@ -103,6 +108,7 @@ impl Tidy {
             let due = beat.elapsed() >= pace;
             if due {
                 self.measure();
+                self.look_out(looked);
             }
             let report = self.report();
             if due || said.as_ref().is_none_or(|before| !same(before, &report)) {
@@ -129,6 +135,23 @@ impl Tidy {
                 }
                 next = wakes.try_recv().ok();
             }
+        }
+    }
+
+    /// Has the devices looked at from now on, where a driver is loaded; it may be loaded late.
+    fn look_out(&self, looked: &Sender<Wake>) {
+        let Some(lookout) = &self.lookout else {
+            return;
+        };
+        let (shares, bell) = (Arc::downgrade(&self.shares), looked.clone());
+        let begun = lookout.begin(move |seen| {
+            if let Some(shares) = shares.upgrade() {
+                shares.know(seen.real.clone());
+            }
+            bell.send(Wake::Changed).is_ok()
+        });
+        if let Err(error) = begun {
+            tracing::error!(%error, "nobody looks at the GPUs: a thread cannot be started");
         }
     }
 
@@ -474,15 +497,29 @@ impl Tidy {
         }
     }
 
+    /// What this machine offers now.
+    pub(crate) fn offered(&self) -> Capacity {
+        let seen = self.lookout.as_ref().map(|lookout| lookout.seen().devices);
+        self.with(seen.unwrap_or_default())
+    }
+
+    fn with(&self, devices: Vec<Device>) -> Capacity {
+        let mut capacity = self.capacity.clone();
+        capacity.devices.extend(devices);
+        capacity
+    }
+
     fn report(&self) -> NodeReport {
         let places = |name| self.ledger.place(name);
+        let seen = self.lookout.as_ref().map(|lookout| lookout.seen());
+        let seen = seen.unwrap_or_default();
         NodeReport {
             node: self.ledger.node(),
             name: self.name.clone(),
             boot: self.boot,
             generation: self.ledger.assignment().map_or(0, |a| a.generation),
             at: self.clock.now(),
-            capacity: self.capacity.clone(),
+            capacity: self.with(seen.devices),
             host_environment: self.host_environment,
             containers: report::complete(self.sights(), &self.known(&places)),
             problems: self
@@ -490,8 +527,9 @@ impl Tidy {
                 .iter()
                 .chain(self.unheld.values())
                 .cloned()
+                .chain(seen.problems)
                 .collect(),
-            device_uses: Vec::new(),
+            device_uses: seen.uses,
         }
     }
 }

@@ -269,7 +269,11 @@ fn machine_note(machine: &Node) -> String {
         None => {
             let simulated = capacity.devices.iter().filter(|d| d.simulated).count();
             let devices = match simulated {
-                0 => String::new(),
+                0 => match capacity.devices.len() {
+                    0 => String::new(),
+                    1 => "; 1 GPU".to_owned(),
+                    n => format!("; {n} GPUs"),
+                },
                 1 => "; 1 simulated GPU, of which sessions get none".to_owned(),
                 n => format!("; {n} simulated GPUs, of which sessions get none"),
             };

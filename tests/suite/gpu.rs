@@ -4,6 +4,7 @@
 mod carried;
 mod gate;
 mod loading;
+mod lookout;
 mod memory;
 mod peer;
 mod probe;

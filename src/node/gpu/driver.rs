@@ -39,6 +39,9 @@ const COMPUTING: [&str; 13] = [
 const NEEDED: [&str; 2] = ["libcuda", "libnvidia-ml"];
 const PROGRAMS: [&str; 2] = ["nvidia-smi", "nvidia-debugdump"];
 
+/// Where the loaded driver says its version, below the root; missing where none is loaded.
+pub(super) const VERSION: &str = "proc/driver/nvidia/version";
+
 /// Numbers that the kernel gives the vendor's devices where it does not say otherwise.
 const USUAL_MAJOR: u32 = 195;
 const CONTROL_MINOR: u32 = 255;
@@ -95,8 +98,7 @@ pub struct Part {
 impl Driver {
     /// The driver below `root` (`/` on a machine). Costs a few directories.
     pub fn find(root: &Path) -> Result<Self, Lacks> {
-        let told = fs::read_to_string(root.join("proc/driver/nvidia/version"))
-            .map_err(|_| Lacks::Driver)?;
+        let told = fs::read_to_string(root.join(VERSION)).map_err(|_| Lacks::Driver)?;
         let first = told.lines().next().unwrap_or_default();
         let version = first
             .split_whitespace()

@@ -1,0 +1,368 @@
+//! Looks at this machine's cards again and again, in a thread of its own, and keeps what it saw for
+//! whoever asks: the cards, what they are doing, and what is wrong with the driver. Where no driver is
+//! loaded there is no thread and nothing is said. A helper that hangs holds up nobody but this thread.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rules::messages::DeviceUse;
+use rules::names::BootId;
+use rules::resources::Device;
+use rules::session::Reason;
+use serde::{Deserialize, Serialize};
+
+use super::driver::{self, Driver, Lacks};
+use super::inventory::{Inventory, Sight, numa};
+use super::probe::{FigureTold, Patience, Probe, Told, Unanswered};
+use super::shares::Real;
+use super::watchdog::{Held, Truth};
+
+/// From one look to the next. Longer: a card that fell off the bus is given to somebody. Shorter: the
+/// driver is asked for nothing new.
+const PACE: Duration = Duration::from_secs(5);
+
+/// Where everything lies, and how often it is looked at.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    /// Where the vendor's driver is found; `/` on most machines.
+    pub driver: PathBuf,
+    /// A directory of ours, on a disk that programs can be run from.
+    pub data: PathBuf,
+    pub boot: BootId,
+    pub pace: Duration,
+    pub patience: Patience,
+}
+
+impl Ground {
+    pub fn new(driver: &Path, data: &Path, boot: BootId) -> Self {
+        Self {
+            driver: driver.to_owned(),
+            data: data.to_owned(),
+            boot,
+            pace: PACE,
+            patience: Patience::default(),
+        }
+    }
+}
+
+/// What was seen last.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    /// By number; empty where there is no driver.
+    pub devices: Vec<Device>,
+    pub real: Vec<Real>,
+    pub uses: Vec<DeviceUse>,
+    /// What is wrong with the driver; empty where nothing is, or where there is none.
+    pub problems: Vec<Reason>,
+}
+
+/// Whoever looks.
+pub struct Lookout {
+    ground: Ground,
+    seen: Mutex<Seen>,
+    /// Held while the driver is asked, which may take as long as the patience.
+    asks: Mutex<Asks>,
+    looking: AtomicBool,
+}
+
+/// What one look needs of the one before.
+#[derive(Default)]
+struct Asks {
+    inventory: Inventory,
+    written: Inventory,
+    probe: Option<Asked>,
+    /// The version that was loaded when this server first saw one.
+    first: Option<String>,
+    /// The version that replaced it since.
+    replaced: Option<String>,
+    /// Why the driver does not answer, in the words of the first time.
+    silent: Option<String>,
+}
+
+/// A probe, and what it was made for.
+struct Asked {
+    driver: Driver,
+    probe: Probe,
+}
+
+/// What one look brought.
+#[derive(Default)]
+struct Look {
+    told: Option<Told>,
+    figures: Vec<FigureTold>,
+    broken: Option<String>,
+    problems: Vec<Reason>,
+}
+
+/// What is written down for the next server.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    boot: BootId,
+    cards: Inventory,
+}
+
+impl Lookout {
+    /// Takes over what an earlier server of this start of the machine knew, and lists the cards as the
+    /// kernel does. Asks no driver, starts nothing.
+    pub fn open(ground: Ground) -> Arc<Self> {
+        let mut asks = Asks::default();
+        match read(&record(&ground)) {
+            Ok(Some(known)) if known.boot == ground.boot => {
+                asks.inventory = known.cards.clone();
+                asks.written = known.cards;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "what was known of the cards cannot be read; they are numbered anew");
+            }
+        }
+        let lookout = Arc::new(Self {
+            ground,
+            seen: Mutex::default(),
+            asks: Mutex::new(asks),
+            looking: AtomicBool::new(false),
+        });
+        if lookout.has_driver() {
+            let mut asks = lock(&lookout.asks);
+            lookout.tell(&mut asks, &Look::default());
+        }
+        lookout
+    }
+
+    /// What was seen last. Never waits for a driver.
+    pub fn seen(&self) -> Seen {
+        lock(&self.seen).clone()
+    }
+
+    /// Starts the thread that looks, where a driver is loaded and none looks yet; `changed` is called after
+    /// each look that saw something new, and false ends the thread. Costs a look for one file otherwise.
+    pub fn begin(
+        self: &Arc<Self>,
+        changed: impl Fn(&Seen) -> bool + Send + 'static,
+    ) -> io::Result<()> {
+        if !self.has_driver() || self.looking.swap(true, SeqCst) {
+            return Ok(());
+        }
+        let (weak, pace) = (Arc::downgrade(self), self.ground.pace);
+        std::thread::Builder::new()
+            .name("lookout".to_owned())
+            .spawn(move || {
+                let mut told = None;
+                while let Some(lookout) = weak.upgrade() {
+                    lookout.look();
+                    let seen = lookout.seen();
+                    drop(lookout);
+                    // Figures change with every look, and wake nobody.
+                    let bare = Seen {
+                        uses: Vec::new(),
+                        ..seen
+                    };
+                    if told.as_ref() != Some(&bare) {
+                        if !changed(&bare) {
+                            return;
+                        }
+                        told = Some(bare);
+                    }
+                    std::thread::sleep(pace);
+                }
+            })?;
+        Ok(())
+    }
+
+    fn has_driver(&self) -> bool {
+        self.ground.driver.join(driver::VERSION).exists()
+    }
+
+    /// Looks at everything once. May take as long as the driver does, up to the patience.
+    pub fn look(&self) {
+        let mut asks = lock(&self.asks);
+        let found = Driver::find(&self.ground.driver);
+        let driver = match found {
+            Ok(driver) => driver,
+            Err(lacks) => {
+                asks.probe = None;
+                let (problem, sentence) = missing(&lacks);
+                let look = Look {
+                    broken: Some(sentence),
+                    problems: vec![problem],
+                    ..Look::default()
+                };
+                self.tell(&mut asks, &look);
+                return;
+            }
+        };
+        let mut problems = asks.version(&driver.version);
+        let same = asks
+            .probe
+            .as_ref()
+            .is_some_and(|asked| asked.driver == driver);
+        if !same {
+            // One of an older driver would go on with the older library.
+            let probe = Probe::of(&driver, &self.ground.data.join("gpu_probe"));
+            let probe = probe.with_patience(self.ground.patience);
+            asks.probe = Some(Asked { driver, probe });
+        }
+        let listed = driver::cards(&self.ground.driver).len();
+        let asked = asks.probe.as_mut().expect("made above");
+        let mut told = asked.probe.cards();
+        // The library counts cards once, when it is opened.
+        if told.as_ref().is_ok_and(|told| told.cards.len() != listed) {
+            asked.probe.restart();
+            told = asked.probe.cards();
+        }
+        let figures = match &told {
+            Ok(_) => asked.probe.figures().unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        problems.extend(asks.silence(&told));
+        let look = Look {
+            told: told.ok(),
+            figures,
+            broken: None,
+            problems,
+        };
+        self.tell(&mut asks, &look);
+    }
+
+    /// Takes a look in, and keeps it where everybody can read it.
+    fn tell(&self, asks: &mut Asks, look: &Look) {
+        let listed = driver::cards(&self.ground.driver);
+        let sight = Sight {
+            listed: &listed,
+            told: look.told.as_ref(),
+            broken: look.broken.as_deref(),
+            numa: &|pci| numa(&self.ground.driver, pci),
+        };
+        asks.inventory.look(&sight, Instant::now());
+        *lock(&self.seen) = Seen {
+            devices: asks.inventory.devices(),
+            real: asks.inventory.real(),
+            uses: asks.inventory.uses(&look.figures),
+            problems: look.problems.clone(),
+        };
+        if look.told.is_some() && asks.inventory != asks.written {
+            let kept = Record {
+                boot: self.ground.boot,
+                cards: asks.inventory.clone(),
+            };
+            match write(&record(&self.ground), &kept) {
+                Ok(()) => asks.written = kept.cards,
+                Err(error) => {
+                    tracing::warn!(%error, "what is known of the cards cannot be written; a next server may number them anew");
+                }
+            }
+        }
+    }
+}
+
+impl Truth for Lookout {
+    fn held(&self) -> Option<Vec<Held>> {
+        lock(&self.asks).probe.as_mut()?.probe.held().ok()
+    }
+}
+
+impl Asks {
+    /// Notes which version is loaded now; a problem once it is another than at first. It stays one until
+    /// this server ends: whoever started before still has the older library open.
+    fn version(&mut self, now: &str) -> Vec<Reason> {
+        let first = self.first.get_or_insert_with(|| now.to_owned());
+        if first != now {
+            self.replaced = Some(now.to_owned());
+        }
+        let first = first.clone();
+        let replaced = self.replaced.iter().map(|new| {
+            Reason::new(
+                "gpu.driver-replaced",
+                format!(
+                    "The GPU driver was replaced while this server ran: {first} before, {new} now. Sessions with a share that began before may fail; end them, then restart the server."
+                ),
+            )
+            .with("before", &first)
+            .with("now", new)
+        });
+        replaced.collect()
+    }
+
+    /// A problem while the driver does not answer.
+    fn silence(&mut self, told: &Result<Told, Unanswered>) -> Option<Reason> {
+        let fault = match told {
+            Ok(_) => {
+                if self.silent.take().is_some() {
+                    tracing::info!("the GPU driver answers again");
+                }
+                return None;
+            }
+            Err(fault) => fault,
+        };
+        let why = self.silent.get_or_insert_with(|| {
+            let why = base::observe::chain(fault);
+            tracing::warn!(error = %why, "the GPU driver does not answer; sessions go on");
+            why
+        });
+        Some(
+            Reason::new(
+                "gpu.driver-silent",
+                format!(
+                    "The GPU driver does not answer ({why}): how the GPUs are is not known. Sessions go on; `nvidia-smi` on this machine may say more."
+                ),
+            )
+            .with("why", why),
+        )
+    }
+}
+
+/// Half a driver: the problem, and a sentence for each card.
+fn missing(lacks: &Lacks) -> (Reason, String) {
+    let (code, remedy) = match lacks {
+        Lacks::Driver => (
+            "gpu.driver-gone",
+            "Load it again, or restart the machine".to_owned(),
+        ),
+        Lacks::Version(_) => (
+            "gpu.driver-unknown",
+            "A driver that says its version in the usual way would work".to_owned(),
+        ),
+        Lacks::Library { version, .. } => (
+            "gpu.driver-half",
+            format!(
+                "Restart the machine where the driver was upgraded, or install the libraries of {version}"
+            ),
+        ),
+        Lacks::Major(_) => (
+            "gpu.driver-half",
+            "Load the module nvidia-uvm (modprobe nvidia-uvm)".to_owned(),
+        ),
+    };
+    let text = format!("No share of a GPU can be given: {lacks}. {remedy}.");
+    let problem = Reason::new(code, text).with("lacks", lacks);
+    (problem, format!("No share of it can be given: {lacks}."))
+}
+
+fn record(ground: &Ground) -> PathBuf {
+    ground.data.join("cards.json")
+}
+
+fn read(path: &Path) -> io::Result<Option<Record>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn write(path: &Path, record: &Record) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, serde_json::to_vec(record)?)?;
+    fs::rename(&fresh, path)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,347 @@
+//! The look at real cards that comes again and again, with a made-up root and the fake library: what is
+//! told of the cards while their driver hangs, dies, loses one, is replaced under the server, or is not
+//! there at all.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use node::gpu::lookout::{Ground, Lookout, Seen};
+use node::gpu::probe::{Patience, number_of};
+use node::gpu::watchdog::Truth as _;
+use rules::devices::Health;
+use rules::names::BootId;
+use rules::units::Bytes;
+
+use super::rig::{MIB, Rig, state};
+use super::views::Holder;
+
+/// A machine with a driver and cards, as far as files and the fake library tell.
+struct Machine {
+    rig: Rig,
+    root: tempfile::TempDir,
+    ground: Ground,
+}
+
+impl Machine {
+    fn with(cards: usize) -> Self {
+        let rig = Rig::with(cards, 8192 * MIB, 4096 * MIB);
+        let root = tempfile::tempdir().expect("a directory");
+        let ground = Ground {
+            pace: Duration::from_millis(100),
+            patience: Patience {
+                first: Duration::from_secs(20),
+                later: Duration::from_millis(800),
+            },
+            ..Ground::new(
+                root.path(),
+                &root.path().join("data"),
+                BootId(uuid::Uuid::from_u128(1)),
+            )
+        };
+        let machine = Self { rig, root, ground };
+        machine.file(
+            "proc/devices",
+            "Character devices:\n195 nvidia\n509 nvidia-uvm\n",
+        );
+        (0..cards).for_each(|at| machine.list(at));
+        machine.load("580.10");
+        machine
+    }
+
+    fn file(&self, path: &str, text: &str) {
+        let path = self.root.path().join(path);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+
+    /// Loads a driver of this version, whose libraries are there.
+    fn load(&self, version: &str) {
+        let folder = self.root.path().join("usr/lib64");
+        fs::create_dir_all(&folder).expect("made");
+        for name in ["libcuda", "libnvidia-ml"] {
+            let from = self.rig.place.join(format!("{name}.so.1"));
+            let to = folder.join(format!("{name}.so.{version}"));
+            fs::copy(from, to).expect("it was compiled");
+        }
+        self.say(&format!(
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  made up\n"
+        ));
+    }
+
+    fn say(&self, version: &str) {
+        self.file("proc/driver/nvidia/version", version);
+    }
+
+    fn place(at: usize) -> String {
+        format!("proc/driver/nvidia/gpus/0000:{:02x}:00.0", 0x41 + at)
+    }
+
+    fn list(&self, at: usize) {
+        let uuid = state::uuid(at);
+        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let uuid = format!(
+            "GPU-{}-{}-{}-{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
+        );
+        assert_eq!(number_of(&uuid), Some(state::uuid(at)));
+        self.file(
+            &format!("{}/information", Self::place(at)),
+            &format!(
+                "Model: \t\t fardel fake device\nGPU UUID: \t {uuid}\nDevice Minor: \t {at}\n"
+            ),
+        );
+    }
+
+    fn unlist(&self, at: usize) {
+        fs::remove_dir_all(self.root.path().join(Self::place(at))).expect("it was listed");
+    }
+
+    fn lookout(&self) -> Arc<Lookout> {
+        Lookout::open(self.ground.clone())
+    }
+}
+
+fn words(seen: &Seen) -> Vec<&'static str> {
+    seen.devices
+        .iter()
+        .map(|device| device.health.word())
+        .collect()
+}
+
+fn codes(seen: &Seen) -> Vec<&str> {
+    seen.problems
+        .iter()
+        .map(|problem| problem.code.as_str())
+        .collect()
+}
+
+/// Waits until what was seen is so; nobody waits for a driver meanwhile.
+fn until(lookout: &Lookout, what: &str, so: impl Fn(&Seen) -> bool) -> Seen {
+    let begun = Instant::now();
+    loop {
+        let asked = Instant::now();
+        let seen = lookout.seen();
+        assert!(
+            asked.elapsed() < Duration::from_millis(300),
+            "it had to wait"
+        );
+        if so(&seen) {
+            return seen;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{what}: {seen:?}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn real_cards_are_told_with_what_they_do_and_who_holds_what() {
+    let machine = Machine::with(2);
+    machine.file("sys/bus/pci/devices/0000:42:00.0/numa_node", "1\n");
+    let lookout = machine.lookout();
+    // Before the driver is asked, the kernel's list is there, and nothing is given of it.
+    assert_eq!(words(&lookout.seen()), ["failing", "failing"]);
+    let woken = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&woken);
+    let count = move |_: &Seen| {
+        counted.fetch_add(1, SeqCst);
+        true
+    };
+    lookout.begin(count).expect("a thread");
+    let seen = until(&lookout, "both are well", |seen| {
+        words(seen) == ["well", "well"]
+    });
+    let device = &seen.devices[1];
+    assert_eq!((device.index, device.memory), (1, Bytes(8192 * MIB)));
+    assert_eq!(
+        (device.sms, device.numa, device.link),
+        (132, Some(1), Some(0))
+    );
+    assert!(!device.simulated);
+    assert_eq!(codes(&seen), [""; 0]);
+    assert_eq!(
+        (seen.real[1].minor, seen.real[1].uuid.clone()),
+        (1, device.uuid.clone())
+    );
+    let told = lookout.held().expect("the driver answers");
+    assert_eq!(told, []);
+    let holder = Holder::of(&machine.rig, 704 * MIB);
+    let held = lookout.held().expect("the driver answers");
+    let held: Vec<_> = held.iter().filter(|held| held.bytes > 0).collect();
+    assert_eq!(
+        (held.len(), held[0].pid, held[0].bytes),
+        (1, holder.pid(), 704 * MIB)
+    );
+    let uses = until(&lookout, "memory is in use", |seen| {
+        let doing = seen.uses.iter().find(|doing| doing.device == 0);
+        doing.is_some_and(|doing| doing.memory == Some(Bytes(704 * MIB)))
+    });
+    let doing = uses
+        .uses
+        .iter()
+        .find(|doing| doing.device == 1)
+        .expect("the other");
+    assert_eq!(
+        (doing.celsius, doing.milliwatts, doing.busy_percent),
+        (Some(41), Some(310_520), Some(97))
+    );
+    // Figures wake nobody: only the first look said something new.
+    let before = woken.load(SeqCst);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!((before, woken.load(SeqCst)), (1, 1));
+}
+
+#[test]
+fn a_driver_that_hangs_or_dies_makes_cards_unknown_and_nobody_waits_for_it() {
+    let machine = Machine::with(1);
+    let lookout = machine.lookout();
+    lookout.begin(|_| true).expect("a thread");
+    let well = until(&lookout, "it is well", |seen| words(seen) == ["well"]);
+    for trouble in [
+        state::HANGS,
+        state::CRASHES,
+        state::TALKS_NONSENSE,
+        state::REFUSES,
+    ] {
+        machine.rig.state.nvml_trouble.store(trouble, SeqCst);
+        let seen = until(&lookout, "it is unknown", |seen| words(seen) == ["unknown"]);
+        assert_eq!(codes(&seen), ["gpu.driver-silent"]);
+        // What is known of it stays: sessions go on with their shares.
+        let known = |seen: &Seen| {
+            let device = &seen.devices[0];
+            (device.memory, device.uuid.clone(), seen.real.clone())
+        };
+        assert_eq!(known(&seen), known(&well));
+        assert_eq!(lookout.held(), None);
+        machine.rig.state.nvml_trouble.store(0, SeqCst);
+        let seen = until(&lookout, "it is well again", |seen| words(seen) == ["well"]);
+        assert_eq!(codes(&seen), [""; 0]);
+    }
+}
+
+#[test]
+fn a_card_that_falls_off_the_bus_fails_and_is_well_when_it_is_back() {
+    let machine = Machine::with(2);
+    let lookout = machine.lookout();
+    lookout.begin(|_| true).expect("a thread");
+    until(&lookout, "both are well", |seen| {
+        words(seen) == ["well", "well"]
+    });
+    machine.rig.state.nvml_lost.store(0b01, SeqCst);
+    let seen = until(&lookout, "one is lost", |seen| {
+        words(seen) == ["failing", "well"]
+    });
+    let Health::Failing { text } = &seen.devices[0].health else {
+        panic!("{seen:?}");
+    };
+    assert!(text.contains("fallen off the bus"), "{text}");
+    assert_eq!(codes(&seen), [""; 0], "the driver itself answers");
+    machine.rig.state.nvml_lost.store(0, SeqCst);
+    until(&lookout, "both are well", |seen| {
+        words(seen) == ["well", "well"]
+    });
+    // Now it is gone for the kernel as well; its number is kept for it.
+    machine.unlist(0);
+    let seen = until(&lookout, "one is gone", |seen| {
+        words(seen) == ["failing", "well"]
+    });
+    assert_eq!((seen.devices.len(), seen.devices[1].index), (2, 1));
+    // The next server of this start of the machine counts alike, the next start does not.
+    drop(lookout);
+    let next = machine.lookout().seen();
+    assert_eq!(
+        (next.devices.len(), next.devices[1].uuid.clone()),
+        (2, seen.devices[1].uuid.clone())
+    );
+    let later = Lookout::open(Ground {
+        boot: BootId(uuid::Uuid::from_u128(2)),
+        ..machine.ground.clone()
+    });
+    let later = later.seen();
+    assert_eq!(
+        (later.devices.len(), later.devices[0].uuid.clone()),
+        (1, seen.devices[1].uuid.clone())
+    );
+    machine.list(0);
+    let lookout = machine.lookout();
+    lookout.begin(|_| true).expect("a thread");
+    until(&lookout, "both are well", |seen| {
+        words(seen) == ["well", "well"]
+    });
+}
+
+#[test]
+fn a_driver_that_changes_under_the_server_is_a_named_problem() {
+    let machine = Machine::with(1);
+    let lookout = machine.lookout();
+    lookout.begin(|_| true).expect("a thread");
+    until(&lookout, "it is well", |seen| words(seen) == ["well"]);
+    // Its libraries were upgraded, the kernel's part was not.
+    for name in ["libcuda", "libnvidia-ml"] {
+        let folder = machine.root.path().join("usr/lib64");
+        let (old, new) = (format!("{name}.so.580.10"), format!("{name}.so.585.1"));
+        fs::rename(folder.join(old), folder.join(new)).expect("it is there");
+    }
+    let seen = until(&lookout, "half a driver", |seen| {
+        codes(seen) == ["gpu.driver-half"]
+    });
+    assert_eq!(words(&seen), ["failing"]);
+    assert!(
+        seen.problems[0].text.contains("580.10"),
+        "{}",
+        seen.problems[0].text
+    );
+    assert_eq!(lookout.held(), None);
+    // Then the kernel's part as well.
+    machine.load("585.1");
+    let seen = until(&lookout, "a whole driver", |seen| words(seen) == ["well"]);
+    assert_eq!(codes(&seen), ["gpu.driver-replaced"]);
+    let text = &seen.problems[0].text;
+    assert!(text.contains("580.10") && text.contains("585.1"), "{text}");
+    // A driver that says its version in a way that nobody knows.
+    machine.say("NVRM version: the newest\n");
+    let seen = until(&lookout, "unknown version", |seen| {
+        codes(seen) == ["gpu.driver-unknown"]
+    });
+    assert_eq!(words(&seen), ["failing"]);
+    // Unloaded.
+    fs::remove_dir_all(machine.root.path().join("proc/driver")).expect("it is there");
+    let seen = until(&lookout, "no driver", |seen| {
+        codes(seen) == ["gpu.driver-gone"]
+    });
+    assert_eq!(words(&seen), ["failing"]);
+}
+
+#[test]
+fn without_a_driver_nobody_looks_and_nothing_is_said_until_one_is_loaded() {
+    let machine = Machine::with(1);
+    let kept = machine.root.path().join("kept");
+    let proc = machine.root.path().join("proc/driver");
+    fs::rename(&proc, &kept).expect("it is there");
+    let lookout = machine.lookout();
+    let (told, ended) = std::sync::mpsc::channel::<()>();
+    let never = move |_: &Seen| told.send(()).is_ok();
+    lookout.begin(never).expect("nothing to start");
+    // A thread would have it; without one it is gone already.
+    assert!(matches!(
+        ended.try_recv(),
+        Err(std::sync::mpsc::TryRecvError::Disconnected)
+    ));
+    assert_eq!(lookout.seen(), Seen::default());
+    assert!(
+        !machine.root.path().join("data").exists(),
+        "something was written"
+    );
+    assert_eq!(lookout.held(), None);
+    fs::rename(&kept, &proc).expect("it is there");
+    lookout.begin(|_| true).expect("a thread");
+    until(&lookout, "it is well", |seen| words(seen) == ["well"]);
+}
