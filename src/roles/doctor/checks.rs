@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base::settings::Settings;
 use nix::errno::Errno;
@@ -37,7 +38,7 @@ pub(super) fn all(settings: &Settings) -> Vec<Check> {
     checks.extend(other_ports(settings));
     checks.push(clock());
     checks.push(size());
-    checks.push(gpu());
+    checks.push(gpu(&settings.driver_root));
     checks.push(accelerators(Path::new("/")));
     checks
 }
@@ -555,8 +556,10 @@ fn size() -> Check {
     Check::ok("machine", said)
 }
 
-fn gpu() -> Check {
-    let cards = std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
+/// Cards of NVIDIA's: what the kernel lists, and what the driver says of them to the same helper that a
+/// server asks.
+fn gpu(root: &Path) -> Check {
+    let cards = node::gpu::driver::cards(root).len();
     let on_the_bus = std::fs::read_dir("/sys/bus/pci/devices")
         .into_iter()
         .flatten()
@@ -573,7 +576,60 @@ fn gpu() -> Check {
             format!("{n} GPU(s) on the bus, but no driver is loaded."),
             "Install the vendor's driver (apt install nvidia-driver) and restart.",
         ),
-        (n, _) => Check::ok("gpu", format!("{n} GPU(s) with a loaded driver.")),
+        _ => asked(root),
+    }
+}
+
+/// What the driver says now. Leaves nothing behind.
+fn asked(root: &Path) -> Check {
+    use node::gpu::lookout::{Ground, Lookout};
+    use node::gpu::probe::Patience;
+    use rules::devices::Health;
+    const ID: &str = "gpu";
+    let place = std::env::temp_dir().join(format!("fardel-doctor-{}", std::process::id()));
+    let boot = rules::names::BootId(Default::default());
+    let lookout = Lookout::open(Ground {
+        // Somebody waits for the answer.
+        patience: Patience {
+            first: Duration::from_secs(10),
+            later: Duration::from_secs(5),
+        },
+        ..Ground::new(root, &place, boot)
+    });
+    lookout.look();
+    let seen = lookout.seen();
+    let _ = std::fs::remove_dir_all(&place);
+    if let Some(problem) = seen.problems.first() {
+        return Check::warn(
+            ID,
+            problem.text.clone(),
+            "See what `nvidia-smi` says; where it hangs as well, restart the machine. The helper that asks the \
+             driver needs glibc 2.34 or newer; on an older system nvidia-smi has to be installed.",
+        );
+    }
+    let said = |health: &Health| match health {
+        Health::Unknown => Some("it does not answer".to_owned()),
+        Health::Well => None,
+        Health::Worn { text } | Health::Failing { text } => Some(text.clone()),
+    };
+    let ill = seen.devices.iter().find_map(|device| {
+        let why = said(&device.health)?;
+        Some(format!("GPU {} ({}): {why}", device.index, device.model))
+    });
+    match ill {
+        Some(ill) => Check::warn(
+            ID,
+            format!("{}.", ill.trim_end_matches('.')),
+            "Cordon it, end what runs on it, and restart the machine; where it comes back, replace it.",
+        ),
+        None => {
+            let list: Vec<String> = seen
+                .devices
+                .iter()
+                .map(|device| format!("{} with {}", device.model, device.memory))
+                .collect();
+            Check::ok(ID, format!("The driver answers for {}.", list.join(", ")))
+        }
     }
 }
 

@@ -32,7 +32,11 @@ fn nothing_of_the_fake_driver_stands_in_the_product() {
     // The search finds it where it is.
     assert!(holds(&works().folder.join("fake_cuda.so")));
     assert!(!holds(env!("CARGO_BIN_EXE_fardel").as_ref()));
-    for hook in [node::gpu::hooks::CUDA_HOOK, node::gpu::hooks::NVML_HOOK] {
+    for hook in [
+        node::gpu::hooks::CUDA_HOOK,
+        node::gpu::hooks::NVML_HOOK,
+        node::gpu::probe::PROBE,
+    ] {
         let marker = state::MARKER.as_bytes();
         assert!(!hook.windows(marker.len()).any(|window| window == marker));
     }

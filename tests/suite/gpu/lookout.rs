@@ -345,3 +345,70 @@ fn without_a_driver_nobody_looks_and_nothing_is_said_until_one_is_loaded() {
     lookout.begin(|_| true).expect("a thread");
     until(&lookout, "it is well", |seen| words(seen) == ["well"]);
 }
+
+/// What `fardel doctor` finds about the cards below this root.
+fn doctor(machine: &Machine) -> serde_json::Value {
+    let told = std::process::Command::new(env!("CARGO_BIN_EXE_fardel"))
+        .env_clear()
+        .env("FARDEL_DATA", machine.root.path().join("none"))
+        .env("FARDEL_RUN", machine.root.path().join("none/run"))
+        .env("FARDEL_LISTEN", "127.0.0.1:0")
+        .env("FARDEL_CONFIG", "/nonexistent")
+        .env("FARDEL_DRIVER_ROOT", machine.root.path())
+        .env("TMPDIR", &machine.rig.place)
+        .args(["doctor", "-o", "json"])
+        .output()
+        .expect("it was built");
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    let checks = told["items"].as_array().expect("a list");
+    let gpu = checks.iter().find(|check| check["id"] == "gpu");
+    gpu.expect("cards are looked at").clone()
+}
+
+#[test]
+fn the_doctor_tells_what_the_driver_says_and_what_would_mend_it() {
+    let machine = Machine::with(2);
+    let well = doctor(&machine);
+    assert_eq!(well["state"], "ok", "{well}");
+    let found = well["found"].as_str().expect("a sentence");
+    assert!(
+        found.contains("fardel fake device with 8 GiB, fardel fake"),
+        "{found}"
+    );
+    machine.rig.state.nvml_worn.store(0b10, SeqCst);
+    let worn = doctor(&machine);
+    assert_eq!(worn["state"], "warn", "{worn}");
+    assert!(
+        worn["found"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("GPU 1 (")),
+        "{worn}"
+    );
+    machine.rig.state.nvml_trouble.store(state::CRASHES, SeqCst);
+    let silent = doctor(&machine);
+    let found = silent["found"].as_str().expect("a sentence");
+    assert!(found.contains("dies as it was told"), "{found}");
+    assert!(
+        silent["fix"]
+            .as_str()
+            .is_some_and(|text| text.contains("nvidia-smi")),
+        "{silent}"
+    );
+    machine.say("NVRM version: Kernel Module  999.1  without its libraries\n");
+    let half = doctor(&machine);
+    assert!(
+        half["found"]
+            .as_str()
+            .is_some_and(|text| text.contains("999.1")),
+        "{half}"
+    );
+    let left: Vec<_> = fs::read_dir(&machine.rig.place)
+        .expect("our place")
+        .flatten()
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|file| file.file_name().to_string_lossy().contains("doctor"))
+    );
+}
