@@ -65,6 +65,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/gpus/{id}/cordon", post(gpus::cordon))
         .route("/gpus/{id}/uncordon", post(gpus::uncordon))
         .route("/gpus/{id}/drain", post(gpus::drain))
+        .route("/gpus/{id}/cut", post(gpus::cut))
         .route("/images", get(images::list))
         .route("/images/import", post(images::import))
         .route("/images/{id}", get(images::get).delete(images::remove))

@@ -108,6 +108,8 @@ pub fn router(
         .route("/gpus/live", get(gpus::list_live))
         .route("/gpus/{id}", get(gpus::show))
         .route("/gpus/{id}/live", get(gpus::show_live))
+        .route("/gpus/{id}/cut", post(gpus::cut::act))
+        .route("/gpus/{id}/cut/preview", post(gpus::cut::preview))
         .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))
         .route("/system/checks", get(system::checks))
@@ -236,6 +238,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "gpu-cordon" => t.notice_gpu_cordon(of),
         "gpu-uncordon" => t.notice_gpu_uncordon(of),
         "gpu-drain" => t.notice_gpu_drain(of),
+        "gpu-cut" => t.notice_gpu_cut(of),
+        "gpu-cut-planned" => t.notice_gpu_cut_planned(of),
         "limits" => t.notice_limits().to_owned(),
         "remove" => t.notice_removed(of),
         "cancel" => t.notice_cancelled(of),

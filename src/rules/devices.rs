@@ -1,6 +1,8 @@
 //! Accelerators and slices of them: what a hundredth of a card is, which requests can never be right,
 //! and the administrator's rules for shares. Pure; discovers nothing and hands nothing out.
 
+pub mod cut;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -109,7 +109,7 @@ fn quoted(text: &str) -> String {
 }
 
 macro_rules! hundredths {
-    ($(#[$doc:meta])* $name:ident, $code:literal, $noun:literal) => {
+    ($(#[$doc:meta])* $name:ident, $code:literal, $noun:literal, $hint:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
@@ -121,7 +121,7 @@ macro_rules! hundredths {
             pub fn parse(text: &str) -> Result<Self, Refusal> {
                 let wrong = || {
                     Refusal::invalid($code, format!("{} is not a number of {}.", quoted(text), $noun))
-                        .hint("0.5, 1 or 2.25 would work; at most two decimals.")
+                        .hint($hint)
                 };
                 let text = text.trim();
                 let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -208,7 +208,8 @@ macro_rules! hundredths {
 
 hundredths!(
     /// Processor time in whole hundredths of a core (100 = one core).
-    CpuShare, "cpu.invalid", "cores"
+    CpuShare, "cpu.invalid", "cores",
+    "0.5, 1 or 2.25 would work; at most two decimals."
 );
 impl CpuShare {
     /// `1 core`, `0.5 cores`, as English sentences say it.
@@ -220,7 +221,8 @@ impl CpuShare {
 
 hundredths!(
     /// A share of one device in whole hundredths (100 = the whole device).
-    GpuShare, "gpu.invalid", "devices"
+    GpuShare, "gpu.invalid", "devices",
+    "0.35, 1 or 2.5 would work: hundredths of one device, tenths beside whole ones."
 );
 
 /// A point in time, milliseconds since 1970 UTC. JSON form: RFC 3339 with milliseconds.

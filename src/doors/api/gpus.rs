@@ -1,9 +1,9 @@
-//! Devices over REST: the list with everybody's slices, one device, cordon and drain. A session's share
+//! Devices over REST: the list with everybody's slices, one device, cordon, drain and cut. A session's share
 //! is changed where its other limits are: `PATCH /sessions/{id}`.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use server::actions::gpus::{self, CordonRequest, DrainRequest};
+use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest};
 
 use super::Api;
 use super::answer::{self, Answer};
@@ -52,4 +52,14 @@ pub(super) async fn drain(
 ) -> Answer {
     let drained = gpus::drain(&api.server, &caller, &id, sent.value).await?;
     answer::plain(StatusCode::OK, &drained)
+}
+
+pub(super) async fn cut(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    sent: Sent<CutRequest>,
+) -> Answer {
+    let cut = gpus::cut(&api.server, &caller, &id, sent.value).await?;
+    answer::plain(StatusCode::OK, &cut)
 }

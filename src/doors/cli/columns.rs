@@ -295,8 +295,14 @@ pub(super) const GPUS: &[Column] = &[
         title: "FREE",
         rank: 1,
         give: |r, _| {
+            let parts = r["partitions"].as_array().map_or(&[][..], Vec::as_slice);
             if r["cordoned"] == true {
                 "cordoned".to_owned()
+            } else if !r["planned"].is_null() {
+                "to be cut".to_owned()
+            } else if !parts.is_empty() {
+                let free = parts.iter().filter(|part| part["taken"] == false).count();
+                format!("{free} of {} parts", parts.len())
             } else {
                 text(r, "share_free")
             }

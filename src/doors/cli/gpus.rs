@@ -44,6 +44,17 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
             let body = client.post(&format!("{}/drain", path(&gpu)), &body).await?;
             print(&view.said(&body, &drained(&body))?);
         }
+        Gpu::Cut {
+            gpu,
+            profiles,
+            whole: _,
+            yes,
+            note,
+        } => {
+            let body = json!({"profiles": profiles, "dry_run": !yes, "note": note});
+            let body = client.post(&format!("{}/cut", path(&gpu)), &body).await?;
+            print(&view.said(&body, &cut(&body))?);
+        }
         Gpu::Resize {
             session,
             share,
@@ -97,6 +108,41 @@ pub(super) fn asked(session: &Value) -> String {
         zero if zero == "0" => "-".to_owned(),
         share => share,
     }
+}
+
+/// An explanation whose devices also say how many multiprocessors they are worth, for people. For programs,
+/// and where the devices cannot be asked, it stays as it came.
+pub(super) async fn in_full(client: &Client, view: &View, mut answer: Value) -> Value {
+    let given = answer["devices"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
+    if !given || !view.for_people() {
+        return answer;
+    }
+    let Ok(all) = client.get("/api/v1/gpus").await else {
+        return answer;
+    };
+    let node = answer["node"].clone();
+    for part in answer["devices"].as_array_mut().into_iter().flatten() {
+        let mut gpus = all["items"].as_array().into_iter().flatten();
+        let Some(gpu) = gpus.find(|g| g["index"] == part["index"] && g["node_name"] == node) else {
+            continue;
+        };
+        let cut = part["part"]
+            .as_u64()
+            .and_then(|n| gpu["partitions"].get(n as usize));
+        let total = gpu["sms"].as_u64().unwrap_or_default();
+        let hundredths = (part["share"].as_f64().unwrap_or_default() * 100.0).round() as u64;
+        part["sms"] = match cut {
+            Some(cut) => cut["sms"].clone(),
+            None => json!(total * hundredths / 100),
+        };
+        part["sms_total"] = json!(total);
+        if let Some(cut) = cut {
+            part["profile"] = cut["profile"].clone();
+        }
+    }
+    answer
 }
 
 /// `GPU 2: 0.35 = 28 GiB, 46 of 132 SMs`, several parted by semicolons; empty where none is given.
@@ -190,7 +236,29 @@ fn shown(gpu: &Value) -> String {
         } else {
             "free"
         };
-        say("partition", format!("{}  {state}", text(part, "profile")));
+        say(
+            "partition",
+            format!(
+                "{} = {}, {} of {} SMs  {state}",
+                text(part, "profile"),
+                size(&part["memory"]),
+                text(part, "sms"),
+                text(gpu, "sms")
+            ),
+        );
+    }
+    if !gpu["planned"].is_null() {
+        let planned = words(&gpu["planned"]["profiles"]);
+        say(
+            "planned",
+            match planned.is_empty() {
+                true => "whole again, once nothing runs on it".to_owned(),
+                false => format!("{}, once nothing runs on it", planned.join(" ")),
+            },
+        );
+        for command in words(&gpu["planned"]["commands"]) {
+            say("", command.to_owned());
+        }
     }
     for slice in gpu["slices"].as_array().into_iter().flatten() {
         let confirmed = if slice["confirmed"] == false {
@@ -201,9 +269,13 @@ fn shown(gpu: &Value) -> String {
         say(
             "slice",
             format!(
-                "{} = {}  {}  {}{confirmed}",
-                text(slice, "share"),
+                "{} = {}, {} of {} SMs  {}  {}{confirmed}",
+                slice["profile"]
+                    .as_str()
+                    .map_or_else(|| text(slice, "share"), str::to_owned),
                 size(&slice["memory"]),
+                text(slice, "sms"),
+                text(gpu, "sms"),
                 slice["name"].as_str().unwrap_or("others"),
                 text(slice, "state"),
             ),
@@ -212,16 +284,72 @@ fn shown(gpu: &Value) -> String {
     lines
 }
 
-fn drained(body: &Value) -> String {
-    let names = |key: &str| {
-        let all: Vec<&str> = body[key]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        all.join(", ")
+fn words(list: &Value) -> Vec<&str> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(Value::as_str).collect()
+}
+
+/// What a cut comes to, whom it ends, and what is left to do by hand.
+fn cut(body: &Value) -> String {
+    let gpu = &body["gpu"];
+    let would = body["dry_run"] == true;
+    let index = text(gpu, "index");
+    let parts: Vec<String> = body["partitions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|part| {
+            let (profile, sms) = (text(part, "profile"), text(part, "sms"));
+            format!("  {profile:<9} {}, {sms} SMs", size(&part["memory"]))
+        })
+        .collect();
+    let becomes = if parts.is_empty() {
+        "whole"
+    } else {
+        "cut into"
     };
+    let mut lines = match would {
+        true => format!("GPU {index} would be {becomes}"),
+        false => format!("GPU {index} is to be {becomes}"),
+    };
+    for part in parts {
+        lines.push_str(&format!("\n{part}"));
+    }
+    let ends = words(&body["ends"]).join(", ");
+    match (ends.is_empty(), would) {
+        (true, _) => lines.push_str("\n  nothing has to end"),
+        (false, true) => lines.push_str(&format!("\n  would end: {ends}")),
+        (false, false) => lines.push_str(&format!("\n  told to end: {ends}")),
+    }
+    let again = words(&body["requeued"]).join(", ");
+    if !again.is_empty() {
+        lines.push_str(&format!("\n  waiting for another device: {again}"));
+    }
+    let commands = words(&body["commands"]);
+    if !commands.is_empty() {
+        let node = text(gpu, "node_name");
+        lines.push_str(&format!(
+            "\n  fardel does not cut real devices: once nothing runs on it, type on {node}, as root"
+        ));
+        for command in commands {
+            lines.push_str(&format!("\n    {command}"));
+        }
+    }
+    if would {
+        lines.push_str("\n  --yes does it");
+    } else if gpu["planned"].is_null() {
+        lines.push_str("\n  done");
+    } else {
+        lines.push_str("\n  it takes nothing new until it is cut so");
+    }
+    if gpu["simulated"] == true {
+        lines.push_str(&format!("\n  {SIMULATED}"));
+    }
+    lines
+}
+
+fn drained(body: &Value) -> String {
+    let names = |key: &str| words(&body[key]).join(", ");
     let index = text(&body["gpu"], "index");
     let mut lines = match (names("ends"), body["dry_run"] == true) {
         (none, true) if none.is_empty() => format!("Nothing runs on GPU {index}."),

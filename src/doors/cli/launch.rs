@@ -154,6 +154,7 @@ async fn preview(
         )
         .await?
         .json()?;
+    let answer = super::gpus::in_full(client, view, answer).await;
     print(&sessions::explained(view, &answer)?);
     let never = answer["verdict"] == "never";
     Ok(if never { super::trouble::CAPACITY } else { 0 })

@@ -256,6 +256,7 @@ pub(super) async fn queue(client: &Client, view: &View) -> Result<u8, Trouble> {
 
 pub(super) async fn why(client: &Client, view: &View, session: &str) -> Result<u8, Trouble> {
     let answer = client.get(&format!("{}/why", path(session))).await?;
+    let answer = super::gpus::in_full(client, view, answer).await;
     print(&explained(view, &answer)?);
     Ok(0)
 }

@@ -885,6 +885,28 @@ pub enum Gpu {
         #[arg(long)]
         note: Option<String>,
     },
+    /// Cut a device into hardware partitions (MIG), or make it whole again
+    ///
+    /// A device is cut only when nothing runs on it: every session that has a part of it ends, and batch
+    /// sessions wait for another device and start again. Without --yes it only says what the cut would
+    /// come to and who would end. A simulated device is cut here; for a real one the server prints what to
+    /// type on its machine, and lets it take nothing new until the machine reports it cut so.
+    Cut {
+        /// Its name, the beginning of it, or its index
+        gpu: String,
+        /// What it is to be cut into: 3g.40gb 2g.20gb 1g.10gb
+        #[arg(value_name = "PROFILE", required_unless_present = "whole")]
+        profiles: Vec<String>,
+        /// Make it whole again
+        #[arg(long, conflicts_with = "profiles")]
+        whole: bool,
+        /// Do it
+        #[arg(short, long)]
+        yes: bool,
+        /// Why, in a few words
+        #[arg(long)]
+        note: Option<String>,
+    },
     /// Give a running session a larger or smaller share of its device, without a restart
     Resize {
         #[command(flatten)]

@@ -73,9 +73,10 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [Written; 9] = [
+const MANUAL: [Written; 10] = [
     chapter!("first-steps"),
     chapter!("launching"),
+    chapter!("gpus"),
     chapter!("images"),
     chapter!("cli"),
     chapter!("rest"),

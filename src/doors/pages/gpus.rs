@@ -1,5 +1,7 @@
 //! `/gpus` and `/gpus/{id}`: every device as a bar, whose slices are on it, and for administrators the
-//! cordon and the drain. Where devices are simulated each of these pages says so.
+//! cordon, the drain and the cut. Where devices are simulated each of these pages says so.
+
+pub mod cut;
 
 use askama::Template;
 use axum::Form;
@@ -38,7 +40,7 @@ pub struct GpusPage {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/gpu.html", blocks = ["state", "slices", "facts"])]
+#[template(config = "web/askama.toml", path = "pages/gpu.html", blocks = ["state", "slices", "facts", "cut"])]
 pub struct GpuPage {
     pub t: Text,
     pub f: Frame,
@@ -54,6 +56,10 @@ pub struct GpuPage {
     pub slices: Vec<Line>,
     /// What a drain would end.
     pub ends: Vec<String>,
+    /// A cut that is wanted and not made yet.
+    pub planned: Option<cut::Planned>,
+    /// None where it cannot be cut, or not by the caller.
+    pub cut: Option<cut::Cutting>,
 }
 
 /// Devices that hang together.
@@ -78,6 +84,7 @@ pub struct Line {
     pub share: String,
     pub memory: String,
     pub sms: String,
+    pub tone: &'static str,
     pub state: String,
 }
 
@@ -134,7 +141,7 @@ pub async fn show(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Response {
-    match one(&console, &visit, &caller, &id, None).await {
+    match one(&console, &visit, &caller, &id, None, None).await {
         Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -152,7 +159,7 @@ pub async fn show_live(
         let (console, visit, caller, id) =
             (console.clone(), visit.clone(), caller.clone(), id.clone());
         async move {
-            let page = one(&console, &visit, &caller, &id, None).await.ok()?;
+            let page = one(&console, &visit, &caller, &id, None, None).await.ok()?;
             Some(vec![
                 ("state", page.as_state().render().ok()?),
                 ("slices", page.as_slices().render().ok()?),
@@ -201,7 +208,7 @@ pub async fn act(
         Err(Failure::Refusal(refusal)) => {
             let status = answer::status(&refusal);
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            match one(&console, &visit, &caller, &id, Some(alert)).await {
+            match one(&console, &visit, &caller, &id, Some(alert), None).await {
                 Ok(page) => answer::page(&console, &visit, status, &page),
                 Err(_) => failed(&console, &visit, &caller, &refusal.into()),
             }
@@ -251,11 +258,17 @@ async fn one(
     caller: &Caller,
     id: &str,
     alert: Option<Alert>,
+    sent: Option<&[(String, String)]>,
 ) -> Result<GpuPage, Failure> {
     let t = visit.text;
     let all = gpus::list(&console.server, caller).await?;
     let gpu = gpus::get(&console.server, caller, id).await?;
     let drawing = Drawing::default();
+    let may_write = caller.subject.role == rules::people::Role::Administrator;
+    let cutting = match may_write {
+        true => cut::form(console, t, caller, &gpu, sent).await?,
+        false => None,
+    };
     Ok(GpuPage {
         t,
         f: Frame {
@@ -267,7 +280,9 @@ async fn one(
         simulated: gpu.simulated,
         cordoned: gpu.cordoned,
         note: gpu.note.clone(),
-        may_write: caller.subject.role == rules::people::Role::Administrator,
+        may_write,
+        planned: cut::planned(t, &gpu),
+        cut: cutting,
         row: row(t, &gpu, &drawing),
         facts: facts(t, &gpu, all.context_overhead),
         slices: gpu
@@ -341,12 +356,13 @@ pub fn share(share: GpuShare) -> String {
 
 /// One device as a bar: a block for each slice, for what is about to be launched, and for what is free.
 pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
-    let weigh = |part: GpuShare, memory: Bytes| match drawing.by_memory {
+    let cut = !gpu.partitions.is_empty();
+    // Partitions are walls in memory first; their engines are never quite the same part of the device.
+    let weigh = |part: GpuShare, memory: Bytes| match drawing.by_memory || cut {
         true => memory.0 >> 20,
         false => u64::from(part.0),
     };
     let whole = weigh(WHOLE, gpu.memory);
-    let cut = !gpu.partitions.is_empty();
     let mut blocks: Vec<Block> = gpu
         .slices
         .iter()
@@ -386,7 +402,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
     if left > 0 {
         let words = match (gpu.cordoned, drawing.by_memory, cut) {
             (true, ..) => t.gpu_cordoned().to_owned(),
-            (false, _, true) => String::new(),
+            (false, _, true) => t.gpu_cut_rest().to_owned(),
             (false, true, false) => t.common_free(parts::size(left << 20)),
             (false, false, false) => {
                 t.common_free(share(GpuShare(u32::try_from(left).unwrap_or_default())))
@@ -394,6 +410,9 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
         };
         blocks.push(free(words, left));
     }
+    // What it does now, where it says so; else what is given of it.
+    let busy = gpu.doing.and_then(|doing| doing.busy_percent);
+    let used = gpu.doing.and_then(|doing| doing.memory);
     Row {
         name: if drawing.small {
             gpu.index.to_string()
@@ -402,17 +421,27 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
         },
         note: parts::size(gpu.memory.0),
         blocks,
-        busy: share(gpu.share_used),
+        busy: busy.map_or_else(|| share(gpu.share_used), |percent| format!("{percent}%")),
+        busy_word: match busy {
+            Some(_) => t.gpu_busy_word().to_owned(),
+            None => t.gpu_given_word().to_owned(),
+        },
         trend: Markup::default(),
-        figure: parts::size(gpu.memory_used.0),
+        figure: parts::size(used.unwrap_or(gpu.memory_used).0),
         figure_of: t.common_of(parts::size(gpu.memory.0)),
-        figure_note: health(t, gpu),
+        figure_note: match warmth(t, gpu) {
+            Some(warmth) if matches!(gpu.health, Health::Unknown | Health::Well) => warmth,
+            _ => health(t, gpu),
+        },
         left: if gpu.share_free == GpuShare::ZERO {
             "–".to_owned()
         } else {
             share(gpu.share_free)
         },
-        closed: gpu.cordoned || !gpu.answers || matches!(gpu.health, Health::Failing { .. }),
+        closed: gpu.cordoned
+            || gpu.planned.is_some()
+            || !gpu.answers
+            || matches!(gpu.health, Health::Failing { .. }),
         hit: ghost.is_some(),
     }
 }
@@ -445,6 +474,17 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
         href: known.map(|id| format!("/sessions/{id}")),
         label: String::new(),
     }
+}
+
+/// `58 °C · 402 W`; none where it does not say.
+fn warmth(t: Text, gpu: &Gpu) -> Option<String> {
+    let doing = gpu.doing?;
+    let heat = doing.celsius.map(|celsius| t.gpu_heat(celsius));
+    let power = doing
+        .milliwatts
+        .map(|milliwatts| t.gpu_power(milliwatts.saturating_add(500) / 1000));
+    let words: Vec<String> = [heat, power].into_iter().flatten().collect();
+    (!words.is_empty()).then(|| words.join(" · "))
 }
 
 fn health(t: Text, gpu: &Gpu) -> String {
@@ -523,6 +563,7 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
         (t.gpu_memory().to_owned(), parts::size(gpu.memory.0)),
         (t.gpu_sms().to_owned(), gpu.sms.to_string()),
         (t.gpu_health().to_owned(), health(t, gpu)),
+        (t.gpu_doing().to_owned(), doing(t, gpu)),
         (
             t.gpu_given().to_owned(),
             format!(
@@ -553,14 +594,31 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
     rows
 }
 
+/// How busy it is, how much of its memory is in use, and how warm it is, as far as it says so.
+fn doing(t: Text, gpu: &Gpu) -> String {
+    let Some(now) = gpu.doing else {
+        return t.gpu_health_unknown().to_owned();
+    };
+    let busy = now.busy_percent.map(|percent| t.plan_percent_busy(percent));
+    let memory = now.memory.map(|memory| t.gpu_in_use(parts::size(memory.0)));
+    let words: Vec<String> = [busy, memory, warmth(t, gpu)]
+        .into_iter()
+        .flatten()
+        .collect();
+    match words.is_empty() {
+        true => t.gpu_health_unknown().to_owned(),
+        false => words.join(" · "),
+    }
+}
+
 fn line(t: Text, gpu: &Gpu, slice: &GpuSlice) -> Line {
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
-    let state = match (slice.confirmed, slice.state) {
-        (false, _) => t.gpu_unconfirmed(),
-        (true, Phase::Running) if slice.paused => t.state_paused(),
-        (true, Phase::Running) => t.state_running(),
-        (true, Phase::Stopping) => t.state_stopping(),
-        (true, _) => t.state_preparing(),
+    let (tone, state) = match (slice.confirmed, slice.state) {
+        (false, _) => ("warn", t.gpu_unconfirmed()),
+        (true, Phase::Running) if slice.paused => ("", t.state_paused()),
+        (true, Phase::Running) => ("ok", t.state_running()),
+        (true, Phase::Stopping) => ("warn", t.state_stopping()),
+        (true, _) => ("acc", t.state_preparing()),
     };
     Line {
         hue: owner.map_or(8, parts::hue),
@@ -576,6 +634,7 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice) -> Line {
         },
         memory: parts::size(slice.memory.0),
         sms: t.gpu_sms_of(slice.sms, gpu.sms),
+        tone,
         state: state.to_owned(),
     }
 }

@@ -428,7 +428,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> 
         ),
         figure(
             t.overview_memory_given(),
-            parts::size(memory_used.0),
+            parts::part_of(memory_used.0, memory.0),
             t.common_of(parts::size(memory.0)),
             "",
             parts::percent(memory_used.0 as f64, memory.0 as f64),
@@ -436,7 +436,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> 
         ),
         figure(
             t.overview_memory_used(),
-            parts::size(memory_busy.0),
+            parts::part_of(memory_busy.0, memory.0),
             t.common_of(parts::size(memory.0)),
             "a",
             parts::percent(memory_busy.0 as f64, memory.0 as f64),
@@ -486,7 +486,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> 
             1,
             figure(
                 t.gpu_figure_memory(),
-                parts::size(used.0),
+                parts::part_of(used.0, memory.0),
                 t.common_of(parts::size(memory.0)),
                 "a",
                 parts::percent(used.0 as f64, memory.0 as f64),

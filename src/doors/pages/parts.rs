@@ -263,6 +263,8 @@ pub struct Row {
     pub blocks: Vec<Block>,
     /// How busy the whole row is, ready to print.
     pub busy: String,
+    /// What that figure is, where it is not how busy the row is.
+    pub busy_word: String,
     pub trend: Markup,
     pub figure: String,
     pub figure_of: String,
@@ -293,10 +295,12 @@ impl Row {
                 Kind::Held => "held".into(),
                 Kind::Ghost => "ghost".into(),
             };
-            let tiny = if width < 12 && block.kind != Kind::Free {
-                " tiny"
-            } else {
-                ""
+            let tiny = match width {
+                _ if block.kind == Kind::Free => "",
+                // No letter of a name is better than half of one; it is told all the same.
+                ..6 => " tiny bare",
+                6..12 => " tiny",
+                _ => "",
             };
             let link = block.href.as_ref().filter(|_| width >= LEAST_LINK);
             let tag = if link.is_some() { "a" } else { "span" };
@@ -316,7 +320,7 @@ impl Row {
             out.push('>');
             if block.kind == Kind::Free {
                 // A sliver of free room has no space for words.
-                if width >= 9 {
+                if width >= 14 {
                     out.push_str(&escaped(&block.name));
                 }
             } else if block.kind != Kind::Ghost || width >= 22 {
@@ -480,9 +484,27 @@ pub fn hue(name: &str) -> u8 {
     u8::try_from(sum % 8).expect("below 8") + 1
 }
 
+const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/// A part of a whole in the unit of the whole, which stands beside it: `0.4` of `22.4 GiB`.
+pub fn part_of(bytes: u64, whole: u64) -> String {
+    let mut value = bytes as f64;
+    let mut rest = whole as f64;
+    let mut unit = 0;
+    while rest >= 1024.0 && unit + 1 < UNITS.len() {
+        rest /= 1024.0;
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value >= 100.0 || (value - value.round()).abs() < 0.05 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
+    }
+}
+
 /// A size with at most one decimal, in binary units: `0 B`, `512 MiB`, `1.5 GiB`.
 pub fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
     while value >= 1024.0 && unit + 1 < UNITS.len() {
@@ -551,6 +573,18 @@ mod tests {
                 100,
                 "{count} blocks"
             );
+        }
+    }
+
+    #[test]
+    fn a_part_is_written_in_the_unit_of_its_whole() {
+        for (part, whole, words) in [
+            (384 << 20, 24 << 30, "0.4"),
+            (498 << 30, 640 << 30, "498"),
+            (0, 640 << 30, "0"),
+            (24 << 30, 24 << 30, "24"),
+        ] {
+            assert_eq!(part_of(part, whole), words);
         }
     }
 

@@ -155,6 +155,7 @@ fn rack(
             || "–".to_owned(),
             |(busy, _)| format!("{}%", parts::percent(*busy, whole as f64)),
         ),
+        busy_word: t.plan_busy().to_owned(),
         trend: Markup::default(),
         figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
         figure_of: match of {

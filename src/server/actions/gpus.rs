@@ -1,8 +1,8 @@
 //! What a person may know of devices and do with them: the list with everybody's slices, one device, and
-//! for administrators the cordon and the drain. Other people's slices carry no names for people who may not
+//! for administrators the cordon, the drain and the cut into hardware partitions. Other people's slices carry no names for people who may not
 //! see everybody's work. Never hands a share out; the scheduler does.
 
-use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile, SharePolicy};
+use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile, SharePolicy, cut};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Verb;
@@ -17,7 +17,7 @@ use super::allowed;
 use super::sessions::{Owner, sees_all};
 use crate::access::Caller;
 use crate::catalog::events::Note;
-use crate::catalog::nodes::DeviceRow;
+use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
 use crate::catalog::{Lane, Rows, View};
 use crate::{Failure, Server};
 
@@ -66,8 +66,25 @@ pub struct Gpu {
     /// What it is doing, whoever does it; None where it does not say, or its machine does not answer.
     pub doing: Option<DeviceUse>,
     pub partitions: Vec<Partition>,
+    /// The profiles it can be cut into, smallest first; empty where it cannot be cut.
+    #[serde(default)]
+    pub profiles: Vec<MigProfile>,
+    /// How it is to be cut, until it is; it takes nothing new so long.
+    #[serde(default)]
+    pub planned: Option<PlannedCut>,
     /// Oldest first.
     pub slices: Vec<GpuSlice>,
+}
+
+/// A cut that an administrator wants and that is not made yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedCut {
+    /// Empty: whole.
+    pub profiles: Vec<MigProfile>,
+    pub since: Timestamp,
+    /// What is typed on the device's machine to make it; empty for a simulated device, which is cut as soon
+    /// as nothing runs on it.
+    pub commands: Vec<String>,
 }
 
 /// One hardware partition of a device.
@@ -107,6 +124,48 @@ pub struct Drained {
     /// Of these, those that wait for another device afterwards.
     pub requeued: Vec<String>,
     /// Nothing was done yet.
+    pub dry_run: bool,
+}
+
+/// What a cut would come to, or has begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    pub gpu: Gpu,
+    /// The partitions in the order of their places; empty where it is whole again.
+    pub partitions: Vec<PlacedPartition>,
+    /// Names of the sessions that end.
+    pub ends: Vec<String>,
+    /// Of these, those that wait for another device afterwards.
+    pub requeued: Vec<String>,
+    /// What is typed on the device's machine; empty for a simulated device.
+    pub commands: Vec<String>,
+    /// Nothing was done yet.
+    pub dry_run: bool,
+}
+
+/// A partition that is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacedPartition {
+    pub profile: MigProfile,
+    pub memory: Bytes,
+    pub sms: u32,
+    /// Where it begins and how much it takes, in eighths of the device's memory.
+    pub start: u8,
+    pub slices: u8,
+}
+
+/// How a device is cut.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CutRequest {
+    /// Empty: whole again. What it is already cut into takes a plan back. Never left out: a request that
+    /// says nothing must end nobody.
+    pub profiles: Vec<MigProfile>,
+    /// Why, for the people whose sessions end; None keeps what was said.
+    #[serde(default)]
+    pub note: Option<String>,
+    /// Only say what it would come to.
+    #[serde(default)]
     pub dry_run: bool,
 }
 
@@ -246,17 +305,7 @@ pub async fn drain(
                 )
                 .with("by", &caller.name)
                 .with("device", gpu.index);
-                rows.change_session(
-                    session.id,
-                    None,
-                    caller.name.as_str(),
-                    Some("session.device-drained"),
-                    |row| {
-                        let stopped = row.stop(Wish::Stop, because, rows.now);
-                        row.restart = row.restart || (again && stopped);
-                        stopped
-                    },
-                )?;
+                end(rows, &caller, session.id, &because, again)?;
             }
             let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &gpu.id)?;
             Ok(Drained {
@@ -267,6 +316,159 @@ pub async fn drain(
             })
         })
         .await
+}
+
+/// Cuts a device into hardware partitions, or makes it whole again, and ends every session that has a part
+/// of it: a device is cut only when nothing runs on it. A simulated device is cut as soon as that is so; for
+/// a real one the plan is kept, with what an administrator types on its machine, and it takes nothing new
+/// until its machine reports it cut so. With `dry_run` it only says what that would come to.
+///
+/// Errors: `gpu.cannot-cut`, `gpu.no-such-profile`, `gpu.cut-too-large`, `gpu.cut-already`.
+pub async fn cut(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    request: CutRequest,
+) -> Result<Cut, Failure> {
+    allowed(caller, Verb::SystemWrite)?;
+    let note = checked(request.note)?;
+    let (caller, id, dry_run) = (caller.clone(), id.to_owned(), request.dry_run);
+    let wanted = request.profiles;
+    server
+        .catalog()
+        .write(Lane::People, "cut a device", move |rows| {
+            let world = rows.world()?;
+            let gpu = find(all(rows, &world, &caller, rows.now)?, &id)?;
+            let device = world
+                .node(gpu.node)
+                .and_then(|node| node.capacity.devices.iter().find(|d| d.uuid == gpu.id))
+                .ok_or_else(|| crate::Fault::new("cut a device", "it left between two reads"))?;
+            let here = world.sessions.iter().filter(|s| s.node == Some(gpu.node));
+            let plan = cut::plan(device, &wanted, here)?;
+            let as_it_is = cut::same(&profiles_of(device), &wanted);
+            if as_it_is && gpu.planned.is_none() {
+                return Err(Refusal::conflict(
+                    "gpu.cut-already",
+                    match wanted[..] {
+                        [] => format!("GPU {} is whole.", gpu.index),
+                        _ => format!("GPU {} is cut into {}.", gpu.index, cut::listed(&wanted)),
+                    },
+                )
+                .hint("Nothing has to be done.")
+                .into());
+            }
+            // A plan that is taken back ends nobody.
+            let ends = if as_it_is { Vec::new() } else { plan.ends };
+            let because = Reason::new(
+                "session.device-cut",
+                format!(
+                    "{} is cutting its device into other partitions.",
+                    caller.name
+                ),
+            )
+            .with("by", &caller.name)
+            .with("device", gpu.index);
+            let mut told = (Vec::new(), Vec::new());
+            for session in world.sessions.iter().filter(|s| ends.contains(&s.id)) {
+                let again = plan.requeued.contains(&session.id);
+                told.0.push(session.name.to_string());
+                if again {
+                    told.1.push(session.name.to_string());
+                }
+                if !dry_run {
+                    end(rows, &caller, session.id, &because, again)?;
+                }
+            }
+            if !dry_run {
+                plan_cut(rows, &caller, &gpu, device, &wanted, note)?;
+            }
+            let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &gpu.id)?;
+            Ok(Cut {
+                commands: by_hand(device, &wanted),
+                gpu,
+                partitions: plan
+                    .parts
+                    .into_iter()
+                    .zip(plan.places)
+                    .map(|(part, (start, slices))| PlacedPartition {
+                        profile: part.profile,
+                        memory: part.memory,
+                        sms: part.sms,
+                        start,
+                        slices,
+                    })
+                    .collect(),
+                ends: told.0,
+                requeued: told.1,
+                dry_run,
+            })
+        })
+        .await
+}
+
+fn by_hand(device: &Device, wanted: &[MigProfile]) -> Vec<String> {
+    match device.simulated {
+        true => Vec::new(),
+        false => cut::commands(device, wanted),
+    }
+}
+
+fn plan_cut(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    gpu: &Gpu,
+    device: &Device,
+    wanted: &[MigProfile],
+    note: Option<String>,
+) -> Result<(), Failure> {
+    let before = profiles_of(device);
+    rows.put_device(&DeviceRow {
+        uuid: gpu.id.clone(),
+        cordoned: gpu.cordoned,
+        note: note.unwrap_or_else(|| gpu.note.clone()),
+        changed_at: rows.now,
+        changed_by: caller.name.to_string(),
+        cut: Some(WantedCut {
+            profiles: wanted.to_vec(),
+            before: before.clone(),
+            at: rows.now,
+        }),
+    })?;
+    let words = |profiles: &[MigProfile]| match profiles {
+        [] => "whole".to_owned(),
+        cut => cut::listed(cut),
+    };
+    rows.note(Note {
+        actor: caller.name.as_str(),
+        topic: "gpus",
+        object: &gpu.id,
+        owner: None,
+        code: "gpu.cut",
+        before: &words(&before),
+        after: &words(wanted),
+    })
+}
+
+/// Ends one session because of its device; `again` starts it anew elsewhere.
+fn end(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    session: SessionId,
+    because: &Reason,
+    again: bool,
+) -> Result<(), Failure> {
+    rows.change_session(
+        session,
+        None,
+        caller.name.as_str(),
+        Some(&because.code),
+        |row| {
+            let stopped = row.stop(Wish::Stop, because.clone(), rows.now);
+            row.restart = row.restart || (again && stopped);
+            stopped
+        },
+    )?;
+    Ok(())
 }
 
 fn checked(note: Option<String>) -> Result<Option<String>, Refusal> {
@@ -296,6 +498,11 @@ fn mark(
         note,
         changed_at: rows.now,
         changed_by: caller.name.to_string(),
+        cut: rows
+            .devices()?
+            .into_iter()
+            .find(|said| said.uuid == gpu.id)
+            .and_then(|said| said.cut),
     })?;
     rows.note(Note {
         actor: caller.name.as_str(),
@@ -400,7 +607,8 @@ fn all(
                     });
                 }
             }
-            let closed = gpu.cordoned || matches!(gpu.health, Health::Failing { .. });
+            let closed = node.cordoned.contains(&device.uuid)
+                || matches!(gpu.health, Health::Failing { .. });
             if !closed && !device.is_cut() {
                 gpu.share_free = rules::devices::WHOLE.saturating_sub(gpu.share_used);
                 gpu.memory_free = device.memory.saturating_sub(gpu.memory_used);
@@ -457,6 +665,15 @@ fn bare(node: &Node, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) 
                 taken: false,
             })
             .collect(),
+        profiles: cut::profiles(device),
+        planned: mark
+            .and_then(|mark| mark.cut.as_ref())
+            .filter(|wanted| !cut::same(&wanted.profiles, &profiles_of(device)))
+            .map(|wanted| PlannedCut {
+                profiles: wanted.profiles.clone(),
+                since: wanted.at,
+                commands: by_hand(device, &wanted.profiles),
+            }),
         slices: Vec::new(),
     }
 }

@@ -105,6 +105,12 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "gpus.uncordon", |s, c| gpus::uncordon(
             s, c, "x"
         )),
+        (SystemWrite, "gpus.cut", |s, c| gpus::cut(
+            s,
+            c,
+            "x",
+            Default::default()
+        )),
         (SystemWrite, "gpus.drain", |s, c| gpus::drain(
             s,
             c,

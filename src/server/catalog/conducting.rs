@@ -26,6 +26,8 @@ pub(crate) struct Sight {
     pub(crate) assigned: BTreeMap<NodeId, Assignment>,
     /// Configuration digests of the images there are.
     pub(crate) digests: BTreeMap<ImageId, String>,
+    /// Partitions of simulated devices that were cut here.
+    pub(crate) cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
 }
 
 /// All that a turn changed.
@@ -67,6 +69,7 @@ impl View<'_> {
             Ok((ImageId(value::id(row, "id")?), row.get("digest")?))
         })?;
         Ok(Sight {
+            cuts: self.cuts(&world.nodes)?,
             world,
             assigned,
             digests: rows.collect::<Result<_, _>>()?,

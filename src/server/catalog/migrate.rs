@@ -11,6 +11,7 @@ use crate::{Failure, Fault};
 pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0001_founding.sql"),
     include_str!("migrations/0002_devices.sql"),
+    include_str!("migrations/0003_cuts.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

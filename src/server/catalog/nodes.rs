@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use rules::devices::SharePolicy;
+use rules::devices::{MigPart, MigProfile, SharePolicy, cut};
 use rules::messages::{Assignment, DeviceUse};
 use rules::names::{BootId, NodeId};
+use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
 use rules::world::Node;
 use rusqlite::{OptionalExtension as _, Row};
@@ -51,6 +52,22 @@ pub(crate) struct DeviceRow {
     pub(crate) note: String,
     pub(crate) changed_at: Timestamp,
     pub(crate) changed_by: String,
+    /// How it is to be cut, once that was said.
+    pub(crate) cut: Option<WantedCut>,
+}
+
+/// How an administrator wants a device cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WantedCut {
+    /// Empty: whole.
+    pub(crate) profiles: Vec<MigProfile>,
+    pub(crate) before: Vec<MigProfile>,
+    pub(crate) at: Timestamp,
+}
+
+/// The profiles that a device is cut into.
+pub(crate) fn profiles_of(device: &Device) -> Vec<MigProfile> {
+    device.mig.iter().map(|part| part.profile).collect()
 }
 
 impl Heard {
@@ -95,21 +112,25 @@ impl View<'_> {
         )?;
         let rows = statement.query_map([], from_row)?;
         let mut nodes: Vec<Node> = rows.collect::<Result<_, _>>()?;
-        let cordoned: BTreeSet<String> = self
+        let said: BTreeMap<String, DeviceRow> = self
             .devices()?
             .into_iter()
-            .filter(|device| device.cordoned)
-            .map(|device| device.uuid)
+            .map(|device| (device.uuid.clone(), device))
             .collect();
         let heard = self.heard.times();
         for node in &mut nodes {
-            node.cordoned = node
-                .capacity
-                .devices
-                .iter()
-                .filter(|device| cordoned.contains(&device.uuid))
-                .map(|device| device.uuid.clone())
-                .collect();
+            for device in &mut node.capacity.devices {
+                let Some(said) = said.get(&device.uuid) else {
+                    continue;
+                };
+                let waits = match &said.cut {
+                    Some(wanted) => self.is_cut_late(node.id, device, wanted)?,
+                    None => false,
+                };
+                if said.cordoned || waits {
+                    node.cordoned.insert(device.uuid.clone());
+                }
+            }
             if let Some(at) = heard.get(&node.id) {
                 node.seen_at = *at;
             }
@@ -123,6 +144,64 @@ impl View<'_> {
         self.heard.uses().get(&node).cloned().unwrap_or_default()
     }
 
+    /// Whether a device is not yet cut as it is to be. A simulated one is, as soon as nothing holds it that
+    /// was placed before: it exists nowhere but here. A real one is cut by hand on its machine.
+    fn is_cut_late(
+        &self,
+        node: NodeId,
+        device: &mut Device,
+        wanted: &WantedCut,
+    ) -> Result<bool, Failure> {
+        if !device.simulated {
+            return Ok(!cut::same(&profiles_of(device), &wanted.profiles));
+        }
+        let held = self.held_since(node, device.index, wanted.at)?;
+        let profiles = if held {
+            &wanted.before
+        } else {
+            &wanted.profiles
+        };
+        device.mig = cut::parts(device, profiles);
+        Ok(held)
+    }
+
+    /// Whether a session that was placed then, or earlier, has a part of a device.
+    fn held_since(&self, node: NodeId, index: u32, then: Timestamp) -> Result<bool, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select devices, unconfirmed
+             from session
+             where node = ?1 and scheduled_at <= ?2
+               and phase in ('scheduled', 'preparing', 'running', 'stopping')",
+        )?;
+        let rows = statement.query_map((node.0.as_bytes(), then.as_millis()), |row| {
+            let held: Vec<DeviceShare> = value::json(row, "devices")?;
+            let older: Vec<DeviceShare> = value::json(row, "unconfirmed")?;
+            Ok(held.iter().chain(&older).any(|part| part.index == index))
+        })?;
+        for row in rows {
+            if row? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The partitions of simulated devices that were cut here, whatever their machines report of them.
+    pub(crate) fn cuts(&self, nodes: &[Node]) -> Result<BTreeMap<String, Vec<MigPart>>, Failure> {
+        let said: BTreeSet<String> = self
+            .devices()?
+            .into_iter()
+            .filter(|device| device.cut.is_some())
+            .map(|device| device.uuid)
+            .collect();
+        Ok(nodes
+            .iter()
+            .flat_map(|node| &node.capacity.devices)
+            .filter(|device| device.simulated && said.contains(&device.uuid))
+            .map(|device| (device.uuid.clone(), device.mig.clone()))
+            .collect())
+    }
+
     /// The administrator's rules for shares of devices.
     pub(crate) fn policy(&self) -> SharePolicy {
         self.heard.policy()
@@ -130,9 +209,10 @@ impl View<'_> {
 
     /// What administrators said of devices, those of machines that are gone too.
     pub(crate) fn devices(&self) -> Result<Vec<DeviceRow>, Failure> {
-        let mut statement = self
-            .connection
-            .prepare_cached("select uuid, cordoned, note, changed_at, changed_by from device")?;
+        let mut statement = self.connection.prepare_cached(
+            "select uuid, cordoned, note, changed_at, changed_by, cut, cut_before, cut_at
+                 from device",
+        )?;
         let rows = statement.query_map([], |row| {
             Ok(DeviceRow {
                 uuid: row.get("uuid")?,
@@ -140,6 +220,18 @@ impl View<'_> {
                 note: row.get("note")?,
                 changed_at: value::time(row, "changed_at")?,
                 changed_by: row.get("changed_by")?,
+                cut: match (
+                    value::json_or_none(row, "cut")?,
+                    value::json_or_none(row, "cut_before")?,
+                    value::time_or_none(row, "cut_at")?,
+                ) {
+                    (Some(profiles), Some(before), Some(at)) => Some(WantedCut {
+                        profiles,
+                        before,
+                        at,
+                    }),
+                    _ => None,
+                },
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -166,10 +258,12 @@ impl Rows<'_> {
     pub(crate) fn put_device(&self, device: &DeviceRow) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "insert into device (uuid, cordoned, note, changed_at, changed_by)
-                 values (?1, ?2, ?3, ?4, ?5)
+                "insert into device
+                     (uuid, cordoned, note, changed_at, changed_by, cut, cut_before, cut_at)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                  on conflict (uuid) do update
-                 set cordoned = ?2, note = ?3, changed_at = ?4, changed_by = ?5",
+                 set cordoned = ?2, note = ?3, changed_at = ?4, changed_by = ?5, cut = ?6,
+                     cut_before = ?7, cut_at = ?8",
             )?
             .execute((
                 &device.uuid,
@@ -177,7 +271,27 @@ impl Rows<'_> {
                 &device.note,
                 device.changed_at.as_millis(),
                 &device.changed_by,
+                device.cut.as_ref().map(|cut| value::text(&cut.profiles)),
+                device.cut.as_ref().map(|cut| value::text(&cut.before)),
+                device.cut.as_ref().map(|cut| cut.at.as_millis()),
             ))?;
+        Ok(())
+    }
+
+    /// Forgets how real devices were to be cut, once they are: whatever is done to them later by hand is
+    /// nothing that was planned here.
+    fn forget_done_cuts(&self, node: &Node) -> Result<(), Failure> {
+        for said in self.devices()? {
+            let done = |device: &&Device| {
+                let wanted = said.cut.as_ref();
+                device.uuid == said.uuid
+                    && !device.simulated
+                    && wanted.is_some_and(|cut| cut::same(&profiles_of(device), &cut.profiles))
+            };
+            if node.capacity.devices.iter().any(|device| done(&device)) {
+                self.put_device(&DeviceRow { cut: None, ..said })?;
+            }
+        }
         Ok(())
     }
 
@@ -204,6 +318,6 @@ impl Rows<'_> {
                 node.schedulable,
                 value::text(&node.problems),
             ))?;
-        Ok(())
+        self.forget_done_cuts(node)
     }
 }

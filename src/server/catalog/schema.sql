@@ -34,7 +34,7 @@ CREATE TABLE device (
     note text not null,
     changed_at integer not null,
     changed_by text not null
-) strict, without rowid;
+, cut text, cut_before text, cut_at integer) strict, without rowid;
 
 CREATE TABLE event (
     sequence integer primary key autoincrement,

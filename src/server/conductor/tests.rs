@@ -77,6 +77,7 @@ fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> Sight {
             .iter()
             .map(|(id, digest)| (*id, (*digest).to_owned()))
             .collect(),
+        cuts: BTreeMap::new(),
     }
 }
 

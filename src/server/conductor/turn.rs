@@ -19,6 +19,7 @@ pub(crate) struct Turn {
     /// What each node was told last; absent for a node that was never told anything.
     pub(crate) assigned: BTreeMap<NodeId, Assignment>,
     pub(crate) digests: BTreeMap<rules::names::ImageId, String>,
+    cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
     sessions: BTreeMap<SessionId, Session>,
     nodes: BTreeSet<NodeId>,
     assignments: BTreeSet<NodeId>,
@@ -32,6 +33,7 @@ impl Turn {
             world: sight.world,
             assigned: sight.assigned,
             digests: sight.digests,
+            cuts: sight.cuts,
             sessions: BTreeMap::new(),
             nodes: BTreeSet::new(),
             assignments: BTreeSet::new(),
@@ -87,7 +89,13 @@ impl Turn {
 
     /// Takes in what a node says about itself. Hearing from it is no change worth a write; anything
     /// else it says anew is.
-    pub(crate) fn heard(&mut self, node: Node) {
+    pub(crate) fn heard(&mut self, mut node: Node) {
+        // A simulated device is cut here and nowhere else; its machine knows nothing of it.
+        for device in node.capacity.devices.iter_mut().filter(|d| d.simulated) {
+            if let Some(parts) = self.cuts.get(&device.uuid) {
+                device.mig.clone_from(parts);
+            }
+        }
         match self.world.nodes.iter_mut().find(|n| n.id == node.id) {
             Some(known) => {
                 let aged = Node {

@@ -35,8 +35,8 @@ export async function until(what, ask) {
   }
 }
 
-/// Starts `fardel serve` and waits for its first 200.
-export async function open() {
+/// Starts `fardel serve` with these options and waits for its first 200.
+export async function open(...options) {
   const binary = process.env.FARDEL_BINARY;
   assert.ok(binary, "FARDEL_BINARY names the binary");
   const folder = mkdtempSync(join(tmpdir(), "fardel-browser-"));
@@ -49,7 +49,7 @@ export async function open() {
     FARDEL_LISTEN: `127.0.0.1:${port}`,
   };
   let said = "";
-  const child = spawn(binary, ["serve"], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(binary, ["serve", ...options], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
   child.stdout.on("data", (bytes) => (said += bytes));
   child.stderr.on("data", (bytes) => (said += bytes));
   const ended = new Promise((done) => child.on("exit", done));

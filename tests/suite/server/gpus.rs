@@ -344,6 +344,98 @@ async fn a_cordoned_device_takes_nothing_new_and_a_drain_ends_what_is_on_it() {
     );
 }
 
+/// Asks for a device until `wanted` says that it is as it should be.
+async fn device_until(the_box: &TheBox, gpu: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let patience = std::time::Instant::now();
+    loop {
+        let path = format!("/api/v1/gpus/{gpu}");
+        let now = the_box.get(&the_box.admin, &path).await.json();
+        if wanted(&now) {
+            return now;
+        }
+        assert!(patience.elapsed().as_secs() < 20, "{now}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_is_cut_when_nothing_runs_on_it_and_whom_that_ends_is_told_before() {
+    let devices = node::gpu::simulated::devices("H100:2").expect("a good text");
+    let the_box = TheBox::with(&[], devices).await;
+    let work = running(&the_box, &the_box.mina, "work", json!(0.35)).await;
+    assert_eq!(work["devices"][0]["index"], 0);
+    let path = "/api/v1/gpus/0/cut";
+    let wish = |dry: bool| json!({"profiles": ["1g.10gb", "3g.40gb"], "dry_run": dry});
+
+    let told = the_box.post(&the_box.admin, path, wish(true)).await.json();
+    assert_eq!(
+        (&told["ends"], &told["requeued"], &told["commands"]),
+        (&json!(["work"]), &json!(["work"]), &json!([]))
+    );
+    let places: Vec<(&str, i64)> = told["partitions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|part| Some((part["profile"].as_str()?, part["start"].as_i64()?)))
+        .collect();
+    assert_eq!(places, [("3g.40gb", 0), ("1g.10gb", 4)]);
+    let still = the_box.get(&the_box.mina, "/api/v1/sessions/work").await;
+    assert_eq!(still.json()["state"], "running", "a dry run ended it");
+
+    let begun = the_box.post(&the_box.admin, path, wish(false)).await.json();
+    assert_eq!(begun["gpu"]["share_free"], 0, "it would take something new");
+    let cut = device_until(&the_box, "0", |gpu| {
+        gpu["planned"].is_null() && gpu["partitions"].as_array().is_some_and(|p| p.len() == 2)
+    })
+    .await;
+    assert_eq!(cut["cordoned"], false, "nobody closed it");
+    let id = work["id"].as_str().expect("an id");
+    let again = the_box.until(&the_box.mina, id, "running").await;
+    assert_eq!(
+        again["devices"][0]["index"], 1,
+        "a share of a device that is cut"
+    );
+
+    let mut body = wants(json!(0));
+    body["resources"] = json!({"cpu": 0.1, "memory": 67_108_864, "mig": "3g.40gb"});
+    let part = the_box.launch(&the_box.jae, body).await;
+    let part = part["id"].as_str().expect("an id");
+    let part = the_box.until(&the_box.jae, part, "running").await;
+    assert_eq!(
+        (&part["devices"][0]["index"], &part["devices"][0]["profile"]),
+        (&json!(0), &json!("3g.40gb"))
+    );
+    // The machine reports its devices over and over; what was cut here stays cut.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    device_until(&the_box, "0", |gpu| {
+        gpu["partitions"].as_array().is_some_and(|p| p.len() == 2)
+    })
+    .await;
+
+    for (who, wish, short) in [
+        (&the_box.admin, wish(false), "409 gpu.cut-already"),
+        (&the_box.mina, wish(true), "403 role.administrator-needed"),
+        (
+            &the_box.admin,
+            json!({"profiles": ["4g.40gb", "4g.40gb"]}),
+            "422 gpu.cut-too-large",
+        ),
+        (
+            &the_box.admin,
+            json!({"profiles": ["1g.18gb"]}),
+            "422 gpu.no-such-profile",
+        ),
+    ] {
+        assert_eq!(the_box.post(who, path, wish).await.short(), short);
+    }
+    let nothing = the_box.post(&the_box.admin, path, json!({})).await;
+    assert_eq!(nothing.short(), "422 body.invalid", "nothing said, and yet");
+    let whole = json!({"profiles": []});
+    let whole = the_box.post(&the_box.admin, path, whole).await.json();
+    assert_eq!(whole["ends"].as_array().map(Vec::len), Some(1));
+    device_until(&the_box, "0", |gpu| gpu["share_free"] == 1).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_preview_answers_at_once() {
     let the_box = eight_cards().await;

@@ -104,6 +104,16 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("POST /gpus/{id}/{verb}", &["drainGpu"], &["gpu drain 0"]),
     (
+        "POST /gpus/{id}/cut",
+        &["cutGpu"],
+        &["gpu cut 0 3g.40gb -y"],
+    ),
+    (
+        "POST /gpus/{id}/cut/preview",
+        &["cutGpu"],
+        &["gpu cut 0 --whole"],
+    ),
+    (
         "POST /sessions/{id}/{verb}",
         &["changeSession"],
         &["gpu resize x 0.5"],

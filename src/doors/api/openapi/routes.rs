@@ -316,6 +316,18 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        method: "POST",
+        path: "/api/v1/gpus/{id}/cut",
+        operation: "cutGpu",
+        tag: "gpus",
+        summary: "Cut a device into hardware partitions, or make it whole again",
+        needs: SYSTEM_WRITE,
+        body: Some("CutRequest"),
+        answer: Reply::Schema("Cut"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/images",
         operation: "listImages",
         tag: "images",
@@ -861,7 +873,9 @@ pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
     collect::<shape::Gpu>(all);
     collect::<shape::CordonRequest>(all);
     collect::<shape::DrainRequest>(all);
+    collect::<shape::CutRequest>(all);
     collect::<shape::Drained>(all);
+    collect::<shape::Cut>(all);
     collect::<shape::ImagePage>(all);
     collect::<shape::Image>(all);
     collect::<shape::ImportRequest>(all);

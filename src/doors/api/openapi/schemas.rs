@@ -215,6 +215,9 @@ pub(super) struct Gpu {
     least: Option<f64>,
     doing: Option<GpuDoing>,
     partitions: Vec<Partition>,
+    /// The profiles it can be cut into; empty where it cannot be cut.
+    profiles: Vec<String>,
+    planned: Option<PlannedCut>,
     slices: Vec<GpuSlice>,
 }
 
@@ -228,6 +231,52 @@ pub(super) struct GpuDoing {
     busy_percent: Option<u32>,
     celsius: Option<u32>,
     milliwatts: Option<u32>,
+}
+
+/// A cut that an administrator wants and that is not made yet; the device takes nothing new so long.
+#[derive(ToSchema)]
+pub(super) struct PlannedCut {
+    /// Empty: whole.
+    profiles: Vec<String>,
+    since: String,
+    /// What is typed on the device's machine; empty for a simulated device.
+    commands: Vec<String>,
+}
+
+/// What a cut comes to.
+#[derive(ToSchema)]
+pub(super) struct Cut {
+    gpu: Gpu,
+    partitions: Vec<PlacedPartition>,
+    /// Names of the sessions that end.
+    ends: Vec<String>,
+    /// Of these, those that wait for another device.
+    requeued: Vec<String>,
+    /// What is typed on the device's machine; empty for a simulated device.
+    commands: Vec<String>,
+    dry_run: bool,
+}
+
+/// A partition that is to be; start and slices in eighths of the device's memory.
+#[derive(ToSchema)]
+pub(super) struct PlacedPartition {
+    profile: String,
+    memory: u64,
+    sms: u32,
+    start: u8,
+    slices: u8,
+}
+
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CutRequest {
+    /// Such as `3g.40gb`; empty: whole again. What it is already cut into takes a plan back.
+    profiles: Vec<String>,
+    /// Why; none keeps what was said.
+    note: Option<String>,
+    /// Only say what it would come to.
+    #[schema(required = false)]
+    dry_run: bool,
 }
 
 /// `unknown`, `well`, `worn` or `failing`, the last two with a sentence.

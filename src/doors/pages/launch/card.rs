@@ -246,6 +246,8 @@ mod tests {
             memory_free: Bytes::gib(80),
             least: Some(GpuShare(1)),
             doing: None,
+            profiles: Vec::new(),
+            planned: None,
             partitions: cut.iter().map(part).collect(),
             slices: Vec::new(),
         }

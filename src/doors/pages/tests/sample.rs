@@ -478,9 +478,32 @@ fn gpu(t: Text) -> GpuPage {
             share: "0.35".into(),
             memory: "28 GiB".into(),
             sms: t.gpu_sms_of(46, 132),
+            tone: "ok",
             state: t.state_running().into(),
         }],
         ends: vec!["vit-ablation".into()],
+        planned: Some(gpus::cut::Planned {
+            words: t.gpu_cut_planned("3g.40gb"),
+            commands: vec!["nvidia-smi -i GPU-1 -mig 1".into()],
+            back: vec![("1g.10gb".into(), 2)],
+        }),
+        cut: Some(gpus::cut::Cutting {
+            profiles: vec![gpus::cut::Profile {
+                name: "3g.40gb".into(),
+                note: t.gpu_cut_size(40, 3),
+                number: 1,
+            }],
+            answer: gpus::cut::Answer {
+                tone: "wait",
+                icon: "hourglass",
+                verdict: t.gpu_cut_ends(1),
+                detail: t.gpu_cut_by_hand("fardel-01"),
+                row: Some(card(t)),
+                ends: vec!["vit-ablation".into()],
+                commands: vec!["nvidia-smi -i GPU-1 -mig 1".into()],
+                blocked: false,
+            },
+        }),
     }
 }
 

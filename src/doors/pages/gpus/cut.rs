@@ -1,0 +1,331 @@
+//! The part of a device's page that cuts it into hardware partitions: how many of each profile, and beside
+//! them what that comes to and whom it ends. Decides nothing: the answer is the server's own.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::devices::{MigProfile, cut};
+use rules::refusal::Refusal;
+use server::Failure;
+use server::access::Caller;
+use server::actions::gpus::{self, CutRequest, Gpu, Partition, PlannedCut};
+
+use super::super::Console;
+use super::super::answer;
+use super::super::parts::{self, Alert, Block, Kind, Row};
+use super::super::visit::Visit;
+use super::super::who::Who;
+use crate::doors::text::{Text, codes};
+
+/// The form, and the answer beside it.
+pub struct Cutting {
+    pub profiles: Vec<Profile>,
+    pub answer: Answer,
+}
+
+/// How many partitions of one size.
+pub struct Profile {
+    pub name: String,
+    pub note: String,
+    pub number: usize,
+}
+
+/// What a cut comes to.
+#[derive(Default)]
+pub struct Answer {
+    /// Class of the verdict: empty (nothing has to end), `wait`, `never`, `idle`.
+    pub tone: &'static str,
+    pub icon: &'static str,
+    pub verdict: String,
+    pub detail: String,
+    /// The device as it would be; none where it does not fit.
+    pub row: Option<Row>,
+    /// Sessions that would end.
+    pub ends: Vec<String>,
+    /// What an administrator types; empty for a simulated device.
+    pub commands: Vec<String>,
+    /// There is nothing to do.
+    pub blocked: bool,
+}
+
+/// A cut that is not made yet.
+pub struct Planned {
+    pub words: String,
+    /// What is typed on the machine, one line each; empty for a simulated device.
+    pub commands: Vec<String>,
+    /// What takes the plan back: the partitions that there are, by name and number.
+    pub back: Vec<(String, usize)>,
+}
+
+/// The largest number of one profile that any device takes.
+const MOST: usize = cut::MOST_PARTS;
+
+/// `POST /gpus/{id}/cut/preview`: what the typed numbers come to.
+pub async fn preview(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Form(sent): Form<Vec<(String, String)>>,
+) -> Response {
+    match super::one(&console, &visit, &caller, &id, None, Some(&sent)).await {
+        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page.as_cut()),
+        Err(failure) => super::failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `POST /gpus/{id}/cut`: cuts it; or, without script, shows what that would come to.
+pub async fn act(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Form(sent): Form<Vec<(String, String)>>,
+) -> Response {
+    let check = sent
+        .iter()
+        .any(|(name, value)| name == "act" && value == "check");
+    let done = match (understand(&sent), check) {
+        (Ok(profiles), false) => {
+            let request = CutRequest {
+                profiles,
+                ..CutRequest::default()
+            };
+            gpus::cut(&console.server, &caller, &id, request).await
+        }
+        (Ok(_), true) => {
+            return match super::one(&console, &visit, &caller, &id, None, Some(&sent)).await {
+                Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+                Err(failure) => super::failed(&console, &visit, &caller, &failure),
+            };
+        }
+        (Err(refusal), _) => Err(refusal.into()),
+    };
+    match done {
+        Ok(done) => {
+            let word = match done.gpu.planned {
+                Some(_) => "gpu-cut-planned",
+                None => "gpu-cut",
+            };
+            let place = format!("/gpus/{}", done.gpu.id);
+            answer::see_with(&place, word, &done.gpu.index.to_string())
+        }
+        Err(Failure::Refusal(refusal)) => {
+            let status = answer::status(&refusal);
+            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+            match super::one(&console, &visit, &caller, &id, Some(alert), Some(&sent)).await {
+                Ok(page) => answer::page(&console, &visit, status, &page),
+                Err(_) => super::failed(&console, &visit, &caller, &refusal.into()),
+            }
+        }
+        Err(fault) => super::failed(&console, &visit, &caller, &fault),
+    }
+}
+
+/// The numbers of the form as a list of profiles; other fields are none.
+fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
+    let mut all = Vec::new();
+    for (name, value) in sent {
+        let Ok(profile) = MigProfile::parse(name) else {
+            continue;
+        };
+        let number = match value.trim() {
+            "" => Some(0),
+            typed => typed.parse::<usize>().ok().filter(|number| *number <= MOST),
+        };
+        let number = number.ok_or_else(|| {
+            Refusal::invalid(
+                "gpu.cut-number",
+                format!("Of {profile} a device has none to {MOST}."),
+            )
+            .at(format!("/{name}"))
+            .hint("0 or 1 would work.")
+        })?;
+        all.extend(std::iter::repeat_n(profile, number));
+    }
+    Ok(all)
+}
+
+/// The form for one device; none where it cannot be cut.
+pub(super) async fn form(
+    console: &Console,
+    t: Text,
+    caller: &Caller,
+    gpu: &Gpu,
+    sent: Option<&[(String, String)]>,
+) -> Result<Option<Cutting>, Failure> {
+    if gpu.profiles.is_empty() {
+        return Ok(None);
+    }
+    let now: Vec<MigProfile> = gpu.partitions.iter().map(|part| part.profile).collect();
+    let wanted = match (sent, &gpu.planned) {
+        (Some(sent), _) => understand(sent),
+        (None, Some(planned)) => Ok(planned.profiles.clone()),
+        (None, None) => Ok(now.clone()),
+    };
+    let number = |profile: &MigProfile| match &wanted {
+        Ok(wanted) => wanted.iter().filter(|other| *other == profile).count(),
+        Err(_) => 0,
+    };
+    let profiles = gpu.profiles.iter().map(|profile| Profile {
+        name: profile.to_string(),
+        note: t.gpu_cut_size(profile.gigabytes, profile.compute),
+        number: number(profile),
+    });
+    let profiles = profiles.collect();
+    let answer = match wanted {
+        Ok(wanted) if cut::same(&wanted, &now) && gpu.planned.is_none() => Answer {
+            tone: "idle",
+            icon: "info",
+            verdict: match now.is_empty() {
+                true => t.gpu_cut_whole_now().to_owned(),
+                false => t.gpu_cut_so_now().to_owned(),
+            },
+            detail: t.gpu_cut_change().to_owned(),
+            blocked: true,
+            ..Answer::default()
+        },
+        Ok(profiles) => {
+            let request = CutRequest {
+                profiles,
+                dry_run: true,
+                ..CutRequest::default()
+            };
+            match gpus::cut(&console.server, caller, &gpu.id, request).await {
+                Ok(cut) => told(t, gpu, cut),
+                Err(Failure::Refusal(refusal)) => refused(t, &refusal),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Err(refusal) => refused(t, &refusal),
+    };
+    Ok(Some(Cutting { profiles, answer }))
+}
+
+fn refused(t: Text, refusal: &Refusal) -> Answer {
+    Answer {
+        tone: "never",
+        icon: "circle-x",
+        verdict: t.gpu_cut_never().to_owned(),
+        detail: codes::refusal(t, refusal),
+        blocked: true,
+        ..Answer::default()
+    }
+}
+
+fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> Answer {
+    let (tone, icon, verdict) = match cut.ends.len() {
+        0 => ("", "circle-check", t.gpu_cut_free().to_owned()),
+        n => ("wait", "hourglass", t.gpu_cut_ends(n)),
+    };
+    Answer {
+        tone,
+        icon,
+        verdict,
+        detail: match (gpu.simulated, cut.ends.is_empty()) {
+            (true, true) => t.gpu_cut_at_once().to_owned(),
+            (true, false) => t.gpu_cut_when_empty().to_owned(),
+            (false, _) => t.gpu_cut_by_hand(&gpu.node_name),
+        },
+        row: Some(Row {
+            name: format!("GPU {}", gpu.index),
+            blocks: blocks(t, gpu, &cut),
+            ..Row::default()
+        }),
+        ends: cut.ends,
+        commands: cut.commands,
+        blocked: false,
+    }
+}
+
+/// The partitions in their places, and what is left between and behind them.
+fn blocks(t: Text, gpu: &Gpu, cut: &gpus::Cut) -> Vec<Block> {
+    let free = |name: String, weight: u8| Block {
+        kind: Kind::Free,
+        name,
+        note: String::new(),
+        hue: 0,
+        busy: None,
+        weight: u64::from(weight),
+        href: None,
+        label: String::new(),
+    };
+    if cut.partitions.is_empty() {
+        return vec![free(t.gpu_cut_whole().to_owned(), 1)];
+    }
+    let mut all = Vec::new();
+    let mut at = 0;
+    for part in &cut.partitions {
+        if part.start > at {
+            all.push(free(t.gpu_cut_rest().to_owned(), part.start - at));
+        }
+        at = part.start + part.slices;
+        all.push(Block {
+            kind: Kind::Session,
+            name: part.profile.to_string(),
+            note: format!(
+                "{} · {}",
+                parts::size(part.memory.0),
+                t.gpu_sms_of(part.sms, gpu.sms)
+            ),
+            // One colour a size, so that equal ones are seen as equal.
+            hue: part.profile.compute.clamp(1, 7),
+            ..free(String::new(), part.slices)
+        });
+    }
+    if at < cut::MEMORY_SLICES {
+        all.push(free(t.gpu_cut_rest().to_owned(), cut::MEMORY_SLICES - at));
+    }
+    all
+}
+
+/// What the page says of a cut that is not made yet.
+pub(super) fn planned(t: Text, gpu: &Gpu) -> Option<Planned> {
+    let PlannedCut {
+        profiles, commands, ..
+    } = gpu.planned.as_ref()?;
+    let words = match profiles[..] {
+        [] => t.gpu_cut_planned_whole().to_owned(),
+        _ => t.gpu_cut_planned(cut::counted(profiles).join(", ")),
+    };
+    let mut back: Vec<(String, usize)> = Vec::new();
+    for Partition { profile, .. } in &gpu.partitions {
+        match back
+            .iter_mut()
+            .find(|(name, _)| *name == profile.to_string())
+        {
+            Some((_, number)) => *number += 1,
+            None => back.push((profile.to_string(), 1)),
+        }
+    }
+    Some(Planned {
+        words,
+        commands: commands.clone(),
+        back,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_profiles_and_everything_else_is_refused_or_none() {
+        let sent = |value: &str| {
+            [
+                ("1g.10gb", value),
+                ("3g.40gb", "1"),
+                ("note", "x"),
+                ("act", "cut"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        let words = |value| understand(&sent(value)).map(|all| cut::listed(&all));
+        assert_eq!(words("2").as_deref(), Ok("2 × 1g.10gb and 3g.40gb"));
+        assert_eq!(words(" ").as_deref(), Ok("3g.40gb"));
+        for wrong in ["-1", "8", "1.5", "NaN", "many"] {
+            assert_eq!(words(wrong).expect_err(wrong).code, "gpu.cut-number");
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! Cutting a device into hardware partitions: which profiles its maker gives it, whether a wish fits, what it
+//! comes to, and whom it ends. Pure; cuts nothing. The geometry is the maker's published one (eight slices of
+//! memory, seven of compute, fixed places for each size) and is not yet measured on hardware.
+
+use std::collections::BTreeMap;
+
+use crate::devices::{MigPart, MigProfile};
+use crate::names::SessionId;
+use crate::refusal::Refusal;
+use crate::resources::Device;
+use crate::session::{Session, SessionKind, Wish};
+use crate::units::Bytes;
+
+/// Slices of memory that a device of this kind has.
+pub const MEMORY_SLICES: u8 = 8;
+/// Partitions of one device at most.
+pub const MOST_PARTS: usize = 7;
+
+/// One size in the maker's table: slices of compute, slices of memory, and where it may begin.
+struct Size {
+    compute: u8,
+    memory: u8,
+    starts: &'static [u8],
+}
+
+const fn size(compute: u8, memory: u8, starts: &'static [u8]) -> Size {
+    Size {
+        compute,
+        memory,
+        starts,
+    }
+}
+
+/// Smallest first, as people read them.
+const SIZES: &[Size] = &[
+    size(1, 1, &[0, 1, 2, 3, 4, 5, 6]),
+    size(1, 2, &[0, 2, 4, 6]),
+    size(2, 2, &[0, 2, 4]),
+    size(3, 4, &[0, 4]),
+    size(4, 4, &[0]),
+    size(7, 8, &[0]),
+];
+
+/// Names that the maker gives to one, two, four and eight slices of memory, by what the card has in all.
+const FAMILIES: &[(u64, [u16; 4])] = &[
+    (40, [5, 10, 20, 40]),
+    (80, [10, 20, 40, 80]),
+    (94, [12, 24, 47, 94]),
+    (96, [12, 24, 48, 96]),
+    (141, [18, 35, 71, 141]),
+    (180, [23, 45, 90, 180]),
+];
+
+/// Words of models that can be cut; cards of the same memory that cannot are many.
+const MODELS: &[&str] = &[
+    "A100", "H100", "H200", "H20", "H800", "GH200", "B200", "GB200",
+];
+
+/// What a cut comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The partitions, in the order of their places; empty where the device is to be whole again.
+    pub parts: Vec<MigPart>,
+    /// Where each begins, in slices of memory, and how many it takes.
+    pub places: Vec<(u8, u8)>,
+    /// Sessions that have any of the device: a device is cut only when nothing runs on it.
+    pub ends: Vec<SessionId>,
+    /// Of these, those that wait for another device afterwards.
+    pub requeued: Vec<SessionId>,
+}
+
+/// The profiles that a device can be cut into, smallest first; empty where it cannot be cut, or where its
+/// maker's table is not known here.
+pub fn profiles(device: &Device) -> Vec<MigProfile> {
+    let Some(names) = family(device) else {
+        return Vec::new();
+    };
+    let profile = |size: &Size| MigProfile {
+        compute: size.compute,
+        gigabytes: names[usize::from(size.memory.ilog2() as u8)],
+        media: false,
+    };
+    SIZES.iter().map(profile).collect()
+}
+
+fn family(device: &Device) -> Option<&'static [u16; 4]> {
+    let known = device
+        .model
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| MODELS.contains(&word));
+    // A card's own figure is some hundred MiB beside its name.
+    let gib = device.memory.0 as f64 / f64::from(1 << 30);
+    let near = |whole: u64| (gib - whole as f64).abs() <= whole as f64 * 0.05;
+    FAMILIES
+        .iter()
+        .filter(|(whole, _)| known && near(*whole))
+        .min_by_key(|(whole, _)| ((gib - *whole as f64).abs() * 1000.0) as u64)
+        .map(|(_, names)| names)
+}
+
+/// What cutting a device so would come to, and whom it would end; no profile makes it whole again.
+///
+/// Errors: `gpu.cannot-cut`, `gpu.no-such-profile`, `gpu.cut-too-large`, each with what would work.
+/// `sessions` are those of the device's own machine.
+pub fn plan<'a>(
+    device: &Device,
+    wanted: &[MigProfile],
+    sessions: impl IntoIterator<Item = &'a Session>,
+) -> Result<Plan, Refusal> {
+    let known = profiles(device);
+    if known.is_empty() {
+        return Err(Refusal::conflict(
+            "gpu.cannot-cut",
+            format!(
+                "{} cannot be cut into partitions, as far as is known here.",
+                device.model
+            ),
+        )
+        .hint("Shares of it would work."));
+    }
+    if let Some(strange) = wanted.iter().find(|profile| !known.contains(profile)) {
+        return Err(Refusal::invalid(
+            "gpu.no-such-profile",
+            format!("{} has no profile {strange}.", device.model),
+        )
+        .at("/profiles")
+        .hint(format!("{} would work.", listed(&known))));
+    }
+    let Some(placed) = places(wanted, &known) else {
+        let mut fewer = wanted.to_vec();
+        while !fewer.is_empty() && places(&fewer, &known).is_none() {
+            fewer.pop();
+        }
+        return Err(Refusal::invalid(
+            "gpu.cut-too-large",
+            format!("{} do not fit on one device together.", listed(wanted)),
+        )
+        .at("/profiles")
+        .hint(format!("{} would work.", listed(&fewer))));
+    };
+    let mut ends = Vec::new();
+    let mut requeued = Vec::new();
+    for session in sessions {
+        let on_it = session.phase.holds_resources()
+            && session
+                .holds()
+                .iter()
+                .any(|part| part.index == device.index);
+        if on_it {
+            ends.push(session.id);
+            if session.order.kind == SessionKind::Batch && session.wish == Wish::Run {
+                requeued.push(session.id);
+            }
+        }
+    }
+    let profiles: Vec<MigProfile> = placed.iter().map(|(profile, _)| *profile).collect();
+    Ok(Plan {
+        parts: parts(device, &profiles),
+        places: placed.into_iter().map(|(_, place)| place).collect(),
+        ends,
+        requeued,
+    })
+}
+
+/// The partitions of a device that is cut so, with names made from its own.
+pub fn parts(device: &Device, profiles: &[MigProfile]) -> Vec<MigPart> {
+    (0..)
+        .zip(profiles)
+        .map(|(number, profile): (u32, _)| MigPart {
+            uuid: format!("{}-MIG-{number}", device.uuid),
+            profile: *profile,
+            memory: Bytes::gib(u64::from(profile.gigabytes)),
+            sms: match profile.compute {
+                7 => device.sms,
+                compute => device.sms / 8 * u32::from(compute),
+            },
+        })
+        .collect()
+}
+
+/// Whether both are the same partitions, in whatever order.
+pub fn same(a: &[MigProfile], b: &[MigProfile]) -> bool {
+    let (mut a, mut b) = (a.to_vec(), b.to_vec());
+    a.sort_unstable();
+    b.sort_unstable();
+    a == b
+}
+
+/// What an administrator types on the machine to cut a device so, in this order. The server does not cut
+/// real devices.
+pub fn commands(device: &Device, wanted: &[MigProfile]) -> Vec<String> {
+    let at = format!("-i {}", device.uuid);
+    let mut all = Vec::new();
+    if device.is_cut() {
+        all.push(format!("nvidia-smi mig {at} -dci"));
+        all.push(format!("nvidia-smi mig {at} -dgi"));
+    } else if !wanted.is_empty() {
+        all.push(format!("nvidia-smi {at} -mig 1"));
+    }
+    if wanted.is_empty() {
+        all.push(format!("nvidia-smi {at} -mig 0"));
+    } else {
+        let names: Vec<String> = wanted.iter().map(MigProfile::to_string).collect();
+        all.push(format!("nvidia-smi mig {at} -cgi {} -C", names.join(",")));
+    }
+    all
+}
+
+/// `3g.40gb, 2g.20gb and 1g.10gb`, for English sentences.
+pub fn listed(profiles: &[MigProfile]) -> String {
+    let words = counted(profiles);
+    match words.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+/// Each profile once, with its number where there are several: `3 × 1g.10gb`.
+pub fn counted(profiles: &[MigProfile]) -> Vec<String> {
+    let mut counted: BTreeMap<MigProfile, usize> = BTreeMap::new();
+    for profile in profiles {
+        *counted.entry(*profile).or_default() += 1;
+    }
+    counted
+        .into_iter()
+        .map(|(profile, number)| match number {
+            1 => profile.to_string(),
+            n => format!("{n} × {profile}"),
+        })
+        .collect()
+}
+
+type Placed = Vec<(MigProfile, (u8, u8))>;
+
+/// A place for each, none over another; None where there is none. At most seven are placed, each at one of
+/// at most seven places, largest first, so the search is short.
+fn places(wanted: &[MigProfile], known: &[MigProfile]) -> Option<Placed> {
+    if wanted.len() > MOST_PARTS {
+        return None;
+    }
+    let mut order: Vec<(&Size, MigProfile)> = wanted
+        .iter()
+        .filter_map(|profile| {
+            let at = known.iter().position(|known| known == profile)?;
+            Some((&SIZES[at], *profile))
+        })
+        .collect();
+    order.sort_by_key(|(size, profile)| (std::cmp::Reverse((size.memory, size.compute)), *profile));
+    let mut placed = Vec::new();
+    let compute: u32 = order.iter().map(|(size, _)| u32::from(size.compute)).sum();
+    if compute > 7 || !place(&order, 0, &mut placed) {
+        return None;
+    }
+    placed.sort_by_key(|(_, (start, _))| *start);
+    Some(placed)
+}
+
+fn place(order: &[(&Size, MigProfile)], taken: u16, placed: &mut Placed) -> bool {
+    let Some(((size, profile), rest)) = order.split_first() else {
+        return true;
+    };
+    for start in size.starts {
+        let bits = ((1_u16 << size.memory) - 1) << start;
+        if taken & bits == 0 {
+            placed.push((*profile, (*start, size.memory)));
+            if place(rest, taken | bits, placed) {
+                return true;
+            }
+            placed.pop();
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(model: &str, gib: u64) -> Device {
+        Device {
+            memory: Bytes::gib(gib),
+            sms: 132,
+            uuid: "GPU-1".into(),
+            ..Device::new(3, model)
+        }
+    }
+
+    fn wish(text: &str) -> Vec<MigProfile> {
+        text.split_whitespace()
+            .map(|word| MigProfile::parse(word).expect("a profile"))
+            .collect()
+    }
+
+    fn check(text: &str) -> Result<String, Refusal> {
+        let plan = plan(&card("NVIDIA H100 80GB", 80), &wish(text), [])?;
+        let words: Vec<String> = plan
+            .parts
+            .iter()
+            .zip(&plan.places)
+            .map(|(part, (start, slices))| format!("{}@{start}+{slices}", part.profile))
+            .collect();
+        Ok(words.join(" "))
+    }
+
+    #[test]
+    fn every_model_has_its_makers_own_names() {
+        for (model, gib, names) in [
+            (
+                "NVIDIA A100-SXM4-40GB",
+                40,
+                "1g.5gb, 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb and 7g.40gb",
+            ),
+            (
+                "NVIDIA H100 80GB HBM3",
+                80,
+                "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb and 7g.80gb",
+            ),
+            (
+                "NVIDIA H200",
+                141,
+                "1g.18gb, 1g.35gb, 2g.35gb, 3g.71gb, 4g.71gb and 7g.141gb",
+            ),
+            (
+                "NVIDIA B200",
+                180,
+                "1g.23gb, 1g.45gb, 2g.45gb, 3g.90gb, 4g.90gb and 7g.180gb",
+            ),
+            ("NVIDIA L4", 24, "nothing"),
+            ("NVIDIA RTX 5880", 80, "nothing"),
+            ("NVIDIA H100", 11, "nothing"),
+        ] {
+            assert_eq!(listed(&profiles(&card(model, gib))), names, "{model}");
+        }
+        let own_figure = Device {
+            memory: Bytes::mib(143_771),
+            ..card("NVIDIA H200", 0)
+        };
+        assert_eq!(
+            profiles(&own_figure).len(),
+            6,
+            "a card's own figure is not its name"
+        );
+    }
+
+    #[test]
+    fn partitions_get_the_makers_places_and_never_overlap() {
+        for (wanted, placed) in [
+            ("", ""),
+            ("7g.80gb", "7g.80gb@0+8"),
+            (
+                "1g.10gb 2g.20gb 3g.40gb",
+                "3g.40gb@0+4 2g.20gb@4+2 1g.10gb@6+1",
+            ),
+            ("3g.40gb 3g.40gb", "3g.40gb@0+4 3g.40gb@4+4"),
+            ("3g.40gb 4g.40gb", "4g.40gb@0+4 3g.40gb@4+4"),
+            (
+                "1g.20gb 1g.20gb 1g.20gb 1g.20gb",
+                "1g.20gb@0+2 1g.20gb@2+2 1g.20gb@4+2 1g.20gb@6+2",
+            ),
+        ] {
+            assert_eq!(check(wanted).as_deref(), Ok(placed), "{wanted}");
+        }
+        let seven = check(&"1g.10gb ".repeat(7)).expect("seven fit");
+        assert_eq!(seven.split(' ').count(), 7);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_would() {
+        for (wanted, code, works) in [
+            (
+                "4g.40gb 4g.40gb",
+                "gpu.cut-too-large",
+                "4g.40gb would work.",
+            ),
+            (
+                "3g.40gb 3g.40gb 1g.10gb",
+                "gpu.cut-too-large",
+                "2 × 3g.40gb would work.",
+            ),
+            ("1g.18gb", "gpu.no-such-profile", "7g.80gb would work."),
+            ("1g.10gb+me", "gpu.no-such-profile", "1g.10gb"),
+        ] {
+            let refusal = check(wanted).expect_err(wanted);
+            assert_eq!(refusal.code, code, "{wanted}");
+            assert!(refusal.hint.contains(works), "{wanted}: {}", refusal.hint);
+        }
+        let eight = check(&"1g.10gb ".repeat(8)).expect_err("eight");
+        assert_eq!(eight.hint, "7 × 1g.10gb would work.");
+        let none = plan(&card("NVIDIA T4", 16), &wish("1g.5gb"), []).expect_err("no such card");
+        assert_eq!(none.code, "gpu.cannot-cut");
+    }
+
+    /// Whatever is taken adds up to no more than the card has.
+    #[test]
+    fn no_cut_is_larger_than_the_card() {
+        let device = card("NVIDIA H100 80GB", 80);
+        let known = profiles(&device);
+        for mut seed in 0..40_000_u32 {
+            let mut wanted = Vec::new();
+            while seed > 0 {
+                let digit = seed as usize % (known.len() + 1);
+                wanted.extend(known.get(digit));
+                seed /= known.len() as u32 + 1;
+            }
+            if let Ok(plan) = plan(&device, &wanted, []) {
+                let memory: u64 = plan.parts.iter().map(|part| part.memory.0).sum();
+                let sms: u32 = plan.parts.iter().map(|part| part.sms).sum();
+                let mut taken = 0_u16;
+                for (start, slices) in &plan.places {
+                    let bits = ((1_u16 << slices) - 1) << start;
+                    assert_eq!(taken & bits, 0, "{wanted:?} overlap");
+                    taken |= bits;
+                }
+                assert!(memory <= device.memory.0 && sms <= device.sms, "{wanted:?}");
+                assert_eq!(plan.parts.len(), wanted.len(), "{wanted:?} lost one");
+            }
+        }
+    }
+
+    #[test]
+    fn the_administrators_commands_undo_the_old_cut_first() {
+        let mut device = card("NVIDIA H100 80GB", 80);
+        assert_eq!(
+            commands(&device, &wish("3g.40gb 1g.10gb")),
+            [
+                "nvidia-smi -i GPU-1 -mig 1",
+                "nvidia-smi mig -i GPU-1 -cgi 3g.40gb,1g.10gb -C"
+            ]
+        );
+        device.mig = parts(&device, &wish("7g.80gb"));
+        assert_eq!(
+            commands(&device, &[]),
+            [
+                "nvidia-smi mig -i GPU-1 -dci",
+                "nvidia-smi mig -i GPU-1 -dgi",
+                "nvidia-smi -i GPU-1 -mig 0"
+            ]
+        );
+    }
+}

@@ -1,0 +1,173 @@
+// Shares of GPUs as a person meets them, on simulated devices: ask for one, see where it would go, wait
+// and read why, make it larger, close a card, cut one, empty one. On every page: no violation of
+// accessibility, nothing refused by the server's own policy, nothing wider than the screen.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { open, setUp, until } from "./lib/house.mjs";
+
+const PAGES = ["/", "/gpus", "/gpus?by=memory", "/gpus/SIMULATED-H100-0", "/gpus/SIMULATED-H100-2", "/sessions", "/sessions/new", "/queue", "/docs/gpus"];
+
+let browser;
+let house;
+let state;
+
+before(async () => {
+  browser = await launch();
+  house = await open("--simulate-gpus", "H100:2,H100:1/3g.40gb/2g.20gb/1g.10gb");
+  const context = await browser.newContext();
+  await setUp(await context.newPage(), house);
+  state = await context.storageState();
+  await context.close();
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+async function visit(path) {
+  const context = await browser.newContext({ storageState: state });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(house.origin + path, { waitUntil: "load" });
+  return { context, page, complaints };
+}
+
+/// Everything that must hold of a page as it stands now.
+async function sound({ page, complaints }) {
+  assert.deepEqual(await violations(page), []);
+  assert.deepEqual(complaints, []);
+}
+
+/// Does `act`, and waits for the answer of the form's preview that it causes.
+async function previewed(page, path, act) {
+  await Promise.all([page.waitForResponse((answer) => answer.url().endsWith(path)), act()]);
+}
+
+test("a share is picked by its size, told in GiB and SMs, and drawn where it would go", async () => {
+  const seen = await visit("/sessions/new");
+  const { page } = seen;
+  await previewed(page, "/sessions/new/preview", () => page.click("button[data-share='0.5']"));
+  assert.equal(await page.inputValue("#gpu"), "0.5");
+  assert.equal(await page.innerText("#share-note"), "40 GiB, 66 of 132 SMs");
+  await page.locator("#preview .sl.ghost").first().waitFor();
+  assert.match(await page.innerText("#preview .verdict b"), /^Starts now on GPU \d$/);
+  assert.match(await page.innerText("#cli-line"), /--gpu 0\.5 /);
+  assert.match(await page.innerText("#preview"), /simulated/);
+  await sound(seen);
+  // A session has a share or a partition: what was picked last stands.
+  await previewed(page, "/sessions/new/preview", () => page.locator("input[name=mig][value='3g.40gb']").check({ force: true }));
+  assert.equal(await page.inputValue("#gpu"), "");
+  await until(async () => page.innerText("#cli-line"), async () => /--mig 3g\.40gb/.test(await page.innerText("#cli-line")));
+  await previewed(page, "/sessions/new/preview", () => page.fill("#gpu", "0.35"));
+  assert.equal(await page.locator("input[name=mig][value='']").isChecked(), true);
+  assert.equal(await page.innerText("#share-note"), "28 GiB, 46 of 132 SMs");
+  await seen.context.close();
+});
+
+for (const [typed, field, words] of [
+  ["0.005", "gpu", /0\.35, 1 or 2\.5 would work/],
+  ["1.01", "gpu", /1 or 1\.1 would work/],
+  ["-1", "gpu", /0\.35, 1 or 2\.5 would work/],
+  ["NaN", "gpu", /0\.35, 1 or 2\.5 would work/],
+  ["100", "gpu", /is the most/],
+]) {
+  test(`a share of ${typed} is refused beside its field, and what was typed stays`, async () => {
+    const seen = await visit("/sessions/new");
+    const { page } = seen;
+    await previewed(page, "/sessions/new/preview", () => page.fill("#gpu", typed));
+    await page.evaluate(() => document.querySelector("[data-launch]").requestSubmit());
+    await page.locator(`[data-fault=${field}]`).waitFor();
+    assert.match(await page.locator(`[data-fault=${field}]`).innerText(), words);
+    assert.equal(await page.inputValue("#gpu"), typed);
+    await seen.context.close();
+  });
+}
+
+test("a session with a share is launched, made larger, and says so wherever it stands", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("sessions need root");
+    return;
+  }
+  house.command("run", "-d", "--kind", "interactive", "--cpu", "0.1", "--mem", "64m", "--gpu", "0.5", "--name", "half", "host");
+  const seen = await visit("/sessions");
+  const { page } = seen;
+  await page.locator("tr", { hasText: "half" }).locator("td.dv b", { hasText: "0.5" }).waitFor();
+  await page.locator("tr", { hasText: "half" }).locator("a.nm").click();
+  await page.locator("#where", { hasText: "0.50 = 40 GiB, 66 of 132 SMs" }).waitFor();
+  await until(() => "it runs", async () => (await page.innerText("#state")) === "Running");
+  await page.click("button[popovertarget=limits]");
+  await page.fill("#new-gpu", "0.75");
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#limits button.pri")]);
+  await page.locator("#where", { hasText: "0.75 = 60 GiB, 99 of 132 SMs" }).waitFor();
+  // Two whole cards are not to be had now: the queue says so in a sentence.
+  house.command("run", "-d", "--cpu", "0.1", "--mem", "64m", "--gpu", "2", "--name", "two-cards", "host", "--", "true");
+  await page.goto(`${house.origin}/queue`);
+  await page.locator("#queue li", { hasText: "two-cards" }).locator(".why", { hasText: /needs 2 whole devices/ }).waitFor();
+  await page.locator("#queue li", { hasText: "2 GPU" }).waitFor();
+  await sound(seen);
+  house.command("session", "stop", "two-cards");
+  await seen.context.close();
+});
+
+test("a card is closed with a word, cut, made whole and emptied, and whom that ends is told before", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("sessions need root");
+    return;
+  }
+  const seen = await visit("/gpus/SIMULATED-H100-1");
+  const { page } = seen;
+  await page.click("button[popovertarget=cordon]");
+  await page.fill("#cordon-note", "a fan is loud");
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#cordon button.pri")]);
+  await page.locator("#state", { hasText: "a fan is loud" }).waitFor();
+  await sound(seen);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("form[action$='/uncordon'] button")]);
+
+  await previewed(page, "/cut/preview", () => page.fill("[id='n-3g.40gb']", "3"));
+  await page.locator("#cut .verdict.never").waitFor();
+  assert.equal(await page.locator("#cut button[value=cut]").isDisabled(), true);
+  await previewed(page, "/cut/preview", () => page.fill("[id='n-3g.40gb']", "2"));
+  await page.locator("#cut .verdict", { hasText: "Nothing has to end" }).waitFor();
+  assert.equal(await page.locator("#cut .sl").count(), 2);
+  await sound(seen);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#cut button[value=cut]")]);
+  await page.locator("#state .sl", { hasText: "3g.40gb" }).first().waitFor();
+
+  // The other card has a session: its end is told, and nothing happens until the button is pressed.
+  await page.goto(`${house.origin}/gpus/SIMULATED-H100-0`);
+  await previewed(page, "/cut/preview", () => page.fill("[id='n-7g.80gb']", "1"));
+  await page.locator("#cut .checks li", { hasText: "half" }).waitFor();
+  await sound(seen);
+  await page.click("button[popovertarget=drain]");
+  await page.locator("#drain li", { hasText: "half" }).waitFor();
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("#drain button.dan")]);
+  await page.locator("#slices .empty").waitFor();
+  await sound(seen);
+  await seen.context.close();
+});
+
+for (const path of PAGES) {
+  test(`${path} is accessible, obeys the policy and fits, in both languages and themes`, async () => {
+    const told = [];
+    for (const locale of ["en-US", "ko-KR"]) {
+      for (const colorScheme of ["light", "dark"]) {
+        const context = await browser.newContext({ storageState: state, locale, colorScheme });
+        const page = await context.newPage();
+        const complaints = listen(page);
+        await page.goto(house.origin + path, { waitUntil: "load" });
+        for (const width of [1440, 390]) {
+          await page.setViewportSize({ width, height: 900 });
+          const wide = await overflow(page);
+          if (wide > 0) told.push(`${locale} ${colorScheme} ${width} px: ${wide} px too wide`);
+          told.push(...(await violations(page)).map((line) => `${locale} ${colorScheme} ${width} px: ${line}`));
+        }
+        told.push(...complaints);
+        await context.close();
+      }
+    }
+    assert.deepEqual(told, []);
+  });
+}
