@@ -4,12 +4,13 @@
 //! Launches that a stream only records are neither delayed nor marked.
 
 use core::arch::naked_asm;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::account::{self, Lock, Process};
 use crate::driver::{REAL, index};
 use crate::memory::{Here, here};
-use crate::region::{Control, MODE_WINDOW, STALE_HEARTBEAT, SlotDevice};
+use crate::region::{Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
 use crate::{Code, OK, kernel, pools, real};
 
 /// Streams of a process that are watched at the same time.
@@ -94,21 +95,49 @@ fn wait(stream: u64, per_thread: bool) {
     }
     if terms.gate_open.load(SeqCst) == 0 {
         own.waiting.fetch_add(1, SeqCst);
-        let mut nap = FIRST_LOOK;
-        while terms.gate_open.load(SeqCst) == 0
-            && terms.mode.load(SeqCst) == MODE_WINDOW
-            && kernel::now().saturating_sub(control.heartbeat.load(SeqCst)) < STALE_HEARTBEAT
-        {
-            let all_done = report(here.process, here.device, own);
-            kernel::wait_while(&terms.gate_open, 0, if all_done { NAP } else { nap });
-            nap = (nap * 2).min(LATER_LOOKS);
-        }
+        wait_at(&Closed {
+            control,
+            terms,
+            here: &here,
+            own,
+            nap: Cell::new(FIRST_LOOK),
+        });
         own.waiting.fetch_sub(1, SeqCst);
     }
     own.passed.fetch_add(1, SeqCst);
     let number = own.submitted.fetch_add(1, SeqCst) + 1;
     if let Some(mark) = mark {
         mark.last.fetch_max(number, SeqCst);
+    }
+}
+
+/// The gate of one device, for one thread before it.
+struct Closed<'a> {
+    control: &'a Control,
+    terms: &'a ControlDevice,
+    here: &'a Here,
+    own: &'a SlotDevice,
+    nap: Cell<u64>,
+}
+
+impl Gate for Closed<'_> {
+    fn is_open(&self) -> bool {
+        self.terms.gate_open.load(SeqCst) != 0
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.terms.mode.load(SeqCst) == MODE_WINDOW
+    }
+
+    fn silence(&self) -> u64 {
+        kernel::now().saturating_sub(self.control.heartbeat.load(SeqCst))
+    }
+
+    fn sleep(&self) {
+        let all_done = report(self.here.process, self.here.device, self.own);
+        let nap = if all_done { NAP } else { self.nap.get() };
+        kernel::wait_while(&self.terms.gate_open, 0, nap);
+        self.nap.set((self.nap.get() * 2).min(LATER_LOOKS));
     }
 }
 

@@ -3,6 +3,8 @@
 //! this package.
 #![cfg_attr(not(test), no_std)]
 
+#[cfg(test)]
+mod gate_model;
 pub mod kernel;
 pub mod ledger;
 pub mod process;

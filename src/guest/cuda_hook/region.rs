@@ -30,6 +30,25 @@ pub const MODE_OFF: u32 = 0;
 /// Launches pass only while the host holds the window open.
 pub const MODE_WINDOW: u32 = 1;
 
+/// A gate as whoever stands before it sees it. A trait, so that a model checker tries the very code that
+/// hooks run, in every order of events.
+pub trait Gate {
+    fn is_open(&self) -> bool;
+    /// Whether the host gives turns at this device at all.
+    fn is_in_use(&self) -> bool;
+    /// Nanoseconds since the host last said that it lives.
+    fn silence(&self) -> u64;
+    /// Sleeps while the gate is closed, and not for ever: what is asked above is asked again after it.
+    fn sleep(&self);
+}
+
+/// Stands before a gate until launches may pass: it is open, out of use, or nobody gives turns any more.
+pub fn wait_at(gate: &impl Gate) {
+    while !gate.is_open() && gate.is_in_use() && gate.silence() < STALE_HEARTBEAT {
+        gate.sleep();
+    }
+}
+
 /// What the host says. Mapped read-only inside.
 #[repr(C, align(4096))]
 pub struct Control {
