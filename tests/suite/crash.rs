@@ -5,8 +5,8 @@
 
 mod client;
 mod dice;
-mod http;
-mod installation;
+pub(crate) mod http;
+pub(crate) mod installation;
 mod manners;
 mod reunion;
 

@@ -13,3 +13,4 @@ mod session;
 mod speed;
 mod turns;
 mod views;
+mod whole;

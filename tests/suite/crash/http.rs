@@ -13,25 +13,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer that arrived whole, so the server stands by it.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
 }
 
 impl Answer {
     /// The body as JSON; null where it is none.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    pub(super) fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
 /// Sends one request over the socket at `socket`. An error means that nobody knows whether the
 /// server did it.
-pub(super) fn call(
+pub(crate) fn call(
     socket: &Path,
     method: &str,
     path: &str,

@@ -18,21 +18,24 @@ use super::http::{self, Answer};
 /// Longer than a start takes on a loaded machine; only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) struct Installation {
+pub(crate) struct Installation {
     directory: TempDir,
     server: Option<Child>,
+    /// Settings beside the usual ones, by the names of their variables.
+    pub(crate) settings: Vec<(&'static str, PathBuf)>,
 }
 
 impl Installation {
     /// An installation whose server is not started yet, or nothing after saying why containers
     /// cannot run here.
-    pub(super) fn found(test: &str) -> Option<Self> {
+    pub(crate) fn found(test: &str) -> Option<Self> {
         let made = Self {
             directory: tempfile::Builder::new()
                 .prefix("fardel-crash-")
                 .tempdir()
                 .expect("a temporary directory"),
             server: None,
+            settings: Vec::new(),
         };
         let runtime = made.runtime();
         let finding = runtime.findings().iter().find(|f| f.prevents_containers);
@@ -43,15 +46,15 @@ impl Installation {
         Some(made)
     }
 
-    pub(super) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    pub(super) fn run(&self) -> PathBuf {
+    pub(crate) fn run(&self) -> PathBuf {
         self.directory.path().join("run")
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.run().join("fardel.sock")
     }
 
@@ -66,7 +69,7 @@ impl Installation {
     }
 
     /// The product with arguments and this installation's places, nothing else of our environment.
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fardel"));
         command
             .args(arguments)
@@ -76,7 +79,8 @@ impl Installation {
             .env("FARDEL_CONFIG", self.directory.path().join("none.toml"))
             .env("FARDEL_DATA", self.data())
             .env("FARDEL_RUN", self.run())
-            .env("FARDEL_LISTEN", "127.0.0.1:0");
+            .env("FARDEL_LISTEN", "127.0.0.1:0")
+            .envs(self.settings.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -85,12 +89,12 @@ impl Installation {
     }
 
     /// What servers wrote so far.
-    pub(super) fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     /// Starts a server and waits until it answers; gives how long that took.
-    pub(super) fn start(&mut self) -> Duration {
+    pub(crate) fn start(&mut self) -> Duration {
         assert!(self.server.is_none(), "one server at a time");
         let log = fs::OpenOptions::new()
             .create(true)
@@ -126,7 +130,7 @@ impl Installation {
     }
 
     /// `kill -9`, and waits until the process is gone.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.server.take() {
             child.kill().expect("the server can be killed");
             child.wait().expect("the server ends");
@@ -134,7 +138,7 @@ impl Installation {
     }
 
     /// SIGTERM, and how the server left.
-    pub(super) fn term(&mut self) -> ExitStatus {
+    pub(crate) fn term(&mut self) -> ExitStatus {
         let mut child = self.server.take().expect("a running server");
         // SAFETY: the child has not been waited for, so the number is still its own.
         unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
@@ -151,16 +155,16 @@ impl Installation {
         }
     }
 
-    pub(super) fn server_pid(&self) -> Option<u32> {
+    pub(crate) fn server_pid(&self) -> Option<u32> {
         self.server.as_ref().map(Child::id)
     }
 
-    pub(super) fn get(&self, path: &str) -> io::Result<Answer> {
+    pub(crate) fn get(&self, path: &str) -> io::Result<Answer> {
         http::call(&self.socket(), "GET", path, None, None)
     }
 
     /// Every session there is, in pages.
-    pub(super) fn sessions(&self) -> io::Result<Vec<Value>> {
+    pub(crate) fn sessions(&self) -> io::Result<Vec<Value>> {
         let mut all = Vec::new();
         let mut cursor = String::new();
         loop {
@@ -176,7 +180,7 @@ impl Installation {
     }
 
     /// The living supervisors: container name and process number.
-    pub(super) fn shims(&self) -> Vec<(String, i32)> {
+    pub(crate) fn shims(&self) -> Vec<(String, i32)> {
         let Ok(entries) = fs::read_dir(self.run().join("c")) else {
             return Vec::new();
         };
@@ -208,7 +212,7 @@ impl Installation {
 
     /// What is still there of any container, in words; empty when nothing is. `mark` stands in the
     /// arguments of every program that sessions ran. The server must be gone.
-    pub(super) fn leftovers(&self, mark: &str) -> Vec<String> {
+    pub(crate) fn leftovers(&self, mark: &str) -> Vec<String> {
         assert!(self.server.is_none(), "ask after the server is gone");
         let place = self.directory.path().display().to_string();
         let mut left = Vec::new();
@@ -247,7 +251,7 @@ impl Installation {
     }
 
     /// Namespaces that the running server keeps alive by a descriptor, besides its own.
-    pub(super) fn namespaces_held(&self) -> Vec<String> {
+    pub(crate) fn namespaces_held(&self) -> Vec<String> {
         let Some(pid) = self.server_pid() else {
             return Vec::new();
         };
@@ -267,7 +271,7 @@ impl Installation {
 
     /// State of the freezer of a container: `THAWED` or `FROZEN`; None where the host has no freezer
     /// of version 1 or the container no group.
-    pub(super) fn freezer(&self, container: &str) -> Option<String> {
+    pub(crate) fn freezer(&self, container: &str) -> Option<String> {
         let group = PathBuf::from("/sys/fs/cgroup/freezer/fardel")
             .join(self.runtime().box_id())
             .join("sessions")

@@ -31,7 +31,14 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Programs that the tests run in containers.
-const PROGRAMS: [&str; 5] = ["cases", "conformance", "holder", "launcher", "ways"];
+const PROGRAMS: [&str; 6] = [
+    "cases",
+    "conformance",
+    "holder",
+    "launcher",
+    "visitor",
+    "ways",
+];
 
 pub(super) const MIB: u64 = 1 << 20;
 

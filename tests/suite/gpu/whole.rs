@@ -1,0 +1,266 @@
+//! The whole product with a card that is made of files: found by its own helper, given in slices over the
+//! API, held in real containers, resized while they run, and held by the next server after a `kill -9`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::rig::{MIB, Rig, state, works};
+use crate::crash::http;
+use crate::crash::installation::Installation;
+
+/// Longer than anything here takes on a loaded machine; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(90);
+const VERSION: &str = "999.99.01";
+const CARD: u64 = 8192 * MIB;
+
+struct Whole {
+    installation: Installation,
+    root: tempfile::TempDir,
+    /// The driver's state on the host's side; in a container the same place is the container's own.
+    rig: Rig,
+}
+
+impl Whole {
+    /// A server on a machine with one card of 8 GiB.
+    fn make(test: &str) -> Option<Self> {
+        let mut installation = Installation::found(test)?;
+        let rig = Rig::with(1, CARD, CARD);
+        let root = tempfile::tempdir().expect("a directory");
+        installation.settings = vec![("FARDEL_DRIVER_ROOT", root.path().to_owned())];
+        let mut whole = Self {
+            installation,
+            root,
+            rig,
+        };
+        whole.driver(VERSION);
+        let devices = "Character devices:\n195 nvidia\n509 nvidia-uvm\n";
+        whole.file("proc/devices", devices.as_bytes());
+        let number = uuid::Uuid::from_bytes(state::uuid(0));
+        let told = format!("Model: Fake\nGPU UUID: GPU-{number}\nDevice Minor: 0\n");
+        whole.file(
+            "proc/driver/nvidia/gpus/0000:41:00.0/information",
+            told.as_bytes(),
+        );
+        let place = &whole.rig.place;
+        for (from, to) in [
+            (place.join("libcuda.so.1"), "x86_64-linux-gnu/libcuda"),
+            (
+                place.join("libnvidia-ml.so.1"),
+                "x86_64-linux-gnu/libnvidia-ml",
+            ),
+        ] {
+            let bytes = fs::read(from).expect("the rig has them");
+            whole.file(&format!("usr/lib/{to}.so.{VERSION}"), &bytes);
+        }
+        // The two programs that a container is given of the driver are ours.
+        for (program, name) in [
+            ("conformance", "nvidia-smi"),
+            ("visitor", "nvidia-debugdump"),
+        ] {
+            let bytes = fs::read(works().folder.join(program)).expect("it was compiled");
+            whole.file(&format!("usr/bin/{name}"), &bytes);
+        }
+        whole.installation.start();
+        whole.until("the card", || {
+            let gpus = whole.get("/api/v1/gpus");
+            let memory = gpus["items"][0]["memory"].as_u64();
+            (memory == Some(CARD)).then_some(())
+        });
+        Some(whole)
+    }
+
+    fn driver(&self, version: &str) {
+        let told = format!("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  made up\n");
+        self.file("proc/driver/nvidia/version", told.as_bytes());
+    }
+
+    fn file(&self, path: &str, bytes: &[u8]) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.root.path().join(path);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("made");
+        fs::write(&path, bytes).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.installation
+            .get(path)
+            .map_or(Value::Null, |a| a.json())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = http::call(&self.installation.socket(), method, path, None, Some(body))
+            .expect("the server answers");
+        assert!(answer.is_good(), "{method} {path}: {}", answer.json());
+        answer.json()
+    }
+
+    fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what} never came: {} {}",
+                self.get("/api/v1/gpus"),
+                self.get("/api/v1/sessions")
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Launches a script with so much of the card; gives its path in the API.
+    fn launch(&self, name: &str, script: &str, gpu: Option<f64>) -> String {
+        let mut body = json!({
+            "name": name, "kind": "batch", "image": "host", "command": ["sh", "-c", script],
+            "resources": {"cpu": 0.5, "memory": 256 * MIB, "shm": MIB},
+        });
+        if let Some(gpu) = gpu {
+            body["resources"]["gpu"] = gpu.into();
+        }
+        let made = self.ask("POST", "/api/v1/sessions", &body);
+        format!("/api/v1/sessions/{}", made["id"].as_str().expect("an id"))
+    }
+
+    fn log(&self, session: &str) -> String {
+        self.installation
+            .get(&format!("{session}/logs"))
+            .map_or(String::new(), |a| {
+                String::from_utf8_lossy(&a.body).into_owned()
+            })
+    }
+
+    /// Waits until the session itself says so.
+    fn says(&self, session: &str, line: &str) {
+        self.until(line, || {
+            let row = self.get(session);
+            assert_ne!(row["state"], "ended", "{row}: {}", self.log(session));
+            self.log(session)
+                .lines()
+                .any(|said| said == line)
+                .then_some(())
+        });
+    }
+
+    fn ended(&self, session: &str) -> Value {
+        self.until("its end", || {
+            let row = self.get(session);
+            (row["state"] == "ended").then_some(row)
+        })
+    }
+
+    fn resize(&self, session: &str, gpu: f64) {
+        self.ask("PATCH", session, &json!({"resources": {"gpu": gpu}}));
+        self.until("the confirmation", || {
+            let part = &self.get(session)["devices"][0];
+            (part["confirmed"] == true && part["share"] == gpu).then_some(())
+        });
+    }
+
+    /// The only directory of pages there is.
+    fn pages(&self) -> Option<PathBuf> {
+        let folder = fs::read_dir(self.installation.run().join("gpu")).ok()?;
+        let mut folders = folder.flatten().map(|entry| entry.path());
+        folders.find(|path| path.join("control").exists())
+    }
+
+    /// When turns were last given, as the control page says.
+    fn heartbeat(&self) -> u64 {
+        let page = self
+            .pages()
+            .and_then(|at| fs::read(at.join("control")).ok());
+        let page = page.expect("the session has pages");
+        u64::from_le_bytes(page[24..32].try_into().expect("eight bytes"))
+    }
+}
+
+#[test]
+fn a_slice_of_a_real_card_is_given_held_resized_and_kept_over_a_killed_server() {
+    const NAME: &str = "a_slice_of_a_real_card_is_given_held_resized_and_kept_over_a_killed_server";
+    let Some(mut whole) = Whole::make(NAME) else {
+        return;
+    };
+    let (limit, state) = (CARD / 4, whole.rig.place.join("state"));
+    let script = format!(
+        "nvidia-debugdump driver {} {CARD} && nvidia-smi plain 1 fork {limit} {} && echo exact && \
+         ls /dev | grep -c '^nvidia0$' && exec nvidia-debugdump watch",
+        state.display(),
+        64 * MIB
+    );
+    let session = whole.launch("slice", &script, Some(0.25));
+    whole.says(&session, "exact");
+    let free = |limit: u64| format!("total {limit} free {}", limit.saturating_sub(64 * MIB));
+    whole.says(&session, &free(limit));
+    whole.resize(&session, 0.5);
+    whole.says(&session, &free(CARD / 2));
+    whole.resize(&session, 0.1);
+    let tenth = whole.get(&session)["devices"][0]["memory"].as_u64();
+    let tenth = tenth.expect("so much memory");
+    assert!(tenth <= CARD / 10 && tenth > CARD / 10 - MIB);
+    whole.says(&session, &free(tenth));
+    // Nobody gives turns while there is no server; the pages stay.
+    whole.installation.kill();
+    let pages = whole.pages().expect("they outlive the server");
+    let silent = whole.heartbeat();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(whole.heartbeat(), silent, "nobody is there to say it");
+    whole.installation.start();
+    whole.until("the heartbeat", || {
+        (whole.heartbeat() > silent).then_some(())
+    });
+    let row = whole.get(&session);
+    assert_eq!(
+        (&row["state"], &row["incarnation"]),
+        (&json!("running"), &json!(1))
+    );
+    // The next server changes what the first one gave, in the same process inside.
+    whole.until("the card", || {
+        let gpus = whole.get("/api/v1/gpus");
+        (gpus["items"][0]["memory"] == CARD).then_some(())
+    });
+    whole.resize(&session, 0.75);
+    whole.says(&session, &free(CARD / 4 * 3));
+    assert_eq!(whole.get(&session)["incarnation"], 1, "it was restarted");
+    whole.ask("POST", &format!("{session}/stop"), &json!({}));
+    whole.ended(&session);
+    whole.until("the end of its pages", || (!pages.exists()).then_some(()));
+}
+
+#[test]
+fn without_a_hook_a_session_is_refused_by_name_and_no_device_is_inside_any_other() {
+    const NAME: &str =
+        "without_a_hook_a_session_is_refused_by_name_and_no_device_is_inside_any_other";
+    let Some(whole) = Whole::make(NAME) else {
+        return;
+    };
+    // Somebody put a directory where the library belongs.
+    let hook = whole.installation.data().join("gpu/libcuda.so.1");
+    fs::create_dir_all(hook.join("in the way")).expect("made");
+    let refused = whole.launch("refused", "ls /dev; echo it ran", Some(0.25));
+    let row = whole.ended(&refused);
+    assert_eq!(row["reason"]["code"], "gpu.no-hook", "{row}");
+    assert!(!whole.log(&refused).contains("it ran"));
+    assert!(whole.pages().is_none(), "something was left");
+    // And without a share there is nothing of the card inside.
+    let without = whole.launch("without", "ls /dev | tr '\\n' ' '; echo through", None);
+    whole.ended(&without);
+    let said = whole.log(&without);
+    assert!(
+        said.contains("through") && !said.contains("nvidia"),
+        "{said}"
+    );
+    // Mended: the next one gets its share.
+    fs::remove_dir_all(&hook).expect("it was made");
+    let given = whole.launch("given", "ls /dev | tr '\\n' ' '; echo through", Some(0.25));
+    whole.ended(&given);
+    let said = whole.log(&given);
+    assert!(
+        said.contains("nvidia0") && said.contains("nvidiactl"),
+        "{said}"
+    );
+}
