@@ -414,11 +414,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
     let busy = gpu.doing.and_then(|doing| doing.busy_percent);
     let used = gpu.doing.and_then(|doing| doing.memory);
     Row {
-        name: if drawing.small {
-            gpu.index.to_string()
-        } else {
-            format!("GPU {}", gpu.index)
-        },
+        name: format!("GPU {}", gpu.index),
         note: parts::size(gpu.memory.0),
         blocks,
         busy: busy.map_or_else(|| share(gpu.share_used), |percent| format!("{percent}%")),

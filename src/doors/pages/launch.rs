@@ -28,7 +28,7 @@ use super::who::Who;
 use super::{Console, answer, frame, gpus, images};
 use crate::doors::text::{Text, codes};
 
-pub use card::{Card, Partition, Size};
+pub use card::{Card, Partition, Size, gib, worth};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview"])]

@@ -5,7 +5,7 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use rules::devices::SharePolicy;
+use rules::devices::{SharePolicy, WHOLE};
 use rules::names::ContainerName;
 use rules::people::Role;
 use rules::permissions::Verb as Right;
@@ -15,14 +15,14 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::gpus as devices;
+use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, ListQuery, Machine, Resize, Sample, Session};
 
 use super::frame::{Attribute, Frame, Nav};
 use super::parts::{self, Alert, Check, Choice, Fact, Markup, Row};
 use super::visit::Visit;
 use super::who::Who;
-use super::{Console, answer, frame, gpus, live as stream, scene};
+use super::{Console, answer, frame, gpus, launch, live as stream, scene};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -122,7 +122,9 @@ pub struct SessionPage {
     pub limit_cpu: String,
     pub limit_memory: String,
     /// The share as a form takes it back; none where the session has no fraction.
-    pub limit_gpu: Option<String>,
+    pub limit_gpu: Option<Fraction>,
+    /// Whole devices and partitions are given at the start only.
+    pub limit_fixed: bool,
     pub timeline: Vec<Step>,
     pub why: Vec<Check>,
     pub settings: Vec<(String, String)>,
@@ -147,6 +149,17 @@ pub struct Strip {
     pub value: String,
     pub of: String,
     pub chart: Markup,
+}
+
+/// A share of devices that can grow and shrink, and what it is worked out from while somebody types.
+pub struct Fraction {
+    pub typed: String,
+    /// Memory of the fraction where it was set apart from the share; empty: the same part.
+    pub memory: String,
+    /// One such device, in GiB and multiprocessors; empty before the session has one.
+    pub gib: String,
+    pub sms: u32,
+    pub now: String,
 }
 
 /// What a waiting session waits for.
@@ -708,7 +721,8 @@ async fn read_one(
         limits: limits(t, &session, devices.policy),
         limit_cpu: given.cpu.to_string(),
         limit_memory: typed_size(given.memory),
-        limit_gpu: (given.gpu > GpuShare::ZERO).then(|| given.gpu.to_string()),
+        limit_gpu: fraction(t, &session, &devices.items),
+        limit_fixed: given.wants_device() && !has_fraction(&session),
         timeline: scene::timeline(t, clock, &session, &events),
         why: session
             .reason
@@ -719,6 +733,27 @@ async fn read_one(
             .collect(),
         settings: settings(t, &session),
         id,
+    })
+}
+
+/// Whether it has a part of one device beside, or instead of, whole ones.
+fn has_fraction(session: &Session) -> bool {
+    session.resources.mig.is_none() && !session.resources.gpu.0.is_multiple_of(WHOLE.0)
+}
+
+fn fraction(t: Text, session: &Session, all: &[Gpu]) -> Option<Fraction> {
+    if !has_fraction(session) {
+        return None;
+    }
+    let given = session.resources;
+    let on = |gpu: &&Gpu| session.devices.iter().any(|part| part.uuid == gpu.id);
+    let gpu = all.iter().find(on);
+    Some(Fraction {
+        typed: given.gpu.to_string(),
+        memory: given.gpu_memory.map_or_else(String::new, typed_size),
+        gib: gpu.map_or_else(String::new, |gpu| launch::gib(gpu.memory)),
+        sms: gpu.map_or(0, |gpu| gpu.sms),
+        now: gpu.map_or_else(String::new, |gpu| launch::worth(t, gpu, given.gpu)),
     })
 }
 
@@ -1119,6 +1154,7 @@ pub struct Said {
     cpu: String,
     memory: String,
     gpu: String,
+    gpu_memory: String,
     typed: String,
 }
 
@@ -1223,7 +1259,11 @@ async fn done(
                     .then(|| GpuShare::parse(share))
                     .transpose()
                     .map_err(|refusal| refusal.at("/resources/gpu"))?,
-                gpu_memory: None,
+                gpu_memory: Some(said.gpu_memory.trim())
+                    .filter(|typed| !typed.is_empty())
+                    .map(Bytes::parse)
+                    .transpose()
+                    .map_err(|refusal| refusal.at("/resources/gpu_memory"))?,
             };
             (
                 sessions::resize(server, caller, id, wanted, None).await?,

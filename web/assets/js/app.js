@@ -129,19 +129,20 @@ function sliders() {
   }
   share();
 }
-// What a share of the largest card is, while somebody types; the scheduler's own answer stands beside it.
+// What a share of a card is, while somebody types; the scheduler's own answer stands beside it.
 function share() {
-  const note = one("#share-note");
-  const typed = document.getElementById("gpu")?.value.trim();
-  if (!note) return;
-  const hundredths = Math.round(Number(typed) * 100);
-  const { gib, sms, none, is } = note.dataset;
-  const values = { memory: Math.floor(gib * hundredths / 10) / 10, sms: Math.floor(sms * hundredths / 100), total: sms * Math.ceil(hundredths / 100) };
-  note.textContent = hundredths > 0 ? is.replace(/\{(\w+)\}/g, (_, name) => values[name]) : none;
-  for (const chip of all("[data-share]")) chip.setAttribute("aria-pressed", Number(chip.dataset.share) * 100 === (hundredths > 0 ? hundredths : 0));
+  for (const note of all("[data-share-of]")) {
+    const hundredths = Math.round(Number(document.getElementById(note.dataset.shareOf)?.value.trim()) * 100);
+    const { gib, sms, none, is } = note.dataset;
+    const values = { memory: Math.floor(gib * hundredths / 10) / 10, sms: Math.floor(sms * hundredths / 100), total: sms * Math.ceil(hundredths / 100) };
+    note.textContent = hundredths > 0 && gib ? is.replace(/\{(\w+)\}/g, (_, name) => values[name]) : none;
+  }
+  const typed = Math.round(Number(document.getElementById("gpu")?.value.trim()) * 100) || 0;
+  for (const chip of all("[data-share]")) chip.setAttribute("aria-pressed", Number(chip.dataset.share) * 100 === Math.max(typed, 0));
   // A session has a share or a partition, not both: whatever was picked last stands.
-  if (hundredths > 0) { const none = one('[name=mig][value=""]'); if (none) none.checked = true; }
+  if (typed > 0) { const none = one('[name=mig][value=""]'); if (none) none.checked = true; }
 }
+one("#new-gpu")?.addEventListener("input", share);
 function chips() {
   const [cpu, memory] = ["cpu", "memory"].map((id) => Number(document.getElementById(id)?.value));
   for (const chip of all("[data-launch] .chip[data-cpu]")) {

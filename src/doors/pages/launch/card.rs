@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rules::devices::{MigProfile, SharePolicy, WHOLE};
 use rules::resources::Demand;
-use rules::units::GpuShare;
+use rules::units::{Bytes, GpuShare};
 use server::actions::gpus::{Gpu, Gpus};
 
 use super::super::{gpus, parts};
@@ -72,13 +72,12 @@ pub(super) fn card(t: Text, all: &Gpus, sent: &Sent) -> Option<Card> {
     let typed = GpuShare::parse(&sent.gpu)
         .ok()
         .filter(|share| *share > GpuShare::ZERO);
-    let gib = format!("{:.2}", largest.memory.0 as f64 / f64::from(1 << 30));
     Some(Card {
         share: free.map(|_| slider(t, &whole, sent)),
         sms: largest.sms,
         idle: free.map_or_else(String::new, |free| t.gpu_share_free(gpus::share(free))),
         now: typed.map_or_else(String::new, |share| worth(t, largest, share)),
-        gib,
+        gib: gib(largest.memory),
         sizes: sizes(t, &all.policy, &whole, typed),
         memory: sent.gpu_memory.clone(),
         partitions: partitions(t, &all.items, sent.mig.trim()),
@@ -86,8 +85,13 @@ pub(super) fn card(t: Text, all: &Gpus, sent: &Sent) -> Option<Card> {
     })
 }
 
+/// Memory in GiB, as the page's script calculates with it.
+pub fn gib(memory: Bytes) -> String {
+    format!("{:.2}", memory.0 as f64 / f64::from(1 << 30))
+}
+
 /// `28 GiB, 46 of 132 SMs`: what a share is of one such device, or of several.
-fn worth(t: Text, gpu: &Gpu, share: GpuShare) -> String {
+pub fn worth(t: Text, gpu: &Gpu, share: GpuShare) -> String {
     let devices = share.0.div_ceil(WHOLE.0).max(1);
     let memory = u128::from(gpu.memory.0) * u128::from(share.0) / 100;
     let tenths = (memory * 10) >> 30;
@@ -210,7 +214,6 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<Partition> {
 mod tests {
     use rules::devices::Health;
     use rules::names::NodeId;
-    use rules::units::Bytes;
     use server::actions::gpus::Partition as Cut;
 
     use super::*;

@@ -912,7 +912,14 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
     let mut memory = memory_row(t);
     memory.blocks[0].kind = Kind::Mine;
     SessionPage {
-        limit_gpu: Some("0.35".into()),
+        limit_gpu: Some(super::super::sessions::Fraction {
+            typed: "0.35".into(),
+            memory: String::new(),
+            gib: "80.00".into(),
+            sms: 132,
+            now: t.gpu_share_is("28", 46, 132),
+        }),
+        limit_fixed: false,
         t,
         f: frame(t, Nav::Sessions, true),
         alert: None,
