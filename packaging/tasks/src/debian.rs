@@ -67,8 +67,69 @@ pub(crate) fn starts_in_each_root(binary: &Path) -> Result<(), Failure> {
         }
         println!("{name}: {}", told.trim());
         hooks_load(&root.0, name)?;
+        helper_runs(&root.0, suite, name)?;
     }
     Ok(())
+}
+
+/// Asks a driver that is nothing but a name, by the helper that the one file carries, and expects the
+/// library's own complaint. Debian 11 is too old for the helper, and that has to be said: there, a server
+/// reads nvidia-smi.
+fn helper_runs(root: &Path, suite: &str, name: &str) -> Result<(), Failure> {
+    let complaint = match suite {
+        "bullseye" => "GLIBC_2.34",
+        _ => "undefined symbol: nvmlInit_v2",
+    };
+    let driver = root.join("driver");
+    let write = |path: &str, text: &str| {
+        let path = driver.join(path);
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        folder
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))
+    };
+    write(
+        "proc/driver/nvidia/version",
+        "NVRM version: Module  999.9  made up\n",
+    )?;
+    write(
+        "proc/driver/nvidia/gpus/0000:41:00.0/information",
+        "Model: made up\nDevice Minor: 0\n",
+    )?;
+    write(
+        "proc/devices",
+        "Character devices:\n195 nvidia\n509 nvidia-uvm\n",
+    )?;
+    for soname in ["libcuda", "libnvidia-ml"] {
+        let hollow = root.join("tmp/nvml_hook/libhollow.so");
+        let at = format!("usr/lib64/{soname}.so.999.9");
+        write(&at, "")?;
+        fs::copy(&hollow, driver.join(&at)).map_err(|error| {
+            Failure::new(format!("{} cannot be copied: {error}", hollow.display()))
+        })?;
+    }
+    // It ends with 1 where anything fails, and a bare root fails in many ways.
+    let output = Program::named("chroot")
+        .argument(root)
+        .words("/fardel doctor -o json")
+        .variable("FARDEL_DRIVER_ROOT", "/driver")
+        .into_command()
+        .output()
+        .map_err(|error| Failure::new(format!("chroot cannot be started: {error}")))?;
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failure::new(format!("{name}: doctor does not answer: {error}")))?;
+    let checks = told["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let gpu = checks.iter().find(|check| check["id"] == "gpu");
+    let found = gpu.and_then(|check| check["found"].as_str());
+    match found {
+        Some(found) if found.contains(complaint) => {
+            println!("{name}: gpu_probe: {complaint}");
+            Ok(())
+        }
+        found => Err(Failure::new(format!(
+            "{name}: of its GPU doctor finds {found:?}, and not {complaint:?}"
+        ))),
+    }
 }
 
 /// Opens each hook by the name that programs use, over a driver that is nothing but a name, with the

@@ -16,8 +16,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 /// Bytes of one answer at most: what sixteen cards and a thousand processes say is a tenth of it.
 const MOST_SAID: usize = 4 << 20;
-/// Of its last words.
-const MOST_LAST_WORDS: u64 = 2048;
+/// Letters of its last words; the loader repeats itself.
+const MOST_LAST_WORDS: usize = 300;
 /// How long a process that was killed is waited for before it counts as stuck.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -172,15 +172,15 @@ impl Child {
         let mut said = Vec::new();
         if let Some(errors) = self.process.stderr.as_mut() {
             // It does not block: what is there is all there is.
-            let _ = errors.take(MOST_LAST_WORDS).read_to_end(&mut said);
+            let _ = errors.take(1 << 14).read_to_end(&mut said);
         }
         let said = String::from_utf8_lossy(&said);
         let words: Vec<&str> = said.split_whitespace().collect();
-        words
-            .join(" ")
-            .chars()
-            .filter(|c| !c.is_control())
-            .collect()
+        let words = words.join(" ");
+        let words = words.chars().filter(|c| !c.is_control());
+        // What is at fault stands at the end.
+        let skip = words.clone().count().saturating_sub(MOST_LAST_WORDS);
+        words.skip(skip).collect()
     }
 
     pub(super) fn kill(&mut self) {
