@@ -264,3 +264,63 @@ fn without_a_hook_a_session_is_refused_by_name_and_no_device_is_inside_any_other
         "{said}"
     );
 }
+
+#[test]
+fn a_driver_that_hangs_ends_no_session_and_blocks_no_request() {
+    const NAME: &str = "a_driver_that_hangs_ends_no_session_and_blocks_no_request";
+    let Some(whole) = Whole::make(NAME) else {
+        return;
+    };
+    use std::sync::atomic::Ordering::SeqCst;
+    let health = || whole.get("/api/v1/gpus")["items"][0]["health"]["state"].clone();
+    let becomes = |word: &str| whole.until(word, || (health() == word).then_some(()));
+    becomes("well");
+    let doing = || whole.get("/api/v1/gpus")["items"][0]["doing"].clone();
+    whole.until("figures", || (doing()["celsius"] == 40).then_some(()));
+    let live = "while :; do echo \"alive $(date +%s)\"; sleep 1; done";
+    let session = whole.launch("goes-on", live, Some(0.25));
+    whole.until("its words", || {
+        whole.log(&session).contains("alive").then_some(())
+    });
+
+    whole.rig.state.nvml_trouble.store(state::HANGS, SeqCst);
+    let mut slowest = Duration::ZERO;
+    whole.until("unknown", || {
+        let asked = Instant::now();
+        let word = health();
+        slowest = slowest.max(asked.elapsed());
+        (word == "unknown").then_some(())
+    });
+    assert!(
+        slowest < Duration::from_secs(2),
+        "a request took {slowest:?}"
+    );
+    // A share is given and taken back while nobody knows how the card is.
+    let other = whole.launch("begins", "ls /dev | tr '\\n' ' '", Some(0.25));
+    whole.ended(&other);
+    assert!(
+        whole.log(&other).contains("nvidia0"),
+        "{}",
+        whole.log(&other)
+    );
+    let words = whole.log(&session).lines().count();
+    whole.until("more words", || {
+        (whole.log(&session).lines().count() > words).then_some(())
+    });
+    assert_eq!(whole.get(&session)["incarnation"], 1);
+    whole.rig.state.nvml_trouble.store(0, SeqCst);
+    becomes("well");
+
+    // Off the bus: what runs goes on as far as it can, and nothing new is given.
+    whole.rig.state.nvml_lost.store(1, SeqCst);
+    becomes("failing");
+    let waits = whole.launch("waits", "true", Some(0.25));
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(whole.get(&waits)["state"], "pending");
+    assert_eq!(whole.get(&session)["state"], "running");
+    whole.rig.state.nvml_lost.store(0, SeqCst);
+    becomes("well");
+    whole.ended(&waits);
+    whole.ask("POST", &format!("{session}/stop"), &json!({}));
+    whole.ended(&session);
+}
