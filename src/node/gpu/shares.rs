@@ -462,7 +462,8 @@ fn no_driver(lacks: &Lacks) -> Reason {
         Lacks::Library { version, library } => {
             reason.with("version", version).with("library", library)
         }
-        _ => reason,
+        lacks @ (Lacks::Version(_) | Lacks::Major(_)) => reason.with("lacks", lacks),
+        Lacks::Driver => reason,
     }
 }
 

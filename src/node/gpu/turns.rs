@@ -41,6 +41,11 @@ const LOOK_PER_SLOT: Nanos = 10 * MICROSECOND;
 const YIELDED_AFTER: Nanos = 200 * MICROSECOND;
 /// The same before the first launch of a turn: whoever was woken may have to wait for a processor.
 const FIRST_WITHIN: Nanos = MILLISECOND;
+/// Whoever did not use a turn is not asked again for this long, twice as long each time, up to `SHY_MOST`:
+/// a container that is frozen or whose process was killed at the gate would keep the device idle again and
+/// again. Longer at most: whoever is thawed waits longer.
+const SHY: Nanos = MILLISECOND;
+const SHY_MOST: Nanos = 64 * MILLISECOND;
 /// Whoever launched so shortly ago wants more, though it does not wait yet.
 const WANTS_STILL: Nanos = 2 * MILLISECOND;
 /// Work whose end nobody inside looks for counts as done after so much silence: no more is charged for it
@@ -171,6 +176,9 @@ struct Place {
     launched: Nanos,
     /// Work that counts as done though nobody saw it.
     written_off: u64,
+    /// Until when it is not asked after turns that it did not use, and for how long the last time.
+    shy_until: Nanos,
+    shy_for: Nanos,
     /// Since when it has the turn, and whether anything came through.
     turn: Option<Turn>,
 }
@@ -194,7 +202,8 @@ impl Place {
     }
 
     fn wants(&self, now: Nanos) -> bool {
-        self.seen.waiting > 0 || self.launched != 0 && now - self.launched < WANTS_STILL
+        let waits = self.seen.waiting > 0 && now >= self.shy_until;
+        waits || self.launched != 0 && now - self.launched < WANTS_STILL
     }
 
     /// Reads the page and counts the time since the last look.
@@ -264,6 +273,8 @@ impl Table {
                     moved: now,
                     launched: 0,
                     written_off: 0,
+                    shy_until: 0,
+                    shy_for: 0,
                     turn: None,
                 };
                 self.places.insert(name, place);
@@ -428,8 +439,11 @@ impl Table {
             }
             place.turn = None;
             let busy = if turn.used {
+                place.shy_for = 0;
                 turn.busy
             } else {
+                place.shy_for = (place.shy_for * 2).clamp(SHY, SHY_MOST);
+                place.shy_until = now + place.shy_for;
                 // A turn that was claimed and not used kept the others away as well.
                 now.saturating_sub(turn.opened).min(WINDOW)
             };

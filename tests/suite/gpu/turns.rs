@@ -66,6 +66,24 @@ fn seat(rig: &Rig, share_milli: u32) -> Seat {
     }
 }
 
+/// Seconds of a processor that threads which give turns took so far.
+fn spent() -> f64 {
+    std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|task| {
+            std::fs::read_to_string(task.path().join("comm"))
+                .is_ok_and(|name| name == "gpu turns\n")
+        })
+        .filter_map(|task| {
+            let told = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            told.split(' ').next()?.parse::<f64>().ok()
+        })
+        .sum::<f64>()
+        / 1e9
+}
+
 /// Device time that a program was given so far.
 fn used(rig: &Rig, program: &Program) -> u64 {
     rig.state
@@ -114,7 +132,10 @@ fn of_two_programs_the_one_with_the_larger_share_gets_more() {
         );
     };
     let parts = got.map(|part| part as f64 / since.elapsed().as_nanos() as f64);
-    println!("{parts:.3?} of the time for shares of 0.30 and 0.70");
+    println!(
+        "{parts:.3?} of the time for shares of 0.30 and 0.70; {:.3} of a core for the turns",
+        spent() / begun.elapsed().as_secs_f64()
+    );
     // 2.3 is right. A processor that is busy elsewhere moves it; the wrong direction it never gives.
     let ratio = got[1] as f64 / got[0] as f64;
     assert!((1.3..6.0).contains(&ratio), "{parts:?}");

@@ -1,6 +1,7 @@
 //! A session's own work in tests of the whole server: `visitor driver FILE BYTES` makes the fake driver's
-//! state, since no host shows it one; `visitor watch` holds 64 MiB of the first device and says how much
-//! there is and how much is free, whenever that changes, until it is killed.
+//! state, since no host shows it one; `visitor watch` holds 64 MiB of the first device, launches
+//! 300 ms of work and says whether that was in turns, then says how much there is and how much is free,
+//! whenever that changes, until it is killed.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write;
@@ -14,6 +15,8 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
     fn mmap(at: *mut u8, size: usize, access: i32, kind: i32, file: i32, offset: i64) -> *mut u8;
 }
+
+type Launch = unsafe extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, u64, u64) -> c_int;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,7 +52,10 @@ fn find(library: *mut c_void, name: &str) -> *mut c_void {
 
 fn watch() {
     let library = unsafe { dlopen(c"libcuda.so.1".as_ptr(), 2) };
-    assert!(!library.is_null(), "no driver is found under its usual name");
+    assert!(
+        !library.is_null(),
+        "no driver is found under its usual name"
+    );
     let init: unsafe extern "C" fn(u32) -> c_int =
         unsafe { std::mem::transmute(find(library, "cuInit")) };
     let create: unsafe extern "C" fn(&mut u64, u32, c_int) -> c_int =
@@ -58,9 +64,37 @@ fn watch() {
         unsafe { std::mem::transmute(find(library, "cuMemAlloc_v2")) };
     let ask: unsafe extern "C" fn(&mut usize, &mut usize) -> c_int =
         unsafe { std::mem::transmute(find(library, "cuMemGetInfo_v2")) };
-    let (mut context, mut held) = (0, 0);
-    let codes = unsafe { [init(0), create(&mut context, 0, 0), allocate(&mut held, 64 << 20)] };
+    let load: unsafe extern "C" fn(&mut u64, *const c_char) -> c_int =
+        unsafe { std::mem::transmute(find(library, "cuModuleLoadData")) };
+    let function: unsafe extern "C" fn(&mut u64, u64, *const c_char) -> c_int =
+        unsafe { std::mem::transmute(find(library, "cuModuleGetFunction")) };
+    let launch: Launch = unsafe { std::mem::transmute(find(library, "cuLaunchKernel")) };
+    let (mut context, mut held, mut module, mut kernel) = (0, 0, 0, 0);
+    let codes = unsafe {
+        [
+            init(0),
+            create(&mut context, 0, 0),
+            allocate(&mut held, 64 << 20),
+        ]
+    };
     assert_eq!(codes, [0; 3], "device, context and memory");
+    let codes = unsafe {
+        [
+            load(&mut module, c"".as_ptr()),
+            function(&mut kernel, module, c"spin1000".as_ptr()),
+        ]
+    };
+    assert_eq!(codes, [0; 2], "a kernel of a millisecond");
+    // 300 ms of work.
+    let begun = std::time::Instant::now();
+    for _ in 0..300 {
+        let code = unsafe { launch(kernel, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0) };
+        assert_eq!(code, 0, "a launch");
+    }
+    let took = begun.elapsed().as_millis();
+    let how = if took < 500 { "at once" } else { "in turns" };
+    println!("launched {how}");
+    eprintln!("{took} ms");
     let mut said = String::new();
     loop {
         let (mut free, mut total) = (0, 0);

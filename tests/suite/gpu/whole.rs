@@ -194,6 +194,8 @@ fn a_slice_of_a_real_card_is_given_held_resized_and_kept_over_a_killed_server() 
     );
     let session = whole.launch("slice", &script, Some(0.25));
     whole.says(&session, "exact");
+    // A quarter of the time: through the very page that is mounted inside.
+    whole.says(&session, "launched in turns");
     let free = |limit: u64| format!("total {limit} free {}", limit.saturating_sub(64 * MIB));
     whole.says(&session, &free(limit));
     whole.resize(&session, 0.5);

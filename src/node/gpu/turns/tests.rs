@@ -362,6 +362,13 @@ fn whoever_claims_turns_and_does_not_use_them_takes_none_of_their_neighbours_sha
     world.run(SECOND);
     let got = world.shares(2 * SECOND);
     assert!(got[1] > 67.0, "{got:?}");
+    // Nor of what is given away, but for a moment now and then.
+    let mut world = World::new(Mode::Elastic);
+    world.enter(300, Manner::Idler, KERNEL);
+    world.enter(700, Manner::Saturating, KERNEL);
+    world.run(SECOND);
+    let got = world.shares(2 * SECOND);
+    assert!(got[1] > 95.0, "{got:?}");
 }
 
 #[test]
