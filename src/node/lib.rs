@@ -26,6 +26,7 @@ mod network;
 mod report;
 pub mod runtime;
 mod tidy;
+pub mod watch;
 
 /// The host ids that sessions run under; nobody else may have one of them.
 pub fn session_ids() -> std::ops::Range<u64> {
@@ -37,6 +38,7 @@ use gpu::lookout::{Ground, Lookout};
 use gpu::shares::Shares;
 use runtime::{Places, Runtime, RuntimeFault};
 use tidy::{Tidy, Wake};
+use watch::Watch;
 
 /// What a machine is opened with.
 #[derive(Debug)]
@@ -126,6 +128,16 @@ impl Node {
         if let Some(lookout) = &lookout {
             shares.know(lookout.seen().real);
         }
+        let watch = lookout.as_ref().map(|lookout| {
+            let rung = Arc::clone(&runtime);
+            Watch::new(
+                Arc::clone(lookout) as _,
+                Arc::clone(&shares) as _,
+                Arc::clone(&runtime),
+                clock.clone(),
+                move || rung.ring(),
+            )
+        });
         let tidy = Tidy {
             runtime: Arc::clone(&runtime),
             images,
@@ -145,6 +157,7 @@ impl Node {
             shares,
             lookout,
             usage: BTreeMap::new(),
+            watch,
             logs: data.join("logs"),
             keep_days: options.keep_days,
         };

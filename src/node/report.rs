@@ -1,15 +1,19 @@
 //! Sights → the complete report of this machine. Pure; the runtime's words become the link's words
 //! here and nowhere else.
 
-use rules::messages::{Assignment, ContainerSight, ExitRecord, SightState, Usage, Waited};
-use rules::names::{BootId, ContainerName};
+use rules::messages::{
+    Answer, Assignment, ContainerSight, ExitRecord, Incident, SightState, Usage, Waited,
+};
+use rules::names::{BootId, ContainerName, IncidentId};
 use rules::resources::DeviceShare;
 use rules::session::Reason;
 use rules::units::{Bytes, Timestamp};
 use std::collections::BTreeMap;
 
 use crate::assignment::Place;
+use crate::gpu::watchdog;
 use crate::runtime;
+use crate::watch;
 
 /// What the machine knows of containers besides the runtime's own sights.
 pub(crate) struct Known<'a> {
@@ -136,6 +140,24 @@ fn state(standing: &runtime::Standing) -> SightState {
             reason: Reason::new("session.supervisor-lost", why.clone()),
         },
     }
+}
+
+/// What the watchdog answered, in the link's words; None for a container that is no session's.
+pub(crate) fn incident(told: &watch::Incident) -> Option<Incident> {
+    Some(Incident {
+        id: IncidentId(told.id),
+        at: told.at,
+        container: told.container.as_str().parse().ok()?,
+        device: format!("GPU-{}", uuid::Uuid::from_bytes(told.device)),
+        answer: match told.answer {
+            watchdog::Answer::Warn => Answer::Warned,
+            watchdog::Answer::Freeze => Answer::Frozen,
+            watchdog::Answer::Stop => Answer::Stopped,
+            watchdog::Answer::Clear => Answer::Cleared,
+        },
+        held: Bytes(told.held),
+        limit: Bytes(told.limit),
+    })
 }
 
 pub(crate) fn usage(usage: &runtime::Usage) -> Usage {

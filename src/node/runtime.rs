@@ -48,6 +48,7 @@ pub mod hold;
 mod host_environment;
 mod identity;
 mod launch;
+mod loader;
 mod logs;
 mod nursery;
 mod order;
@@ -343,6 +344,11 @@ impl Runtime {
         self.shared.bell.as_fd()
     }
 
+    /// Rings for whoever waits for a change: there is something to be told.
+    pub fn ring(&self) {
+        ring(&self.shared.bell);
+    }
+
     /// Waits until a container changes or patience ends, and silences the bell; true when one did.
     pub fn wait_for_change(&self, patience: Duration) -> bool {
         let mut watched = [PollFd::new(&self.shared.bell, PollFlags::IN)];
@@ -414,6 +420,13 @@ impl Runtime {
     pub fn usage(&self, name: &ContainerName) -> Result<Usage, RuntimeFault> {
         self.running(name)?;
         Ok(self.shared.group(name)?.usage()?)
+    }
+
+    /// The container that a process of this machine stands in, by its control group; None for every
+    /// other process, and once it is gone. One small read.
+    pub fn container_of(&self, pid: u32) -> Option<ContainerName> {
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        Hierarchies::session_in(&text, &self.shared.box_id)
     }
 
     /// Runs one more program inside; gives its input and output. Ends with an exit frame.

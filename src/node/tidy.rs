@@ -26,6 +26,7 @@ use crate::gpu::shares::Shares;
 use crate::gpu::simulated;
 use crate::report;
 use crate::runtime::{self, Runtime};
+use crate::watch::Watch;
 
 /// Containers one node starts together. Higher: unpacking and mounting starve running sessions.
 /// Lower: the last of thirty students waits when a class begins.
@@ -84,6 +85,8 @@ pub(crate) struct Tidy {
     /// Containers whose shares cannot be brought in line with their order, and why.
     pub(crate) unheld: BTreeMap<ContainerName, Reason>,
     pub(crate) usage: BTreeMap<ContainerName, Usage>,
+    /// Looks after containers with real shares; None where no device of this machine can be shared.
+    pub(crate) watch: Option<Watch>,
     /// Where the runtime keeps logs, and for how many days after the last line.
     pub(crate) logs: std::path::PathBuf,
     pub(crate) keep_days: u32,
@@ -193,12 +196,29 @@ impl Tidy {
                 Step::Start(_) => {}
                 Step::Adjust(order) => self.adjust(&order),
                 Step::Pause(name) => self.act("pause", name, |r, n| r.pause(n)),
+                // What the watchdog froze stands still whatever its owner wants.
+                Step::Resume(name) if self.is_held(name) => {}
                 Step::Resume(name) => self.act("resume", name, |r, n| r.resume(n)),
                 Step::Stop(name) => self.stop(name, &sights),
                 Step::Kill(name) => self.act("kill", name, |r, n| r.kill(n)),
                 Step::Forget(name) => self.forget(name),
             }
         }
+        if let Some(watch) = &self.watch
+            && let Err(error) = watch.wake()
+        {
+            tracing::error!(
+                "nobody looks after real shares, tried again with the next change: {error}"
+            );
+        }
+    }
+
+    fn is_held(&self, name: ContainerName) -> bool {
+        let name = runtime_name(name);
+        self.watch
+            .as_ref()
+            .zip(name)
+            .is_some_and(|(watch, name)| watch.holds(&name))
     }
 
     fn start(&mut self, order: &ContainerOrder) {
@@ -403,6 +423,9 @@ impl Tidy {
         self.shares.forget(name);
         self.usage.remove(&name);
         self.refused.remove(&name);
+        if let Some((watch, name)) = self.watch.as_ref().zip(runtime_name(name)) {
+            watch.forget(&name);
+        }
         self.act("forget", name, |r, n| match r.forget(n) {
             // Its supervisor has said the last word but not yet left; the next change comes with that.
             Err(runtime::RuntimeFault::StillThere(_)) => Ok(()),
@@ -530,6 +553,12 @@ impl Tidy {
                 .chain(seen.problems)
                 .collect(),
             device_uses: seen.uses,
+            incidents: self
+                .watch
+                .iter()
+                .flat_map(Watch::incidents)
+                .filter_map(|incident| report::incident(&incident))
+                .collect(),
         }
     }
 }

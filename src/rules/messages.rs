@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{BootId, ContainerName, NodeId};
+use crate::names::{BootId, ContainerName, IncidentId, NodeId};
 use crate::resources::{Capacity, Demand, DeviceShare};
 use crate::session::{Reason, SessionKind};
 use crate::units::{Bytes, Timestamp};
@@ -82,6 +82,10 @@ pub struct NodeReport {
     /// What its devices are doing, those that say so; in no particular order.
     #[serde(default)]
     pub device_uses: Vec<DeviceUse>,
+    /// What its watchdog answered to the containers above, oldest first for each. Said again in every
+    /// report until the container is forgotten; known by its id.
+    #[serde(default)]
+    pub incidents: Vec<Incident>,
 }
 
 /// What one device is doing now, whoever does it. None where it does not say.
@@ -95,6 +99,71 @@ pub struct DeviceUse {
     pub busy_percent: Option<u32>,
     pub celsius: Option<u32>,
     pub milliwatts: Option<u32>,
+}
+
+/// A container held more of a device's memory than it was granted, or no longer does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incident {
+    pub id: IncidentId,
+    pub at: Timestamp,
+    pub container: ContainerName,
+    /// The device's number as its machine reports it.
+    pub device: String,
+    pub answer: Answer,
+    /// As the driver counted it, whatever the container says of itself.
+    pub held: Bytes,
+    pub limit: Bytes,
+}
+
+/// What was done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    Warned,
+    /// All its processes stand still. Only the machine itself lets them go on.
+    Frozen,
+    /// All its processes were killed.
+    Stopped,
+    /// It holds no more than it may again.
+    Cleared,
+}
+
+impl Answer {
+    pub const ALL: [Self; 4] = [Self::Warned, Self::Frozen, Self::Stopped, Self::Cleared];
+
+    /// The word used in codes and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Warned => "warned",
+            Self::Frozen => "frozen",
+            Self::Stopped => "stopped",
+            Self::Cleared => "cleared",
+        }
+    }
+}
+
+impl Incident {
+    /// What people read: in a session's reason, in its events.
+    pub fn reason(&self) -> Reason {
+        let (held, limit) = (self.held, self.limit);
+        let text = match self.answer {
+            Answer::Warned => format!(
+                "It holds {held} of GPU memory where it was granted {limit}. It is frozen and then stopped unless it lets go."
+            ),
+            Answer::Frozen => format!(
+                "It was frozen: it holds {held} of GPU memory where it was granted {limit}, and did not let go."
+            ),
+            Answer::Stopped => format!(
+                "It was stopped: it held {held} of GPU memory where it was granted {limit}."
+            ),
+            Answer::Cleared => {
+                format!("It holds no more GPU memory than the {limit} it was granted again.")
+            }
+        };
+        Reason::new(format!("gpu.over-limit-{}", self.answer.word()), text)
+            .with("held", held)
+            .with("limit", limit)
+    }
 }
 
 /// One container as its node sees it.

@@ -62,6 +62,8 @@ id!(/// One resumable upload.
     UploadId, "upload");
 id!(/// One start of a machine's operating system.
     BootId, "boot");
+id!(/// One answer of a machine's watchdog to one container.
+    IncidentId, "incident");
 
 /// Names one container: a session and which of its starts this is. A restart gets the next
 /// incarnation, so a start can never be doubled.

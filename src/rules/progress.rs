@@ -137,6 +137,12 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
             .with("limit", limit),
         );
     }
+    // Whatever code that left behind: it was killed.
+    if session.wish == Wish::Run
+        && let Some(incident) = session.stopped_by_watchdog()
+    {
+        return (Outcome::Failed, incident.reason());
+    }
     if session.wish != Wish::Run || session.phase == Phase::Stopping {
         // The reason that was written with the wish (a limit, a person) says more than the code.
         return match &session.reason {

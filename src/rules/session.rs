@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::messages::{Answer, Incident};
 use crate::names::{ContainerName, ImageId, NodeId, SessionId, SessionName, UserId};
 use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
@@ -247,7 +248,15 @@ pub struct Session {
     pub exit_code: Option<i32>,
     /// Why it waits, why it ended: the latest word on it.
     pub reason: Option<Reason>,
+    /// What its machine's watchdog answered to its present start, oldest first: each once, and of many
+    /// the latest.
+    #[serde(default)]
+    pub incidents: Vec<Incident>,
 }
+
+/// Incidents that a session remembers. At least as many as a machine says again of one container, so
+/// that none is taken for new twice.
+const MOST_INCIDENTS: usize = 16;
 
 impl Session {
     /// A session as its launch leaves it: wanted, waiting, in its first incarnation.
@@ -282,6 +291,7 @@ impl Session {
             outcome: None,
             exit_code: None,
             reason: None,
+            incidents: Vec::new(),
         }
     }
 
@@ -359,6 +369,31 @@ impl Session {
         true
     }
 
+    /// Notes what its machine's watchdog answered. Returns false, and changes nothing, for what it knows
+    /// already and for what is said of another start.
+    pub fn note(&mut self, incident: &Incident) -> bool {
+        let known = self.incidents.iter().any(|each| each.id == incident.id);
+        if known || incident.container != self.container() || self.phase == Phase::Ended {
+            return false;
+        }
+        self.incidents.push(incident.clone());
+        if self.incidents.len() > MOST_INCIDENTS {
+            self.incidents.remove(0);
+        }
+        // A wish to end it has its own reason.
+        if self.wish == Wish::Run {
+            self.reason = Some(incident.reason());
+        }
+        true
+    }
+
+    /// The answer that ended it, where its machine stopped it for what it held.
+    pub fn stopped_by_watchdog(&self) -> Option<&Incident> {
+        self.incidents
+            .iter()
+            .find(|each| each.answer == Answer::Stopped)
+    }
+
     /// What is kept for it on devices: its grant, or the larger of old and new while a change of it has
     /// not been confirmed.
     pub fn holds(&self) -> std::borrow::Cow<'_, [DeviceShare]> {
@@ -411,6 +446,7 @@ impl Session {
         self.wish = Wish::Run;
         self.restart = false;
         self.incarnation += 1;
+        self.incidents = Vec::new();
         self.node = None;
         self.devices = Vec::new();
         self.unconfirmed = Vec::new();

@@ -152,6 +152,16 @@ impl Hold {
         &self.state.row[self.own.expect("the process has entered")]
     }
 
+    /// The process that a row is locked by, as whoever asks numbers processes; none for nobody's rows and
+    /// for those of whoever asks.
+    pub fn holder(&self, at: usize) -> Option<u32> {
+        let mut lock = lock(at, F_WRLCK);
+        let told = unsafe { fcntl(self.file, F_GETLK, &raw mut lock) } == 0;
+        (told && lock.kind != F_UNLCK)
+            .then(|| u32::try_from(lock.pid).ok())
+            .flatten()
+    }
+
     fn alive(&self, at: usize) -> bool {
         if self.own == Some(at) {
             return true;

@@ -1,6 +1,7 @@
 //! Slices of a GPU on machines without one: the hooks between ordinary programs and the fake driver.
 //! Nothing here opens a device; what only hardware can show is marked so in ARCHITECTURE.md.
 
+mod attacks;
 mod carried;
 mod gate;
 mod loading;

@@ -378,6 +378,10 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.renamed" => ("i", t.timeline_renamed()),
         "session.resized" => ("i", t.timeline_limits()),
         "session.share-confirmed" => ("i", t.gpu_confirmed()),
+        "session.gpu-warned" => ("w", t.gpu_over_warned()),
+        "session.gpu-frozen" => ("w", t.gpu_over_frozen()),
+        "session.gpu-stopped" => ("w", t.gpu_over_stopped()),
+        "session.gpu-cleared" => ("", t.gpu_over_cleared()),
         "session.restarted" | "session.restarting" => ("a", t.timeline_restarted()),
         _ => return None,
     })

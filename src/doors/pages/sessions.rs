@@ -90,7 +90,7 @@ impl Tab {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline"])]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice"])]
 pub struct SessionPage {
     pub t: Text,
     pub f: Frame,
@@ -570,6 +570,7 @@ pub async fn show_live(
                 ("console", page.as_console().render().ok()?),
                 ("where", page.as_where_it_runs().render().ok()?),
                 ("timeline", page.as_timeline().render().ok()?),
+                ("notice", page.as_notice().render().ok()?),
             ])
         }
     })
@@ -677,10 +678,12 @@ async fn read_one(
                 .then(|| format!("/sessions/{id}/live?tab={asked}")),
             ..frame(console, visit, caller, Nav::Sessions)
         },
-        alert: simulated.then(|| {
-            Alert::warning(match session.state {
-                Phase::Pending => t.gpu_session_alert_waits(),
-                _ => t.gpu_session_alert(),
+        alert: watched(t, &session).or_else(|| {
+            simulated.then(|| {
+                Alert::warning(match session.state {
+                    Phase::Pending => t.gpu_session_alert_waits(),
+                    _ => t.gpu_session_alert(),
+                })
             })
         }),
         terminal: match session.kind {
@@ -879,6 +882,22 @@ fn typed_size(size: Bytes) -> String {
         bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
         bytes => bytes.to_string(),
     }
+}
+
+/// What the watchdog has against a session that runs.
+fn watched(t: Text, session: &Session) -> Option<Alert> {
+    let reason = session.reason.as_ref().filter(|reason| {
+        matches!(
+            reason.code.as_str(),
+            "gpu.over-limit-warned" | "gpu.over-limit-frozen"
+        )
+    })?;
+    let runs = session.state == Phase::Running;
+    runs.then(|| {
+        Alert::bad(t.gpu_over_alert())
+            .detail(codes::reason(t, reason))
+            .code(reason.code.clone())
+    })
 }
 
 fn verbs(session: &Session, may_write: bool) -> Verbs {

@@ -10,9 +10,12 @@ const SECOND: Nanos = 1_000_000_000;
 
 /// Part of a limit that may be passed: contexts grow by themselves. 1/50 is 2 %.
 const LEEWAY: u64 = 50;
-/// How long the limit is passed before a word is said. Shorter: a figure taken in the middle of an
-/// allocation accuses. Longer: neighbours are short of memory for longer.
-const WARNED_AFTER: Nanos = 2 * SECOND;
+/// How often to look.
+pub const LOOK_EVERY: Nanos = SECOND / 4;
+/// How long the limit is passed before a word is said; with the time until the first look, two seconds.
+/// Shorter: a figure taken in the middle of an allocation accuses. Longer: neighbours are short of
+/// memory for longer.
+const WARNED_AFTER: Nanos = 2 * SECOND - LOOK_EVERY;
 /// From the warning to the freeze: time to let go of memory.
 const FROZEN_AFTER: Nanos = 2 * SECOND;
 /// From the freeze to the end: time for somebody to look. It holds its memory all the while.
@@ -60,7 +63,7 @@ pub struct Watchdog<Id> {
     cases: BTreeMap<Id, Case>,
 }
 
-impl<Id: Copy + Ord> Watchdog<Id> {
+impl<Id: Ord> Watchdog<Id> {
     pub fn new() -> Self {
         Self {
             cases: BTreeMap::new(),
@@ -111,9 +114,9 @@ impl<Id: Copy + Ord> Watchdog<Id> {
         Some(answer)
     }
 
-    /// Forgets a container that is gone, or that an administrator let go on.
-    pub fn forget(&mut self, id: Id) {
-        self.cases.remove(&id);
+    /// Forgets every case but those that are `there`: of containers that are gone.
+    pub fn keep(&mut self, there: impl Fn(&Id) -> bool) {
+        self.cases.retain(|id, _| there(id));
     }
 }
 
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 1 << 30;
-    const STEP: Nanos = SECOND / 4;
+    const STEP: Nanos = LOOK_EVERY;
 
     /// Looks four times a second at what `used` says, and gives every answer with its time.
     fn looks(seconds: u64, used: impl Fn(Nanos) -> Option<u64>) -> Vec<(u64, Answer)> {
@@ -141,9 +144,9 @@ mod tests {
         assert_eq!(
             looks(60, |_| Some(2 * LIMIT)),
             [
-                (2000, Answer::Warn),
-                (4000, Answer::Freeze),
-                (14_000, Answer::Stop)
+                (1750, Answer::Warn),
+                (3750, Answer::Freeze),
+                (13_750, Answer::Stop)
             ]
         );
     }
@@ -162,7 +165,7 @@ mod tests {
         };
         assert_eq!(looks(60, now_and_then), []);
         let one_byte = |_| Some(LIMIT + LIMIT / 50 + 1);
-        assert_eq!(looks(3, one_byte), [(2000, Answer::Warn)]);
+        assert_eq!(looks(3, one_byte), [(1750, Answer::Warn)]);
     }
 
     #[test]
@@ -178,9 +181,9 @@ mod tests {
         assert_eq!(
             answers,
             [
-                (2000, Answer::Warn),
+                (1750, Answer::Warn),
                 (3000, Answer::Clear),
-                (12_250, Answer::Warn)
+                (12_000, Answer::Warn)
             ]
         );
     }
@@ -190,7 +193,7 @@ mod tests {
         assert_eq!(looks(60, |_| None), []);
         // A second over, a minute of silence, and the case goes on where it was.
         let used = |now| (now <= SECOND || now > 61 * SECOND).then_some(2 * LIMIT);
-        assert_eq!(looks(63, used), [(62_000, Answer::Warn)]);
+        assert_eq!(looks(63, used), [(61_750, Answer::Warn)]);
     }
 
     #[test]
@@ -206,7 +209,7 @@ mod tests {
             dog.look(20 * SECOND, 7, Some(2 * LIMIT), LIMIT),
             Some(Answer::Stop)
         );
-        dog.forget(7);
+        dog.keep(|id| *id != 7);
         assert_eq!(dog.look(21 * SECOND, 7, Some(2 * LIMIT), LIMIT), None);
     }
 }

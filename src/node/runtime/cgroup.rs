@@ -177,6 +177,16 @@ impl Hierarchies {
         usual
     }
 
+    /// The container of a box whose group stands in the text of a process's `/proc/PID/cgroup`; None
+    /// where none does.
+    pub(super) fn session_in(text: &str, box_id: &str) -> Option<ContainerName> {
+        let above = format!("/{box_id}/sessions/");
+        text.lines().find_map(|line| {
+            let (_, below) = line.split_once(&above)?;
+            ContainerName::parse(below.split('/').next()?).ok()
+        })
+    }
+
     /// The group of the supervising processes.
     pub(super) fn shims(&self, box_id: &str) -> Group {
         self.at(format!("{}/{box_id}/shims", self.ours()))
@@ -751,6 +761,19 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=7
             Hierarchies::from_mounts("30 24 0:26 / / rw - ext4 /dev/vda rw\n"),
             None
         );
+    }
+
+    #[test]
+    fn a_process_is_told_to_be_a_containers_by_its_group_only() {
+        let text = "5:pids:/fardel/b0/sessions/s-1\n3:cpu,cpuacct:/\n0::/system.slice/x.service\n";
+        let found = |text| Hierarchies::session_in(text, "b0").map(String::from);
+        assert_eq!(found(text).as_deref(), Some("s-1"));
+        let held = "0::/fardel.slice/fardel-sessions.service/b0/sessions/s-1/deeper\n";
+        assert_eq!(found(held).as_deref(), Some("s-1"));
+        assert_eq!(found("0::/fardel/b1/sessions/s-1\n"), None, "another box's");
+        assert_eq!(found("0::/fardel/b0/shims\n"), None);
+        assert_eq!(found("0::/fardel/b0/sessions/\n"), None);
+        assert_eq!(found(""), None);
     }
 
     #[test]

@@ -27,6 +27,7 @@ use super::findings;
 use super::host_environment::Digest;
 use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
+use super::loader;
 use super::logs::LogWriter;
 use super::nursery;
 use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
@@ -402,12 +403,21 @@ impl Shim {
                 .into());
             }
         }
+        for (from, at) in loader::copies(&stage.root(), &order.files)? {
+            stage.show_file(&from, &at, FileUse::Run)?;
+        }
+        loader::list(&stage.root(), &order.files)?;
         let nodes = stage.nodes(&order.devices)?;
-        // What is in /proc has a place once the container's own is mounted.
-        let mut binds: Vec<_> = in_proc
-            .into_iter()
-            .map(|file| (file.from.clone(), file.at.clone(), true))
-            .collect();
+        // What is in /proc has a place once the container's own is mounted, by somebody who may not go
+        // where the host keeps the file. Where the kernel shows no such file, there is none to cover.
+        let mut binds = Vec::new();
+        for (number, file) in in_proc.into_iter().enumerate() {
+            if Path::new(&file.at).is_file() {
+                let text = fs::read_to_string(&file.from)?;
+                let copy = stage.write_file(&format!("files/proc-{number}"), &text)?;
+                binds.push((copy, file.at.clone(), true));
+            }
+        }
         for (number, mount) in order.mounts.iter().enumerate() {
             let shown = stage.show(&format!("m{number}"), &mount.from, ids, mount.read_only)?;
             binds.push((shown, mount.at.clone(), mount.read_only));

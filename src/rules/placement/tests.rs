@@ -72,6 +72,7 @@ fn world(text: &str) -> World {
                 node: None,
                 devices: Vec::new(),
                 unconfirmed: Vec::new(),
+                incidents: Vec::new(),
                 created_at: Timestamp::from_millis(n as i64),
                 queued_at: Timestamp::from_millis(n as i64),
                 scheduled_at: None,

@@ -12,6 +12,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0001_founding.sql"),
     include_str!("migrations/0002_devices.sql"),
     include_str!("migrations/0003_cuts.sql"),
+    include_str!("migrations/0004_incidents.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

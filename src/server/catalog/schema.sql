@@ -161,7 +161,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]',
+    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]',
     check ((phase = 'ended') = (outcome is not null))
 ) strict;
 

@@ -66,6 +66,7 @@ fn session(owner: UserId, name: &str) -> Session {
         node: None,
         devices: vec![],
         unconfirmed: Vec::new(),
+        incidents: Vec::new(),
         created_at: now,
         queued_at: now,
         scheduled_at: None,

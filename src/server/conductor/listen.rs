@@ -22,6 +22,12 @@ pub(crate) fn listen(turn: &mut Turn, report: &NodeReport) {
         problems: report.problems.clone(),
     });
     let now = turn.now;
+    // Before what became of them: an answer says why a session ended.
+    for incident in &report.incidents {
+        turn.change(incident.container.session, "node", |session| {
+            session.node == Some(report.node) && session.note(incident)
+        });
+    }
     let current = turn.assigned.get(&report.node);
     let changes: Vec<_> = turn
         .world
@@ -70,5 +76,6 @@ pub(crate) fn same(a: &NodeReport, b: &NodeReport) -> bool {
         && a.capacity == b.capacity
         && a.host_environment == b.host_environment
         && a.problems == b.problems
+        && a.incidents == b.incidents
         && state(a) == state(b)
 }

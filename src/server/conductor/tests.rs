@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rules::messages::{ContainerSight, RootFileSystem, SightState, Want};
-use rules::names::{BootId, ImageId, NodeId, SessionId, SessionName, UserId};
+use rules::messages::{
+    Answer, ContainerSight, ExitRecord, Incident, RootFileSystem, SightState, Want,
+};
+use rules::names::{BootId, ImageId, IncidentId, NodeId, SessionId, SessionName, UserId};
 use rules::placement;
 use rules::resources::{Capacity, Demand};
 use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind};
@@ -63,6 +65,7 @@ fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
         containers,
         problems: Vec::new(),
         device_uses: Vec::new(),
+        incidents: Vec::new(),
     }
 }
 
@@ -125,6 +128,90 @@ fn a_second_turn_over_the_same_rows_writes_nothing() {
     assert!(first.writes().is_some());
     let second = take(&mut conductor, written(&first, &[]), &[]);
     assert!(second.writes().is_none(), "{:?}", second.writes());
+}
+
+#[test]
+fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
+    let mut running = session(1, Environment::Host);
+    running.phase = Phase::Running;
+    running.node = Some(NODE);
+    running.started_at = Some(at(2));
+    let name = running.container();
+    let sight = |state| ContainerSight {
+        name,
+        state,
+        usage: None,
+        devices: Vec::new(),
+    };
+    let runs = |paused| SightState::Running {
+        since: at(2),
+        paused,
+    };
+    let incident = |number: u128, answer| Incident {
+        id: IncidentId(uuid::Uuid::from_u128(number)),
+        at: at(3),
+        container: name,
+        device: "GPU-1".into(),
+        answer,
+        held: Bytes::gib(2),
+        limit: Bytes::gib(1),
+    };
+    let told = [
+        incident(1, Answer::Warned),
+        incident(2, Answer::Frozen),
+        incident(3, Answer::Stopped),
+    ];
+    let codes = |turn: &Turn| -> Vec<String> {
+        let writes = turn.writes();
+        writes
+            .iter()
+            .flat_map(|writes| writes.happened.iter().map(|each| each.code.clone()))
+            .filter(|code| code != "session.preparing")
+            .collect()
+    };
+    let mut conductor = Conductor::default();
+    let mut warned = report(1, vec![sight(runs(false))]);
+    warned.incidents = told[..1].to_vec();
+    let first = take(
+        &mut conductor,
+        sight_of(vec![running.clone()], &[]),
+        &[&warned, &warned],
+    );
+    assert_eq!(codes(&first), ["session.gpu-warned"]);
+    let reason = first.world.sessions[0].reason.clone().unwrap();
+    assert_eq!(reason.code, "gpu.over-limit-warned");
+    assert!(reason.text.contains("2 GiB") && reason.text.contains("1 GiB"));
+    // Said again in every report: nothing new. Of another start of it: not about this one.
+    let mut other = warned.clone();
+    other.incidents[0].id = IncidentId(uuid::Uuid::from_u128(9));
+    other.incidents[0].container.incarnation += 1;
+    let second = take(&mut conductor, written(&first, &[]), &[&warned, &other]);
+    assert!(codes(&second).is_empty(), "{:?}", codes(&second));
+    // Two at once, and its end in the same report.
+    let mut ended = report(
+        1,
+        vec![sight(SightState::Ended(ExitRecord {
+            exit_code: 137,
+            started_at: Some(at(2)),
+            ended_at: at(9),
+            out_of_memory: false,
+            peak_memory: None,
+        }))],
+    );
+    ended.incidents = told.to_vec();
+    let third = take(&mut conductor, written(&second, &[]), &[&ended]);
+    assert_eq!(
+        codes(&third),
+        ["session.gpu-frozen", "session.gpu-stopped", "session.ended"]
+    );
+    let writes = third.writes().unwrap();
+    let row = &writes.sessions[0];
+    assert_eq!(
+        (row.outcome, row.exit_code),
+        (Some(Outcome::Failed), Some(137))
+    );
+    assert_eq!(row.reason.as_ref().unwrap().code, "gpu.over-limit-stopped");
+    assert_eq!(row.incidents.len(), 3);
 }
 
 #[test]

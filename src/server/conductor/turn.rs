@@ -57,6 +57,7 @@ impl Turn {
         let session = &mut self.world.sessions[at];
         let (before, incarnation) = (session.phase, session.incarnation);
         let waits = !session.unconfirmed.is_empty();
+        let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
             return;
         }
@@ -64,6 +65,10 @@ impl Turn {
             "session.restarted".to_owned()
         } else if session.phase != before {
             format!("session.{}", session.phase.word())
+        } else if let Some(incident) = session.incidents.last()
+            && answered != Some(incident.id)
+        {
+            format!("session.gpu-{}", incident.answer.word())
         } else if waits && session.unconfirmed.is_empty() {
             "session.share-confirmed".to_owned()
         } else {

@@ -1,6 +1,7 @@
 //! What the container tests stand on: an installation of their own in a temporary directory, orders
 //! in the host environment, and waiting with an end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// One installation of the runtime; everything it left is removed at the end.
 pub(crate) struct Ground {
-    pub runtime: Runtime,
+    pub runtime: Arc<Runtime>,
     pub directory: TempDir,
 }
 
@@ -215,13 +216,13 @@ impl Drop for Ground {
     }
 }
 
-fn open(directory: &TempDir) -> Runtime {
-    Runtime::open(Places {
+fn open(directory: &TempDir) -> Arc<Runtime> {
+    let runtime = Runtime::open(Places {
         data: directory.path().join("data"),
         run: directory.path().join("run"),
         shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
-    })
-    .expect("the runtime opens on every machine")
+    });
+    Arc::new(runtime.expect("the runtime opens on every machine"))
 }
 
 /// Everything a stream says until its program ends: output, errors, exit code.

@@ -101,6 +101,12 @@ impl Works {
             let file = format!("{here}/{program}.rs");
             works.keep(program, &compiler, &[&file], |works| works.program(program))?;
         }
+        // Whoever speaks to the kernel directly, without any library that could stand in between.
+        works.keep("unlinked", &compiler, &[here, fakes], |works| {
+            let mut command = works.compiler(&source("tests/suite/gpu/unlinked.rs"), "unlinked");
+            command.args(["-C", "target-feature=+crt-static"]);
+            run(command, "unlinked")
+        })?;
         works.keep("linked", &compiler, &[here, cuda], |works| {
             let mut command = works.compiler(&source("tests/suite/gpu/ways.rs"), "linked");
             let hook = works.folder.join("cuda_hook.so");

@@ -14,7 +14,7 @@ use super::rig::{MIB, PLACE, Rig, state, works};
 use crate::containers::ground::Ground;
 
 /// A slice of the only card: all of its time, and that much of its memory.
-fn slice_of(limit: u64) -> Slice {
+pub(super) fn slice_of(limit: u64) -> Slice {
     Slice {
         card: 0,
         terms: DeviceTerms {
@@ -27,18 +27,18 @@ fn slice_of(limit: u64) -> Slice {
     }
 }
 
-const VERSION: &str = "999.99.01";
+pub(super) const VERSION: &str = "999.99.01";
 
 /// A machine with a driver and a card, as far as files tell.
-struct Machine {
-    ground: Ground,
+pub(super) struct Machine {
+    pub(super) ground: Ground,
     root: tempfile::TempDir,
     /// Its state is what the fake driver inside works on.
-    rig: Rig,
+    pub(super) rig: Rig,
 }
 
 impl Machine {
-    fn make(test: &str) -> Option<Self> {
+    pub(super) fn make(test: &str) -> Option<Self> {
         let ground = Ground::lay(test)?;
         let root = tempfile::tempdir().expect("a directory");
         let file = |path: &str, bytes: &[u8]| {
@@ -48,6 +48,10 @@ impl Machine {
         };
         let told = format!("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {VERSION}  made up\n");
         file("proc/driver/nvidia/version", told.as_bytes());
+        file(
+            "proc/driver/nvidia/params",
+            b"DeviceFileMode: 438\nModifyDeviceFiles: 1\n",
+        );
         file(
             "proc/devices",
             b"Character devices:\n195 nvidia\n509 nvidia-uvm\n",
@@ -68,12 +72,12 @@ impl Machine {
         Some(Self { ground, root, rig })
     }
 
-    fn place(&self, name: &str) -> PathBuf {
+    pub(super) fn place(&self, name: &str) -> PathBuf {
         self.ground.directory.path().join("gpu").join(name)
     }
 
     /// What the runtime adds for one slice of so many bytes.
-    fn slice(&self, name: &str, limit: u64) -> (Injection, Pages) {
+    pub(super) fn slice(&self, name: &str, limit: u64) -> (Injection, Pages) {
         inject(
             self.root.path(),
             &self.place("hooks"),
@@ -84,7 +88,7 @@ impl Machine {
     }
 
     /// An order with the slice, the test programs, and the fake driver's state.
-    fn order(&self, script: &str, injection: &Injection) -> ContainerOrder {
+    pub(super) fn order(&self, script: &str, injection: &Injection) -> ContainerOrder {
         let mut order = self.ground.shell(script);
         order.devices.clone_from(&injection.devices);
         order.files.clone_from(&injection.files);
@@ -100,7 +104,7 @@ impl Machine {
             &format!("{PLACE}/state"),
             FileUse::Write,
         );
-        for program in ["conformance", "cases"] {
+        for program in ["conformance", "cases", "ways", "linked", "unlinked"] {
             show(
                 &works().folder.join(program),
                 &format!("/opt/{program}"),
@@ -111,7 +115,7 @@ impl Machine {
         order
     }
 
-    fn said(&self, script: &str, injection: &Injection) -> (i32, String) {
+    pub(super) fn said(&self, script: &str, injection: &Injection) -> (i32, String) {
         let (record, said) = self.ground.run(&self.order(script, injection));
         (record.code, said)
     }

@@ -1,6 +1,6 @@
 //! Reaches the driver in one of the ways in which programs do, and takes memory until it is refused:
-//! `ways WAY LIBRARY`. Prints `got BYTES code CODE`. The way `linked` is another build of this file,
-//! linked with the library.
+//! `ways WAY LIBRARY`. Prints `got BYTES code CODE`; with `hold` behind, keeps what it got. The way
+//! `linked` is another build of this file, linked with the library.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
 
@@ -42,6 +42,11 @@ fn take(ask: impl Fn(&mut u64) -> c_int) {
         }
     };
     println!("got {got} code {code}");
+    if std::env::args().any(|word| word == "hold") {
+        loop {
+            std::thread::sleep(std::time::Duration::from_secs(60));
+        }
+    }
 }
 
 #[cfg(linked)]

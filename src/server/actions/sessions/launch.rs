@@ -548,6 +548,7 @@ fn insert_named(
             node: None,
             devices: Vec::new(),
             unconfirmed: Vec::new(),
+            incidents: Vec::new(),
             created_at: now,
             queued_at: now,
             scheduled_at: None,

@@ -1,0 +1,431 @@
+//! The watchdog's eyes and hands: asks the driver who holds how much of a device's memory, finds by its
+//! control group which container a process stands in, and warns, freezes or stops whoever holds more
+//! than they were granted. Also writes what the driver counts beyond a container's own account into its
+//! page. Its thread exists only while some container has a real share; decides nothing (`gpu::watchdog`
+//! does), and never believes what a container says of itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use base::observe::{Clock, chain};
+use rules::units::Timestamp;
+
+use crate::gpu::shares::Shares;
+use crate::gpu::watchdog::{Answer, Held, LOOK_EVERY, Truth, Watchdog};
+use crate::runtime::{ContainerName, Runtime, RuntimeFault};
+
+/// A device's own number, as in the control pages.
+pub type DeviceId = [u8; 16];
+
+/// Incidents that are told of one container; the oldest go first. More would let somebody who passes
+/// their limit again and again fill the report.
+const TOLD: usize = 8;
+/// A second warning within this time is not told again: whoever goes to and fro over their limit would
+/// write a row every few seconds.
+const QUIET_AFTER_WARNING: Duration = Duration::from_secs(600);
+/// Looks over which the overhead is the smallest: a process that was just freeing memory when the driver
+/// was asked is no overhead.
+const STEADY_LOOKS: usize = 2;
+
+/// What a container may hold of one device at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub container: ContainerName,
+    pub device: DeviceId,
+    /// Bytes, contexts included.
+    pub limit: u64,
+    /// Bytes that the container's own account says it holds; None where nobody can say.
+    pub charged: Option<u64>,
+}
+
+/// Who was granted what; asked and told from the watchdog's thread.
+pub trait Grants: Send + Sync {
+    /// Every real share of every container that exists. Empty: there is nobody to look after.
+    fn granted(&self) -> Vec<Grant>;
+
+    /// Notes what the driver counts beyond that account: contexts, code, memory taken past the hooks. At
+    /// most the container's limit.
+    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, bytes: u64);
+}
+
+/// One answer that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incident {
+    /// Of this incident alone, on any machine and after any restart.
+    pub id: uuid::Uuid,
+    pub at: Timestamp,
+    pub container: ContainerName,
+    pub device: DeviceId,
+    pub answer: Answer,
+    /// Bytes, as the driver counted them.
+    pub held: u64,
+    pub limit: u64,
+}
+
+/// The watchdog of one machine.
+pub struct Watch {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    truth: Arc<dyn Truth>,
+    grants: Arc<dyn Grants>,
+    runtime: Arc<Runtime>,
+    clock: Clock,
+    /// Called after each incident, so that it is reported at once.
+    ring: Box<dyn Fn() + Send + Sync>,
+    /// Whether the thread is there.
+    awake: Mutex<bool>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    incidents: BTreeMap<ContainerName, Vec<Incident>>,
+    frozen: BTreeSet<ContainerName>,
+}
+
+/// What the thread alone remembers.
+struct Eyes {
+    began: Instant,
+    dog: Watchdog<(ContainerName, DeviceId)>,
+    /// What each may hold: its limit, or what it held when that was lowered below it and has not given
+    /// back since. A lowered limit accuses nobody.
+    allowed: BTreeMap<(ContainerName, DeviceId), u64>,
+    overhead: BTreeMap<(ContainerName, DeviceId), Vec<u64>>,
+    warned: BTreeMap<(ContainerName, DeviceId), Instant>,
+    /// What could not be done yet.
+    owed: BTreeMap<ContainerName, Answer>,
+}
+
+impl Watch {
+    pub fn new(
+        truth: Arc<dyn Truth>,
+        grants: Arc<dyn Grants>,
+        runtime: Arc<Runtime>,
+        clock: Clock,
+        ring: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                truth,
+                grants,
+                runtime,
+                clock,
+                ring: Box::new(ring),
+                awake: Mutex::new(false),
+                seen: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Begins to look where somebody has a real share and nobody looks yet. To be called after every
+    /// grant; costs a look at the grants.
+    pub fn wake(&self) -> io::Result<()> {
+        let mut awake = whole(&self.inner.awake);
+        if *awake || self.inner.grants.granted().is_empty() {
+            return Ok(());
+        }
+        let inner = Arc::downgrade(&self.inner);
+        std::thread::Builder::new()
+            .name("watchdog".to_owned())
+            .spawn(move || watch(&inner))?;
+        *awake = true;
+        Ok(())
+    }
+
+    /// Whether somebody looks now.
+    pub fn is_awake(&self) -> bool {
+        *whole(&self.inner.awake)
+    }
+
+    /// Everything that was answered to containers that are not forgotten, oldest first for each.
+    pub fn incidents(&self) -> Vec<Incident> {
+        whole(&self.inner.seen)
+            .incidents
+            .values()
+            .flatten()
+            .cloned()
+            .collect()
+    }
+
+    /// Whether the watchdog froze this container: then nobody else lets it go on.
+    pub fn holds(&self, container: &ContainerName) -> bool {
+        whole(&self.inner.seen).frozen.contains(container)
+    }
+
+    /// Drops what is known of a container that is gone for good.
+    pub fn forget(&self, container: &ContainerName) {
+        let mut seen = whole(&self.inner.seen);
+        seen.incidents.remove(container);
+        seen.frozen.remove(container);
+    }
+}
+
+/// Values behind these locks are changed in one step each; a panic elsewhere leaves none half changed.
+fn whole<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks until nobody has a real share any more, or the machine is closed.
+fn watch(inner: &Weak<Inner>) {
+    let mut eyes = Eyes {
+        began: Instant::now(),
+        dog: Watchdog::new(),
+        allowed: BTreeMap::new(),
+        overhead: BTreeMap::new(),
+        warned: BTreeMap::new(),
+        owed: BTreeMap::new(),
+    };
+    loop {
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        let granted = {
+            // Under the lock, so that a share granted now finds either us or nobody.
+            let mut awake = whole(&inner.awake);
+            let granted = inner.grants.granted();
+            if granted.is_empty() {
+                *awake = false;
+                return;
+            }
+            granted
+        };
+        let looked = Instant::now();
+        inner.look(&mut eyes, &granted);
+        drop(inner);
+        std::thread::sleep(Duration::from_nanos(LOOK_EVERY).saturating_sub(looked.elapsed()));
+    }
+}
+
+impl Inner {
+    /// One look at everybody.
+    fn look(&self, eyes: &mut Eyes, granted: &[Grant]) {
+        let held = self.truth.held();
+        let after: BTreeMap<(ContainerName, DeviceId), Option<u64>> = self
+            .grants
+            .granted()
+            .into_iter()
+            .map(|grant| (grant.id(), grant.charged))
+            .collect();
+        let now = u64::try_from(eyes.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let used = held.map(|held| self.by_container(&held));
+        let there: BTreeSet<(ContainerName, DeviceId)> = granted.iter().map(Grant::id).collect();
+        eyes.keep(&there);
+        for grant in granted {
+            let id = grant.id();
+            let mine = used
+                .as_ref()
+                .map(|used| used.get(&id).copied().unwrap_or(0));
+            let allowed = eyes.allowed(grant, mine);
+            let after = after.get(&id).copied().flatten();
+            if let (Some(mine), Some(before), Some(after)) = (mine, grant.charged, after) {
+                // Between the two, the driver was asked: the larger one is what it may have seen.
+                let beyond = mine.saturating_sub(before.max(after)).min(grant.limit);
+                if let Some(steady) = eyes.steady(&id, beyond) {
+                    self.grants
+                        .set_overhead(&grant.container, &grant.device, steady);
+                }
+            }
+            if let Some(answer) = eyes.dog.look(now, id.clone(), mine, allowed) {
+                self.answer(eyes, grant, answer, mine.unwrap_or(0));
+            }
+        }
+        self.carry_out(eyes);
+    }
+
+    /// Sums what the driver says by container and device; processes of no container of ours are left
+    /// out.
+    fn by_container(&self, held: &[Held]) -> BTreeMap<(ContainerName, DeviceId), u64> {
+        let mut known: BTreeMap<u32, Option<ContainerName>> = BTreeMap::new();
+        let mut sums = BTreeMap::new();
+        for each in held {
+            let container = known
+                .entry(each.pid)
+                .or_insert_with(|| self.runtime.container_of(each.pid));
+            if let Some(container) = container {
+                let sum: &mut u64 = sums.entry((container.clone(), each.device)).or_default();
+                *sum = sum.saturating_add(each.bytes);
+            }
+        }
+        sums
+    }
+
+    /// Writes an answer down, and notes what there is to do.
+    fn answer(&self, eyes: &mut Eyes, grant: &Grant, answer: Answer, held: u64) {
+        let id = grant.id();
+        let told_lately = eyes
+            .warned
+            .get(&id)
+            .is_some_and(|at| at.elapsed() < QUIET_AFTER_WARNING);
+        let quiet = told_lately && matches!(answer, Answer::Warn | Answer::Clear);
+        match answer {
+            Answer::Warn if !quiet => {
+                eyes.warned.insert(id, Instant::now());
+            }
+            Answer::Warn | Answer::Clear => {}
+            Answer::Freeze | Answer::Stop => {
+                eyes.owed.insert(grant.container.clone(), answer);
+            }
+        }
+        tracing::warn!(container = %grant.container, ?answer, held, limit = grant.limit, "more of a device's memory than was granted");
+        if quiet {
+            return;
+        }
+        let incident = Incident {
+            id: uuid::Uuid::now_v7(),
+            at: self.clock.now(),
+            container: grant.container.clone(),
+            device: grant.device,
+            answer,
+            held,
+            limit: grant.limit,
+        };
+        let mut seen = whole(&self.seen);
+        if answer == Answer::Freeze {
+            // Before it is frozen: nobody may let it go on in between.
+            seen.frozen.insert(grant.container.clone());
+        }
+        let told = seen.incidents.entry(grant.container.clone()).or_default();
+        told.push(incident);
+        if told.len() > TOLD {
+            told.remove(0);
+        }
+        drop(seen);
+        (self.ring)();
+    }
+
+    /// Does what is owed; what does not work is tried again at the next look.
+    fn carry_out(&self, eyes: &mut Eyes) {
+        eyes.owed.retain(|container, answer| {
+            let done = match answer {
+                Answer::Freeze => self.runtime.pause(container),
+                Answer::Stop => self.runtime.kill(container),
+                Answer::Warn | Answer::Clear => Ok(()),
+            };
+            match done {
+                Ok(()) => false,
+                // It has ended by itself.
+                Err(RuntimeFault::NotRunning(_) | RuntimeFault::Unknown(_)) => false,
+                Err(fault) => {
+                    tracing::error!(%container, ?answer, error = %chain(&fault), "the watchdog's answer is tried again");
+                    true
+                }
+            }
+        });
+    }
+}
+
+impl Grants for Shares {
+    fn granted(&self) -> Vec<Grant> {
+        let mut all = Vec::new();
+        for tenant in self.tenants() {
+            // The runtime's word for the same container.
+            let Ok(container) = ContainerName::parse(&tenant.container.to_string()) else {
+                continue;
+            };
+            all.extend(tenant.devices.iter().map(|device| Grant {
+                container: container.clone(),
+                device: device.uuid,
+                limit: device.limit,
+                charged: device.charged,
+            }));
+        }
+        all
+    }
+
+    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, bytes: u64) {
+        if let Ok(name) = container.as_str().parse() {
+            // False for a container that has just gone.
+            let _ = Shares::set_overhead(self, name, device, bytes);
+        }
+    }
+}
+
+impl Grant {
+    fn id(&self) -> (ContainerName, DeviceId) {
+        (self.container.clone(), self.device)
+    }
+}
+
+impl Eyes {
+    fn keep(&mut self, there: &BTreeSet<(ContainerName, DeviceId)>) {
+        self.dog.keep(|id| there.contains(id));
+        self.allowed.retain(|id, _| there.contains(id));
+        self.overhead.retain(|id, _| there.contains(id));
+        self.warned.retain(|id, _| there.contains(id));
+        self.owed
+            .retain(|name, _| there.iter().any(|(container, _)| container == name));
+    }
+
+    /// What a container may hold: see the field.
+    fn allowed(&mut self, grant: &Grant, held: Option<u64>) -> u64 {
+        let allowed = self.allowed.entry(grant.id()).or_insert(grant.limit);
+        *allowed = match held {
+            Some(held) => grant.limit.max(held.min(*allowed)),
+            None => grant.limit.max(*allowed),
+        };
+        *allowed
+    }
+
+    /// The overhead that stood through the last looks; None while there were too few.
+    fn steady(&mut self, id: &(ContainerName, DeviceId), beyond: u64) -> Option<u64> {
+        let last = self.overhead.entry(id.clone()).or_default();
+        last.push(beyond);
+        if last.len() > STEADY_LOOKS {
+            last.remove(0);
+        }
+        (last.len() == STEADY_LOOKS).then(|| last.iter().copied().min().unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eyes() -> Eyes {
+        Eyes {
+            began: Instant::now(),
+            dog: Watchdog::new(),
+            allowed: BTreeMap::new(),
+            overhead: BTreeMap::new(),
+            warned: BTreeMap::new(),
+            owed: BTreeMap::new(),
+        }
+    }
+
+    fn grant(limit: u64) -> Grant {
+        Grant {
+            container: ContainerName::parse("s-1").expect("plain"),
+            device: [7; 16],
+            limit,
+            charged: None,
+        }
+    }
+
+    #[test]
+    fn a_lowered_limit_accuses_nobody_until_they_take_more_again() {
+        let mut eyes = eyes();
+        assert_eq!(eyes.allowed(&grant(1000), Some(900)), 1000);
+        assert_eq!(eyes.allowed(&grant(500), Some(900)), 900, "lowered");
+        assert_eq!(eyes.allowed(&grant(500), None), 900, "nobody knows");
+        assert_eq!(eyes.allowed(&grant(500), Some(700)), 700, "given back");
+        assert_eq!(eyes.allowed(&grant(500), Some(900)), 700, "taken again");
+        assert_eq!(eyes.allowed(&grant(500), Some(100)), 500);
+        assert_eq!(eyes.allowed(&grant(2000), Some(1500)), 2000, "raised");
+    }
+
+    #[test]
+    fn a_moment_of_freeing_is_no_overhead() {
+        let mut eyes = eyes();
+        let id = grant(1).id();
+        assert_eq!(eyes.steady(&id, 300), None);
+        assert_eq!(eyes.steady(&id, 10), Some(10));
+        assert_eq!(eyes.steady(&id, 300), Some(10));
+        assert_eq!(eyes.steady(&id, 300), Some(300));
+        eyes.keep(&BTreeSet::new());
+        assert!(eyes.overhead.is_empty() && eyes.allowed.is_empty());
+    }
+}

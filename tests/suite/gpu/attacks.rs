@@ -1,0 +1,507 @@
+//! Everything that somebody inside may try against their slice, row by row, in real containers: what a
+//! hook can hold is held; what no library can hold is caught by the watchdog, and answered; and
+//! whoever is beside it notices nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use base::observe::Clock;
+use node::gpu::inject::Pages;
+use node::gpu::watchdog::{Answer, Held, Truth};
+use node::runtime::{ContainerName, ContainerOrder, Standing};
+use node::watch::{DeviceId, Grant, Grants, Incident, Watch};
+
+use super::rig::{MIB, PLACE, state};
+use super::session::{Machine, VERSION, slice_of};
+
+const LIMIT: u64 = 64 * MIB;
+const HELD: &str = "got 67108864 code 2";
+/// Longer than anything here takes on a loaded machine; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Reads memory through ctypes, as notebooks do.
+const CTYPES: &str = "
+import ctypes
+c = ctypes.CDLL('libcuda.so.1')
+x, p, got = ctypes.c_void_p(), ctypes.c_void_p(), 0
+assert (c.cuInit(0), c.cuCtxCreate_v2(ctypes.byref(x), 0, 0)) == (0, 0)
+while True:
+    code = c.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(4 << 20))
+    if code or got >= 256 << 20:
+        break
+    got += 4 << 20
+print('got', got, 'code', code)
+";
+
+#[test]
+fn every_attack_that_a_hook_can_hold_is_held_inside_a_session() {
+    const NAME: &str = "every_attack_that_a_hook_can_hold_is_held_inside_a_session";
+    let Some(machine) = Machine::make(NAME) else {
+        return;
+    };
+    let (injection, _pages) = machine.slice("one", LIMIT);
+    let peer = "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/mine CUDA_DEVICE_MEMORY_LIMIT=0 \
+                CUDA_DEVICE_MEMORY_LIMIT_0=64g CUDA_DEVICE_SM_LIMIT=0 \
+                GPU_CORE_UTILIZATION_POLICY=DISABLE LD_PRELOAD=";
+    let everything = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=all \
+                      CUDA_VISIBLE_DEVICES=0,1,2,3 NVIDIA_MIG_CONFIG_DEVICES=all";
+    let opened = "/opt/ways opened libcuda.so.1";
+    let mut rows: Vec<(String, String)> = vec![
+        ("linked".into(), "/opt/linked".into()),
+        (
+            "emptied environment, linked".into(),
+            "env -i /opt/linked".into(),
+        ),
+        ("emptied environment".into(), format!("env -i {opened}")),
+        (
+            "variables of another product".into(),
+            format!("env {peer} {opened}"),
+        ),
+        (
+            "every device asked for".into(),
+            format!("env {everything} {opened}"),
+        ),
+        (
+            "without the version".into(),
+            "/opt/ways opened libcuda.so".into(),
+        ),
+        (
+            "the exact version".into(),
+            format!("/opt/ways opened libcuda.so.{VERSION}"),
+        ),
+        (
+            "the usual place by its path".into(),
+            "/opt/ways opened /usr/lib/x86_64-linux-gnu/libcuda.so.1".into(),
+        ),
+        (
+            "the other usual place, named first".into(),
+            format!("env LD_LIBRARY_PATH=/usr/lib64 {opened}"),
+        ),
+        (
+            "our own library, loaded twice".into(),
+            format!("env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libcuda.so.1 {opened}"),
+        ),
+        ("ctypes".into(), format!("python3 -c \"{CTYPES}\"")),
+    ];
+    for way in [
+        "opened",
+        "deepbind",
+        "own-space",
+        "lazy",
+        "looked-up",
+        "looked-up-per-thread",
+        "looked-up-async",
+        "looked-up-async-per-thread",
+        "looked-up-lookup",
+        "looked-up-as-of-cuda-11",
+    ] {
+        rows.push((way.to_owned(), format!("/opt/ways {way} libcuda.so.1")));
+    }
+    let script: String = rows
+        .iter()
+        .map(|(name, command)| format!("echo 'row {name}'\n({command}) 2>&1\n"))
+        .collect();
+    let (_, said) = machine.said(&format!("{script}ls /dev | tr '\\n' ' '\n"), &injection);
+    let mut answers: BTreeMap<&str, &str> = BTreeMap::new();
+    for row in said.split("row ").skip(1) {
+        let (name, answer) = row.split_once('\n').expect("a line for itself");
+        answers.insert(name, answer);
+    }
+    for (name, _) in &rows {
+        let answer = answers.get(name.as_str()).copied().unwrap_or("nothing");
+        assert!(answer.contains(HELD), "{name}: {answer}\n{said}");
+    }
+    // Whatever the environment asks for, there is the one card and nothing else.
+    assert!(
+        said.contains("nvidia0") && !said.contains("nvidia1"),
+        "{said}"
+    );
+    assert_eq!(machine.rig.truth(0), 0);
+}
+
+/// Memory of the fake device as the host's own driver would tell it.
+struct FakeTruth(state::Hold);
+
+impl Truth for FakeTruth {
+    fn held(&self) -> Option<Vec<Held>> {
+        let rows = self.0.state.row.iter().enumerate();
+        let held = rows.filter_map(|(at, row)| {
+            let bytes = row.bytes[0].load(SeqCst);
+            // As the real one: a process is listed once it has a context.
+            let listed = row.pid.load(SeqCst) != 0 && row.contexts.load(SeqCst) != 0;
+            (listed && bytes > 0).then_some(())?;
+            Some(Held {
+                pid: self.0.holder(at)?,
+                device: state::uuid(0),
+                bytes,
+            })
+        });
+        Some(held.collect())
+    }
+}
+
+/// Slices by container, with the folders of their pages.
+#[derive(Default)]
+struct Slices(Mutex<BTreeMap<ContainerName, (PathBuf, u64)>>);
+
+impl Slices {
+    fn put(&self, name: &ContainerName, place: PathBuf, limit: u64) {
+        let mut all = self.0.lock().expect("no test dies here");
+        all.insert(name.clone(), (place, limit));
+    }
+
+    fn pages(&self, container: &ContainerName) -> Option<Pages> {
+        let (place, limit) = self
+            .0
+            .lock()
+            .expect("no test dies here")
+            .get(container)?
+            .clone();
+        Pages::make(&place, &[slice_of(limit)]).ok()
+    }
+}
+
+impl Grants for Slices {
+    fn granted(&self) -> Vec<Grant> {
+        let all = self.0.lock().expect("no test dies here").clone();
+        all.into_iter()
+            .map(|(container, (_, limit))| Grant {
+                charged: self
+                    .pages(&container)
+                    .and_then(|pages| Some(pages.account().ok()?.sum(0).total)),
+                container,
+                device: state::uuid(0),
+                limit,
+            })
+            .collect()
+    }
+
+    fn set_overhead(&self, container: &ContainerName, _: &DeviceId, bytes: u64) {
+        if let Some(pages) = self.pages(container) {
+            pages.control().device[0].mem_overhead.store(bytes, SeqCst);
+        }
+    }
+}
+
+/// A machine whose watchdog looks.
+struct Guarded {
+    machine: Machine,
+    slices: Arc<Slices>,
+    watch: Watch,
+    runtime: Arc<node::runtime::Runtime>,
+}
+
+impl Guarded {
+    fn make(test: &str) -> Option<Self> {
+        let machine = Machine::make(test)?;
+        let path = machine.rig.place.join("state");
+        let truth = state::Hold::open(&path.to_string_lossy()).expect("the state was made");
+        let slices = Arc::new(Slices::default());
+        let runtime = Arc::clone(&machine.ground.runtime);
+        let watch = Watch::new(
+            Arc::new(FakeTruth(truth)),
+            Arc::clone(&slices) as Arc<dyn Grants>,
+            Arc::clone(&runtime),
+            Clock::system(),
+            || {},
+        );
+        Some(Self {
+            machine,
+            slices,
+            watch,
+            runtime,
+        })
+    }
+
+    /// Starts a container with a slice of its own, and has it looked after.
+    fn start(
+        &self,
+        name: &str,
+        script: &str,
+        change: impl FnOnce(&mut ContainerOrder),
+    ) -> ContainerName {
+        let (injection, _pages) = self.machine.slice(name, LIMIT);
+        let mut order = self.machine.order(script, &injection);
+        change(&mut order);
+        self.slices
+            .put(&order.name, self.machine.place(name), LIMIT);
+        let name = self.machine.ground.start(&order);
+        self.machine.ground.running(&name);
+        self.watch.wake().expect("a thread can be started");
+        name
+    }
+
+    fn incidents(&self, container: &ContainerName) -> Vec<Incident> {
+        let mut all = self.watch.incidents();
+        all.retain(|incident| incident.container == *container);
+        all
+    }
+
+    /// What the driver says that a container holds.
+    fn holds(&self, container: &ContainerName) -> u64 {
+        let path = self.machine.rig.place.join("state");
+        let truth = FakeTruth(state::Hold::open(&path.to_string_lossy()).expect("it was made"));
+        let held = truth.held().expect("the fake driver answers");
+        held.iter()
+            .filter(|each| self.runtime.container_of(each.pid).as_ref() == Some(container))
+            .map(|each| each.bytes)
+            .sum()
+    }
+}
+
+fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Rows that no library can hold, each with what a tenant runs. All take more than their 64 MiB.
+fn beyond_any_hook() -> Vec<(&'static str, String)> {
+    let real = format!("{PLACE}/libcuda.so.1");
+    let opened = "/opt/ways opened libcuda.so.1 hold";
+    vec![
+        (
+            "the real driver by its path",
+            format!("/opt/ways opened {real} hold"),
+        ),
+        (
+            "an own copy of the driver",
+            format!("cp {real} /tmp/mine.so && /opt/ways deepbind /tmp/mine.so hold"),
+        ),
+        (
+            "the real driver loaded before",
+            format!("env LD_PRELOAD={real} {opened}"),
+        ),
+        (
+            "a private copy loaded before",
+            format!("cp {real} /tmp/mine.so && env LD_PRELOAD=/tmp/mine.so {opened}"),
+        ),
+        (
+            "the real driver's folder named first",
+            format!("env LD_LIBRARY_PATH={PLACE} {opened}"),
+        ),
+        (
+            "a private copy's folder named first",
+            format!("cp {real} /tmp/libcuda.so.1 && env LD_LIBRARY_PATH=/tmp {opened}"),
+        ),
+        (
+            "its own page overwritten",
+            // All slots, but not the head that lets new processes in.
+            format!(
+                "/opt/ways opened libcuda.so.1 hold & sleep 1; \
+                 dd if=/dev/zero of={PLACE}/account bs=64 seek=1 count=8767 conv=notrunc; \
+                 /opt/ways opened libcuda.so.1 hold"
+            ),
+        ),
+        (
+            "a static program on the device itself",
+            format!("/opt/unlinked ask {PLACE}/state {}", 200 * MIB),
+        ),
+    ]
+}
+
+#[test]
+fn whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_is_not() {
+    const NAME: &str =
+        "whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_is_not";
+    let Some(guarded) = Guarded::make(NAME) else {
+        return;
+    };
+    assert!(!guarded.watch.is_awake(), "nobody has a share yet");
+    let neighbour = guarded.start("neighbour", "/opt/ways opened libcuda.so.1 hold", |_| {});
+    until("the neighbour holds its slice", || {
+        (guarded.holds(&neighbour) == LIMIT).then_some(())
+    });
+    assert!(guarded.watch.is_awake());
+    let rows: Vec<(&str, ContainerName)> = beyond_any_hook()
+        .into_iter()
+        .enumerate()
+        .map(|(at, (row, script))| (row, guarded.start(&format!("row{at}"), &script, |_| {})))
+        .collect();
+    // Each row: when it was first seen over its limit, and when it was first warned.
+    let mut over: BTreeMap<&str, Instant> = BTreeMap::new();
+    let mut warned: BTreeMap<&str, Duration> = BTreeMap::new();
+    let mut stood_still: BTreeMap<&str, bool> = BTreeMap::new();
+    until("every row is answered to the end", || {
+        for (row, name) in &rows {
+            if guarded.holds(name) > LIMIT + LIMIT / 50 {
+                over.entry(row).or_insert_with(Instant::now);
+            }
+            let incidents = guarded.incidents(name);
+            if let (Some(since), false) = (over.get(row), incidents.is_empty()) {
+                warned.entry(row).or_insert_with(|| since.elapsed());
+            }
+            let frozen = incidents
+                .last()
+                .is_some_and(|last| last.answer == Answer::Freeze);
+            if frozen && guarded.watch.holds(name) {
+                let still = matches!(
+                    guarded.machine.ground.standing(name),
+                    Standing::Running { paused: true, .. }
+                );
+                *stood_still.entry(row).or_default() |= still;
+            }
+        }
+        let ended = |(_, name): &(&str, ContainerName)| {
+            matches!(guarded.machine.ground.standing(name), Standing::Ended(_))
+        };
+        rows.iter().all(ended).then_some(())
+    });
+    for (row, name) in &rows {
+        let incidents = guarded.incidents(name);
+        let answers: Vec<Answer> = incidents.iter().map(|each| each.answer).collect();
+        assert_eq!(
+            answers,
+            [Answer::Warn, Answer::Freeze, Answer::Stop],
+            "{row}: {incidents:?}"
+        );
+        assert!(
+            incidents
+                .iter()
+                .all(|each| each.held > LIMIT && each.limit == LIMIT),
+            "{row}: {incidents:?}"
+        );
+        let after = warned[row];
+        println!("{row}: warned after {} ms", after.as_millis());
+        // Two seconds, and as much as a busy machine may be late.
+        assert!(
+            after < Duration::from_millis(2000 + 1500),
+            "{row}: {after:?}"
+        );
+        assert!(
+            stood_still.get(row) == Some(&true),
+            "{row} was not seen frozen"
+        );
+        let Standing::Ended(record) = guarded.machine.ground.standing(name) else {
+            panic!("{row} has not ended");
+        };
+        assert_eq!(record.code, 137, "{row}: {record:?}");
+        guarded.slices.0.lock().expect("alive").remove(name);
+    }
+    // The neighbour had all of its slice all the while, and nobody spoke to it.
+    assert_eq!(guarded.incidents(&neighbour), []);
+    assert_eq!(guarded.holds(&neighbour), LIMIT);
+    let standing = guarded.machine.ground.standing(&neighbour);
+    assert!(
+        matches!(standing, Standing::Running { paused: false, .. }),
+        "{standing:?}"
+    );
+    guarded.runtime.kill(&neighbour).expect("it runs");
+    guarded.machine.ground.ended(&neighbour);
+    guarded.slices.0.lock().expect("alive").clear();
+    until("the watchdog sleeps", || {
+        (!guarded.watch.is_awake()).then_some(())
+    });
+}
+
+#[test]
+fn memory_that_the_page_does_not_know_of_is_charged_within_a_second() {
+    const NAME: &str = "memory_that_the_page_does_not_know_of_is_charged_within_a_second";
+    let Some(guarded) = Guarded::make(NAME) else {
+        return;
+    };
+    // Forty past the hooks, which is no offence; then everything that the hooks still grant.
+    let script = format!(
+        "/opt/unlinked ask {PLACE}/state {} & sleep 3; /opt/ways opened libcuda.so.1 hold",
+        40 * MIB
+    );
+    let name = guarded.start("one", &script, |_| {});
+    let overhead = || {
+        let pages = guarded.slices.pages(&name).expect("it has a slice");
+        pages.control().device[0].mem_overhead.load(SeqCst)
+    };
+    until("the overhead is written", || {
+        (overhead() == 40 * MIB).then_some(())
+    });
+    until("the hook grants the rest", || {
+        guarded
+            .machine
+            .ground
+            .log(&name)
+            .contains("got")
+            .then_some(())
+    });
+    let said = guarded.machine.ground.log(&name);
+    assert!(said.contains(&format!("got {} code 2", 24 * MIB)), "{said}");
+    assert_eq!(guarded.holds(&name), LIMIT);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(guarded.incidents(&name), []);
+    assert_eq!(overhead(), 40 * MIB);
+    guarded.runtime.kill(&name).expect("it runs");
+    guarded.machine.ground.ended(&name);
+}
+
+#[test]
+fn an_image_with_a_driver_of_its_own_is_held_where_images_keep_one() {
+    const NAME: &str = "an_image_with_a_driver_of_its_own_is_held_where_images_keep_one";
+    let Some(machine) = Machine::make(NAME) else {
+        return;
+    };
+    let (injection, _pages) = machine.slice("one", LIMIT);
+    let driver = std::fs::read(super::rig::works().folder.join("fake_cuda.so")).expect("compiled");
+    // As images for newer CUDA than the host's driver bring it, and name it in their environment.
+    let layer = machine.ground.directory.path().join("image");
+    let compat = layer.join("opt/cuda-99/compat");
+    std::fs::create_dir_all(&compat).expect("made");
+    std::fs::write(compat.join("libcuda.so.998.1"), &driver).expect("written");
+    std::os::unix::fs::symlink("libcuda.so.998.1", compat.join("libcuda.so.1")).expect("a link");
+    std::os::unix::fs::symlink("cuda-99", layer.join("opt/cuda")).expect("a link");
+    let mut order = machine.order(
+        "/opt/ways opened libcuda.so.1; /opt/ways opened /opt/cuda/compat/libcuda.so.1; \
+         /opt/ways opened libcuda.so.998.1; ls -l /opt/cuda/compat; \
+         ldconfig -p | grep -e libcuda -e libnvidia-ml; rm /etc/ld.so.cache; ldconfig; echo again; \
+         ldconfig -p | grep libcuda.so.1",
+        &injection,
+    );
+    order.root.layers.push(layer);
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    order.environment = vec![
+        variable("LD_LIBRARY_PATH", "/opt/cuda/compat"),
+        variable("NVIDIA_VISIBLE_DEVICES", "all"),
+        variable("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+    ];
+    let (_, said) = machine.ground.run(&order);
+    assert_eq!(said.matches(HELD).count(), 3, "{said}");
+    // Triton looks for this line.
+    let (listed, again) = said.split_once("again\n").expect("both were listed");
+    let usual = "/usr/lib/x86_64-linux-gnu";
+    for name in ["libcuda.so.1", "libnvidia-ml.so.1"] {
+        let line = format!("{name} (libc6,x86-64) => {usual}/{name}\n");
+        assert_eq!(listed.matches(&line).count(), 1, "{said}");
+    }
+    assert!(again.contains("libcuda.so.1"), "{said}");
+}
+
+#[test]
+fn tools_inside_read_that_they_are_to_make_no_device_nodes() {
+    const NAME: &str = "tools_inside_read_that_they_are_to_make_no_device_nodes";
+    let Some(machine) = Machine::make(NAME) else {
+        return;
+    };
+    let (mut injection, _pages) = machine.slice("one", LIMIT);
+    let params = injection
+        .files
+        .iter_mut()
+        .find(|file| file.at == "/proc/driver/nvidia/params")
+        .expect("the driver has parameters");
+    if !std::path::Path::new(&params.at).exists() {
+        // Without the vendor's module the kernel shows no such file: another one of its own stands for it.
+        params.at = "/proc/filesystems".to_owned();
+    }
+    let shown = params.at.clone();
+    let script = format!("cat {shown}; (echo x > {shown}) 2>&1; echo ends");
+    let (code, said) = machine.said(&script, &injection);
+    assert_eq!(code, 0, "{said}");
+    let wanted = "DeviceFileMode: 438\nModifyDeviceFiles: 0\n";
+    assert!(said.starts_with(wanted), "{said}");
+    let refused = ["ead-only file system", "ermission denied"];
+    assert!(refused.iter().any(|why| said.contains(why)), "{said}");
+}
