@@ -502,6 +502,66 @@ fn state_of_a_newer_version_and_foreign_files_are_refused_by_name() {
 }
 
 #[test]
+fn a_cut_that_was_made_by_hand_is_no_plan_any_more() {
+    use crate::catalog::nodes::{DeviceRow, WantedCut};
+    use rules::devices::{MigProfile, cut};
+    let catalog = memory();
+    let now = catalog.clock().now();
+    let profiles = vec![MigProfile::parse("3g.40gb").unwrap()];
+    let mut device = rules::resources::Device {
+        uuid: "GPU-0".into(),
+        ..rules::resources::Device::new(0, "NVIDIA H100 80GB")
+    };
+    let machine = |device: &rules::resources::Device| rules::world::Node {
+        id: NodeId(uuid::Uuid::nil()),
+        name: "box".into(),
+        boot: rules::names::BootId(uuid::Uuid::nil()),
+        capacity: rules::resources::Capacity {
+            devices: vec![device.clone()],
+            ..Default::default()
+        },
+        host_environment: true,
+        seen_at: now,
+        generation: 0,
+        schedulable: true,
+        cordoned: Default::default(),
+        problems: Vec::new(),
+    };
+    let heard = |node: rules::world::Node| {
+        catalog
+            .write_now(Lane::Loops, "a report", move |rows| rows.put_node(&node))
+            .unwrap();
+        let look = |view: &View<'_>| Ok((view.nodes()?[0].cordoned.len(), view.devices()?));
+        catalog.read_now("look", look).unwrap()
+    };
+    heard(machine(&device));
+    let row = DeviceRow {
+        uuid: "GPU-0".into(),
+        cordoned: false,
+        note: "for the class".into(),
+        changed_at: now,
+        changed_by: "mina".into(),
+        cut: Some(WantedCut {
+            profiles: profiles.clone(),
+            before: Vec::new(),
+            at: now,
+        }),
+    };
+    catalog
+        .write_now(Lane::People, "plan", move |rows| rows.put_device(&row))
+        .unwrap();
+    let (closed, rows) = heard(machine(&device));
+    assert!(closed == 1 && rows[0].cut.is_some(), "it waits for hands");
+    device.mig = cut::parts(&device, &profiles);
+    let (closed, rows) = heard(machine(&device));
+    assert_eq!((closed, &rows[0].cut), (0, &None));
+    assert_eq!(rows[0].note, "for the class", "what was said is gone too");
+    // Made whole by hand later: nothing was planned, so nothing is closed.
+    device.mig.clear();
+    assert_eq!(heard(machine(&device)).0, 0);
+}
+
+#[test]
 fn files_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let parent = tempfile::tempdir().unwrap();

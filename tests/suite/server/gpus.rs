@@ -437,6 +437,42 @@ async fn a_device_is_cut_when_nothing_runs_on_it_and_whom_that_ends_is_told_befo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_device_is_not_cut_here_the_plan_and_its_commands_are_kept() {
+    let mut devices = node::gpu::simulated::devices("H100:2").expect("a good text");
+    for device in &mut devices {
+        device.simulated = false;
+        device.uuid = format!("GPU-{}", device.index);
+    }
+    let the_box = TheBox::with(&[], devices).await;
+    let path = "/api/v1/gpus/0/cut";
+    let wish = json!({"profiles": ["3g.40gb", "3g.40gb"]});
+    let cut = the_box.post(&the_box.admin, path, wish).await.json();
+    let commands = json!([
+        "nvidia-smi -i GPU-0 -mig 1",
+        "nvidia-smi mig -i GPU-0 -cgi 3g.40gb,3g.40gb -C"
+    ]);
+    assert_eq!(cut["commands"], commands);
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let gpu = the_box.get(&the_box.mina, "/api/v1/gpus/0").await.json();
+    assert_eq!(
+        (
+            &gpu["planned"]["commands"],
+            &gpu["partitions"],
+            &gpu["share_free"]
+        ),
+        (&commands, &json!([]), &json!(0)),
+        "it was called cut, or it takes something new"
+    );
+    // What it is cut into now takes the plan back.
+    let back = json!({"profiles": []});
+    let back = the_box.post(&the_box.admin, path, back).await.json();
+    assert_eq!(
+        (&back["gpu"]["planned"], &back["gpu"]["share_free"]),
+        (&json!(null), &json!(1))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_preview_answers_at_once() {
     let the_box = eight_cards().await;
     for number in 0..24 {
