@@ -7,6 +7,7 @@ mod state;
 include!(concat!(env!("FAKE_OUT"), "/nvml_stubs.rs"));
 
 use std::ffi::{c_char, c_int, c_uint};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
 
 use state::Hold;
@@ -24,15 +25,21 @@ const UNKNOWN: Result = 999;
 /// Handles from here on are partitions: ten to a device.
 const PARTS: usize = 100;
 
-fn hold() -> Option<Hold> {
-    Hold::open(concat!(env!("FAKE_PLACE"), "/state"))
+/// Opened once: whoever asks for hours has one descriptor and one mapping of it.
+fn hold() -> Option<&'static Hold> {
+    static HOLD: OnceLock<Hold> = OnceLock::new();
+    if HOLD.get().is_none() {
+        let open = Hold::open(concat!(env!("FAKE_PLACE"), "/state"))?;
+        return Some(HOLD.get_or_init(|| open));
+    }
+    HOLD.get()
 }
 
 fn with(device: Device, work: impl FnOnce(&Hold, usize)) -> Result {
     match hold() {
         Some(hold) if bit(&hold.state.nvml_lost, device.wrapping_sub(1)) => LOST,
         Some(hold) if device >= 1 && device <= hold.state.devices.load(SeqCst) as usize => {
-            work(&hold, device - 1);
+            work(hold, device - 1);
             OK
         }
         _ => INVALID_ARGUMENT,
@@ -43,7 +50,7 @@ fn with(device: Device, work: impl FnOnce(&Hold, usize)) -> Result {
 fn with_part(device: Device, work: impl FnOnce(&Hold, usize, usize)) -> Result {
     match (device.checked_sub(PARTS), hold()) {
         (Some(part), Some(hold)) if part % 10 < 2 && bit(&hold.state.nvml_cut, part / 10) => {
-            work(&hold, part / 10, part % 10);
+            work(hold, part / 10, part % 10);
             OK
         }
         _ => INVALID_ARGUMENT,
