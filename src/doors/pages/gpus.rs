@@ -623,7 +623,7 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice) -> Line {
             .name
             .clone()
             .unwrap_or_else(|| t.plan_others().to_owned()),
-        owner: owner.unwrap_or("–").to_owned(),
+        owner: owner.unwrap_or_default().to_owned(),
         share: match slice.profile {
             Some(profile) => profile.to_string(),
             None => share(slice.share),

@@ -137,7 +137,7 @@ fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
         let number = number.ok_or_else(|| {
             Refusal::invalid(
                 "gpu.cut-number",
-                format!("Of {profile} a device has none to {MOST}."),
+                format!("A device has 0 to {MOST} partitions of {profile}."),
             )
             .at(format!("/{name}"))
             .hint("0 or 1 would work.")
