@@ -1,6 +1,6 @@
 //! Launches kernels in one of the ways there are, and says when it is through: `launcher WAY COUNT
 //! KERNEL [DONE]`. Says `begun` before the first launch and `done NANOSECONDS` (per launch) after the last.
-//! With a fourth word it then waits for all of it, says `waited`, and sleeps until it is killed.
+//! Way `two` has two streams and waits for one. With a fourth word it then waits for all of it, says `waited`, and sleeps until it is killed.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write;
@@ -98,6 +98,20 @@ fn main() {
     );
     let graph_launch = function!(library, "cuGraphLaunch", u64, u64);
     let mut graph = 0u64;
+    if way == "two" {
+        // A short one in a stream that is waited for, and KERNEL in another that nobody waits for.
+        let (mut other, mut short) = (0u64, 0u64);
+        must!(library, cuStreamCreate(&mut other, 1): &mut u64, u32);
+        must!(library, cuModuleGetFunction(&mut short, module, c"spin100".as_ptr()):
+            &mut u64, u64, *const c_char);
+        for (function, stream) in [(short, other), (kernel_function, stream)] {
+            let code = unsafe { launch(function, 1, 1, 1, 32, 1, 1, 0, stream, 0, 0) };
+            assert_eq!(code, 0, "launching");
+        }
+        must!(library, cuStreamSynchronize(other): u64);
+        println!("waited");
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
     if way == "graph" {
         let mut made = 0u64;
         must!(library, cuStreamBeginCapture_v2(stream, 0): u64, c_int);

@@ -162,15 +162,10 @@ fn a_program_alone_is_held_to_its_share_and_let_go_when_it_has_all() {
     println!("{:?} with all", begun.elapsed());
 }
 
-#[test]
-fn whoever_waits_for_the_device_says_when_its_work_is_done() {
-    let rig = Rig::new(64 * MIB);
-    let mut turns = Turns::new(Mode::Hard);
-    turns.take(name(1), seat(&rig, 500)).expect("a thread");
+/// A launcher that has come to where it says `waited`.
+fn waited(rig: &Rig, words: [&str; 4]) -> Program {
     let mut command = rig.program("launcher");
-    command
-        .args(["plain", "40", "spin1000", "wait"])
-        .stdout(Stdio::piped());
+    command.args(words).stdout(Stdio::piped());
     let mut program = Program(command.spawn().expect("the program was compiled"));
     let out = program.0.stdout.take().expect("it is piped");
     let said = BufReader::new(out)
@@ -178,9 +173,39 @@ fn whoever_waits_for_the_device_says_when_its_work_is_done() {
         .map_while(Result::ok)
         .find(|line| line == "waited");
     assert!(said.is_some(), "it ended before");
-    // It launches nothing more, and is not at the gate.
+    program
+}
+
+/// Launches that went to the device, and those that are known to be done.
+fn told(rig: &Rig) -> [u64; 2] {
     let slot = &rig.account.slot[0].device[0];
-    let told = [&slot.submitted, &slot.finished].map(|word| word.load(SeqCst));
-    assert_eq!(told, [40, 40]);
+    [&slot.submitted, &slot.finished].map(|word| word.load(SeqCst))
+}
+
+#[test]
+fn whoever_waits_for_the_device_says_when_its_work_is_done() {
+    let rig = Rig::new(64 * MIB);
+    let mut turns = Turns::new(Mode::Hard);
+    turns.take(name(1), seat(&rig, 500)).expect("a thread");
+    let program = waited(&rig, ["plain", "40", "spin1000", "wait"]);
+    // It launches nothing more, and is not at the gate.
+    assert_eq!(told(&rig), [40, 40]);
+    let slot = &rig.account.slot[0].device[0];
     assert_eq!(slot.watching.load(SeqCst), 0);
+    drop(program);
+    // Nobody does anything: what is left is the looks whether somebody wants to.
+    let (begun, before) = (Instant::now(), spent());
+    std::thread::sleep(Duration::from_secs(1));
+    let quiet = (spent() - before) / begun.elapsed().as_secs_f64();
+    println!("{quiet:.4} of a core for turns that nobody takes, other tests' beside it");
+}
+
+#[test]
+fn work_of_another_stream_is_not_done_because_one_was_waited_for() {
+    let rig = Rig::new(64 * MIB);
+    let mut turns = Turns::new(Mode::Hard);
+    turns.take(name(1), seat(&rig, 500)).expect("a thread");
+    let program = waited(&rig, ["two", "1", "spin20000000", "wait"]);
+    assert_eq!(told(&rig), [2, 1], "twenty seconds have not gone by");
+    drop(program);
 }

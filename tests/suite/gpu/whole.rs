@@ -155,11 +155,13 @@ impl Whole {
     }
 
     fn resize(&self, session: &str, gpu: f64) {
+        let begun = Instant::now();
         self.ask("PATCH", session, &json!({"resources": {"gpu": gpu}}));
         self.until("the confirmation", || {
             let part = &self.get(session)["devices"][0];
             (part["confirmed"] == true && part["share"] == gpu).then_some(())
         });
+        println!("{gpu} confirmed after {:?}", begun.elapsed());
     }
 
     /// The only directory of pages there is.
