@@ -206,6 +206,8 @@ fn work_of_another_stream_is_not_done_because_one_was_waited_for() {
     let mut turns = Turns::new(Mode::Hard);
     turns.take(name(1), seat(&rig, 500)).expect("a thread");
     let program = waited(&rig, ["two", "1", "spin20000000", "wait"]);
-    assert_eq!(told(&rig), [2, 1], "twenty seconds have not gone by");
+    let [sent, done] = told(&rig);
+    assert_eq!(sent, 2);
+    assert!(done < 2, "twenty seconds have not gone by");
     drop(program);
 }
