@@ -8,6 +8,7 @@ include!(concat!(env!("FAKE_OUT"), "/nvml_stubs.rs"));
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
 use state::Hold;
@@ -35,9 +36,15 @@ fn hold() -> Option<&'static Hold> {
     HOLD.get()
 }
 
+/// Devices that were lost since the library was opened: for it they stay lost.
+static MISSED: AtomicU32 = AtomicU32::new(0);
+
 fn with(device: Device, work: impl FnOnce(&Hold, usize)) -> Result {
+    if let Some(hold) = hold() {
+        MISSED.fetch_or(hold.state.nvml_lost.load(SeqCst), SeqCst);
+    }
     match hold() {
-        Some(hold) if bit(&hold.state.nvml_lost, device.wrapping_sub(1)) => LOST,
+        Some(_) if bit(&MISSED, device.wrapping_sub(1)) => LOST,
         Some(hold) if device >= 1 && device <= hold.state.devices.load(SeqCst) as usize => {
             work(hold, device - 1);
             OK
@@ -57,7 +64,7 @@ fn with_part(device: Device, work: impl FnOnce(&Hold, usize, usize)) -> Result {
     }
 }
 
-fn bit(word: &std::sync::atomic::AtomicU32, at: usize) -> bool {
+fn bit(word: &AtomicU32, at: usize) -> bool {
     at < 32 && word.load(SeqCst) & (1 << at) != 0
 }
 
@@ -219,7 +226,7 @@ macro_rules! exports {
 }
 
 exports! {
-    fn nvmlInit_v2() { std::hint::black_box(state::MARKER); if hold().is_some() { OK } else { 9 } }
+    fn nvmlInit_v2() { std::hint::black_box(state::MARKER); MISSED.store(0, SeqCst); if hold().is_some() { OK } else { 9 } }
     fn nvmlInit() { nvmlInit_v2() }
     fn nvmlInitWithFlags(_flags: c_uint) { nvmlInit_v2() }
     fn nvmlShutdown() { OK }

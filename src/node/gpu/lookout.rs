@@ -25,6 +25,11 @@ use super::watchdog::{Held, Truth};
 /// driver is asked for nothing new.
 const PACE: Duration = Duration::from_secs(5);
 
+/// How often the driver's library is opened anew while it says that a card is lost, or counts other cards
+/// than the kernel: it looks for cards only when it is opened. Longer: a card that was reset is out of use
+/// for longer. Shorter: a sick card is woken again and again.
+const REOPENED: Duration = Duration::from_secs(30);
+
 /// Where everything lies, and how often it is looked at.
 #[derive(Debug, Clone)]
 pub struct Ground {
@@ -34,6 +39,8 @@ pub struct Ground {
     pub data: PathBuf,
     pub boot: BootId,
     pub pace: Duration,
+    /// Between two openings of the driver's library for a card that is not as it should be.
+    pub reopened: Duration,
     pub patience: Patience,
 }
 
@@ -44,6 +51,7 @@ impl Ground {
             data: data.to_owned(),
             boot,
             pace: PACE,
+            reopened: REOPENED,
             patience: Patience::default(),
         }
     }
@@ -87,6 +95,7 @@ struct Asks {
 struct Asked {
     driver: Driver,
     probe: Probe,
+    reopened: Option<Instant>,
 }
 
 /// What one look brought.
@@ -204,13 +213,21 @@ impl Lookout {
             // One of an older driver would go on with the older library.
             let probe = Probe::of(&driver, &self.ground.data.join("gpu_probe"));
             let probe = probe.with_patience(self.ground.patience);
-            asks.probe = Some(Asked { driver, probe });
+            asks.probe = Some(Asked {
+                driver,
+                probe,
+                reopened: None,
+            });
         }
         let listed = driver::cards(&self.ground.driver).len();
         let asked = asks.probe.as_mut().expect("made above");
         let mut told = asked.probe.cards();
-        // The library counts cards once, when it is opened.
-        if told.as_ref().is_ok_and(|told| told.cards.len() != listed) {
+        let odd = told.as_ref().is_ok_and(|told| {
+            told.cards.len() != listed || told.cards.iter().any(|card| card.error.is_some())
+        });
+        let due = self.ground.reopened;
+        if odd && asked.reopened.is_none_or(|at| at.elapsed() >= due) {
+            asked.reopened = Some(Instant::now());
             asked.probe.restart();
             told = asked.probe.cards();
         }

@@ -30,6 +30,7 @@ impl Machine {
         let root = tempfile::tempdir().expect("a directory");
         let ground = Ground {
             pace: Duration::from_millis(100),
+            reopened: Duration::from_secs(1),
             patience: Patience {
                 first: Duration::from_secs(20),
                 later: Duration::from_millis(800),
