@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use base::observe::Clock;
 use node::gpu::inject::Pages;
 use node::gpu::watchdog::{Answer, Held, Truth};
-use node::runtime::{ContainerName, ContainerOrder, Standing};
+use node::runtime::{ContainerName, ContainerOrder, MountOrder, Standing};
 use node::watch::{DeviceId, Grant, Grants, Incident, Watch};
 
 use super::rig::{MIB, PLACE, state};
 use super::session::{Machine, VERSION, slice_of};
+use super::views::{KERNEL, READER, python};
 
 const LIMIT: u64 = 64 * MIB;
 const HELD: &str = "got 67108864 code 2";
@@ -504,4 +505,101 @@ fn tools_inside_read_that_they_are_to_make_no_device_nodes() {
     assert!(said.starts_with(wanted), "{said}");
     let refused = ["ead-only file system", "ermission denied"];
     assert!(refused.iter().any(|why| said.contains(why)), "{said}");
+}
+
+/// Shows a Python's packages inside, for the machine's own Python.
+fn with_packages(order: &mut ContainerOrder, python: &std::path::Path) {
+    let asked = std::process::Command::new(python)
+        .args([
+            "-c",
+            "import sysconfig; print(sysconfig.get_paths()['purelib'])",
+        ])
+        .output()
+        .expect("it can be started");
+    let from = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    order.mounts.push(MountOrder {
+        from: from.into(),
+        at: "/opt/packages".to_owned(),
+        read_only: true,
+    });
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    order.environment = vec![
+        variable("PYTHONPATH", "/opt/packages"),
+        variable("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+    ];
+}
+
+#[test]
+fn inside_a_session_nvml_shows_the_slice_and_nobody_elses_processes() {
+    const NAME: &str = "inside_a_session_nvml_shows_the_slice_and_nobody_elses_processes";
+    let python = match python() {
+        Ok(python) => python,
+        Err(reason) => return skips::skip(NAME, &format!("needs nvidia-ml-py: {reason}")),
+    };
+    let Some(guarded) = Guarded::make(NAME) else {
+        return;
+    };
+    // Both on the one card, each holding all of its slice.
+    let hold = "/opt/ways opened libcuda.so.1 hold";
+    let neighbour = guarded.start("neighbour", hold, |_| {});
+    let script = format!("{hold} & sleep 2; python3 -c \"$READER\" ''; echo $!");
+    let name = guarded.start("one", &script, |order| {
+        with_packages(order, &python);
+        order
+            .environment
+            .push(("READER".to_owned(), READER.to_owned()));
+    });
+    until("both hold their slices", || {
+        (guarded.holds(&neighbour) == LIMIT && guarded.holds(&name) == LIMIT).then_some(())
+    });
+    // The first process of a container is ours, the shell is the second, what it started the third.
+    let record = guarded.machine.ground.ended(&name);
+    let said = guarded.machine.ground.log(&name);
+    assert_eq!(record.code, 0, "{said}");
+    let own = said.lines().last().unwrap_or_default();
+    for wanted in [
+        "memory 64 64 0".to_owned(),
+        "second 64 64 0".to_owned(),
+        format!("processes ({own}, 64)"),
+        "persistence 4".to_owned(),
+    ] {
+        assert!(said.contains(&wanted), "{wanted}: {said}");
+    }
+    assert_eq!(
+        said.matches(&format!("processes ({own}, 64)\n")).count(),
+        2,
+        "{said}"
+    );
+    guarded.runtime.kill(&neighbour).expect("it runs");
+    guarded.machine.ground.ended(&neighbour);
+}
+
+/// As `numba_compiles_a_real_kernel_under_a_slice_of_one_gibibyte`, in a container.
+#[test]
+fn numba_compiles_a_real_kernel_inside_a_session() {
+    const NAME: &str = "numba_compiles_a_real_kernel_inside_a_session";
+    let Some(python) = std::env::var_os("FARDEL_NUMBA") else {
+        return skips::skip(
+            NAME,
+            "needs FARDEL_NUMBA: a Python with numba-cuda, nvidia-cuda-nvcc, nvidia-cuda-nvrtc, \
+             nvidia-cuda-runtime and nvidia-nvvm",
+        );
+    };
+    let Some(machine) = Machine::make(NAME) else {
+        return;
+    };
+    let (injection, _pages) = machine.slice("one", 1024 * MIB);
+    let mut order = machine.order("python3 -W ignore -c \"$KERNEL\" 2>&1", &injection);
+    order.memory_bytes = 2048 * MIB;
+    with_packages(&mut order, std::path::Path::new(&python));
+    order
+        .environment
+        .push(("KERNEL".to_owned(), KERNEL.to_owned()));
+    order
+        .environment
+        .push(("HOME".to_owned(), "/tmp".to_owned()));
+    let (_, said) = machine.ground.run(&order);
+    // Two arrays of 256 KiB leave room for fifteen of 64 MiB.
+    let wanted = "compiled True\nsees 1024\nrefused True\nheld 960\n";
+    assert!(said.contains(wanted), "{said}");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::rig::{MIB, Rig, said, terms, works};
 
 /// A folder with `nvidia-ml-py`, installed once; why not, where it cannot be had.
-fn python() -> Result<std::path::PathBuf, String> {
+pub(super) fn python() -> Result<std::path::PathBuf, String> {
     let folder = works().folder.join("python");
     // SAFETY: takes no argument.
     if unsafe { libc::geteuid() } != 0 {
@@ -42,7 +42,7 @@ fn python() -> Result<std::path::PathBuf, String> {
     Ok(folder.join("bin/python"))
 }
 
-const READER: &str = "
+pub(super) const READER: &str = "
 import ctypes, os, sys
 import pynvml as n
 place = sys.argv[1]
@@ -194,7 +194,7 @@ fn without_pages_neither_library_lets_anybody_near_the_device() {
     }
 }
 
-const KERNEL: &str = "
+pub(super) const KERNEL: &str = "
 import numpy, sys
 from numba import cuda
 @cuda.jit
