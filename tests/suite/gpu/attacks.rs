@@ -507,26 +507,24 @@ fn tools_inside_read_that_they_are_to_make_no_device_nodes() {
     assert!(refused.iter().any(|why| said.contains(why)), "{said}");
 }
 
-/// Shows a Python's packages inside, for the machine's own Python.
+/// Shows a Python's packages inside, where the machine's own Python of that version looks by itself.
 fn with_packages(order: &mut ContainerOrder, python: &std::path::Path) {
     let asked = std::process::Command::new(python)
         .args([
             "-c",
-            "import sysconfig; print(sysconfig.get_paths()['purelib'])",
+            "import sys, sysconfig; print(sysconfig.get_paths()['purelib'], sys.version_info[1])",
         ])
         .output()
         .expect("it can be started");
-    let from = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    let told = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    let (from, version) = told.rsplit_once(' ').expect("two words");
     order.mounts.push(MountOrder {
         from: from.into(),
-        at: "/opt/packages".to_owned(),
+        at: format!("/usr/local/lib/python3.{version}/dist-packages"),
         read_only: true,
     });
-    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    order.environment = vec![
-        variable("PYTHONPATH", "/opt/packages"),
-        variable("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
-    ];
+    let path = "/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
+    order.environment = vec![("PATH".to_owned(), path)];
 }
 
 #[test]
@@ -582,14 +580,15 @@ fn numba_compiles_a_real_kernel_inside_a_session() {
         return skips::skip(
             NAME,
             "needs FARDEL_NUMBA: a Python with numba-cuda, nvidia-cuda-nvcc, nvidia-cuda-nvrtc, \
-             nvidia-cuda-runtime and nvidia-nvvm",
+             nvidia-cuda-runtime, nvidia-nvjitlink and nvidia-nvvm",
         );
     };
     let Some(machine) = Machine::make(NAME) else {
         return;
     };
     let (injection, _pages) = machine.slice("one", 1024 * MIB);
-    let mut order = machine.order("python3 -W ignore -c \"$KERNEL\" 2>&1", &injection);
+    let script = "python3 -W ignore -c \"$KERNEL\" 2>&1";
+    let mut order = machine.order(script, &injection);
     order.memory_bytes = 2048 * MIB;
     with_packages(&mut order, std::path::Path::new(&python));
     order

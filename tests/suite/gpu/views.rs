@@ -225,7 +225,7 @@ fn numba_compiles_a_real_kernel_under_a_slice_of_one_gibibyte() {
         return skips::skip(
             "numba_compiles_a_real_kernel_under_a_slice_of_one_gibibyte",
             "needs FARDEL_NUMBA: a Python with numba-cuda, nvidia-cuda-nvcc, nvidia-cuda-nvrtc, \
-             nvidia-cuda-runtime and nvidia-nvvm",
+             nvidia-cuda-runtime, nvidia-nvjitlink and nvidia-nvvm",
         );
     };
     let rig = Rig::with(1, 16384 * MIB, 1024 * MIB);

@@ -2,6 +2,7 @@
 //! simulation's own wrappers around passes, links and machines; the product has no switch for them.
 
 use rules::messages::{ExitRecord, NodeReport, SightState};
+use rules::names::IncidentId;
 use rules::placement::{self, Decision};
 use rules::session::Phase;
 use rules::units::Timestamp;
@@ -40,10 +41,17 @@ pub(super) enum Fault {
     ConfirmedOnlyOnce,
     /// A machine whose agent died no longer knows what it holds its containers to.
     GrantsForgotten,
+    /// A container that was frozen for holding more than it was granted goes on, because its owner wants
+    /// it to run.
+    FrozenLetGo,
+    /// What the watchdog answered is said once, and taken for heard.
+    IncidentToldOnce,
+    /// An answer gets its number from whoever hears it, each time anew.
+    IncidentNumberedByItsHearer,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -59,6 +67,9 @@ impl Fault {
         Self::ConfirmedBeforeDone,
         Self::ConfirmedOnlyOnce,
         Self::GrantsForgotten,
+        Self::FrozenLetGo,
+        Self::IncidentToldOnce,
+        Self::IncidentNumberedByItsHearer,
     ];
 }
 
@@ -81,6 +92,14 @@ pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec
 
 /// A report as the server reads it.
 pub(super) fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
+    if fault == Some(Fault::IncidentNumberedByItsHearer) {
+        for incident in &mut report.incidents {
+            let millis = report.at.as_millis().to_be_bytes();
+            let mut heard = [9; 10];
+            heard[2..].copy_from_slice(&millis);
+            incident.id = IncidentId::make(incident.at, heard);
+        }
+    }
     for sight in &mut report.containers {
         match (fault, &sight.state) {
             (Some(Fault::EndedWhileItLives), SightState::Stopping { .. }) => {

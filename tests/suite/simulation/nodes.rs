@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::housekeeping::{self, Step};
-use rules::messages::{Assignment, ContainerOrder, NodeReport, SightState};
-use rules::names::{BootId, ContainerName, NodeId};
+use rules::messages::{Answer, Assignment, ContainerOrder, Incident, NodeReport, SightState};
+use rules::names::{BootId, ContainerName, IncidentId, NodeId};
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::{Bytes, CpuShare, Timestamp};
@@ -28,7 +28,40 @@ pub(super) struct Machine {
     said: BTreeMap<ContainerName, Vec<DeviceShare>>,
     forgetful: BTreeSet<ContainerName>,
     reported_at: Timestamp,
+    /// What its agent knows of containers that hold more than they were granted; gone with the agent.
+    cases: BTreeMap<ContainerName, Case>,
+    /// Every answer that was ever given here.
+    pub answered: BTreeMap<IncidentId, Incident>,
     dice: Dice,
+}
+
+/// A container that holds more than it was granted, or did.
+#[derive(Default)]
+struct Case {
+    since: Option<Timestamp>,
+    told: Vec<Incident>,
+    /// For `Fault::IncidentToldOnce`: how many of them were in some report.
+    said: usize,
+}
+
+impl Case {
+    fn last(&self) -> Option<Answer> {
+        self.told.last().map(|incident| incident.answer)
+    }
+}
+
+/// Seconds from the beginning of an offence to each answer.
+const WARNED_AFTER: u64 = 2;
+const FROZEN_AFTER: u64 = 4;
+const STOPPED_AFTER: u64 = 14;
+
+/// From which second on, and until which, a container holds more than it was granted; by its number, so
+/// that no die is thrown for it. Some let go once they are warned.
+fn offence(order: &ContainerOrder) -> Option<(u64, u64)> {
+    let number = order.name.session.0.as_u128();
+    let thief = !order.devices.is_empty() && number.is_multiple_of(3);
+    let lets_go = !(number / 3).is_multiple_of(4);
+    thief.then_some((1, if lets_go { 4 } else { u64::MAX }))
 }
 
 impl Machine {
@@ -61,8 +94,100 @@ impl Machine {
             said: BTreeMap::new(),
             forgetful: BTreeSet::new(),
             reported_at: now,
+            cases: BTreeMap::new(),
+            answered: BTreeMap::new(),
             dice,
         }
+    }
+
+    /// Looks at everybody's devices, as the real watchdog does.
+    fn watch(&mut self, now: Moment) {
+        let there: BTreeSet<ContainerName> = self
+            .stand_in
+            .containers
+            .iter()
+            .map(|c| c.order.name)
+            .collect();
+        self.cases.retain(|name, _| there.contains(name));
+        let mut steps = Vec::new();
+        for container in &self.stand_in.containers {
+            let Life::Running { since, .. } = &container.life else {
+                continue;
+            };
+            let Some((from, until)) = offence(&container.order) else {
+                continue;
+            };
+            let name = container.order.name;
+            let case = self.cases.entry(name).or_default();
+            let ran = now.steady.seconds_since(since.steady);
+            // What stands still lets go of nothing.
+            let frozen =
+                case.last() >= Some(Answer::Frozen) && case.last() != Some(Answer::Cleared);
+            if !(from..until).contains(&ran) && !frozen {
+                let warned = case.last() == Some(Answer::Warned);
+                case.since = None;
+                if warned {
+                    steps.push((name, Answer::Cleared));
+                }
+                continue;
+            }
+            let over = now
+                .steady
+                .seconds_since(*case.since.get_or_insert(now.steady));
+            let (after, answer) = match case.last() {
+                None | Some(Answer::Cleared) => (WARNED_AFTER, Answer::Warned),
+                Some(Answer::Warned) => (FROZEN_AFTER, Answer::Frozen),
+                Some(Answer::Frozen) => (STOPPED_AFTER, Answer::Stopped),
+                Some(Answer::Stopped) => continue,
+            };
+            if over >= after {
+                steps.push((name, answer));
+            }
+        }
+        for (name, answer) in steps {
+            let number = self.answered.len() as u64;
+            let mut dice = [0; 10];
+            dice[..8].copy_from_slice(&number.to_be_bytes());
+            dice[8] = self.stand_in.name.bytes().last().unwrap_or(0);
+            let incident = Incident {
+                id: IncidentId::make(now.wall, dice),
+                at: now.wall,
+                container: name,
+                device: "paper".into(),
+                answer,
+                held: Bytes::gib(2),
+                limit: Bytes::gib(1),
+            };
+            self.answered.insert(incident.id, incident.clone());
+            self.cases.entry(name).or_default().told.push(incident);
+            let step = match answer {
+                Answer::Frozen => Step::Pause(name),
+                Answer::Stopped => Step::Kill(name),
+                Answer::Warned | Answer::Cleared => continue,
+            };
+            self.stand_in
+                .perform(step, now, &mut |order| plan(order, &mut self.dice));
+        }
+    }
+
+    fn is_frozen(&self, name: ContainerName) -> bool {
+        let last = self.cases.get(&name).and_then(Case::last);
+        last == Some(Answer::Frozen)
+    }
+
+    /// A container that was frozen for what it holds, and goes on all the same.
+    pub(super) fn let_go(&self) -> Option<ContainerName> {
+        let goes_on = |life: &Life| matches!(life, Life::Running { paused: false, .. });
+        self.stand_in
+            .containers
+            .iter()
+            .find(|c| goes_on(&c.life) && self.is_frozen(c.order.name))
+            .map(|c| c.order.name)
+    }
+
+    /// What the agent tells of a container that is there.
+    pub(super) fn told(&self, name: ContainerName) -> &[Incident] {
+        self.cases.get(&name).map_or(&[], |case| &case.told)
     }
 
     pub(super) fn agent_lives(&self, now: Moment) -> bool {
@@ -93,6 +218,12 @@ impl Machine {
             }
             _ => self.stand_in.steps(),
         };
+        let held: BTreeSet<ContainerName> = self
+            .cases
+            .keys()
+            .copied()
+            .filter(|name| self.is_frozen(*name))
+            .collect();
         let Self {
             stand_in,
             starts,
@@ -100,16 +231,31 @@ impl Machine {
             ..
         } = self;
         for step in steps {
+            // As the real machine: what its watchdog froze stands still, whatever is wanted.
+            if let Step::Resume(name) = &step
+                && held.contains(name)
+                && fault != Some(Fault::FrozenLetGo)
+            {
+                continue;
+            }
             if let Step::Start(order) = &step {
                 *starts.entry(order.name).or_default() += 1;
             }
             stand_in.perform(step, now, &mut |order| plan(order, dice));
         }
+        self.watch(now);
     }
 
     /// The report of this moment, where there is something new to say or it is time again.
     pub(super) fn report(&mut self, now: Moment, fault: Option<Fault>) -> Option<NodeReport> {
         let mut report = self.stand_in.report(now);
+        for case in self.cases.values_mut() {
+            let from = match fault {
+                Some(Fault::IncidentToldOnce) => std::mem::replace(&mut case.said, case.told.len()),
+                _ => 0,
+            };
+            report.incidents.extend_from_slice(&case.told[from..]);
+        }
         for sight in &mut report.containers {
             let told = self
                 .stand_in
@@ -136,6 +282,7 @@ impl Machine {
             last.containers != report.containers
                 || last.generation != report.generation
                 || last.boot != report.boot
+                || last.incidents != report.incidents
         });
         if !news && now.steady.seconds_since(self.reported_at) < 5 {
             return None;
@@ -149,6 +296,7 @@ impl Machine {
     pub(super) fn kill_agent(&mut self, now: Moment, seconds: u64) {
         self.agent_back_at = now.steady.plus_seconds(seconds);
         self.last_report = None;
+        self.cases.clear();
         self.forgetful = self
             .stand_in
             .containers
@@ -166,6 +314,7 @@ impl Machine {
     pub(super) fn reboot(&mut self, now: Moment, seconds: u64) {
         let boot = BootId::make(now.wall, self.dice.bytes());
         self.stand_in.reboot(boot);
+        self.cases.clear();
         self.agent_back_at = now.steady.plus_seconds(seconds);
         self.last_report = None;
     }

@@ -790,10 +790,51 @@ impl Run {
         self.living_have_rows(&world)?;
         self.requests_are_single(&world)?;
         self.limits_are_kept(&world)?;
+        self.answers_are_kept(&world)?;
         if self.second.is_multiple_of(20) {
             self.acknowledged_exist()?;
         }
         self.things_move(&world, now)
+    }
+
+    /// What a machine's watchdog answered stands in the session's row, each once, and holds.
+    fn answers_are_kept(&self, world: &World) -> Kept {
+        for machine in &self.machines {
+            if let Some(name) = machine.let_go() {
+                return Err(format!("{name} was frozen for what it holds, and goes on"));
+            }
+        }
+        for session in &world.sessions {
+            let mut seen = BTreeSet::new();
+            for incident in &session.incidents {
+                let given = self
+                    .machines
+                    .iter()
+                    .any(|machine| machine.answered.contains_key(&incident.id));
+                if !given || !seen.insert(incident.id) {
+                    return Err(format!(
+                        "{} has an answer that nobody gave, or twice: {incident:?}",
+                        session.name
+                    ));
+                }
+            }
+            let quiet = !self.trouble && self.second - self.quiet_since > PATIENCE;
+            let told = self
+                .machines
+                .iter()
+                .filter(|machine| Some(machine.stand_in.id) == session.node)
+                .flat_map(|machine| machine.told(session.container()));
+            for incident in told {
+                let old = self.now().wall.seconds_since(incident.at) > PATIENCE;
+                if quiet && old && !seen.contains(&incident.id) {
+                    return Err(format!(
+                        "{} was answered to, and its row never says so: {incident:?}",
+                        session.name
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn starts_are_single(&self) -> Kept {
