@@ -73,6 +73,30 @@ fn main() {
         }
     }
 
+    let tests = room.join("../guest/gpu_test");
+    println!("cargo::rerun-if-changed={}", tests.display());
+    // As dynamic as the programs that people bring: it looks for the driver as they do.
+    let built = Command::new(&rustc)
+        .arg(tests.join("main.rs"))
+        .args(["--edition", "2024", "--crate-name", "gpu_test"])
+        .args(["--target", &target])
+        .arg(format!("--remap-path-prefix={}/..=src", room.display()))
+        .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "lto=fat"])
+        .args(["-C", "codegen-units=1", "-C", "strip=symbols"])
+        .args(["-C", "target-feature=-crt-static"])
+        .args(["-C", "link-arg=-Wl,--build-id=none,-z,noexecstack"])
+        .arg("-o")
+        .arg(out.join("gpu_test"))
+        .output();
+    match built {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => panic!(
+            "the cards' self-test did not compile:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        ),
+        Err(error) => panic!("the compiler could not be started for the cards' self-test: {error}"),
+    }
+
     println!("cargo::rerun-if-changed=../../packaging/hooks.rs");
     for (name, soname) in [
         ("cuda_hook", "libcuda.so.1"),

@@ -66,6 +66,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/gpus/{id}/uncordon", post(gpus::uncordon))
         .route("/gpus/{id}/drain", post(gpus::drain))
         .route("/gpus/{id}/cut", post(gpus::cut))
+        .route("/gpus/{id}/test", post(gpus::test))
+        .route("/gpus/{id}/proof", get(gpus::proof))
         .route("/images", get(images::list))
         .route("/images/import", post(images::import))
         .route("/images/{id}", get(images::get).delete(images::remove))

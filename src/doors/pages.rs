@@ -15,6 +15,7 @@ pub mod overview;
 pub mod palette;
 pub mod parts;
 pub mod problem;
+pub mod proofs;
 pub mod queue;
 pub mod reference;
 pub mod scene;
@@ -110,6 +111,8 @@ pub fn router(
         .route("/gpus/{id}/live", get(gpus::show_live))
         .route("/gpus/{id}/cut", post(gpus::cut::act))
         .route("/gpus/{id}/cut/preview", post(gpus::cut::preview))
+        .route("/gpus/{id}/test", get(proofs::show))
+        .route("/gpus/{id}/test/live", get(proofs::live))
         .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))
         .route("/system/checks", get(system::checks))

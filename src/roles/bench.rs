@@ -4,8 +4,10 @@
 
 mod bundle;
 mod figures;
+mod house;
 mod imports;
 mod launches;
+mod placement;
 mod process;
 mod server;
 mod subject;
@@ -24,12 +26,14 @@ use super::program;
 use figures::{milliseconds, ms};
 use process::load;
 
-const WORDS: [&str; 9] = [
-    "start", "visit", "idle", "click", "submit", "import", "launch", "burst20", "burst100",
+const WORDS: [&str; 11] = [
+    "start", "visit", "idle", "click", "submit", "place", "preview", "import", "launch", "burst20",
+    "burst100",
 ];
 const USAGE: &str = "\
 usage: fardel bench [--quick] [--images DIRECTORY] [-o json|table] [WHAT…]
-  WHAT      start visit idle click submit import launch burst20 burst100; all of them without it
+  WHAT      start visit idle click submit place preview import launch burst20 burst100; all of them
+            without it
   --quick   fewer samples, and 100 at once is left out
   --images  image archives (*.tar) to import; without it one is made of this machine's files";
 
@@ -193,6 +197,8 @@ fn measure(word: &str, wanted: &Wanted) -> io::Result<Value> {
         "idle" => server::idle(seconds(5, 30)),
         "click" => server::clicking(seconds(10, 40)),
         "submit" => server::submits(seconds(2, 3)),
+        "place" => placement::decisions(times(3, 15)),
+        "preview" => placement::previews(times(200, 1500)),
         "import" => imports::imports(times(1, 5), wanted.images.as_deref()),
         "launch" => launches::sequential(times(10, 100)),
         "burst20" => launches::at_once(20, true),
@@ -275,6 +281,24 @@ fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
         "≥ 200",
         number("submit", "/one_by_one/per_second"),
         &|v| v >= 200.0,
+    );
+    row(
+        "one decision, 2,000 machines of 8 GPUs, 10,000 sessions, ms, p99",
+        "≤ 50",
+        number("place", "/one_more/p99"),
+        &|v| v <= 50.0,
+    );
+    row(
+        "10,000 decisions in one pass, ms, p50",
+        "(harder than promised) ≤ 50",
+        number("place", "/pass/p50"),
+        &|v| v <= 50.0,
+    );
+    row(
+        "answer to a preview of a share, ms, p99",
+        "< 5",
+        number("preview", "/answer/p99"),
+        &|v| v < 5.0,
     );
     row(
         "import, × umoci unpack",

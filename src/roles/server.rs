@@ -101,6 +101,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;
     let streams = machine.streams();
+    server.bring_streams(Arc::clone(&streams));
     let note = machine_note(&machine);
     let app = doors::router(server.clone(), streams).layer(axum::middleware::from_fn(put_peer));
     let certificates = match settings.encrypted() {

@@ -14,6 +14,7 @@ pub mod people;
 pub mod permissions;
 pub mod placement;
 pub mod progress;
+pub mod proof;
 pub mod refusal;
 pub mod resources;
 pub mod session;

@@ -59,8 +59,8 @@ pub struct Blocker {
 /// Lists decisions, oldest session first, at most one per session; empty when nothing can move.
 ///
 /// No overtaking: the first session that only lacks room holds back every later one, so nobody
-/// starves. Sessions that wait for a time, for a dependency, or because their owner holds all that one
-/// person may, hold back nobody.
+/// starves. Sessions that wait for a time, for a dependency, for one certain device, or because their
+/// owner holds all that one person may, hold back nobody.
 /// Costs one visit a session and a device, and for each place about the logarithm of the machines.
 pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
     let mut ground = ground::Ground::new(world, now);
@@ -95,7 +95,7 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
         if ground.past_quota(session.owner, &session.order.demand) {
             continue;
         }
-        match fit::best(&ground, &session.order.demand, &session.order.environment) {
+        match fit::place(&ground, session) {
             Some(place) => {
                 ground.take(&place.found, &session.order.demand, session.owner);
                 decisions.push(Decision::Place {
@@ -106,6 +106,7 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
                     because: place.because,
                 });
             }
+            None if session.only_on.is_some() => {}
             None => break,
         }
     }

@@ -236,6 +236,10 @@ pub struct Session {
     /// What its machine may still hold it to, until it has said that it holds it to `devices`; empty
     /// once it has.
     pub unconfirmed: Vec<DeviceShare>,
+    /// The only device that it may have a share of, by the device's own name; None: any. A card's self-test
+    /// sets it, and then a cordon does not keep it away.
+    #[serde(default)]
+    pub only_on: Option<String>,
     pub created_at: Timestamp,
     /// Since when it waits in the queue: its creation, or its latest restart.
     pub queued_at: Timestamp,
@@ -282,6 +286,7 @@ impl Session {
             node: None,
             devices: Vec::new(),
             unconfirmed: Vec::new(),
+            only_on: None,
             created_at: at,
             queued_at: at,
             scheduled_at: None,

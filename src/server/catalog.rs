@@ -23,6 +23,7 @@ mod migrate;
 pub(crate) mod nodes;
 mod open;
 pub(crate) mod people;
+pub(crate) mod proofs;
 mod reader;
 mod reserve;
 pub(crate) mod samples;

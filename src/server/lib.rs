@@ -33,6 +33,7 @@ struct Inner {
     settings: appliance::settings::InForce,
     backups: appliance::backups::Backups,
     examining: examiner::Examining,
+    proofs: actions::gpus::prove::Proofs,
 }
 
 impl std::fmt::Debug for Server {
@@ -92,12 +93,22 @@ impl Server {
             settings: appliance::settings::InForce::new(reading),
             backups: appliance::backups::Backups::default(),
             examining: examiner::Examining::default(),
+            proofs: actions::gpus::prove::Proofs::default(),
         }))
     }
 
     /// Brings who looks at the machine for this server; without one, pages say that nobody does.
     pub fn bring_examiner(&self, examiner: examiner::Examiner) {
         self.0.examining.bring(examiner);
+    }
+
+    /// Brings the way into sessions, which the self-test of a card needs.
+    pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
+        self.0.proofs.bring(streams);
+    }
+
+    pub(crate) fn proofs(&self) -> &actions::gpus::prove::Proofs {
+        &self.0.proofs
     }
 
     pub(crate) fn examining(&self) -> &examiner::Examining {
@@ -220,10 +231,14 @@ pub fn conduct(
     conductor::driver::run(catalog, link, clock, server.settings().keep_days)
 }
 
-/// Does what is due by the clock and not by rows: backups. Runs until it is dropped; at most one a
-/// server.
+/// Does what is due by the clock and not by rows: backups; and the self-tests of cards. Runs until it is
+/// dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
-    appliance::backups::keep_making(server.clone())
+    let backups = appliance::backups::keep_making(server.clone());
+    let proofs = actions::gpus::prove::keep_proving(server.clone());
+    async {
+        tokio::join!(backups, proofs);
+    }
 }
 
 /// Why something was not done.

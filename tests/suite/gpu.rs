@@ -9,6 +9,7 @@ mod lookout;
 mod memory;
 mod peer;
 mod probe;
+mod proof;
 mod rig;
 mod session;
 mod speed;

@@ -3,7 +3,7 @@
 
 mod bad_input;
 mod command_line;
-mod fake_machine;
+pub(crate) mod fake_machine;
 mod gpus;
 mod lan;
 mod openapi;
@@ -11,6 +11,6 @@ mod protocol;
 mod roles;
 mod service;
 mod support;
-mod the_box;
+pub(crate) mod the_box;
 mod three_doors;
 mod upkeep;

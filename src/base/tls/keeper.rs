@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use rcgen::{KeyPair, SigningKey as _};
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use rustls::ServerConfig;
@@ -397,6 +398,17 @@ impl Keeper {
         }
         self.serve(&state)?;
         Ok(state.site.as_ref().unwrap_or(&state.own).facts.clone())
+    }
+
+    /// The authority's signature of some bytes: ECDSA over P-256 with SHA-256, in DER. Anybody who has the
+    /// authority's certificate can check it.
+    pub fn sign(&self, what: &[u8]) -> Result<Vec<u8>, TlsError> {
+        let failed = fault::<rcgen::Error>;
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = KeyPair::from_pem(&state.authority.key_pem)
+            .map_err(failed("read the authority's key"))?;
+        key.sign(what)
+            .map_err(failed("sign with the authority's key"))
     }
 
     /// What somebody should put right; empty while all is well.

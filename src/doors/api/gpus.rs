@@ -1,9 +1,9 @@
-//! Devices over REST: the list with everybody's slices, one device, cordon, drain and cut. A session's share
+//! Devices over REST: the list with everybody's slices, one device, cordon, drain, cut, self-test. A session's share
 //! is changed where its other limits are: `PATCH /sessions/{id}`.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest};
+use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest, prove};
 
 use super::Api;
 use super::answer::{self, Answer};
@@ -62,4 +62,23 @@ pub(super) async fn cut(
 ) -> Answer {
     let cut = gpus::cut(&api.server, &caller, &id, sent.value).await?;
     answer::plain(StatusCode::OK, &cut)
+}
+
+pub(super) async fn test(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Answer {
+    let operation = prove::test(&api.server, &caller, &id).await?;
+    answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))
+}
+
+pub(super) async fn proof(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let proof = prove::proof(&api.server, &caller, &id).await?;
+    answer::whole(&headers, &proof)
 }

@@ -324,6 +324,11 @@ pub(super) const GPUS: &[Column] = &[
         give: |r, _| text(r, "health.state"),
     },
     Column {
+        title: "TESTED",
+        rank: 5,
+        give: |r, _| super::gpus::tested(r),
+    },
+    Column {
         title: "SLICES",
         rank: 2,
         give: |r, _| super::gpus::slices(r),

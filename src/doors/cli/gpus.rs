@@ -7,7 +7,7 @@ use super::client::{Client, encoded};
 use super::output::{View, size, text};
 use super::tree::Gpu;
 use super::trouble::Trouble;
-use super::{columns, complain, launch, print, sessions};
+use super::{columns, complain, images, launch, print, sessions};
 
 /// Said wherever a person reads of simulated devices.
 pub(super) const SIMULATED: &str = "simulated: these devices do not exist, and sessions get none";
@@ -55,6 +55,20 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
             let body = client.post(&format!("{}/cut", path(&gpu)), &body).await?;
             print(&view.said(&body, &cut(&body))?);
         }
+        Gpu::Test { gpu, no_wait } => {
+            let operation = client
+                .post(&format!("{}/test", path(&gpu)), &json!({}))
+                .await?;
+            if no_wait {
+                let line = format!("{}  is being tested", text(&operation, "id"));
+                print(&view.said(&operation, &line)?);
+                return Ok(0);
+            }
+            let progress = images::Progress::new(view, "testing", false);
+            images::watched(client, &progress, operation).await?;
+            return proof(client, view, &gpu).await;
+        }
+        Gpu::Proof { gpu } => return proof(client, view, &gpu).await,
         Gpu::Resize {
             session,
             share,
@@ -79,6 +93,64 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
         }
     }
     Ok(0)
+}
+
+/// Prints the newest proof; 1 where something did not hold.
+async fn proof(client: &Client, view: &View, gpu: &str) -> Result<u8, Trouble> {
+    let body = client.get(&format!("{}/proof", path(gpu))).await?;
+    print(&view.said(&body, &proved(&body))?);
+    Ok(u8::from(body["result"]["passed"] != true))
+}
+
+/// A proof for people: who was tested with what, every finding, the signature.
+fn proved(body: &Value) -> String {
+    let result = &body["result"];
+    let verdict = match result["passed"] == true {
+        true => "passed",
+        false => "FAILED",
+    };
+    let mut lines = format!(
+        "{verdict}  {}  {}\n  driver {}, fardel {}, {} to {}",
+        text(result, "model"),
+        text(result, "device"),
+        text(result, "driver"),
+        text(result, "fardel"),
+        text(result, "began_at"),
+        text(result, "ended_at"),
+    );
+    for finding in result["findings"].as_array().into_iter().flatten() {
+        let held = match finding["verdict"] == "held" {
+            true => "held  ",
+            false => "FAILED",
+        };
+        let name = match finding["subject"].as_str().unwrap_or_default() {
+            "" => text(finding, "code"),
+            subject => format!("{} {subject}", text(finding, "code")),
+        };
+        lines.push_str(&format!(
+            "\n  {held}  {name:<28} {}",
+            text(finding, "measured")
+        ));
+        if finding["verdict"] != "held" {
+            lines.push_str(&format!(" (wanted: {})", text(finding, "wanted")));
+        }
+    }
+    lines.push_str(&format!(
+        "\n  signed by {}\n  {}",
+        text(body, "fingerprint"),
+        text(body, "signature")
+    ));
+    lines
+}
+
+/// Whether the driver of a card has passed its test: `passed`, `FAILED`, `untested`, `-`.
+pub(super) fn tested(gpu: &Value) -> String {
+    match gpu["proof"].as_str().unwrap_or_default() {
+        "passed" => "passed".to_owned(),
+        "failed" => "FAILED".to_owned(),
+        "untested" => "untested".to_owned(),
+        _ => "-".to_owned(),
+    }
 }
 
 fn path(gpu: &str) -> String {
@@ -227,6 +299,21 @@ fn shown(gpu: &Value) -> String {
     );
     say("SMs", text(gpu, "sms"));
     say("health", text(gpu, "health.state"));
+    if gpu["simulated"] != true {
+        say("driver", text(gpu, "driver"));
+        say(
+            "held by",
+            gpu["hold"]
+                .as_str()
+                .unwrap_or("nobody")
+                .replace("-and-", " + "),
+        );
+        let when = match gpu["proved_at"].as_str() {
+            Some(at) => format!("{}, {at}", tested(gpu)),
+            None => format!("{}: `fardel gpu test` proves that slices hold", tested(gpu)),
+        };
+        say("tested", when);
+    }
     if gpu["cordoned"] == true {
         say("cordoned", text(gpu, "note"));
     }

@@ -104,7 +104,8 @@ async fn import(
         print(&view.one(&operation, columns::JOBS)?);
         return Ok(0);
     }
-    let done = watched(client, view, operation).await?;
+    let progress = Progress::new(view, "importing", true);
+    let done = watched(client, &progress, operation).await?;
     let references: Vec<String> = done["result"]["images"]
         .as_array()
         .into_iter()
@@ -158,7 +159,7 @@ async fn upload(
         ));
     }
     let path = format!("/api/v1/uploads/{}", encoded(&id));
-    let progress = Progress::new(view, "sending");
+    let progress = Progress::new(view, "sending", true);
     let mut offset = 0;
     let mut away: Option<std::time::Instant> = None;
     while offset < size {
@@ -258,9 +259,12 @@ pub(super) async fn job(client: &Client, view: &View, request: Job) -> Result<u8
 }
 
 /// Shows an operation until it is over; its refusal becomes trouble.
-async fn watched(client: &Client, view: &View, operation: Value) -> Result<Value, Trouble> {
+pub(super) async fn watched(
+    client: &Client,
+    progress: &Progress,
+    operation: Value,
+) -> Result<Value, Trouble> {
     let path = format!("/api/v1/operations/{}", encoded(&text(&operation, "id")));
-    let progress = Progress::new(view, "importing");
     let mut latest = operation;
     loop {
         match latest["state"].as_str().unwrap_or_default() {
@@ -273,7 +277,7 @@ async fn watched(client: &Client, view: &View, operation: Value) -> Result<Value
                 let refusal = &latest["refusal"];
                 let mut said = text(refusal, "text");
                 if said == "-" {
-                    said = format!("The import is {}.", text(&latest, "state"));
+                    said = format!("It is {}.", text(&latest, "state"));
                 }
                 let code = match text(refusal, "code") {
                     none if none == "-" => "operation.failed".to_owned(),
@@ -301,23 +305,30 @@ async fn watched(client: &Client, view: &View, operation: Value) -> Result<Value
 }
 
 /// A line of progress on standard error, where a person watches.
-struct Progress {
+pub(super) struct Progress {
     shown: bool,
     what: &'static str,
+    /// Else steps.
+    bytes: bool,
 }
 
 impl Progress {
-    fn new(view: &View, what: &'static str) -> Self {
+    pub(super) fn new(view: &View, what: &'static str, bytes: bool) -> Self {
         Self {
             shown: view.for_people() && std::io::stderr().is_terminal(),
             what,
+            bytes,
         }
     }
 
     fn show(&self, done: u64, total: u64) {
         if self.shown && total > 0 {
             let percent = done.saturating_mul(100) / total;
-            let (done, total) = (rules::units::Bytes(done), rules::units::Bytes(total));
+            let amount = |n: u64| match self.bytes {
+                true => rules::units::Bytes(n).to_string(),
+                false => n.to_string(),
+            };
+            let (done, total) = (amount(done), amount(total));
             complain(&format!(
                 "\r\x1b[K{} {done} of {total}, {percent} %",
                 self.what

@@ -907,6 +907,23 @@ pub enum Gpu {
         #[arg(long)]
         note: Option<String>,
     },
+    /// Prove on a card itself that its slices hold
+    ///
+    /// Two sessions of their own try all there is to try: memory on nine paths, every way to the driver,
+    /// what a launch costs, shares of the time, a neighbour. Takes a minute or two. Returns 1 where
+    /// something did not hold.
+    Test {
+        /// Its name, the beginning of it, or its index
+        gpu: String,
+        /// Do not wait for the end; `fardel job get` shows how far it is
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Show what the newest test of a card found, with its signature
+    Proof {
+        /// Its name, the beginning of it, or its index
+        gpu: String,
+    },
     /// Give a running session a larger or smaller share of its device, without a restart
     Resize {
         #[command(flatten)]

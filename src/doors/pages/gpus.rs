@@ -8,7 +8,7 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::devices::{Health, SharePolicy, Spreading, WHOLE};
+use rules::devices::{Health, Hold, SharePolicy, Spreading, WHOLE};
 use rules::names::SessionId;
 use rules::resources::DeviceShare;
 use rules::session::Phase;
@@ -48,6 +48,8 @@ pub struct GpuPage {
     pub id: String,
     pub name: String,
     pub simulated: bool,
+    /// Tone and words for whether its driver has passed the self-test; none for a simulated one.
+    pub standing: Option<(&'static str, String)>,
     pub cordoned: bool,
     pub note: String,
     pub may_write: bool,
@@ -169,7 +171,7 @@ pub async fn show_live(
     })
 }
 
-/// `POST /gpus/{id}/{verb}`: cordon, uncordon, drain.
+/// `POST /gpus/{id}/{verb}`: cordon, uncordon, drain; the self-test and its end.
 pub async fn act(
     State(console): State<Console>,
     visit: Visit,
@@ -177,6 +179,11 @@ pub async fn act(
     Path((id, verb)): Path<(String, String)>,
     Form(said): Form<Said>,
 ) -> Response {
+    match verb.as_str() {
+        "test" => return super::proofs::act(&console, &visit, &caller, &id, false).await,
+        "cancel-test" => return super::proofs::act(&console, &visit, &caller, &id, true).await,
+        _ => {}
+    }
     let note = Some(said.note.trim().to_owned()).filter(|note| !note.is_empty());
     let server = &console.server;
     let done = match verb.as_str() {
@@ -217,7 +224,12 @@ pub async fn act(
     }
 }
 
-fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) -> Response {
+pub(super) fn failed(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
     let frame = frame(console, visit, caller, Nav::Gpus);
     answer::failure(console, visit, Some(frame), failure)
 }
@@ -278,6 +290,7 @@ async fn one(
         alert,
         name: format!("GPU {}", gpu.index),
         simulated: gpu.simulated,
+        standing: (!gpu.simulated).then(|| super::proofs::standing(t, &gpu)),
         cordoned: gpu.cordoned,
         note: gpu.note.clone(),
         may_write,
@@ -587,6 +600,17 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
         ));
     }
     rows.push((t.gpu_limits().to_owned(), t.gpu_not_measured().to_owned()));
+    if !gpu.simulated {
+        let hold = match gpu.hold {
+            Hold::Nobody => t.gpu_hold_nobody(),
+            Hold::Hook => t.gpu_hold_hook(),
+            Hold::HookAndKernel => t.gpu_hold_kernel(),
+            Hold::HookAndDriver => t.gpu_hold_driver(),
+            Hold::Hardware => t.gpu_hold_hardware(),
+        };
+        rows.push((t.gpu_hold().to_owned(), hold.to_owned()));
+        rows.push((t.proof_driver().to_owned(), gpu.driver.clone()));
+    }
     rows
 }
 

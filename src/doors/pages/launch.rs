@@ -340,6 +340,7 @@ fn understand(visit: &Visit, sent: &Sent) -> Result<LaunchRequest, Refusal> {
             .filter(|id| !id.is_empty())
             .map(str::to_owned)
             .collect(),
+        only_on: None,
     })
 }
 

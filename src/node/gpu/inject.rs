@@ -14,7 +14,7 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use super::driver::{self, Driver, Lacks};
-use super::hooks::{CUDA_HOOK, NVML_HOOK, PLACE};
+use super::hooks::{CUDA_HOOK, GPU_TEST, NVML_HOOK, PLACE};
 use super::region::{
     Account, Control, DEVICES, DeviceTerms, MAGIC, SLOTS, Slot, SlotDevice, VERSION,
 };
@@ -206,6 +206,7 @@ pub fn inject(
     let driver = Driver::find(root)?;
     let cuda = laid(hooks, "libcuda.so.1", CUDA_HOOK)?;
     let nvml = laid(hooks, "libnvidia-ml.so.1", NVML_HOOK)?;
+    let test = laid(hooks, "gpu-test", GPU_TEST)?;
     let pages = Pages::make(place, slices)?;
     let mut cards: Vec<u32> = slices.iter().map(|slice| slice.card).collect();
     cards.sort_unstable();
@@ -219,6 +220,11 @@ pub fn inject(
             for_what,
         });
     }
+    files.push(FileOrder {
+        from: test,
+        at: format!("{PLACE}/test"),
+        for_what: FileUse::Run,
+    });
     if let Some(text) = driver::parameters(root) {
         let path = place.join("params");
         fs::write(&path, text).map_err(at(&path))?;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rules::devices::Hold;
 use rules::messages::DeviceUse;
 use rules::names::BootId;
 use rules::resources::Device;
@@ -255,8 +256,19 @@ impl Lookout {
             numa: &|pci| numa(&self.ground.driver, pci),
         };
         asks.inventory.look(&sight, Instant::now());
+        let mut devices = asks.inventory.devices();
+        let version = Driver::find(&self.ground.driver)
+            .map_or_else(|_| String::new(), |driver| driver.version);
+        for device in &mut devices {
+            device.driver.clone_from(&version);
+            // What the kernel and the driver could hold beside it is not asked for yet.
+            device.hold = match device.is_cut() {
+                true => Hold::Hardware,
+                false => Hold::Hook,
+            };
+        }
         *lock(&self.seen) = Seen {
-            devices: asks.inventory.devices(),
+            devices,
             real: asks.inventory.real(),
             uses: asks.inventory.uses(&look.figures),
             problems: look.problems.clone(),

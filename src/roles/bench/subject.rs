@@ -45,15 +45,26 @@ pub(super) struct Subject {
     place: Place,
     server: Option<Child>,
     listen: SocketAddr,
+    /// Settings beside the usual ones, by the names of their variables.
+    more: &'static [(&'static str, &'static str)],
 }
 
 impl Subject {
     /// A server on fresh directories that answers, and how long it took from its start until then.
     pub(super) fn fresh(word: &str) -> io::Result<(Self, Duration)> {
+        Self::with(word, &[])
+    }
+
+    /// The same with more settings.
+    pub(super) fn with(
+        word: &str,
+        more: &'static [(&'static str, &'static str)],
+    ) -> io::Result<(Self, Duration)> {
         let mut subject = Self {
             place: Place::new(word)?,
             server: None,
             listen: free_port()?,
+            more,
         };
         let took = subject.start()?;
         Ok((subject, took))
@@ -73,6 +84,7 @@ impl Subject {
                 .env("FARDEL_DATA", self.place.path().join("data"))
                 .env("FARDEL_RUN", self.place.path().join("run"))
                 .env("FARDEL_LISTEN", self.listen.to_string())
+                .envs(self.more.iter().copied())
                 .stdin(Stdio::null())
                 .stdout(said.try_clone()?)
                 .stderr(said)

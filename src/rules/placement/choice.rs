@@ -2,8 +2,6 @@
 //! devices that holds them all, so that large groups stay whole; a fraction goes to the fullest device
 //! that still holds it (or, where the administrator says so, to the emptiest).
 
-use std::collections::BTreeMap;
-
 use super::ground::Spot;
 use crate::devices::{CONTEXT_OVERHEAD, Health, Spreading, WHOLE};
 use crate::resources::{Demand, Device, DeviceShare};
@@ -129,26 +127,51 @@ pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<
     None
 }
 
+/// The fraction of this very device, where it is free; a cordon is no matter.
+pub(super) fn on(spot: &Spot<'_>, device: &str, demand: &Demand) -> Option<DeviceShare> {
+    let devices = &spot.node.capacity.devices;
+    let at = devices.iter().position(|its| its.uuid == device)?;
+    let (device, held) = (&devices[at], &spot.devices[at]);
+    let memory = slice_memory(device, demand, demand.gpu)?;
+    let fits = demand.mig.is_none()
+        && demand.gpu <= WHOLE.saturating_sub(held.share)
+        && memory <= device.memory.saturating_sub(held.memory);
+    let usable = !device.is_cut() && !matches!(device.health, Health::Failing { .. });
+    (fits && usable).then_some(DeviceShare {
+        index: device.index,
+        share: demand.gpu,
+        memory,
+        part: None,
+        simulated: device.simulated,
+    })
+}
+
 /// Sets of devices to take whole ones from, the best first: linked ones, those of one socket, all of
 /// them; of each kind the smallest first.
-fn groups(node: &Node, among: &[usize]) -> Vec<Vec<usize>> {
+fn groups<'a>(node: &'a Node, among: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
+    // The next kind is looked at only where none of the one before would do.
+    type Key = fn(&Device) -> Option<(u32, u32)>;
+    let kinds: [Key; 3] = [
+        |d| Some((d.link?, d.numa?)),
+        |d| Some((d.link?, 0)),
+        |d| Some((d.numa?, 0)),
+    ];
     let devices = &node.capacity.devices;
-    let by = |key: &dyn Fn(&Device) -> Option<(u32, u32)>| {
-        let mut sets: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+    let sets = kinds.into_iter().flat_map(move |key| {
+        let mut sets: Vec<((u32, u32), Vec<usize>)> = Vec::new();
         for at in among {
-            if let Some(key) = key(&devices[*at]) {
-                sets.entry(key).or_default().push(*at);
+            let Some(key) = key(&devices[*at]) else {
+                continue;
+            };
+            match sets.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, set)) => set.push(*at),
+                None => sets.push((key, vec![*at])),
             }
         }
-        let mut sets: Vec<Vec<usize>> = sets.into_values().collect();
-        sets.sort_by_key(|set| (set.len(), set.first().copied()));
-        sets
-    };
-    let mut all = by(&|d| Some((d.link?, d.numa?)));
-    all.extend(by(&|d| Some((d.link?, 0))));
-    all.extend(by(&|d| Some((d.numa?, 0))));
-    all.push(among.to_vec());
-    all
+        sets.sort_by_key(|(_, set)| (set.len(), set.first().copied()));
+        sets.into_iter().map(|(_, set)| set)
+    });
+    sets.chain(std::iter::once_with(|| among.to_vec()))
 }
 
 /// The device that gives a fraction: not one of `taken`, near `near` where it can be.

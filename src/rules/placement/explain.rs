@@ -121,6 +121,7 @@ pub fn explain_draft(world: &World, draft: &Draft, now: Timestamp) -> Explanatio
     let stand_in = Waiting {
         environment: &draft.environment,
         demand: &draft.demand,
+        session: None,
         owner: draft.owner,
         before: order::waiting(world).len() as u32,
         held: draft_gate(world, draft, now),
@@ -147,6 +148,7 @@ pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Expl
         &Waiting {
             environment: &session.order.environment,
             demand: &session.order.demand,
+            session: Some(session),
             owner: Some(session.owner),
             before,
             held,
@@ -158,6 +160,8 @@ pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Expl
 struct Waiting<'a> {
     environment: &'a Environment,
     demand: &'a Demand,
+    /// None where nothing was launched yet.
+    session: Option<&'a Session>,
     owner: Option<UserId>,
     /// How many wait in front of it.
     before: u32,
@@ -200,8 +204,9 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         {
             continue;
         }
-        match ground.best(demand, &session.order.environment) {
+        match ground.place(session) {
             Some(found) => ground.take(&found, demand, session.owner),
+            None if session.only_on.is_some() => {}
             None => {
                 stuck_in_front = Some(session);
                 break;
@@ -263,7 +268,10 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
             ends_with: Some(front.id),
         });
     }
-    let place = fit::best(&ground, waiting.demand, waiting.environment);
+    let place = match waiting.session {
+        Some(session) => fit::place(&ground, session),
+        None => fit::best(&ground, waiting.demand, waiting.environment),
+    };
     if let (Some(place), true) = (&place, answer.blockers.is_empty()) {
         let name = world
             .node(place.node)

@@ -26,14 +26,40 @@ pub(super) fn best(
     demand: &Demand,
     environment: &Environment,
 ) -> Option<Place> {
-    let found = ground.best(demand, environment)?;
-    let spot = &ground.spots[found.spot];
+    ground
+        .best(demand, environment)
+        .map(|found| told(ground, demand, found))
+}
+
+/// The same for a session that exists, which may be bound to a device.
+pub(super) fn place(ground: &Ground<'_>, session: &Session) -> Option<Place> {
+    let demand = &session.order.demand;
+    let place = ground
+        .place(session)
+        .map(|found| told(ground, demand, found))?;
+    let Some(device) = session.only_on.as_ref() else {
+        return Some(place);
+    };
+    let node = &ground.spots[place.found.spot].node.name;
     Some(Place {
+        because: Reason::new(
+            "placement.only-device",
+            format!("{node}: the device that it is bound to."),
+        )
+        .with("node", node)
+        .with("device", device),
+        ..place
+    })
+}
+
+fn told(ground: &Ground<'_>, demand: &Demand, found: Found) -> Place {
+    let spot = &ground.spots[found.spot];
+    Place {
         node: spot.node.id,
         because: reason(ground.world(), spot, &found.devices, demand),
         devices: found.devices.clone(),
         found,
-    })
+    }
 }
 
 fn reason(world: &World, spot: &Spot<'_>, devices: &[DeviceShare], demand: &Demand) -> Reason {

@@ -199,6 +199,25 @@ impl<'w> Ground<'w> {
         None
     }
 
+    /// The place of a session: on the device that it is bound to, or the best there is.
+    pub(super) fn place(&self, session: &Session) -> Option<Found> {
+        let order = &session.order;
+        let Some(device) = &session.only_on else {
+            return self.best(&order.demand, &order.environment);
+        };
+        let host = order.environment == Environment::Host;
+        self.spots.iter().enumerate().find_map(|(at, spot)| {
+            let (cpu, memory) = spot.free();
+            let open = spot.open && (!host || spot.node.host_environment);
+            let room = cpu >= order.demand.cpu && memory >= order.demand.memory;
+            let part = choice::on(spot, device, &order.demand).filter(|_| open && room)?;
+            Some(Found {
+                spot: at,
+                devices: vec![part],
+            })
+        })
+    }
+
     fn scan(&self, demand: &Demand, host: bool) -> Option<Found> {
         (0..self.spots.len())
             .filter_map(|at| self.entry(at, demand, host))

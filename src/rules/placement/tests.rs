@@ -73,6 +73,7 @@ fn world(text: &str) -> World {
                 devices: Vec::new(),
                 unconfirmed: Vec::new(),
                 incidents: Vec::new(),
+                only_on: None,
                 created_at: Timestamp::from_millis(n as i64),
                 queued_at: Timestamp::from_millis(n as i64),
                 scheduled_at: None,
@@ -534,4 +535,49 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
     assert!(decide(&world, now).is_empty(), "given away too early");
     world.sessions[0].unconfirmed.clear();
     assert_eq!(decide(&world, now).len(), 1);
+}
+
+#[test]
+fn a_session_bound_to_a_device_gets_that_one_or_waits_without_holding_anybody_back() {
+    let mut world = world("node a 8 64g 3 | test 1 1g 0.1 | kim 1 1g 0.9 | lee 1 1g 0.5");
+    world.sessions[0].only_on = Some("test-0-2".into());
+    // A cordon keeps others away, not the test.
+    world.nodes[0].cordoned.insert("test-0-2".into());
+    let places = |world: &World| -> Vec<Option<u32>> {
+        let decisions = decide(world, Timestamp::from_millis(10));
+        let given = |session: &Session| {
+            decisions.iter().find_map(|decision| match decision {
+                Decision::Place {
+                    session: id,
+                    devices,
+                    ..
+                } if *id == session.id => Some(devices[0].index),
+                _ => None,
+            })
+        };
+        world.sessions.iter().map(given).collect()
+    };
+    assert_eq!(places(&world), [Some(2), Some(0), Some(1)]);
+    // Somebody has all of it.
+    let node = world.nodes[0].id;
+    let mut other = world.sessions[2].clone();
+    other.id = SessionId(uuid::Uuid::from_u128(999));
+    other.order.demand.gpu = GpuShare(100);
+    let whole = DeviceShare {
+        index: 2,
+        share: GpuShare(100),
+        memory: Bytes::gib(80),
+        part: None,
+        simulated: false,
+    };
+    other.place(
+        node,
+        vec![whole],
+        Reason::new("test", "A test."),
+        Timestamp::from_millis(1),
+    );
+    world.sessions.push(other);
+    assert_eq!(places(&world)[..3], [None, Some(0), Some(1)]);
+    let why = explain_session(&world, &world.sessions[0], Timestamp::from_millis(10));
+    assert_eq!(why.verdict, Verdict::Wait);
 }

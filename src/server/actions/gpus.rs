@@ -2,10 +2,11 @@
 //! for administrators the cordon, the drain and the cut into hardware partitions. Other people's slices carry no names for people who may not
 //! see everybody's work. Never hands a share out; the scheduler does.
 
-use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile, SharePolicy, cut};
+use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile, SharePolicy, cut};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Verb;
+use rules::proof::Standing;
 use rules::refusal::Refusal;
 use rules::resources::{Device, DeviceShare};
 use rules::session::{Phase, Reason, SessionKind, Wish, plain, text};
@@ -20,6 +21,8 @@ use crate::catalog::events::Note;
 use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
 use crate::catalog::{Lane, Rows, View};
 use crate::{Failure, Server};
+
+pub mod prove;
 
 /// All devices there are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +51,13 @@ pub struct Gpu {
     /// Devices of one number are linked to each other.
     pub link: Option<u32>,
     pub health: Health,
+    /// Version of the driver that runs it; empty where nobody knows, and for simulated ones.
+    pub driver: String,
+    /// Who holds sessions to their parts of its memory.
+    pub hold: Hold,
+    /// Whether this driver has passed the card's self-test.
+    pub proof: Standing,
+    pub proved_at: Option<Timestamp>,
     /// Its machine answers.
     pub answers: bool,
     pub simulated: bool,
@@ -571,6 +581,15 @@ fn all(
                 .find(|doing| doing.device == device.index)
                 .filter(|_| gpu.answers)
                 .copied();
+            if !device.simulated {
+                let proof = view.proof_with(&device.uuid, &device.driver)?;
+                gpu.proved_at = proof.map(|(_, at)| at);
+                gpu.proof = match proof {
+                    None => Standing::Untested,
+                    Some((true, _)) => Standing::Passed,
+                    Some((false, _)) => Standing::Failed,
+                };
+            }
             for session in &world.sessions {
                 if session.node != Some(node.id) || !session.phase.holds_resources() {
                     continue;
@@ -642,6 +661,10 @@ fn bare(node: &Node, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) 
         numa: device.numa,
         link: device.link,
         health: device.health.clone(),
+        driver: device.driver.clone(),
+        hold: device.hold,
+        proof: Standing::None,
+        proved_at: None,
         answers: !node.is_silent(now),
         simulated: device.simulated,
         cordoned: mark.is_some_and(|mark| mark.cordoned),

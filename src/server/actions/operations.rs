@@ -86,6 +86,7 @@ pub async fn cancel(
         return Err(Refusal::conflict("operation.over", "That is over already.").into());
     }
     server.imports().break_off(id);
+    server.proofs().break_off(id);
     server.ring_imports()?;
     find(server, caller, id)
 }
@@ -99,7 +100,10 @@ fn owner(caller: &Caller) -> Option<UserId> {
 }
 
 pub(super) fn show(server: &Server, row: OperationRow) -> Operation {
-    let seen = server.imports().seen(row.id);
+    let seen = server
+        .imports()
+        .seen(row.id)
+        .or_else(|| server.proofs().seen(row.id));
     let (done, total) = seen.as_ref().map_or((0, 0), |seen| (seen.done, seen.total));
     Operation {
         id: row.id,

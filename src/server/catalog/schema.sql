@@ -126,6 +126,19 @@ CREATE TABLE person (
 
 CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
 
+CREATE TABLE proof (
+    id blob primary key,
+    device text not null,
+    driver text not null,
+    at integer not null,
+    passed integer not null check (passed in (0, 1)),
+    -- JSON, byte for byte what the signature is of.
+    statement text not null,
+    signature blob not null
+) strict;
+
+CREATE INDEX proof_device on proof (device, at);
+
 CREATE TABLE session (
     id blob primary key,
     name text not null,
@@ -161,7 +174,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]',
+    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]', only_on text,
     check ((phase = 'ended') = (outcome is not null))
 ) strict;
 

@@ -22,7 +22,7 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
     cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
     phase, wish, paused, restart, incarnation, generation, node, devices, \
     created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
-    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents";
+    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents, only_on";
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
@@ -79,6 +79,7 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
         devices: value::json(row, next())?,
         unconfirmed: Vec::new(),
         incidents: Vec::new(),
+        only_on: None,
         created_at: value::time(row, next())?,
         queued_at: value::time(row, next())?,
         scheduled_at: value::time_or_none(row, next())?,
@@ -104,6 +105,7 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
     };
     session.unconfirmed = value::json(row, next())?;
     session.incidents = value::json(row, next())?;
+    session.only_on = row.get(next())?;
     Ok(session)
 }
 
@@ -195,7 +197,7 @@ impl Rows<'_> {
                 "insert into session ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
                          ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
-                         ?33, ?34, ?35, ?36, ?37, ?38)"
+                         ?33, ?34, ?35, ?36, ?37, ?38, ?39)"
             ))?
             .execute(rusqlite::params_from_iter(columns(session)));
         known_or_taken(written, &session.name)?;
@@ -295,8 +297,9 @@ impl Rows<'_> {
                      restart = ?21, incarnation = ?22, generation = ?23, node = ?24, devices = ?25,
                      created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
                      stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34,
-                     gpu_memory = ?35, mig = ?36, unconfirmed = ?37, incidents = ?38
-                 where id = ?1 and generation = ?39",
+                     gpu_memory = ?35, mig = ?36, unconfirmed = ?37, incidents = ?38,
+                     only_on = ?39
+                 where id = ?1 and generation = ?40",
             )?
             .execute(rusqlite::params_from_iter(values));
         Ok(match known_or_taken(written, &session.name)? {
@@ -409,5 +412,6 @@ fn columns(session: &Session) -> Vec<Value> {
         Box::new(order.demand.mig.map(|profile| profile.to_string())),
         Box::new(value::text(&session.unconfirmed)),
         Box::new(value::text(&session.incidents)),
+        Box::new(session.only_on.clone()),
     ]
 }

@@ -67,6 +67,7 @@ fn session(owner: UserId, name: &str) -> Session {
         devices: vec![],
         unconfirmed: Vec::new(),
         incidents: Vec::new(),
+        only_on: None,
         created_at: now,
         queued_at: now,
         scheduled_at: None,

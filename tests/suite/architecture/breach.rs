@@ -118,6 +118,7 @@ pub(super) const WORDS: &[Homed] = &[
             "src/node/runtime/",
             "src/node/network/",
             "src/node/gpu/",
+            "src/guest/gpu_test/",
             "src/roles/",
         ],
         reason: "a program we start is our child to watch, to end and to reap",
@@ -136,7 +137,12 @@ pub(super) const WORDS: &[Homed] = &[
     Homed {
         shown: "env::var",
         spelling: Spelling::PathEnd(&["env", "var"]),
-        homes: &["src/base/settings.rs", "src/base/settings/", "src/roles/"],
+        homes: &[
+            "src/base/settings.rs",
+            "src/base/settings/",
+            "src/guest/gpu_test/",
+            "src/roles/",
+        ],
         reason: "one value is checked once and carried, or two parts will read it differently",
         planted: "fn planted() { std::env::var(\"HOME\").ok(); }",
         free_in_tests: true,
@@ -144,7 +150,7 @@ pub(super) const WORDS: &[Homed] = &[
     Homed {
         shown: "process::exit",
         spelling: Spelling::PathEnd(&["process", "exit"]),
-        homes: &["src/main.rs", "src/roles/"],
+        homes: &["src/main.rs", "src/guest/gpu_test/", "src/roles/"],
         reason: "leaving from the middle skips what others still have to put away",
         planted: "fn planted() { std::process::exit(1); }",
         free_in_tests: false,

@@ -31,14 +31,9 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Programs that the tests run in containers.
-const PROGRAMS: [&str; 6] = [
-    "cases",
-    "conformance",
-    "holder",
-    "launcher",
-    "visitor",
-    "ways",
-];
+const PROGRAMS: [&str; 3] = ["cases", "holder", "visitor"];
+/// Programs that the product carries, each by itself.
+const CARRIED: [&str; 3] = ["conformance", "launcher", "ways"];
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -97,9 +92,14 @@ impl Works {
         works.keep("fake_nvml.so", &compiler, &[fakes, nvml], |works| {
             works.fake("nvml", "libnvidia-ml.so.1")
         })?;
-        for program in PROGRAMS {
-            let file = format!("{here}/{program}.rs");
-            works.keep(program, &compiler, &[&file], |works| works.program(program))?;
+        let carried = "src/guest/gpu_test";
+        let of =
+            |folder: &str, program: &str| (program.to_owned(), format!("{folder}/{program}.rs"));
+        let all = PROGRAMS.map(|program| of(here, program)).into_iter();
+        for (program, file) in all.chain(CARRIED.map(|program| of(carried, program))) {
+            works.keep(&program, &compiler, &[&file], |works| {
+                works.program(&program, &file)
+            })?;
         }
         // Whoever speaks to the kernel directly, without any library that could stand in between.
         works.keep("unlinked", &compiler, &[here, fakes], |works| {
@@ -107,8 +107,12 @@ impl Works {
             command.args(["-C", "target-feature=+crt-static"]);
             run(command, "unlinked")
         })?;
-        works.keep("linked", &compiler, &[here, cuda], |works| {
-            let mut command = works.compiler(&source("tests/suite/gpu/ways.rs"), "linked");
+        let whole = "src/guest/gpu_test/main.rs";
+        works.keep("gpu_test", &compiler, &[carried], |works| {
+            works.program("gpu_test", whole)
+        })?;
+        works.keep("linked", &compiler, &[carried, cuda], |works| {
+            let mut command = works.compiler(&source("src/guest/gpu_test/ways.rs"), "linked");
             let hook = works.folder.join("cuda_hook.so");
             command
                 .args(["--cfg", "linked"])
@@ -229,9 +233,8 @@ impl Works {
         run(command, name)
     }
 
-    fn program(&self, name: &str) -> Result<(), String> {
-        let root = source("tests/suite/gpu").join(format!("{name}.rs"));
-        run(self.compiler(&root, name), name)
+    fn program(&self, name: &str, file: &str) -> Result<(), String> {
+        run(self.compiler(&source(file), name), name)
     }
 
     /// As dynamic as the programs that people bring.

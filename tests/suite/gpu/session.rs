@@ -9,6 +9,7 @@ use node::gpu::inject::{Injection, Pages, Slice, inject};
 use node::gpu::region::{DeviceTerms, MODE_OFF};
 use node::gpu::{FileOrder, FileUse};
 use node::runtime::ContainerOrder;
+use rules::proof::{self, Verdict};
 
 use super::rig::{MIB, PLACE, Rig, state, works};
 use crate::containers::ground::Ground;
@@ -205,4 +206,26 @@ fn without_a_page_or_a_driver_there_is_no_session_and_no_device() {
     let why = refused.err().expect("half a driver").to_string();
     assert!(why.contains("1000.1") && why.contains("libcuda"), "{why}");
     assert!(!machine.place("three").exists(), "something was left");
+}
+
+#[test]
+fn the_self_tests_program_stands_in_every_slice_and_finds_it_held() {
+    const NAME: &str = "the_self_tests_program_stands_in_every_slice_and_finds_it_held";
+    let Some(machine) = Machine::make(NAME) else {
+        return;
+    };
+    let (injection, _pages) = machine.slice("one", 256 * MIB);
+    let slice = rules::units::Bytes(256 * MIB);
+    let said = |words: &str| machine.said(&format!("{PLACE}/test {words}"), &injection).1;
+    for path in ["plain", "own-pool", "physical"] {
+        let finding = proof::memory(path, 4, slice, &said(&format!("measure {path} 4")));
+        assert_eq!(finding.verdict, Verdict::Held, "{finding:?}");
+    }
+    let words = format!("ways emptied libcuda.so.1 {} 20", 16 * MIB);
+    let finding = proof::way("emptied", slice, &said(&words));
+    assert_eq!(finding.verdict, Verdict::Held, "{finding:?}");
+    // It has one card, and neither the page nor another card opens.
+    for finding in proof::fence(1, &said("fence")) {
+        assert_eq!(finding.verdict, Verdict::Held, "{finding:?}");
+    }
 }

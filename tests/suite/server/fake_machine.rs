@@ -18,10 +18,10 @@ use rules::units::{CpuShare, Timestamp};
 use tokio::sync::mpsc;
 
 /// What the machine has for sessions.
-pub(super) const CORES: u32 = 4;
-pub(super) const GIBIBYTES: u64 = 8;
+pub(crate) const CORES: u32 = 4;
+pub(crate) const GIBIBYTES: u64 = 8;
 
-pub(super) struct FakeMachine {
+pub(crate) struct FakeMachine {
     node: NodeId,
     boot: BootId,
     sights: BTreeMap<ContainerName, SightState>,
@@ -31,7 +31,7 @@ pub(super) struct FakeMachine {
 }
 
 impl FakeMachine {
-    pub(super) fn new(node: NodeId, devices: Vec<Device>) -> Self {
+    pub(crate) fn new(node: NodeId, devices: Vec<Device>) -> Self {
         Self {
             devices,
             grants: BTreeMap::new(),
@@ -42,7 +42,7 @@ impl FakeMachine {
     }
 
     /// Reports, then follows assignments until the server is gone.
-    pub(super) async fn run(mut self, link: NodeEnd, now: fn() -> Timestamp) {
+    pub(crate) async fn run(mut self, link: NodeEnd, now: fn() -> Timestamp) {
         link.send(self.report(0, now()));
         let mut assigned = link.assigned();
         while let Some(assignment) = assigned.next().await {
@@ -125,12 +125,12 @@ fn ended(exit_code: i32, now: Timestamp) -> SightState {
 }
 
 /// What every container of the fake machine wrote.
-pub(super) const LOG: &str = "line one\nline two\n";
+pub(crate) const LOG: &str = "line one\nline two\n";
 
 /// Streams that answer with fixed words and remember what was asked of them.
 #[derive(Default, Clone)]
-pub(super) struct FakeStreams {
-    pub(super) execs: Arc<Mutex<Vec<ExecRequest>>>,
+pub(crate) struct FakeStreams {
+    pub(crate) execs: Arc<Mutex<Vec<ExecRequest>>>,
 }
 
 impl Streams for FakeStreams {

@@ -23,45 +23,45 @@ use tower::ServiceExt;
 use super::fake_machine::{FakeMachine, FakeStreams};
 
 /// A password that no list of common ones has.
-pub(super) const PASSWORD: &str = "correct-horse-battery-7";
+pub(crate) const PASSWORD: &str = "correct-horse-battery-7";
 
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum As {
+pub(crate) enum As {
     Nobody,
     Root,
     Token(String),
     Cookie(String),
 }
 
-pub(super) struct TheBox {
-    pub(super) server: Server,
-    pub(super) router: Router,
-    pub(super) streams: FakeStreams,
-    pub(super) folder: tempfile::TempDir,
+pub(crate) struct TheBox {
+    pub(crate) server: Server,
+    pub(crate) router: Router,
+    pub(crate) streams: FakeStreams,
+    pub(crate) folder: tempfile::TempDir,
     /// An administrator, two users, by token.
-    pub(super) admin: As,
-    pub(super) mina: As,
-    pub(super) jae: As,
+    pub(crate) admin: As,
+    pub(crate) mina: As,
+    pub(crate) jae: As,
     /// A cookie of the administrator's browser.
-    pub(super) browser: As,
+    pub(crate) browser: As,
 }
 
 /// An answer, read whole.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: axum::http::HeaderMap,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: axum::http::HeaderMap,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes)
             .unwrap_or_else(|e| panic!("not JSON ({e}): {}", String::from_utf8_lossy(&self.bytes)))
     }
 
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
             .and_then(|v| v.to_str().ok())
@@ -69,7 +69,7 @@ impl Answer {
     }
 
     /// Status and code of a refusal, status alone of a success: `422 cpu.too-small`, `200`.
-    pub(super) fn short(&self) -> String {
+    pub(crate) fn short(&self) -> String {
         let status = self.status.as_u16();
         match serde_json::from_slice::<Value>(&self.bytes) {
             Ok(body) if status >= 400 => {
@@ -89,12 +89,12 @@ fn now() -> Timestamp {
 
 impl TheBox {
     /// A box that has been set up, with its machine there.
-    pub(super) async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         Self::with(&[], Vec::new()).await
     }
 
     /// The same with these settings, by the names of their variables, and a machine with these devices.
-    pub(super) async fn with(
+    pub(crate) async fn with(
         more: &'static [(&'static str, &'static str)],
         devices: Vec<rules::resources::Device>,
     ) -> Self {
@@ -171,7 +171,7 @@ impl TheBox {
     }
 
     /// Signs a person in and makes a token for them.
-    pub(super) async fn token(
+    pub(crate) async fn token(
         &self,
         name: &str,
         scopes: &[Verb],
@@ -189,7 +189,7 @@ impl TheBox {
         As::Token(secret.reveal().to_owned())
     }
 
-    pub(super) fn request(who: &As, method: &str, path: &str) -> axum::http::request::Builder {
+    pub(crate) fn request(who: &As, method: &str, path: &str) -> axum::http::request::Builder {
         let mut builder = Request::builder()
             .method(method)
             .uri(path)
@@ -208,7 +208,7 @@ impl TheBox {
         }
     }
 
-    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self
             .router
             .clone()
@@ -224,18 +224,18 @@ impl TheBox {
         }
     }
 
-    pub(super) async fn get(&self, who: &As, path: &str) -> Answer {
+    pub(crate) async fn get(&self, who: &As, path: &str) -> Answer {
         let request = Self::request(who, "GET", path)
             .body(Body::empty())
             .expect("a request");
         self.send(request).await
     }
 
-    pub(super) async fn post(&self, who: &As, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, who: &As, path: &str, body: Value) -> Answer {
         self.with_body(who, "POST", path, body.to_string()).await
     }
 
-    pub(super) async fn with_body(
+    pub(crate) async fn with_body(
         &self,
         who: &As,
         method: &str,
@@ -250,14 +250,14 @@ impl TheBox {
     }
 
     /// Launches one session and gives its body.
-    pub(super) async fn launch(&self, who: &As, body: Value) -> Value {
+    pub(crate) async fn launch(&self, who: &As, body: Value) -> Value {
         let answer = self.post(who, "/api/v1/sessions", body).await;
         assert_eq!(answer.status, 201, "{}", answer.json());
         answer.json()
     }
 
     /// Waits until a session is in a state.
-    pub(super) async fn until(&self, who: &As, id: &str, state: &str) -> Value {
+    pub(crate) async fn until(&self, who: &As, id: &str, state: &str) -> Value {
         let path = format!("/api/v1/sessions/{id}?wait={state}&patience=10");
         let session = self.get(who, &path).await.json();
         assert_eq!(session["state"], state, "{session}");
@@ -265,7 +265,7 @@ impl TheBox {
     }
 
     /// Serves the same router on a port and on a socket of its own; gives both.
-    pub(super) async fn serve(&self) -> (std::net::SocketAddr, PathBuf) {
+    pub(crate) async fn serve(&self) -> (std::net::SocketAddr, PathBuf) {
         let tcp = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port");

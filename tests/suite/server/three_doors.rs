@@ -103,6 +103,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["gpu uncordon 0"],
     ),
     ("POST /gpus/{id}/{verb}", &["drainGpu"], &["gpu drain 0"]),
+    ("POST /gpus/{id}/{verb}", &["testGpu"], &["gpu test 0"]),
+    ("GET /gpus/{id}/test", &["getGpuProof"], &["gpu proof 0"]),
     (
         "POST /gpus/{id}/cut",
         &["cutGpu"],

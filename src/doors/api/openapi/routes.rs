@@ -328,6 +328,28 @@ pub const ROUTES: &[Route] = &[
         ..ROUTE
     },
     Route {
+        method: "POST",
+        path: "/api/v1/gpus/{id}/test",
+        operation: "testGpu",
+        tag: "gpus",
+        summary: "Begin the self-test of a card",
+        needs: SYSTEM_WRITE,
+        status: 202,
+        answer: Reply::Schema("Operation"),
+        refusals: &[404, 409, 503],
+        ..ROUTE
+    },
+    Route {
+        path: "/api/v1/gpus/{id}/proof",
+        operation: "getGpuProof",
+        tag: "gpus",
+        summary: "What the newest self-test of a card found, signed",
+        needs: READ,
+        answer: Reply::Schema("Proof"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    Route {
         path: "/api/v1/images",
         operation: "listImages",
         tag: "images",
@@ -876,6 +898,7 @@ pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
     collect::<shape::CutRequest>(all);
     collect::<shape::Drained>(all);
     collect::<shape::Cut>(all);
+    collect::<shape::Proof>(all);
     collect::<shape::ImagePage>(all);
     collect::<shape::Image>(all);
     collect::<shape::ImportRequest>(all);

@@ -198,6 +198,16 @@ pub(super) struct Gpu {
     /// Devices of one number are linked to each other.
     link: Option<u32>,
     health: GpuHealth,
+    /// Version of the driver that runs it; empty where nobody knows, and for simulated ones.
+    driver: String,
+    /// Who holds sessions to their parts of its memory: `nobody`, `hook`, `hook-and-kernel`,
+    /// `hook-and-driver` or `hardware`.
+    hold: String,
+    /// Whether this driver has passed the card's self-test: `none` where there is nothing to test,
+    /// `untested`, `passed` or `failed`.
+    proof: String,
+    #[schema(format = DateTime)]
+    proved_at: Option<String>,
     /// Its machine answers.
     answers: bool,
     simulated: bool,
@@ -311,6 +321,54 @@ pub(super) struct GpuSlice {
     sms: u32,
     profile: Option<String>,
     confirmed: bool,
+}
+
+/// What a card's self-test found, with the proof that this box found it.
+#[derive(ToSchema)]
+pub(super) struct Proof {
+    #[schema(format = Uuid)]
+    id: String,
+    result: ProofStatement,
+    /// Byte for byte what is signed: the result as JSON.
+    statement: String,
+    /// ECDSA over P-256 with SHA-256, in DER, as base64.
+    signature: String,
+    /// The certificate of the box's authority, to check it with; PEM.
+    authority: String,
+    fingerprint: String,
+}
+
+#[derive(ToSchema)]
+pub(super) struct ProofStatement {
+    /// 1
+    version: u32,
+    passed: bool,
+    device: String,
+    model: String,
+    memory: u64,
+    machine: String,
+    driver: String,
+    fardel: String,
+    box_id: String,
+    by: String,
+    #[schema(format = DateTime)]
+    began_at: String,
+    #[schema(format = DateTime)]
+    ended_at: String,
+    findings: Vec<ProofFinding>,
+}
+
+/// One part of a self-test.
+#[derive(ToSchema)]
+pub(super) struct ProofFinding {
+    /// `memory`, `way`, `control`, `cards`, `launch`, `share`, `neighbour` or `trespass`.
+    code: String,
+    /// Which one of them; empty where there is one only.
+    subject: String,
+    measured: String,
+    wanted: String,
+    /// `held` or `failed`.
+    verdict: String,
 }
 
 /// What a drain ended, or would end.

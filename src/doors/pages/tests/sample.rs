@@ -13,6 +13,7 @@ use super::super::me::{MePage, Token};
 use super::super::overview::{self, Attention, Event, Figure, Legend, Node, OverviewPage};
 use super::super::parts::{self, Alert, Block, Check, Choice, Fact, Fault, Kind, Markup, Row};
 use super::super::problem::{BareProblemPage, ProblemPage};
+use super::super::proofs::{self, ProofPage};
 use super::super::queue::{self, Ending, QueuePage};
 use super::super::sessions::{
     Chart, End, Line, SessionPage, SessionsPage, Step, Strip, Tab, Verbs, Wait,
@@ -60,6 +61,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("gpus", gpus(t, false).render()),
         ("gpus-empty", gpus(t, true).render()),
         ("gpu", gpu(t).render()),
+        ("gpu-test", proof(t, true).render()),
+        ("gpu-test-empty", proof(t, false).render()),
         ("queue", queue(t, true).render()),
         ("queue-empty", queue(t, false).render()),
         ("images", images(t).render()),
@@ -465,6 +468,7 @@ fn gpu(t: Text) -> GpuPage {
         id: "SIMULATED-H100-2".into(),
         name: "GPU 2".into(),
         simulated: true,
+        standing: Some(("warn", t.proof_untested().into())),
         cordoned: true,
         note: "a fan is loud".into(),
         may_write: true,
@@ -503,6 +507,55 @@ fn gpu(t: Text) -> GpuPage {
                 commands: vec!["nvidia-smi -i GPU-1 -mig 1".into()],
                 blocked: false,
             },
+        }),
+    }
+}
+
+fn proof(t: Text, tested: bool) -> ProofPage {
+    let line = |held, name: &str, subject: &str, measured: &str, wanted: &str| proofs::Line {
+        held,
+        name: name.into(),
+        subject: subject.into(),
+        measured: measured.into(),
+        wanted: wanted.into(),
+    };
+    ProofPage {
+        t,
+        f: frame(t, Nav::Gpus, true),
+        alert: None,
+        id: "GPU-1".into(),
+        name: "GPU 0".into(),
+        standing: ("warn", t.proof_untested().into()),
+        never: (!tested).then(|| t.proof_never_simulated().into()),
+        may_write: true,
+        running: tested.then(|| proofs::Running {
+            step: "memory plain × 4".into(),
+            figure: t.common_of_two(3, 34),
+            percent: 9,
+            may_cancel: true,
+        }),
+        found: tested.then(|| proofs::Found {
+            passed: false,
+            verdict: t.proof_some_failed(1, 2),
+            facts: vec![(t.proof_driver().into(), "580.159.03".into())],
+            lines: vec![
+                line(
+                    true,
+                    t.proof_memory(),
+                    "plain × 4",
+                    "1 of 1, then code 2",
+                    "code 2",
+                ),
+                line(
+                    false,
+                    t.proof_share(),
+                    "",
+                    "52.10 %, 14.56 points off",
+                    "66.66 %",
+                ),
+            ],
+            fingerprint: "AB:CD".into(),
+            signature: "MEUCIQ==".into(),
         }),
     }
 }

@@ -54,6 +54,9 @@ pub struct LaunchRequest {
     /// Ids or names of sessions that have to end well first.
     #[serde(default)]
     pub depends_on: Vec<String>,
+    /// The only device that it may have a share of. Nobody asks for it from outside: a card's self-test does.
+    #[serde(skip)]
+    pub only_on: Option<String>,
 }
 
 fn interactive() -> SessionKind {
@@ -84,6 +87,7 @@ impl Default for LaunchRequest {
             longest_run_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            only_on: None,
         }
     }
 }
@@ -140,6 +144,7 @@ struct Draft {
     name: Option<SessionName>,
     labels: BTreeMap<String, String>,
     order: session::Order,
+    only_on: Option<String>,
     copies: u32,
     /// The word a made-up name begins with.
     word: String,
@@ -287,6 +292,7 @@ pub async fn duplicate(
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
+            only_on: None,
         })
     })
 }
@@ -404,6 +410,7 @@ fn draft(
         name,
         labels: request.labels,
         order,
+        only_on: request.only_on,
         copies: request.copies,
         word,
     })
@@ -549,6 +556,7 @@ fn insert_named(
             devices: Vec::new(),
             unconfirmed: Vec::new(),
             incidents: Vec::new(),
+            only_on: draft.only_on.clone(),
             created_at: now,
             queued_at: now,
             scheduled_at: None,

@@ -2,7 +2,7 @@
 //! KERNEL [DONE]`. Says `begun` before the first launch and `done NANOSECONDS` (per launch) after the last.
 //! Way `two` has two streams and waits for one. With a fourth word it then waits for all of it, says `waited`, and sleeps until it is killed.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
 use std::time::Instant;
 
@@ -32,10 +32,38 @@ macro_rules! function {
 
 macro_rules! must {
     ($library:expr, $name:ident ( $($argument:expr),* ) : $($kind:ty),*) => {{
-        let code = unsafe { function!($library, stringify!($name), $($kind),*)($($argument),*) };
+        let function = function!($library, stringify!($name), $($kind),*);
+        let code = unsafe { function($($argument),*) };
         assert_eq!(code, 0, stringify!($name));
     }};
 }
+
+/// Kernels that compute and touch no memory: `spin0` nothing, `spin100` about a tenth of a millisecond.
+/// In the vendor's intermediate language, so that any card of theirs can run them.
+pub(crate) const KERNELS: &CStr = c"\
+.version 6.0
+.target sm_52
+.address_size 64
+.visible .entry spin0()
+{
+    ret;
+}
+.visible .entry spin100()
+{
+    .reg .pred %again;
+    .reg .u32 %left, %value;
+    mov.u32 %left, 20000;
+    mov.u32 %value, 1;
+turn:
+    mad.lo.u32 %value, %value, 1664525, 1013904223;
+    sub.u32 %left, %left, 1;
+    setp.ne.u32 %again, %left, 0;
+    @%again bra turn;
+    setp.eq.u32 %again, %value, 0;
+    @%again trap;
+    ret;
+}
+";
 
 #[repr(C)]
 struct Wish {
@@ -49,11 +77,11 @@ struct Wish {
 
 type Launch = unsafe extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, u64, u64) -> c_int;
 
-fn main() {
+pub fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (way, count, kernel) = (arguments[0].as_str(), &arguments[1], &arguments[2]);
     let count: u64 = count.parse().expect("a number of launches");
-    let path = std::env::var("FARDEL_CUDA").expect("the library is named");
+    let path = std::env::var("FARDEL_CUDA").unwrap_or_else(|_| "libcuda.so.1".into());
     let path = CString::new(path).expect("a path holds no zero");
     let library = Library(unsafe { dlopen(path.as_ptr(), 2) });
     assert!(!library.0.is_null(), "the library cannot be loaded");
@@ -61,7 +89,7 @@ fn main() {
     let name = CString::new(kernel.as_str()).expect("a name holds no zero");
     must!(library, cuInit(0): u32);
     must!(library, cuCtxCreate_v2(&mut context, 0, 0): &mut u64, u32, c_int);
-    must!(library, cuModuleLoadData(&mut module, c"".as_ptr()): &mut u64, *const c_char);
+    must!(library, cuModuleLoadData(&mut module, KERNELS.as_ptr()): &mut u64, *const c_char);
     must!(library, cuModuleGetFunction(&mut kernel_function, module, name.as_ptr()):
         &mut u64, u64, *const c_char);
     must!(library, cuStreamCreate(&mut stream, 1): &mut u64, u32);

@@ -1,6 +1,6 @@
 //! Asks a driver for memory on every path until it refuses, from several processes at once, and says
-//! exactly what it got. A program of its own, compiled by the suite; by hand it runs against any
-//! library, a real driver under the hook included:
+//! exactly what it got. Part of the self-test that the product carries, and a program of its own in the
+//! suite; by hand it runs against any library, a real driver under the hook included:
 //!
 //! `FARDEL_CUDA=/path/libcuda.so.1 FARDEL_CONTROL=/path/control conformance PATH PROCESSES WAY LIMIT PIECE`
 //!
@@ -31,10 +31,10 @@ const OUT_OF_MEMORY: c_int = 2;
 const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 #[derive(Clone, Copy)]
-struct Library(*mut c_void);
+pub(crate) struct Library(*mut c_void);
 
 impl Library {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let path = std::env::var("FARDEL_CUDA").unwrap_or_else(|_| "libcuda.so.1".into());
         let path = CString::new(path).expect("a path holds no zero");
         let library = unsafe { dlopen(path.as_ptr(), 2) };
@@ -295,6 +295,8 @@ impl Worker {
                     // Kept over exec.
                     unsafe { fcntl(file, 2, 0) };
                     let fault = Command::new("/proc/self/exe")
+                        // One file may hold several programs, and goes by this.
+                        .arg0("conformance")
                         .args([self.path.as_str(), "worker", &file.to_string()])
                         .arg(piece.to_string())
                         .exec();
@@ -309,13 +311,13 @@ impl Worker {
 }
 
 /// A worker as the conductor has it.
-struct Far {
+pub(crate) struct Far {
     pid: c_int,
     line: BufReader<UnixStream>,
 }
 
 impl Far {
-    fn fork(library: Library, path: &str, piece: u64) -> Self {
+    pub(crate) fn fork(library: Library, path: &str, piece: u64) -> Self {
         let (near, far) = UnixStream::pair().expect("sockets can be made");
         match unsafe { fork() } {
             0 => {
@@ -330,7 +332,7 @@ impl Far {
         }
     }
 
-    fn ask(&mut self, request: &str) {
+    pub(crate) fn ask(&mut self, request: &str) {
         // A worker that died is found when its answer is read.
         let _ = writeln!(self.line.get_mut(), "{request}");
     }
@@ -341,11 +343,11 @@ impl Far {
         answer.trim().to_owned()
     }
 
-    fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         self.answer().parse().expect("a worker died")
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         unsafe {
             kill(self.pid, 9);
             waitpid(self.pid, std::ptr::null_mut(), 0);
@@ -377,7 +379,7 @@ fn number(text: &str) -> u64 {
         .unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let library = Library::open();
@@ -412,7 +414,7 @@ impl Findings {
     }
 }
 
-fn everybody(workers: &mut [Far], request: &str) -> u64 {
+pub(crate) fn everybody(workers: &mut [Far], request: &str) -> u64 {
     // All are asked before the first is heard, so that they race.
     for worker in workers.iter_mut() {
         worker.ask(request);
@@ -420,7 +422,7 @@ fn everybody(workers: &mut [Far], request: &str) -> u64 {
     workers.iter_mut().map(Far::number).sum()
 }
 
-fn view(worker: &mut Far) -> String {
+pub(crate) fn view(worker: &mut Far) -> String {
     worker.ask("view");
     worker.answer()
 }

@@ -1,8 +1,10 @@
 //! Reaches the driver in one of the ways in which programs do, and takes memory until it is refused:
-//! `ways WAY LIBRARY`. Prints `got BYTES code CODE`; with `hold` behind, keeps what it got. The way
-//! `linked` is another build of this file, linked with the library.
+//! `ways WAY LIBRARY [PIECE [PIECES [SECONDS]]]`. Prints `got BYTES code CODE`, and keeps what it got for
+//! that long; with `hold` behind, for ever. The way `linked` is another build of this file, linked with the
+//! library.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
+use std::io::Write as _;
 
 unsafe extern "C" {
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
@@ -26,39 +28,50 @@ type Lookup =
 type LookupOld = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> c_int;
 
 const PIECE: usize = 4 << 20;
+const PIECES: usize = 64;
 
 fn text(text: &str) -> CString {
     CString::new(text).expect("it holds no zero")
 }
 
-/// Takes pieces of 4 MiB until one is refused, or 64 of them.
-fn take(ask: impl Fn(&mut u64) -> c_int) {
+fn number(at: usize) -> Option<usize> {
+    std::env::args().nth(at)?.parse().ok()
+}
+
+/// Takes pieces (of 4 MiB) until one is refused, or that many of them (64). One more than that is asked for
+/// and, if it is given, not counted.
+fn take(ask: impl Fn(&mut u64, usize) -> c_int) {
+    let piece = number(3).unwrap_or(PIECE);
+    let most = number(4).unwrap_or(PIECES) * piece;
     let mut got = 0;
     let mut made = 0;
     let code = loop {
-        match ask(&mut made) {
-            0 if got < 64 * PIECE => got += PIECE,
+        match ask(&mut made, piece) {
+            0 if got < most => got += piece,
             code => break code,
         }
     };
     println!("got {got} code {code}");
+    std::io::stdout().flush().expect("somebody listens");
     if std::env::args().any(|word| word == "hold") {
         loop {
             std::thread::sleep(std::time::Duration::from_secs(60));
         }
     }
+    let kept = number(5).unwrap_or_default() as u64;
+    std::thread::sleep(std::time::Duration::from_secs(kept));
 }
 
 #[cfg(linked)]
-fn main() {
+pub fn main() {
     let mut context = 0;
     let codes = unsafe { (cuInit(0), cuCtxCreate_v2(&mut context, 0, 0)) };
     assert_eq!(codes, (0, 0));
-    take(|made| unsafe { cuMemAlloc_v2(made, PIECE) });
+    take(|made, piece| unsafe { cuMemAlloc_v2(made, piece) });
 }
 
 #[cfg(not(linked))]
-fn main() {
+pub fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (way, library) = (arguments[0].as_str(), text(&arguments[1]));
     let library = unsafe {
@@ -88,7 +101,7 @@ fn main() {
         "looked-up" | "looked-up-per-thread" => {
             let flags = if way == "looked-up" { 1 } else { 2 };
             let plain: Plain = unsafe { std::mem::transmute(ask("cuMemAlloc", 12_000, flags)) };
-            take(|made| unsafe { plain(made, PIECE) });
+            take(|made, piece| unsafe { plain(made, piece) });
         }
         "looked-up-async" | "looked-up-async-per-thread" => {
             let flags = if way == "looked-up-async" { 1 } else { 2 };
@@ -100,7 +113,7 @@ fn main() {
             };
             assert_eq!(found, named, "another stream flavour than asked for");
             let from: Async = unsafe { std::mem::transmute(found) };
-            take(|made| unsafe { from(made, PIECE, 0) });
+            take(|made, piece| unsafe { from(made, piece, 0) });
         }
         // The lookup finds itself, and what that finds is held too.
         "looked-up-lookup" => {
@@ -110,7 +123,7 @@ fn main() {
             let code = unsafe { again(name.as_ptr(), &mut found, 12_000, 0, &mut status) };
             assert_eq!((code, status), (0, 0));
             let plain: Plain = unsafe { std::mem::transmute(found) };
-            take(|made| unsafe { plain(made, PIECE) });
+            take(|made, piece| unsafe { plain(made, piece) });
         }
         "looked-up-as-of-cuda-11" => {
             let mut found = std::ptr::null_mut();
@@ -120,11 +133,11 @@ fn main() {
                 0
             );
             let plain: Plain = unsafe { std::mem::transmute(found) };
-            take(|made| unsafe { plain(made, PIECE) });
+            take(|made, piece| unsafe { plain(made, piece) });
         }
         _ => {
             let plain: Plain = unsafe { std::mem::transmute(find("cuMemAlloc_v2")) };
-            take(|made| unsafe { plain(made, PIECE) });
+            take(|made, piece| unsafe { plain(made, piece) });
         }
     }
 }

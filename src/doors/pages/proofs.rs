@@ -1,0 +1,236 @@
+//! `/gpus/{id}/test`: the self-test of a card: how far it is, what the newest one found, its signature. Prints
+//! as one sheet. What is measured and wanted are figures, the same in every language.
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rules::proof::{Finding, Standing, Verdict};
+use rules::refusal::Refusal;
+use server::Failure;
+use server::access::Caller;
+use server::actions::gpus::prove::{self, Proof};
+use server::actions::gpus::{self, Gpu};
+
+use super::frame::{Frame, Nav};
+use super::parts::{self, Alert};
+use super::visit::Visit;
+use super::who::Who;
+use super::{Console, answer, frame, gpus as floor, live as stream};
+use crate::doors::text::{Text, codes};
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/gpu_test.html", blocks = ["state", "found"])]
+pub struct ProofPage {
+    pub t: Text,
+    pub f: Frame,
+    pub alert: Option<Alert>,
+    pub id: String,
+    pub name: String,
+    pub standing: (&'static str, String),
+    /// Why it cannot be tested; none where it can.
+    pub never: Option<String>,
+    pub may_write: bool,
+    pub running: Option<Running>,
+    pub found: Option<Found>,
+}
+
+/// A test under way.
+pub struct Running {
+    pub step: String,
+    pub figure: String,
+    pub percent: u64,
+    pub may_cancel: bool,
+}
+
+/// What the newest test found.
+pub struct Found {
+    pub passed: bool,
+    pub verdict: String,
+    pub facts: Vec<(String, String)>,
+    pub lines: Vec<Line>,
+    pub fingerprint: String,
+    pub signature: String,
+}
+
+pub struct Line {
+    pub held: bool,
+    pub name: String,
+    pub subject: String,
+    pub measured: String,
+    pub wanted: String,
+}
+
+/// `GET /gpus/{id}/test`
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Response {
+    match page(&console, &visit, &caller, &id, None).await {
+        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => floor::failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /gpus/{id}/test/live`
+pub async fn live(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Response {
+    let server = console.server.clone();
+    stream::stream(&server, move || {
+        let (console, visit, caller, id) =
+            (console.clone(), visit.clone(), caller.clone(), id.clone());
+        async move {
+            let page = page(&console, &visit, &caller, &id, None).await.ok()?;
+            Some(vec![
+                ("state", page.as_state().render().ok()?),
+                ("found", page.as_found().render().ok()?),
+            ])
+        }
+    })
+}
+
+/// `POST /gpus/{id}/test` and `POST /gpus/{id}/cancel-test`
+pub async fn act(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    id: &str,
+    cancel: bool,
+) -> Response {
+    let server = &console.server;
+    let done = match cancel {
+        false => prove::test(server, caller, id).await.map(|_| ()),
+        true => call_off(console, caller, id).await,
+    };
+    match done {
+        Ok(()) => answer::see(&format!("/gpus/{id}/test")),
+        Err(Failure::Refusal(refusal)) => {
+            let status = answer::status(&refusal);
+            let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
+            match page(console, visit, caller, id, Some(alert)).await {
+                Ok(page) => answer::page(console, visit, status, &page),
+                Err(_) => floor::failed(console, visit, caller, &refusal.into()),
+            }
+        }
+        Err(fault) => floor::failed(console, visit, caller, &fault),
+    }
+}
+
+async fn call_off(console: &Console, caller: &Caller, id: &str) -> Result<(), Failure> {
+    let running = prove::running(&console.server, caller, id).await?;
+    let Some(running) = running else {
+        return Err(Refusal::conflict("operation.over", "That is over already.").into());
+    };
+    server::actions::operations::cancel(&console.server, caller, running.id)
+        .await
+        .map(|_| ())
+}
+
+async fn page(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    id: &str,
+    alert: Option<Alert>,
+) -> Result<ProofPage, Failure> {
+    let t = visit.text;
+    let gpu = gpus::get(&console.server, caller, id).await?;
+    let proof = match prove::proof(&console.server, caller, &gpu.id).await {
+        Ok(proof) => Some(proof),
+        Err(Failure::Refusal(refusal)) if refusal.code == "gpu.not-tested" => None,
+        Err(other) => return Err(other),
+    };
+    let running = prove::running(&console.server, caller, &gpu.id).await?;
+    let may_write = caller.subject.role == rules::people::Role::Administrator;
+    Ok(ProofPage {
+        t,
+        f: Frame {
+            live: Some(format!("/gpus/{}/test/live", gpu.id)),
+            ..frame(console, visit, caller, Nav::Gpus)
+        },
+        alert,
+        name: format!("GPU {}", gpu.index),
+        standing: standing(t, &gpu),
+        never: gpu.simulated.then(|| t.proof_never_simulated().to_owned()),
+        may_write,
+        running: running.map(|operation| Running {
+            percent: (operation.done * 100)
+                .checked_div(operation.total)
+                .unwrap_or_default()
+                .min(100),
+            figure: t.common_of_two(operation.done, operation.total),
+            step: operation.step,
+            may_cancel: may_write && operation.cancelable,
+        }),
+        found: proof.map(|proof| found(t, &proof)),
+        id: gpu.id,
+    })
+}
+
+/// Tone and words for whether a card's driver has passed.
+pub fn standing(t: Text, gpu: &Gpu) -> (&'static str, String) {
+    match gpu.proof {
+        Standing::None => ("no", t.proof_none().to_owned()),
+        Standing::Untested => ("warn", t.proof_untested().to_owned()),
+        Standing::Passed => ("ok", t.proof_passed().to_owned()),
+        Standing::Failed => ("bad", t.proof_failed().to_owned()),
+    }
+}
+
+fn found(t: Text, proof: &Proof) -> Found {
+    let result = &proof.result;
+    let verdict = match result.failed() {
+        0 => t.proof_all_held(result.findings.len() as u64),
+        failed => t.proof_some_failed(failed as u64, result.findings.len() as u64),
+    };
+    let facts = vec![
+        (t.gpu_model().to_owned(), result.model.clone()),
+        (t.gpu_name().to_owned(), result.device.clone()),
+        (t.gpu_machine().to_owned(), result.machine.clone()),
+        (t.gpu_memory().to_owned(), parts::size(result.memory.0)),
+        (t.proof_driver().to_owned(), result.driver.clone()),
+        ("fardel".to_owned(), result.fardel.clone()),
+        (t.proof_at().to_owned(), result.ended_at.to_string()),
+        (t.proof_by().to_owned(), result.by.clone()),
+    ];
+    Found {
+        passed: result.passed,
+        verdict,
+        facts,
+        lines: result
+            .findings
+            .iter()
+            .map(|finding| line(t, finding))
+            .collect(),
+        fingerprint: proof.fingerprint.clone(),
+        signature: proof.signature.clone(),
+    }
+}
+
+fn line(t: Text, finding: &Finding) -> Line {
+    let name = match finding.code.as_str() {
+        "memory" => t.proof_memory(),
+        "way" => t.proof_way(),
+        "control" => t.proof_control(),
+        "cards" => t.proof_cards(),
+        "launch" => t.proof_launch(),
+        "share" => t.proof_share(),
+        "neighbour" => t.proof_neighbour(),
+        "trespass" => t.proof_trespass(),
+        // Of a later version: its own word is better than nothing.
+        other => other,
+    };
+    Line {
+        held: finding.verdict == Verdict::Held,
+        name: name.to_owned(),
+        subject: finding.subject.clone(),
+        measured: finding.measured.clone(),
+        wanted: finding.wanted.clone(),
+    }
+}

@@ -1,0 +1,70 @@
+//! A large house as a world: 2,000 machines of 8 cards, and 10,000 sessions that wait for shares of them in
+//! thirty sizes. What the bench and the simulation measure the scheduler on; nothing of it exists.
+
+use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
+use rules::resources::{Capacity, Demand, Device};
+use rules::session::{Environment, Order, Session, SessionKind};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::world::{Node, World};
+
+pub(super) const NODES: u64 = 2000;
+pub(super) const WAITING: u64 = 10_000;
+/// When all of it is.
+pub(super) const AT: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+/// Everything is free, and everybody waits.
+pub(super) fn large() -> World {
+    let at = AT;
+    let nodes = (0..NODES).map(|n| Node {
+        id: NodeId(uuid::Uuid::from_u128(u128::from(n))),
+        name: format!("node-{n}"),
+        boot: BootId(uuid::Uuid::nil()),
+        capacity: Capacity {
+            cpu: CpuShare(12_800),
+            memory: Bytes::gib(1024),
+            devices: (0..8)
+                .map(|index| Device {
+                    memory: Bytes::gib(80),
+                    sms: 132,
+                    uuid: format!("{n}-{index}"),
+                    numa: Some(index / 4),
+                    link: Some(0),
+                    ..Device::new(index, "H100")
+                })
+                .collect(),
+        },
+        host_environment: true,
+        seen_at: at,
+        generation: 1,
+        schedulable: true,
+        cordoned: std::collections::BTreeSet::new(),
+        problems: Vec::new(),
+    });
+    let sizes = [35, 10, 100, 25, 200, 50, 150, 5, 400, 12];
+    let sessions = (0..WAITING).map(|n| {
+        let order = Order {
+            kind: SessionKind::Batch,
+            environment: Environment::Host,
+            command: vec!["true".into()],
+            env: std::collections::BTreeMap::new(),
+            demand: Demand {
+                cpu: CpuShare(100 + 100 * (n % 3) as u32),
+                memory: Bytes::gib(4 + n % 5),
+                gpu: GpuShare(sizes[(n % 10) as usize]),
+                ..Demand::default()
+            },
+            timeout_seconds: None,
+            longest_run_seconds: None,
+            start_at: None,
+            depends_on: Vec::new(),
+        };
+        let id = SessionId(uuid::Uuid::from_u128(u128::from(n) | 1 << 64));
+        let owner = UserId(uuid::Uuid::from_u128(u128::from(n % 50)));
+        let name = SessionName::parse(&format!("s{n}")).expect("letters");
+        Session::launched(id, name, owner, order, at)
+    });
+    World {
+        nodes: nodes.collect(),
+        sessions: sessions.collect(),
+        ..World::default()
+    }
+}
