@@ -3,6 +3,7 @@
 //! takes them away; never touches one that runs. Figures are JSON with every raw sample.
 
 mod bundle;
+mod card;
 mod figures;
 mod house;
 mod imports;
@@ -20,27 +21,48 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use rules::units::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::program;
 use figures::{milliseconds, ms};
 use process::load;
 
-const WORDS: [&str; 11] = [
-    "start", "visit", "idle", "click", "submit", "place", "preview", "import", "launch", "burst20",
+const WORDS: [&str; 14] = [
+    "start",
+    "visit",
+    "idle",
+    "click",
+    "submit",
+    "place",
+    "preview",
+    "import",
+    "launch",
+    "burst20",
     "burst100",
+    "gpu-memory",
+    "gpu-launch",
+    "gpu-share",
 ];
 const USAGE: &str = "\
-usage: fardel bench [--quick] [--images DIRECTORY] [-o json|table] [WHAT…]
-  WHAT      start visit idle click submit place preview import launch burst20 burst100; all of them
-            without it
+usage: fardel bench [--quick] [--images DIRECTORY] [--driver FILE] [-o json|table] [WHAT…]
+       fardel bench --slices SHARE,… --slice-memory SIZE [--elastic] [--driver FILE] -- COMMAND…
+  WHAT      start visit idle click submit place preview import launch burst20 burst100 gpu-memory gpu-launch
+            gpu-share; all of them without it, but of a GPU only where a driver of NVIDIA's is found
   --quick   fewer samples, and 100 at once is left out
-  --images  image archives (*.tar) to import; without it one is made of this machine's files";
+  --images  image archives (*.tar) to import; without it one is made of this machine's files
+  --driver  the driver's libcuda.so.1, where it lies in no usual place
+  --slices  runs COMMAND in so many slices of the card at once, as in 0.35,0.30; 1 is the whole card. Each
+            finds its number from 0 in FARDEL_SLICE; what it printed, its exit code and its time come as JSON
+  --slice-memory  of each slice, as 2GiB
+  --elastic  time that nobody uses is given away";
 
 struct Wanted {
     quick: bool,
     json: bool,
     images: Option<PathBuf>,
+    driver: Option<PathBuf>,
+    slices: Option<card::Slices>,
     what: Vec<&'static str>,
 }
 
@@ -54,6 +76,18 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(slices) = &wanted.slices {
+        return match card::in_slices(wanted.driver.as_deref(), slices) {
+            Ok(figure) => {
+                let _ = writeln!(io::stdout().lock(), "{figure:#}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let mut figures = Map::new();
     let mut failed = Map::new();
     let machine = machine();
@@ -155,6 +189,8 @@ fn read(arguments: &[String]) -> Result<Wanted, String> {
         quick: false,
         json: false,
         images: None,
+        driver: None,
+        slices: None,
         what: Vec::new(),
     };
     let mut words = arguments.iter().map(String::as_str);
@@ -172,14 +208,39 @@ fn read(arguments: &[String]) -> Result<Wanted, String> {
                 let folder = words.next().ok_or("--images needs a directory.")?;
                 wanted.images = Some(folder.into());
             }
+            "--slices" => {
+                let shares = words.next().ok_or("--slices needs shares.")?;
+                wanted.slices.get_or_insert_default().shares = card::read_shares(shares)?;
+            }
+            "--slice-memory" => {
+                let size = words.next().ok_or("--slice-memory needs a size.")?;
+                let size = Bytes::parse(size).map_err(|refusal| refusal.text)?;
+                wanted.slices.get_or_insert_default().memory = size.0;
+            }
+            "--elastic" => wanted.slices.get_or_insert_default().elastic = true,
+            "--" => {
+                let command = words.by_ref().map(str::to_owned).collect();
+                wanted.slices.get_or_insert_default().command = command;
+            }
+            "--driver" => {
+                let file = words.next().ok_or("--driver needs a file.")?;
+                wanted.driver = Some(file.into());
+            }
             other => match WORDS.iter().find(|known| **known == other) {
                 Some(known) => wanted.what.push(known),
                 None => return Err(format!("bench does not know {other:?}.")),
             },
         }
     }
+    if let Some(slices) = &wanted.slices {
+        slices.check()?;
+    }
     if wanted.what.is_empty() {
         wanted.what = WORDS.to_vec();
+        let has_card = wanted.driver.is_some() || card::has_driver();
+        wanted
+            .what
+            .retain(|word| has_card || !word.starts_with("gpu-"));
         if wanted.quick {
             wanted.what.retain(|word| *word != "burst100");
         }
@@ -203,6 +264,9 @@ fn measure(word: &str, wanted: &Wanted) -> io::Result<Value> {
         "launch" => launches::sequential(times(10, 100)),
         "burst20" => launches::at_once(20, true),
         "burst100" => launches::at_once(100, true),
+        "gpu-memory" => card::memory(wanted.driver.as_deref()),
+        "gpu-launch" => card::launches(wanted.driver.as_deref(), times(3, 7)),
+        "gpu-share" => card::shares(wanted.driver.as_deref(), seconds(3, 6)),
         _ => Err(io::Error::other("nobody measures this")),
     }
 }
@@ -336,6 +400,7 @@ fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
         number("burst100", "/times_faster_than_podman"),
         &|v| v >= 5.0,
     );
+    card::targets(&figure, &mut row);
     Value::Array(rows)
 }
 

@@ -2,6 +2,7 @@
 //! Nothing here opens a device; what only hardware can show is marked so in ARCHITECTURE.md.
 
 mod attacks;
+mod bench;
 mod carried;
 mod gate;
 mod loading;

@@ -5,14 +5,14 @@
 //! `test wait`: does nothing until it is told to end. `test neighbour`: holds memory with a pattern in it,
 //! works a little, and writes down how often it looked and how often something was wrong.
 //! `test status` reads that. `test measure PATH PROCESSES` fills the slice on one path. `test fence` tries
-//! what must not open. `test launch COUNT` times launches one by one. `test spin SECONDS` computes without
+//! what must not open. `test card` says which one it has. `test launch COUNT` times launches one by one. `test spin SECONDS` computes without
 //! a pause. `test ways …`, `test launcher …` and `test conformance …` are the programs of those names.
 
 mod conformance;
 mod launcher;
 mod ways;
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,7 @@ fn main() -> ExitCode {
         }
         ["measure", path, processes] => measure(path, processes.parse().expect("a number")),
         ["fence"] => fence(),
+        ["card"] => card(),
         ["launch", count] => one_by_one(count.parse().expect("a number")),
         ["spin", seconds] => spin(seconds.parse().expect("a number")),
         [program @ ("conformance" | "launcher" | "ways"), ..] => {
@@ -118,6 +119,19 @@ fn free_and_total(library: *mut c_void) -> (u64, u64) {
     let (mut free, mut total) = (0usize, 0usize);
     call!(library, cuMemGetInfo_v2(&mut free, &mut total): &mut usize, &mut usize);
     (free as u64, total as u64)
+}
+
+/// Says `card UUID TOTAL FREE NAME`: its number in hexadecimal digits, bytes, and what its maker calls it.
+fn card() -> ExitCode {
+    let library = driver();
+    let (mut uuid, mut name) = ([0u8; 16], [0 as c_char; 128]);
+    call!(library, cuDeviceGetUuid(&mut uuid, 0): &mut [u8; 16], c_int);
+    call!(library, cuDeviceGetName(name.as_mut_ptr(), 127, 0): *mut c_char, c_int, c_int);
+    let (free, total) = free_and_total(library);
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+    let uuid = u128::from_be_bytes(uuid);
+    println!("card {uuid:032x} {total} {free} {}", name.to_string_lossy());
+    ExitCode::SUCCESS
 }
 
 /// A kernel of ours, ready to be launched on a stream of its own: function and stream.

@@ -140,6 +140,11 @@ impl Driver {
         })
     }
 
+    /// The library that programs compute with.
+    pub fn computing_library(&self) -> &Path {
+        &self.libraries["libcuda"]
+    }
+
     /// The library that answers for the cards themselves.
     pub(super) fn management_library(&self) -> &Path {
         &self.libraries["libnvidia-ml"]

@@ -1,0 +1,742 @@
+//! What slices of this machine's card are worth: memory on every path, what a launch costs, shares alone
+//! and beside others, how soon a changed share is felt. The libraries, the pages and the turns are the
+//! product's own; containers are left out, so that it also measures where none can be made. Takes plain
+//! memory, never more than is free, and changes no setting of the card.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use node::gpu::arbiter::Mode;
+use node::gpu::driver::Driver;
+use node::gpu::hooks::{CUDA_HOOK, GPU_TEST, PLACE};
+use node::gpu::inject::{Pages, Slice};
+use node::gpu::region::{DeviceTerms, MODE_OFF};
+use node::gpu::turns::{Seat, Turns};
+use rules::names::{ContainerName, SessionId};
+use rules::proof::PATHS;
+use rules::units::GpuShare;
+use serde_json::{Value, json};
+
+use super::figures::{quantile, round};
+
+/// Where the vendor's library lies besides the usual places of distributions.
+const ELSEWHERE: [&str; 5] = [
+    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    "/usr/lib64/libcuda.so.1",
+    "/usr/local/nvidia/lib64/libcuda.so.1",
+    "/usr/local/nvidia/lib/libcuda.so.1",
+    "/usr/lib/wsl/lib/libcuda.so.1",
+];
+const LIBRARY: &str = "libcuda.so.1";
+const WHOLE: u32 = 1000;
+/// Slices whose edge is looked for; those that do not fit what is free are left out.
+const LIMITS: [u64; 3] = [1 << 30, 10 << 30, 38_547_321_651];
+/// Shares of one session alone, and of several beside each other, in thousandths.
+const ALONE: [u32; 4] = [100, 250, 500, 750];
+const MIXES: [&[u32]; 2] = [&[300, 700], &[350, 300, 200, 150]];
+/// What is not counted at the beginning of a measurement: contexts are made, one or the other is alone.
+const SETTLING: Duration = Duration::from_secs(1);
+const LAUNCHES: &str = "20000";
+
+/// Bytes that a slice yields on every path. `driver`: the library, where it is not in a usual place.
+///
+/// Errors, of all three: no driver or no card; a program that does not say what it should.
+pub(super) fn memory(driver: Option<&Path>) -> io::Result<Value> {
+    let bench = Bench::prepare(driver)?;
+    Ok(bench.about(json!({"rows": bench.memory()?})))
+}
+
+/// What a launch costs, measured so many times.
+pub(super) fn launches(driver: Option<&Path>, times: usize) -> io::Result<Value> {
+    let bench = Bench::prepare(driver)?;
+    Ok(bench.about(bench.launches(times)?))
+}
+
+/// What shares are worth, each mix for so long.
+pub(super) fn shares(driver: Option<&Path>, each: Duration) -> io::Result<Value> {
+    let bench = Bench::prepare(driver)?;
+    let mut figure = bench.shares(each.as_secs())?;
+    figure["resize"] = bench.resize()?;
+    Ok(bench.about(figure))
+}
+
+/// A command to be run in several slices at once.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    /// In thousandths.
+    pub(super) shares: Vec<u32>,
+    /// Bytes of each.
+    pub(super) memory: u64,
+    pub(super) elastic: bool,
+    pub(super) command: Vec<String>,
+}
+
+impl Slices {
+    /// What is missing, in a sentence.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self {
+            slices if slices.shares.is_empty() => {
+                Err("--slices says whose shares they are.".into())
+            }
+            slices if slices.memory == 0 => Err("--slice-memory says how much each has.".into()),
+            slices if slices.command.is_empty() => Err("The command stands behind --.".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads `0.35,0.30` into thousandths.
+pub(super) fn read_shares(text: &str) -> Result<Vec<u32>, String> {
+    let one = |text: &str| {
+        let share = GpuShare::parse(text).map_err(|refusal| refusal.text)?;
+        match share.0 {
+            1..=100 => Ok(share.0 * 10),
+            _ => Err(format!("{text} is no share of one card.")),
+        }
+    };
+    text.split(',').map(one).collect()
+}
+
+/// Runs a command once in each slice, all at once, with this program's environment and `FARDEL_SLICE`, the
+/// slice's number from 0; what each printed, its
+/// exit code (None: ended by a signal) and seconds.
+pub(super) fn in_slices(driver: Option<&Path>, slices: &Slices) -> io::Result<Value> {
+    let bench = Bench::prepare(driver)?;
+    let tenants: Vec<Tenant> = slices
+        .shares
+        .iter()
+        .map(|share| bench.tenant(slices.memory, *share))
+        .collect::<io::Result<_>>()?;
+    let mode = if slices.elastic {
+        Mode::Elastic
+    } else {
+        Mode::Hard
+    };
+    let _turns = seated(mode, &tenants.iter().collect::<Vec<_>>())?;
+    let began = Instant::now();
+    let run = &|(number, tenant): (usize, &Tenant)| -> io::Result<Value> {
+        let output = Command::new(&slices.command[0])
+            .args(&slices.command[1..])
+            .env("LD_LIBRARY_PATH", bench.libraries_of(tenant))
+            .env("FARDEL_SLICE", number.to_string())
+            .stderr(Stdio::inherit())
+            .output()?;
+        Ok(json!({
+            "share": f64::from(tenant.terms.share_milli) / 1000.0,
+            "exit_code": output.status.code(),
+            "seconds": round(began.elapsed().as_secs_f64()),
+            "printed": String::from_utf8_lossy(&output.stdout),
+        }))
+    };
+    let each: Vec<Value> = std::thread::scope(|scope| {
+        let begun: Vec<_> = tenants
+            .iter()
+            .enumerate()
+            .map(|tenant| scope.spawn(move || run(tenant)))
+            .collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, io::Result<Value>>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("whoever ran it panicked")))
+        };
+        begun.into_iter().map(ended).collect::<io::Result<_>>()
+    })?;
+    let seconds = round(began.elapsed().as_secs_f64());
+    Ok(bench.about(json!({"seconds": seconds, "slices": each})))
+}
+
+/// Whether a driver is found without being named.
+pub(super) fn has_driver() -> bool {
+    found().is_ok()
+}
+
+/// A promise, what it was measured to be, and whether that is enough.
+pub(super) type Row<'a> = dyn FnMut(&str, &str, Option<f64>, &dyn Fn(f64) -> bool) + 'a;
+
+/// The promises of a slice against what was measured.
+pub(super) fn targets<'f>(figure: &dyn Fn(&str) -> Option<&'f Value>, row: &mut Row<'_>) {
+    let at = |word: &str, pointer: &str| figure(word)?.pointer(pointer);
+    let most = |key: &str| {
+        let rows = at("gpu-memory", "/rows")?.as_array()?;
+        let values = rows.iter().filter_map(|row| row[key].as_f64());
+        values.reduce(f64::max)
+    };
+    row(
+        "memory of a slice beyond its limit, bytes, worst path",
+        "0",
+        most("above_limit"),
+        &|v| v == 0.0,
+    );
+    row(
+        "memory of a slice below its limit, bytes, worst path",
+        "≤ 2097152",
+        most("below_limit"),
+        &|v| v <= 2_097_152.0,
+    );
+    row(
+        "a launch with our library, ns more",
+        "< 20",
+        at("gpu-launch", "/added_by_the_hook").and_then(Value::as_f64),
+        &|v| v < 20.0,
+    );
+    let rows = |beginning: &str, key: &str, worst: fn(f64, f64) -> f64| {
+        let rows = at("gpu-share", "/rows")?.as_array()?.iter();
+        let of = rows.filter(|row| {
+            row["how"]
+                .as_str()
+                .is_some_and(|how| how.starts_with(beginning))
+        });
+        of.filter_map(|row| row[key].as_f64()).reduce(worst)
+    };
+    row(
+        "share alone, points off, worst",
+        "≤ 2",
+        rows("alone", "worst_error_points", f64::max),
+        &|v| v <= 2.0,
+    );
+    row(
+        "shares together, points off, worst",
+        "≤ 2",
+        rows("together, hard", "worst_error_points", f64::max),
+        &|v| v <= 2.0,
+    );
+    row(
+        "work of all together, of the whole card's, least",
+        "≥ 0.97",
+        rows("together, hard", "of_the_whole_card", f64::min),
+        &|v| v >= 0.97,
+    );
+    row(
+        "a changed share is felt within, ms",
+        "≤ 200",
+        at("gpu-share", "/resize/settled_ms").and_then(Value::as_f64),
+        &|v| v <= 200.0,
+    );
+}
+
+struct Bench {
+    driver: PathBuf,
+    card: Card,
+    work: PathBuf,
+}
+
+#[derive(Debug, Clone)]
+struct Card {
+    uuid: [u8; 16],
+    total: u64,
+    free: u64,
+    name: String,
+}
+
+/// Who has a slice, in place of a container.
+struct Tenant {
+    place: PathBuf,
+    pages: Arc<Pages>,
+    terms: DeviceTerms,
+    name: ContainerName,
+}
+
+impl Bench {
+    fn prepare(driver: Option<&Path>) -> io::Result<Self> {
+        let driver = match driver {
+            Some(driver) => driver.canonicalize()?,
+            None => found()?,
+        };
+        let work = place_of_the_same_length();
+        fs::create_dir(&work)?;
+        let mut bench = Self {
+            driver,
+            work,
+            card: Card {
+                uuid: [0; 16],
+                total: 0,
+                free: 0,
+                name: String::new(),
+            },
+        };
+        let program = bench.program();
+        fs::write(&program, GPU_TEST)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        let said = finished(&mut bench.native(&["card"]))?;
+        bench.card = Card::read(&said).ok_or_else(|| unexpected(&said))?;
+        Ok(bench)
+    }
+
+    /// A figure with what it was taken on.
+    fn about(&self, mut figure: Value) -> Value {
+        figure["driver"] = json!(self.driver);
+        figure["card"] = json!(self.card.name);
+        figure["bytes"] = json!(self.card.total);
+        figure["free_bytes"] = json!(self.card.free);
+        figure
+    }
+
+    fn program(&self) -> PathBuf {
+        self.work.join("test")
+    }
+
+    /// A command without a slice, on the driver itself.
+    fn native(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.program());
+        command
+            .args(words)
+            .env_clear()
+            .env("FARDEL_CUDA", &self.driver)
+            .env("LD_LIBRARY_PATH", self.libraries());
+        command
+    }
+
+    fn libraries(&self) -> &Path {
+        self.driver.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// A command that has a slice.
+    fn with(&self, tenant: &Tenant, words: &[&str]) -> Command {
+        let mut command = Command::new(self.program());
+        command
+            .args(words)
+            .env_clear()
+            .env("LD_LIBRARY_PATH", self.libraries_of(tenant));
+        command
+    }
+
+    /// Where programs with a slice find libraries: ours before the driver's.
+    fn libraries_of(&self, tenant: &Tenant) -> OsString {
+        let mut libraries = tenant.place.join("hook").into_os_string();
+        let own = Some(self.libraries().as_os_str().to_owned());
+        for more in own.into_iter().chain(std::env::var_os("LD_LIBRARY_PATH")) {
+            libraries.push(":");
+            libraries.push(more);
+        }
+        libraries
+    }
+
+    fn tenant(&self, memory: u64, share_milli: u32) -> io::Result<Tenant> {
+        let place = place_of_the_same_length();
+        let terms = DeviceTerms {
+            uuid: self.card.uuid,
+            mem_limit: memory,
+            mem_overhead: 0,
+            share_milli,
+            mode: MODE_OFF,
+        };
+        let slice = Slice { card: 0, terms };
+        let pages = Pages::make(&place, &[slice]).map_err(io::Error::other)?;
+        let dice = base::observe::dice::<16>();
+        let tenant = Tenant {
+            pages: Arc::new(pages),
+            terms,
+            name: ContainerName {
+                session: SessionId(uuid::Uuid::from_bytes(dice)),
+                incarnation: 1,
+            },
+            place,
+        };
+        symlink(&self.driver, tenant.place.join(LIBRARY))?;
+        fs::create_dir(tenant.place.join("hook"))?;
+        let hook = replaced(CUDA_HOOK, PLACE, &tenant.place.to_string_lossy());
+        fs::write(tenant.place.join("hook").join(LIBRARY), hook)?;
+        Ok(tenant)
+    }
+
+    /// Bytes that a slice yields on every path, the code of the refusal, and what is charged when all is
+    /// given back.
+    fn memory(&self) -> io::Result<Value> {
+        let mut rows = Vec::new();
+        // A context, code and what others hold meanwhile need room as well.
+        let fits = |limit: &&u64| **limit + (2 << 30) <= self.card.free;
+        for limit in LIMITS.iter().filter(fits) {
+            for path in PATHS {
+                let tenant = self.tenant(*limit, WHOLE)?;
+                let said = finished(&mut self.with(&tenant, &["measure", path, "1"]))?;
+                let [total, before, taken, code, full, after] =
+                    numbers(&said, "memory").ok_or_else(|| unexpected(&said))?;
+                let left = tenant.pages.account()?.sum(0).total;
+                rows.push(json!({
+                    "limit": limit, "path": path, "told": total, "free_before": before,
+                    "taken": taken, "below_limit": limit.saturating_sub(taken),
+                    "above_limit": taken.saturating_sub(*limit), "code": code,
+                    "free_when_full": full, "free_after": after, "charged_after": left,
+                }));
+            }
+        }
+        Ok(Value::Array(rows))
+    }
+
+    /// Nanoseconds for each launch of an empty kernel: on the driver itself, with our library, and with our
+    /// library and turns. Interleaved.
+    fn launches(&self, times: usize) -> io::Result<Value> {
+        let (memory, words) = (self.card.free / 4, ["launch", LAUNCHES]);
+        let (mut native, mut hooked, mut turned) = (Vec::new(), Vec::new(), Vec::new());
+        let whole = self.tenant(memory, WHOLE)?;
+        let half = self.tenant(memory, WHOLE / 2)?;
+        let _turns = seated(Mode::Elastic, &[&half, &self.tenant(memory, WHOLE / 2)?])?;
+        let median = |mut command: Command| -> io::Result<f64> {
+            let said = finished(&mut command)?;
+            let [nanoseconds] = numbers(&said, "launch").ok_or_else(|| unexpected(&said))?;
+            Ok(nanoseconds as f64)
+        };
+        for _ in 0..times {
+            native.push(median(self.native(&words))?);
+            hooked.push(median(self.with(&whole, &words))?);
+            turned.push(median(self.with(&half, &words))?);
+        }
+        let shown = |samples: &[f64]| {
+            json!({
+                "p50": quantile(samples, 0.5), "least": quantile(samples, 0.0),
+                "most": quantile(samples, 1.0), "samples": samples,
+            })
+        };
+        Ok(json!({
+            "unit": "ns", "native": shown(&native), "hook": shown(&hooked), "hook_and_turns": shown(&turned),
+            "added_by_the_hook": quantile(&hooked, 0.5).zip(quantile(&native, 0.5)).map(|(a, b)| a - b),
+        }))
+    }
+
+    /// What each gets of the card's work, beside what one gets alone without a slice: alone, together
+    /// without slices, and together in either mode.
+    fn shares(&self, seconds: u64) -> io::Result<Value> {
+        let native = self.together(None, &[WHOLE], seconds)?[0];
+        let row = |how: &str, wanted: &[u32], got: &[f64]| {
+            let whole: f64 = got.iter().sum();
+            let (mut errors, mut each) = (Vec::new(), Vec::new());
+            for (share, rate) in wanted.iter().zip(got) {
+                let achieved = rate / native;
+                each.push(json!({
+                    "share": f64::from(*share) / 1000.0, "achieved": part(achieved),
+                    "of_the_work_done": part(rate / whole),
+                }));
+                errors.push((achieved * 100.0 - f64::from(*share) / 10.0).abs());
+            }
+            json!({
+                "how": how, "tenants": each, "of_the_whole_card": part(whole / native),
+                "worst_error_points": quantile(&errors, 1.0).map(round),
+            })
+        };
+        let mut rows = Vec::new();
+        for share in ALONE {
+            let got = self.together(Some(Mode::Hard), &[share], seconds)?;
+            rows.push(row("alone, hard", &[share], &got));
+        }
+        for mix in MIXES {
+            for (how, mode) in [
+                ("together, no slices", None),
+                ("together, hard", Some(Mode::Hard)),
+                ("together, elastic", Some(Mode::Elastic)),
+            ] {
+                let got = self.together(mode, mix, seconds)?;
+                rows.push(row(how, mix, &got));
+            }
+        }
+        Ok(json!({"kernels_a_second_alone": round(native), "rows": rows}))
+    }
+
+    /// Kernels a second that each got done while all were at work. Without a mode nobody has a slice.
+    fn together(&self, mode: Option<Mode>, shares: &[u32], seconds: u64) -> io::Result<Vec<f64>> {
+        let memory = self.card.free / 8;
+        let tenants: Vec<Tenant> = shares
+            .iter()
+            .map(|share| self.tenant(memory, *share))
+            .collect::<io::Result<_>>()?;
+        let all: Vec<&Tenant> = tenants.iter().collect();
+        let _turns = mode.map(|mode| seated(mode, &all)).transpose()?;
+        let duration = seconds.to_string();
+        let words = ["spin", duration.as_str()];
+        let mut children: Vec<Child> = Vec::new();
+        for tenant in &tenants {
+            let mut command = match mode {
+                Some(_) => self.with(tenant, &words),
+                None => self.native(&words),
+            };
+            children.push(command.stdout(Stdio::piped()).spawn()?);
+        }
+        let mut windows = Vec::new();
+        for child in children {
+            let output = child.wait_with_output()?;
+            if !output.status.success() {
+                return Err(io::Error::other(format!(
+                    "a tenant ended with {}",
+                    output.status
+                )));
+            }
+            windows.push(read_windows(&String::from_utf8_lossy(&output.stdout)));
+        }
+        let from = windows
+            .iter()
+            .filter_map(|all| Some(all.first()?.from))
+            .max();
+        let until = windows
+            .iter()
+            .filter_map(|all| Some(all.last()?.until))
+            .min();
+        let (Some(from), Some(until)) = (from, until) else {
+            return Err(io::Error::other("a tenant did nothing at all"));
+        };
+        let from = from + u64::try_from(SETTLING.as_millis()).unwrap_or(u64::MAX);
+        windows.iter().map(|all| rate(all, from, until)).collect()
+    }
+
+    /// From a quarter of the card to a half while it computes: what it got before and after, and when the
+    /// first tenth of a second had nine tenths of the new share.
+    fn resize(&self) -> io::Result<Value> {
+        let native = self.together(None, &[WHOLE], 3)?[0];
+        let tenant = self.tenant(self.card.free / 4, 250)?;
+        let mut turns = seated(Mode::Hard, &[&tenant])?;
+        let mut command = self.with(&tenant, &["spin", "7"]);
+        let child = command.stdout(Stdio::piped()).spawn()?;
+        std::thread::sleep(Duration::from_secs(4));
+        let terms = DeviceTerms {
+            share_milli: 500,
+            ..tenant.terms
+        };
+        take(&mut turns, &tenant, &terms)?;
+        let changed = calendar();
+        let output = child.wait_with_output()?;
+        let windows = read_windows(&String::from_utf8_lossy(&output.stdout));
+        let (first, last) = match (windows.first(), windows.last()) {
+            (Some(first), Some(last)) => (first.from, last.until),
+            _ => return Err(io::Error::other("it did nothing at all")),
+        };
+        let settled = windows
+            .iter()
+            .find(|window| window.from >= changed && window.per_second() >= 0.45 * native);
+        Ok(json!({
+            "from": 0.25, "achieved_before": part(rate(&windows, first + 1000, changed)? / native),
+            "to": 0.5, "achieved_after": part(rate(&windows, changed + 500, last)? / native),
+            "settled_ms": settled.map(|window| window.until - changed),
+        }))
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.work);
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.place);
+    }
+}
+
+impl Card {
+    /// Reads `card UUID TOTAL FREE NAME…`, the first as 32 hexadecimal digits.
+    fn read(said: &str) -> Option<Self> {
+        let line = said.lines().find_map(|line| line.strip_prefix("card "))?;
+        let mut words = line.splitn(4, ' ');
+        let uuid = u128::from_str_radix(words.next()?, 16).ok()?;
+        Some(Self {
+            uuid: uuid.to_be_bytes(),
+            total: words.next()?.parse().ok()?,
+            free: words.next()?.parse().ok()?,
+            name: words.next()?.to_owned(),
+        })
+    }
+}
+
+/// Everybody has turns at the card, as long as the answer lives.
+fn seated(mode: Mode, tenants: &[&Tenant]) -> io::Result<Turns> {
+    let mut turns = Turns::new(mode);
+    for tenant in tenants {
+        take(&mut turns, tenant, &tenant.terms)?;
+    }
+    Ok(turns)
+}
+
+fn take(turns: &mut Turns, tenant: &Tenant, terms: &DeviceTerms) -> io::Result<()> {
+    let seat = Seat {
+        pages: Arc::clone(&tenant.pages),
+        at: 0,
+        share_milli: terms.share_milli,
+    };
+    turns.take(tenant.name, seat)
+}
+
+/// How much one process got done in one stretch of the calendar's milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Window {
+    from: u64,
+    until: u64,
+    count: u64,
+}
+
+impl Window {
+    fn per_second(&self) -> f64 {
+        self.count as f64 * 1000.0 / (self.until.saturating_sub(self.from).max(1)) as f64
+    }
+}
+
+fn read_windows(said: &str) -> Vec<Window> {
+    let window = |line: &str| {
+        let [from, until, count] = numbers(line, "window")?;
+        Some(Window { from, until, count })
+    };
+    said.lines().filter_map(window).collect()
+}
+
+/// A part of the whole, to hundredths of a percentage point.
+fn part(value: f64) -> f64 {
+    (value * 10_000.0).round() / 10_000.0
+}
+
+/// Kernels a second between two moments; of a stretch that one of them cuts, the part that lies between.
+fn rate(windows: &[Window], from: u64, until: u64) -> io::Result<f64> {
+    let (mut count, mut time) = (0.0, 0.0);
+    for window in windows {
+        let inside = window
+            .until
+            .min(until)
+            .saturating_sub(window.from.max(from)) as f64;
+        let whole = window.until.saturating_sub(window.from).max(1) as f64;
+        count += window.count as f64 * inside / whole;
+        time += inside;
+    }
+    if time == 0.0 {
+        return Err(io::Error::other(
+            "a tenant was not at work while the others were",
+        ));
+    }
+    Ok(count * 1000.0 / time)
+}
+
+/// The numbers behind a word at the beginning of a line.
+fn numbers<const N: usize>(said: &str, word: &str) -> Option<[u64; N]> {
+    let line = said
+        .lines()
+        .find(|line| line.split(' ').next() == Some(word))?;
+    let numbers: Vec<u64> = line
+        .split(' ')
+        .skip(1)
+        .map(|number| number.parse().ok())
+        .collect::<Option<_>>()?;
+    numbers.try_into().ok()
+}
+
+fn finished(command: &mut Command) -> io::Result<String> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!(
+        "the test's program ended with {}: {}",
+        output.status,
+        why.trim()
+    )))
+}
+
+fn unexpected(said: &str) -> io::Error {
+    io::Error::other(format!("the test's program says {:?}", said.trim()))
+}
+
+fn calendar() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// The vendor's library on this machine, the file itself.
+fn found() -> io::Result<PathBuf> {
+    let known = Driver::find(Path::new("/")).ok();
+    known
+        .map(|driver| driver.computing_library().to_owned())
+        .into_iter()
+        .chain(ELSEWHERE.iter().map(PathBuf::from))
+        .find_map(|path| path.canonicalize().ok())
+        .ok_or_else(|| {
+            io::Error::other(
+                "no driver of NVIDIA's was found; --driver FILE names its libcuda where it lies elsewhere",
+            )
+        })
+}
+
+/// A directory that does not exist yet, with a name as long as the place that is written into the library.
+fn place_of_the_same_length() -> PathBuf {
+    let head = "/tmp/fg";
+    let digits = PLACE.len() - head.len();
+    let number = u64::from_ne_bytes(base::observe::dice::<8>());
+    let name = format!("{number:0digits$x}");
+    PathBuf::from(format!("{head}{}", &name[name.len() - digits..]))
+}
+
+/// A library with one text in it replaced by another of the same length.
+fn replaced(bytes: &[u8], text: &str, by: &str) -> Vec<u8> {
+    let (text, by) = (text.as_bytes(), by.as_bytes());
+    assert_eq!(text.len(), by.len(), "nothing may move");
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while at + text.len() <= bytes.len() {
+        if bytes[at..].starts_with(text) {
+            bytes[at..at + by.len()].copy_from_slice(by);
+            at += by.len();
+        } else {
+            at += 1;
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_program_says_is_read_and_nothing_else() {
+        let said = "noise\ncard 00112233445566778899aabbccddeeff 1024 512 NVIDIA H200\n";
+        let card = Card::read(said).expect("a card");
+        assert_eq!(card.uuid[..3], [0x00, 0x11, 0x22]);
+        assert_eq!(
+            (card.total, card.free, card.name.as_str()),
+            (1024, 512, "NVIDIA H200")
+        );
+        assert!(Card::read("card zz 1 2 x").is_none() && Card::read("cards").is_none());
+        assert_eq!(numbers("launch 5\n", "launch"), Some([5]));
+        assert_eq!(numbers::<2>("launch 5\n", "launch"), None);
+        assert_eq!(numbers::<1>("launched 5\n", "launch"), None);
+    }
+
+    #[test]
+    fn a_rate_counts_what_lies_between_two_moments() {
+        let windows =
+            read_windows("window 0 100 50\nwindow 100 200 10\nwindow 200 300 30\nwindow 300 x 1\n");
+        assert_eq!(windows.len(), 3);
+        assert_eq!(rate(&windows, 100, 300).expect("work"), 200.0);
+        assert_eq!(rate(&windows, 150, 250).expect("work"), 200.0);
+        assert!(rate(&windows, 300, 400).is_err());
+    }
+
+    #[test]
+    fn shares_are_read_as_people_write_them() {
+        assert_eq!(read_shares("0.35,0.30,1"), Ok(vec![350, 300, 1000]));
+        for wrong in ["", "0", "1.5", "0.35,", "2"] {
+            assert!(read_shares(wrong).is_err(), "{wrong}");
+        }
+        let mut slices = Slices::default();
+        assert!(slices.check().is_err());
+        slices.shares = vec![500];
+        slices.memory = 1 << 30;
+        assert!(slices.check().is_err());
+        slices.command = vec!["true".into()];
+        assert_eq!(slices.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_libraries_place_is_replaced_without_moving_anything() {
+        let place = place_of_the_same_length();
+        let text = format!("a{PLACE}/control\0b{PLACE}");
+        let made = replaced(text.as_bytes(), PLACE, &place.to_string_lossy());
+        assert_eq!(made.len(), text.len());
+        let made = String::from_utf8(made).expect("text");
+        assert_eq!(made.matches(&*place.to_string_lossy()).count(), 2);
+        assert!(!made.contains(PLACE));
+    }
+}
