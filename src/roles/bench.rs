@@ -479,7 +479,17 @@ mod tests {
         let wanted = read(&words("--quick -o json launch idle")).unwrap();
         assert!(wanted.quick && wanted.json);
         assert_eq!(wanted.what, ["launch", "idle"]);
-        assert!(read(&words("--quick --output=json")).unwrap().what.len() == WORDS.len() - 1);
+        let all = |text: &str| read(&words(text)).unwrap().what;
+        // With a card; which this machine need not have.
+        let with = "--driver /nonexistent/libcuda.so.1";
+        assert_eq!(all(with), WORDS);
+        let quick = all(&format!("--quick --output=json {with}"));
+        assert_eq!(quick.len(), WORDS.len() - 1);
+        let slices = "--slices 0.5 --slice-memory 1GiB --elastic -- python3 train.py --quick";
+        let slices = read(&words(slices)).unwrap().slices.unwrap();
+        assert_eq!(slices.command, ["python3", "train.py", "--quick"]);
+        assert!(slices.elastic && slices.shares == [500]);
+        assert!(read(&words("--slices 0.5 -- true")).is_err());
         assert!(read(&words("lunch")).err().unwrap().contains("lunch"));
     }
 
