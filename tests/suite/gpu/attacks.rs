@@ -602,3 +602,83 @@ fn numba_compiles_a_real_kernel_inside_a_session() {
     let wanted = "compiled True\nsees 1024\nrefused True\nheld 960\n";
     assert!(said.contains(wanted), "{said}");
 }
+
+/// A program for musl that opens a library and says how far it comes.
+const FOR_MUSL: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **words) {
+    for (int at = 1; at < count; at++) {
+        void *library = dlopen(words[at], RTLD_NOW);
+        int (*init)(unsigned) = library ? (int (*)(unsigned)) dlsym(library, "cuInit") : 0;
+        if (init) printf("cuInit answers %d\n", init(0));
+        else printf("not loaded: %s\n", dlerror());
+    }
+}
+"#;
+
+#[test]
+fn a_program_for_musl_or_without_any_loader_has_nothing_of_the_driver() {
+    const NAME: &str = "a_program_for_musl_or_without_any_loader_has_nothing_of_the_driver";
+    let Some(machine) = Machine::make(NAME) else {
+        return;
+    };
+    let (injection, _pages) = machine.slice("one", LIMIT);
+    let places =
+        format!("libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so.1 {PLACE}/libcuda.so.1");
+    // A static program brings no loader of its own: with a library that has threads it dies.
+    let script: String = places
+        .split(' ')
+        .map(|place| format!("/opt/unlinked open {place} 2>&1 || echo ended with $?\n"))
+        .collect();
+    let (_, said) = machine.said(&script, &injection);
+    println!("static: {said}");
+    assert_eq!(machine.rig.truth(0), 0);
+    assert!(!said.contains("cuInit answers 0"), "{said}");
+
+    // `FARDEL_MUSL` names a folder with the packages musl and musl-dev unpacked; else they are installed.
+    let root = std::env::var_os("FARDEL_MUSL").map_or_else(|| "/".into(), PathBuf::from);
+    let loader = root.join("lib/ld-musl-x86_64.so.1");
+    let parts = root.join("usr/lib/x86_64-linux-musl");
+    if !loader.exists() || !parts.join("crt1.o").exists() {
+        return skips::skip(NAME, "needs the packages musl and musl-dev for half of it");
+    }
+    let folder = machine.ground.directory.path();
+    let source = folder.join("musl.c");
+    std::fs::write(&source, FOR_MUSL).expect("written");
+    let made = folder.join("for-musl");
+    std::fs::copy(&loader, folder.join("libc.so")).expect("it is there");
+    let done = std::process::Command::new("cc")
+        .args([
+            "-nostdinc",
+            "-nostdlib",
+            "-no-pie",
+            "-fno-stack-protector",
+            "-isystem",
+        ])
+        .arg(root.join("usr/include/x86_64-linux-musl"))
+        .arg("-Wl,--dynamic-linker=/opt/ld-musl.so")
+        .arg("-o")
+        .arg(&made)
+        .args([parts.join("crt1.o"), parts.join("crti.o"), source])
+        // By its usual name: the library itself carries none.
+        .arg("-L")
+        .arg(folder)
+        .arg("-lc")
+        .arg(parts.join("crtn.o"))
+        .status()
+        .expect("a C compiler, which the product's build needs as well");
+    assert!(done.success());
+    let mut order = machine.order(&format!("/opt/for-musl {places} 2>&1"), &injection);
+    for (from, at) in [(&loader, "/opt/ld-musl.so"), (&made, "/opt/for-musl")] {
+        order.files.push(node::gpu::FileOrder {
+            from: from.clone(),
+            at: at.to_owned(),
+            for_what: node::gpu::FileUse::Run,
+        });
+    }
+    let (_, said) = machine.ground.run(&order);
+    println!("musl: {said}");
+    assert_eq!(said.matches("not loaded: ").count(), 3, "{said}");
+    assert_eq!(machine.rig.truth(0), 0);
+}
