@@ -171,14 +171,7 @@ fn whole<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Looks until nobody has a real share any more, or the machine is closed.
 fn watch(inner: &Weak<Inner>) {
-    let mut eyes = Eyes {
-        began: Instant::now(),
-        dog: Watchdog::new(),
-        allowed: BTreeMap::new(),
-        overhead: BTreeMap::new(),
-        warned: BTreeMap::new(),
-        owed: BTreeMap::new(),
-    };
+    let mut eyes = Eyes::open();
     loop {
         let Some(inner) = inner.upgrade() else {
             return;
@@ -351,6 +344,18 @@ impl Grant {
 }
 
 impl Eyes {
+    /// Having seen nothing yet.
+    fn open() -> Self {
+        Self {
+            began: Instant::now(),
+            dog: Watchdog::new(),
+            allowed: BTreeMap::new(),
+            overhead: BTreeMap::new(),
+            warned: BTreeMap::new(),
+            owed: BTreeMap::new(),
+        }
+    }
+
     fn keep(&mut self, there: &BTreeSet<(ContainerName, DeviceId)>) {
         self.dog.keep(|id| there.contains(id));
         self.allowed.retain(|id, _| there.contains(id));
@@ -385,17 +390,6 @@ impl Eyes {
 mod tests {
     use super::*;
 
-    fn eyes() -> Eyes {
-        Eyes {
-            began: Instant::now(),
-            dog: Watchdog::new(),
-            allowed: BTreeMap::new(),
-            overhead: BTreeMap::new(),
-            warned: BTreeMap::new(),
-            owed: BTreeMap::new(),
-        }
-    }
-
     fn grant(limit: u64) -> Grant {
         Grant {
             container: ContainerName::parse("s-1").expect("plain"),
@@ -407,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_lowered_limit_accuses_nobody_until_they_take_more_again() {
-        let mut eyes = eyes();
+        let mut eyes = Eyes::open();
         assert_eq!(eyes.allowed(&grant(1000), Some(900)), 1000);
         assert_eq!(eyes.allowed(&grant(500), Some(900)), 900, "lowered");
         assert_eq!(eyes.allowed(&grant(500), None), 900, "nobody knows");
@@ -419,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_moment_of_freeing_is_no_overhead() {
-        let mut eyes = eyes();
+        let mut eyes = Eyes::open();
         let id = grant(1).id();
         assert_eq!(eyes.steady(&id, 300), None);
         assert_eq!(eyes.steady(&id, 10), Some(10));

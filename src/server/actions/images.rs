@@ -16,7 +16,7 @@ use crate::access::{Caller, Via};
 use crate::appliance::imports::{Input, KIND, Source, forget_unnamed};
 use crate::appliance::shelves::{image_failure, upload_failure};
 use crate::catalog::events::Note;
-use crate::catalog::jobs::{OperationRow, OperationState};
+use crate::catalog::jobs::OperationRow;
 use crate::catalog::{Lane, View};
 use crate::{Failure, Fault, Server};
 
@@ -134,20 +134,9 @@ pub async fn import_once(
     };
     look_at(server, source.clone()).await?;
     let input = Input { source, reference };
-    let row = OperationRow {
-        id: OperationId::make(server.clock().now(), base::observe::dice()),
-        kind: KIND.to_owned(),
-        person: caller.subject.user,
-        state: OperationState::Pending,
-        input: serde_json::to_value(&input)
-            .map_err(|error| Fault::new("keep what to import", error))?,
-        cancel: false,
-        result: None,
-        refusal: None,
-        created_at: server.clock().now(),
-        ended_at: None,
-        generation: 1,
-    };
+    let kept =
+        serde_json::to_value(&input).map_err(|error| Fault::new("keep what to import", error))?;
+    let row = OperationRow::asked(server.clock().now(), KIND, caller.subject.user, kept);
     let actor = caller.name.clone();
     let begun = server
         .catalog()

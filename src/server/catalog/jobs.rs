@@ -72,6 +72,25 @@ pub(crate) struct OperationRow {
     pub(crate) generation: u64,
 }
 
+impl OperationRow {
+    /// One that somebody asked for now; nothing of it is done yet.
+    pub(crate) fn asked(now: Timestamp, kind: &str, person: UserId, input: Value) -> Self {
+        Self {
+            id: OperationId::make(now, base::observe::dice()),
+            kind: kind.to_owned(),
+            person,
+            state: OperationState::Pending,
+            input,
+            cancel: false,
+            result: None,
+            refusal: None,
+            created_at: now,
+            ended_at: None,
+            generation: 1,
+        }
+    }
+}
+
 const COLUMNS: &str =
     "id, kind, person, state, input, cancel, result, refusal, created_at, ended_at, generation";
 

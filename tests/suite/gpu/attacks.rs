@@ -87,18 +87,7 @@ fn every_attack_that_a_hook_can_hold_is_held_inside_a_session() {
         ),
         ("ctypes".into(), format!("python3 -c \"{CTYPES}\"")),
     ];
-    for way in [
-        "opened",
-        "deepbind",
-        "own-space",
-        "lazy",
-        "looked-up",
-        "looked-up-per-thread",
-        "looked-up-async",
-        "looked-up-async-per-thread",
-        "looked-up-lookup",
-        "looked-up-as-of-cuda-11",
-    ] {
+    for way in super::loading::WAYS {
         rows.push((way.to_owned(), format!("/opt/ways {way} libcuda.so.1")));
     }
     let script: String = rows

@@ -20,21 +20,23 @@ fn got(rig: &Rig, way: &str) -> String {
 
 const HELD: &str = "got 16777216 code 2";
 
+/// Every ordinary way from a program to the driver.
+pub(super) const WAYS: [&str; 10] = [
+    "opened",
+    "deepbind",
+    "own-space",
+    "lazy",
+    "looked-up",
+    "looked-up-per-thread",
+    "looked-up-async",
+    "looked-up-async-per-thread",
+    "looked-up-lookup",
+    "looked-up-as-of-cuda-11",
+];
+
 #[test]
 fn every_ordinary_way_to_the_driver_leads_through_the_hook() {
-    let ways = [
-        "opened",
-        "deepbind",
-        "own-space",
-        "lazy",
-        "looked-up",
-        "looked-up-per-thread",
-        "looked-up-async",
-        "looked-up-async-per-thread",
-        "looked-up-lookup",
-        "looked-up-as-of-cuda-11",
-    ];
-    let faults: Vec<String> = ways
+    let faults: Vec<String> = WAYS
         .iter()
         .filter_map(|way| {
             let rig = Rig::new(16 * MIB);

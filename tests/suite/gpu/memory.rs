@@ -5,18 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::rig::{MIB, Rig, said};
 
-/// Every way to memory that the conformance program knows.
-pub(super) const PATHS: [&str; 9] = [
-    "plain",
-    "pitched",
-    "managed",
-    "default-pool",
-    "own-pool",
-    "physical",
-    "array",
-    "array-3d",
-    "mipmapped",
-];
+pub(super) use rules::proof::PATHS;
 
 fn conforms(path: &str, processes: usize, way: &str) -> Result<(), String> {
     let limit = 64 * MIB;

@@ -145,19 +145,8 @@ pub async fn test(server: &Server, caller: &Caller, id: &str) -> Result<Operatio
         return Err(already().into());
     }
     testable(server, &gpu)?;
-    let row = OperationRow {
-        id: OperationId::make(server.clock().now(), base::observe::dice()),
-        kind: KIND.to_owned(),
-        person: caller.subject.user,
-        state: OperationState::Pending,
-        input: json!({"device": gpu.id}),
-        cancel: false,
-        result: None,
-        refusal: None,
-        created_at: server.clock().now(),
-        ended_at: None,
-        generation: 1,
-    };
+    let input = json!({"device": gpu.id});
+    let row = OperationRow::asked(server.clock().now(), KIND, caller.subject.user, input);
     let (id, actor) = (row.id, caller.name.clone());
     let written = row.clone();
     // Before the row is there: nobody may take it for one of an earlier server.

@@ -11,6 +11,7 @@ use super::*;
 use crate::access::{local_root, new_person};
 use crate::actions::operations::{self, Operation};
 use crate::actions::sessions::{LaunchRequest, launch, stop};
+use crate::catalog::jobs::OperationState;
 
 struct Box1 {
     server: Server,
