@@ -504,7 +504,8 @@ exports! {
         if let Some(driver) = driver.as_ref() {
             return if driver.owner == state::pid() { OK } else { NOT_INITIALIZED };
         }
-        let Some(mut hold) = Hold::open(concat!(env!("FAKE_PLACE"), "/state")) else { return NO_DEVICE };
+        let state = concat!(env!("FAKE_PLACE"), "/state");
+        let Some(mut hold) = Hold::open(state).or_else(|| Hold::lay_out(state)) else { return NO_DEVICE };
         if hold.state.devices.load(SeqCst) == 0 || !hold.enter() {
             return NO_DEVICE;
         }

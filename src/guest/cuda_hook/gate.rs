@@ -5,6 +5,7 @@
 
 use core::arch::naked_asm;
 use core::cell::Cell;
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::account::{self, Lock, Process};
@@ -406,6 +407,40 @@ pub fn forget_all(process: &Process) {
         mark.lock.free();
         mark.clear();
     }
+}
+
+// Calls by which programs wait without saying so: what was launched before is done as a rule.
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) -> Code {
+    watch(
+        Until::Event,
+        || real!(cuMemcpyDtoH_v2(to, from, bytes): fn(*mut c_void, u64, usize)),
+    )
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyDtoH_v2_ptds(to: *mut c_void, from: u64, bytes: usize) -> Code {
+    watch(
+        Until::Event,
+        || real!(cuMemcpyDtoH_v2_ptds(to, from, bytes): fn(*mut c_void, u64, usize)),
+    )
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpy(to: u64, from: u64, bytes: usize) -> Code {
+    watch(
+        Until::Event,
+        || real!(cuMemcpy(to, from, bytes): fn(u64, u64, usize)),
+    )
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpy_ptds(to: u64, from: u64, bytes: usize) -> Code {
+    watch(
+        Until::Event,
+        || real!(cuMemcpy_ptds(to, from, bytes): fn(u64, u64, usize)),
+    )
 }
 
 #[unsafe(no_mangle)]

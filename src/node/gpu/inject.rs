@@ -18,7 +18,7 @@ use super::hooks::{CUDA_HOOK, GPU_TEST, NVML_HOOK, PLACE};
 use super::region::{
     Account, Control, DEVICES, DeviceTerms, MAGIC, SLOTS, Slot, SlotDevice, VERSION,
 };
-use super::turns::Traffic;
+use super::turns::{ProcessTraffic, Traffic};
 use super::{DeviceOrder, FileOrder, FileUse};
 
 /// A part of one card.
@@ -104,7 +104,7 @@ impl Pages {
         Ok(copy)
     }
 
-    /// What the container's processes say of their launches on its `at`-th device. Costs a read of a
+    /// What each of the container's processes says of its launches on the `at`-th device. Costs a read of a
     /// kilobyte for each process there was at once.
     ///
     /// Errors: where the page was cut off or is none any more.
@@ -119,28 +119,26 @@ impl Pages {
         let slots = (half(&head, offset_of!(Account, high)) as usize).min(SLOTS);
         let mut traffic = Traffic {
             slots,
-            ..Traffic::default()
+            processes: Vec::new(),
         };
         let mut copy = vec![0; slots * size_of::<Slot>()];
         self.account.read_exact_at(&mut copy, head.len() as u64)?;
-        for slot in copy.chunks_exact(size_of::<Slot>()) {
+        for (number, slot) in copy.chunks_exact(size_of::<Slot>()).enumerate() {
             // Nobody's: what stands there counts for nothing.
             if half(slot, offset_of!(Slot, owner)) == 0 {
                 continue;
             }
             let place = offset_of!(Slot, device) + at * size_of::<SlotDevice>();
             let device = &slot[place..place + size_of::<SlotDevice>()];
-            let (submitted, finished) = (
-                word(device, offset_of!(SlotDevice, submitted)),
-                word(device, offset_of!(SlotDevice, finished)),
-            );
-            let add = |sum: &mut u32, at| *sum = sum.saturating_add(half(device, at));
-            add(&mut traffic.waiting, offset_of!(SlotDevice, waiting));
-            add(&mut traffic.watching, offset_of!(SlotDevice, watching));
-            traffic.launched = traffic.launched.wrapping_add(submitted);
-            traffic.unfinished = traffic
-                .unfinished
-                .saturating_add(submitted.saturating_sub(finished));
+            let submitted = word(device, offset_of!(SlotDevice, submitted));
+            let finished = word(device, offset_of!(SlotDevice, finished));
+            traffic.processes.push(ProcessTraffic {
+                slot: number,
+                waiting: half(device, offset_of!(SlotDevice, waiting)),
+                watching: half(device, offset_of!(SlotDevice, watching)),
+                launched: submitted,
+                unfinished: submitted.saturating_sub(finished),
+            });
         }
         Ok(traffic)
     }

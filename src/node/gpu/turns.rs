@@ -68,18 +68,26 @@ pub struct Seat {
 }
 
 /// What a container's processes say of their work on one device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Traffic {
+    /// By their slots, in order.
+    pub processes: Vec<ProcessTraffic>,
+    /// How many slots were read.
+    pub slots: usize,
+}
+
+/// What one of them says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessTraffic {
+    pub slot: usize,
     /// Threads at the gate.
     pub waiting: u32,
     /// Threads that will say when work is done.
     pub watching: u32,
     /// Raised with each launch.
     pub launched: u64,
-    /// Launches that nobody has seen done yet.
+    /// Launches that it has not seen done yet.
     pub unfinished: u64,
-    /// How many slots were read.
-    pub slots: usize,
 }
 
 /// Who takes turns at one device. The thread ends with it.
@@ -171,18 +179,55 @@ impl Shared {
 /// One container's work as the thread follows it.
 struct Place {
     seat: Seat,
-    seen: Traffic,
+    /// Its processes, by their slots, and how many slots had to be read for that.
+    processes: Vec<Followed>,
+    slots: usize,
     looked: Nanos,
     /// When it last launched or finished something.
     moved: Nanos,
     launched: Nanos,
-    /// Work that counts as done though nobody saw it.
-    written_off: u64,
     /// Until when it is not asked after turns that it did not use, and for how long the last time.
     shy_until: Nanos,
     shy_for: Nanos,
     /// Since when it has the turn, and whether anything came through.
     turn: Option<Turn>,
+}
+
+/// One process: by itself, since what one of them watches says nothing about another's work.
+#[derive(Clone, Copy)]
+struct Followed {
+    says: ProcessTraffic,
+    /// When it last launched or finished something.
+    moved: Nanos,
+    /// Work that counts as done though nobody saw it.
+    written_off: u64,
+}
+
+impl Followed {
+    /// What it says now, after what it said before.
+    fn on(self, says: ProcessTraffic, now: Nanos) -> Self {
+        let stood = (self.says.launched, self.says.unfinished) == (says.launched, says.unfinished);
+        let moved = if stood { self.moved } else { now };
+        let patience = if says.watching > 0 || says.waiting > 0 {
+            GONE
+        } else {
+            UNWATCHED
+        };
+        let written_off = if now.saturating_sub(moved) >= patience {
+            says.unfinished
+        } else {
+            self.written_off.min(says.unfinished)
+        };
+        Self {
+            says,
+            moved,
+            written_off,
+        }
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.says.unfinished - self.written_off
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -199,45 +244,57 @@ impl Place {
         self.seat.share_milli < 1000 && !alone_and_elastic
     }
 
-    fn in_flight(&self) -> u64 {
-        self.seen.unfinished.saturating_sub(self.written_off)
+    fn in_flight(&self) -> bool {
+        self.processes.iter().any(|process| process.in_flight() > 0)
+    }
+
+    fn is_at_the_gate(&self) -> bool {
+        self.processes
+            .iter()
+            .any(|process| process.says.waiting > 0)
     }
 
     fn wants(&self, now: Nanos) -> bool {
-        let waits = self.seen.waiting > 0 && now >= self.shy_until;
+        let waits = self.is_at_the_gate() && now >= self.shy_until;
         waits || self.launched != 0 && now - self.launched < WANTS_STILL
     }
 
     /// Reads the page and counts the time since the last look.
     fn look(&mut self, now: Nanos) {
-        let before = (self.in_flight(), self.seen);
-        self.seen = self
-            .seat
-            .pages
-            .traffic(self.seat.at)
-            // Garbled or cut off from inside: as if nobody were there.
-            .unwrap_or_default();
-        self.written_off = self.written_off.min(self.seen.unfinished);
-        let (was, then) = before;
-        if self.seen.launched != then.launched {
+        let was_busy = self.in_flight();
+        // Garbled or cut off from inside: as if nobody were there.
+        let traffic = self.seat.pages.traffic(self.seat.at).unwrap_or_default();
+        let before = std::mem::take(&mut self.processes);
+        let (mut launched, mut moved) = (false, before.len() != traffic.processes.len());
+        for says in traffic.processes {
+            let found = before.binary_search_by_key(&says.slot, |process| process.says.slot);
+            let then = found.map_or_else(
+                |_| Followed {
+                    says: ProcessTraffic {
+                        slot: says.slot,
+                        ..ProcessTraffic::default()
+                    },
+                    moved: now,
+                    written_off: 0,
+                },
+                |at| before[at],
+            );
+            launched |= says.launched != then.says.launched;
+            let process = then.on(says, now);
+            moved |= process.moved == now;
+            self.processes.push(process);
+        }
+        self.slots = traffic.slots;
+        if launched {
             self.launched = now;
         }
-        if self.seen.launched != then.launched || self.seen.unfinished != then.unfinished {
+        if moved {
             self.moved = now;
         }
-        let silence = now.saturating_sub(self.moved);
-        let patience = if self.seen.watching > 0 || self.seen.waiting > 0 {
-            GONE
-        } else {
-            UNWATCHED
-        };
-        if silence >= patience {
-            self.written_off = self.seen.unfinished;
-        }
+        let is_busy = self.in_flight();
         if let Some(turn) = &mut self.turn {
-            let launched = self.seen.launched != then.launched;
             turn.used |= launched;
-            if was > 0 || launched || self.seen.unfinished > self.written_off {
+            if was_busy || launched || is_busy {
                 turn.busy += now.saturating_sub(self.looked.max(turn.opened));
             }
         }
@@ -270,11 +327,11 @@ impl Table {
             None => {
                 let place = Place {
                     seat,
-                    seen: Traffic::default(),
+                    processes: Vec::new(),
+                    slots: 0,
                     looked: 0,
                     moved: now,
                     launched: 0,
-                    written_off: 0,
                     shy_until: 0,
                     shy_for: 0,
                     turn: None,
@@ -354,7 +411,7 @@ impl Table {
                 (None, true) => WANTS,
                 (None, false) => WANTS_IN_QUIET,
             };
-            let due = place.looked + pace.max(LOOK_PER_SLOT * place.seen.slots as u64);
+            let due = place.looked + pace.max(LOOK_PER_SLOT * place.slots as u64);
             if due <= now {
                 place.look(now);
                 self.arbiter.wants(now, *name, place.wants(now));
@@ -368,7 +425,7 @@ impl Table {
             } else {
                 now.saturating_sub(turn.opened) >= FIRST_WITHIN
             };
-            if !turn.closed && place.in_flight() == 0 && place.seen.waiting == 0 && idle
+            if !turn.closed && !place.in_flight() && !place.is_at_the_gate() && idle
                 || !turn.closed && !turn.used && idle
             {
                 self.arbiter.yielded(now, *name);
@@ -380,7 +437,7 @@ impl Table {
                 let is_open = place.turn.is_some_and(|turn| !turn.closed);
                 if is_open {
                     // Again: whoever came in between, or was missed.
-                    if place.seen.waiting > 0 {
+                    if place.is_at_the_gate() {
                         wake(&place.seat);
                     }
                 } else {
@@ -436,7 +493,7 @@ impl Table {
     fn settle(&mut self, now: Nanos) {
         for (name, place) in &mut self.places {
             let Some(turn) = place.turn else { continue };
-            if !turn.closed || place.in_flight() > 0 {
+            if !turn.closed || place.in_flight() {
                 continue;
             }
             place.turn = None;

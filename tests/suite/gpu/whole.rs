@@ -327,3 +327,53 @@ fn a_driver_that_hangs_ends_no_session_and_blocks_no_request() {
         whole.ended(session);
     }
 }
+
+#[test]
+fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
+    const NAME: &str = "the_self_test_runs_in_two_sessions_of_the_whole_product";
+    let Some(whole) = Whole::make(NAME) else {
+        return;
+    };
+    let card = whole.get("/api/v1/gpus")["items"][0]["id"].clone();
+    let card = format!("/api/v1/gpus/{}", card.as_str().expect("its own name"));
+    assert_eq!(whole.get(&card)["proof"], "untested");
+    let operation = whole.ask("POST", &format!("{card}/test"), &json!({}));
+    let operation = operation["id"].as_str().expect("an id").to_owned();
+    let begun = Instant::now();
+    let done = loop {
+        let now = whole.get(&format!("/api/v1/operations/{operation}"));
+        if now["ended_at"].is_string() {
+            break now;
+        }
+        assert!(begun.elapsed() < PATIENCE * 4, "it never ends: {now}");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert_eq!(done["state"], "succeeded", "{done}");
+    let proof = whole.get(&format!("{card}/proof"));
+    let findings = proof["result"]["findings"].as_array().expect("findings");
+    println!("{findings:#?}");
+    let failed: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding["verdict"] == "failed")
+        .filter_map(|finding| finding["code"].as_str())
+        .collect();
+    // Each container has a fake card of its own here, which the host's driver knows nothing of. A launch costs
+    // nothing on it, and a busy machine gives its clock no time.
+    let unlike_a_card = ["trespass", "share", "launch"];
+    assert!(
+        failed.iter().all(|code| unlike_a_card.contains(code)),
+        "{failed:?}"
+    );
+    assert!(failed.contains(&"trespass"), "nobody can have seen that");
+    assert_eq!(findings.len(), 34);
+    assert_eq!(whole.get(&card)["proof"], "failed");
+    // Nothing of it is left.
+    whole.until("the end of both sessions", || {
+        let sessions = whole.get("/api/v1/sessions");
+        let mut all = sessions["items"].as_array().into_iter().flatten();
+        all.all(|row| row["state"] == "ended").then_some(())
+    });
+    whole.until("the end of their pages", || {
+        whole.pages().is_none().then_some(())
+    });
+}

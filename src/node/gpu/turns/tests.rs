@@ -406,6 +406,44 @@ fn work_that_nobody_saw_the_end_of_keeps_the_others_away_for_a_moment_only() {
 }
 
 #[test]
+fn a_process_that_never_looks_takes_nothing_from_another_of_its_container() {
+    let mut world = World::new(Mode::Hard);
+    world.enter(300, Manner::Saturating, KERNEL);
+    world.enter(600, Manner::Saturating, KERNEL);
+    // A second process of the first: an empty kernel ten times a second, of which only the next launch tells.
+    let beside = offset_of!(Account, slot) + size_of::<Slot>();
+    let device = beside + offset_of!(Slot, device);
+    let guest = &world.guests[0];
+    guest.write(offset_of!(Account, high), &2_u32.to_le_bytes());
+    guest.write(beside + offset_of!(Slot, owner), &78_u64.to_le_bytes());
+    let mut before = Vec::new();
+    for launched in 1..=30_u64 {
+        let guest = &world.guests[0];
+        guest.write(
+            device + offset_of!(SlotDevice, submitted),
+            &launched.to_le_bytes(),
+        );
+        guest.write(
+            device + offset_of!(SlotDevice, finished),
+            &(launched - 1).to_le_bytes(),
+        );
+        if launched == 10 {
+            before = world.guests.iter().map(|guest| guest.used).collect();
+        }
+        world.run(100 * MILLISECOND);
+    }
+    let time = (21 * 100 * MILLISECOND) as f64;
+    let got: Vec<f64> = world
+        .guests
+        .iter()
+        .zip(before)
+        .map(|(guest, before)| (guest.used - before) as f64 * 100.0 / time)
+        .collect();
+    // Each of its launches is charged as a window of 4 ms at the most.
+    near(&got, &[28.0, 60.0], 2.5);
+}
+
+#[test]
 fn whoever_leaves_amid_their_turn_leaves_the_turn() {
     let mut world = World::new(Mode::Hard);
     world.enter(300, Manner::Saturating, KERNEL);
