@@ -217,8 +217,8 @@ except Exception as refusal:
 print('held', len(held) * 64)
 ";
 
-/// With `FARDEL_NUMBA` naming a Python that has numba-cuda and the compiler's packages (949 MB, too much
-/// to install for every run).
+/// With `FARDEL_NUMBA` naming a Python that has numba-cuda and the compiler's packages, 0.9 GB,
+/// which the gate installs.
 #[test]
 fn numba_compiles_a_real_kernel_under_a_slice_of_one_gibibyte() {
     let Some(python) = std::env::var_os("FARDEL_NUMBA") else {
