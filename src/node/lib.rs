@@ -94,6 +94,7 @@ impl Node {
             hooks: data.join("gpu"),
             pages: options.places.run.join("gpu"),
         };
+        let record = options.places.run.join("watchdog.json");
         let runtime = Arc::new(Runtime::open(options.places)?);
         let living = runtime.adopt()?;
         let living = living
@@ -135,6 +136,7 @@ impl Node {
                 Arc::clone(&shares) as _,
                 Arc::clone(&runtime),
                 clock.clone(),
+                &record,
                 move || rung.ring(),
             )
         });

@@ -2,15 +2,19 @@
 //! control group which container a process stands in, and warns, freezes or stops whoever holds more
 //! than they were granted. Also writes what the driver counts beyond a container's own account into its
 //! page. Its thread exists only while some container has a real share; decides nothing (`gpu::watchdog`
-//! does), and never believes what a container says of itself.
+//! does), and never believes what a container says of itself. What it answered is written down before it is
+//! told or done, so that the next server goes on where this one ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use base::observe::{Clock, chain};
 use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::gpu::shares::Shares;
 use crate::gpu::watchdog::{Answer, Held, LOOK_EVERY, Truth, Watchdog};
@@ -51,7 +55,7 @@ pub trait Grants: Send + Sync {
 }
 
 /// One answer that was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
     /// Of this incident alone, on any machine and after any restart.
     pub id: uuid::Uuid,
@@ -74,6 +78,8 @@ struct Inner {
     grants: Arc<dyn Grants>,
     runtime: Arc<Runtime>,
     clock: Clock,
+    /// Where `Memory` is written.
+    record: PathBuf,
     /// Called after each incident, so that it is reported at once.
     ring: Box<dyn Fn() + Send + Sync>,
     /// Whether the thread is there.
@@ -81,10 +87,22 @@ struct Inner {
     seen: Mutex<Seen>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Seen {
     incidents: BTreeMap<ContainerName, Vec<Incident>>,
     frozen: BTreeSet<ContainerName>,
+    /// What the thread knew of each at its last look; a thread that begins goes on there.
+    cases: Vec<Known>,
+}
+
+/// One container on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Known {
+    container: ContainerName,
+    device: DeviceId,
+    /// What it may hold: see `Eyes`.
+    allowed: u64,
+    answered: Option<Answer>,
 }
 
 /// What the thread alone remembers.
@@ -98,25 +116,38 @@ struct Eyes {
     warned: BTreeMap<(ContainerName, DeviceId), Instant>,
     /// What could not be done yet.
     owed: BTreeMap<ContainerName, Answer>,
+    /// What stands in the record.
+    written: Option<Seen>,
 }
 
 impl Watch {
+    /// A watchdog that goes on where the one that wrote `record` ended, for the containers that still exist.
+    /// Looks at nobody yet.
     pub fn new(
         truth: Arc<dyn Truth>,
         grants: Arc<dyn Grants>,
         runtime: Arc<Runtime>,
         clock: Clock,
+        record: &Path,
         ring: impl Fn() + Send + Sync + 'static,
     ) -> Self {
+        let mut seen = read(record).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %record.display(), "what the watchdog knew cannot be read; it begins anew");
+            Seen::default()
+        });
+        let sights = runtime.sights();
+        let there: BTreeSet<ContainerName> = sights.into_iter().map(|sight| sight.name).collect();
+        seen.keep(&there);
         Self {
             inner: Arc::new(Inner {
                 truth,
                 grants,
                 runtime,
                 clock,
+                record: record.to_owned(),
                 ring: Box::new(ring),
                 awake: Mutex::new(false),
-                seen: Mutex::default(),
+                seen: Mutex::new(seen),
             }),
         }
     }
@@ -161,7 +192,32 @@ impl Watch {
         let mut seen = whole(&self.inner.seen);
         seen.incidents.remove(container);
         seen.frozen.remove(container);
+        seen.cases.retain(|known| known.container != *container);
     }
+}
+
+impl Seen {
+    fn keep(&mut self, there: &BTreeSet<ContainerName>) {
+        self.incidents.retain(|name, _| there.contains(name));
+        self.frozen.retain(|name| there.contains(name));
+        self.cases.retain(|known| there.contains(&known.container));
+    }
+}
+
+/// What an earlier watchdog knew; nothing where there was none.
+fn read(record: &Path) -> io::Result<Seen> {
+    match fs::read(record) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whole or not at all.
+fn write(record: &Path, seen: &Seen) -> io::Result<()> {
+    let draft = record.with_extension("draft");
+    fs::write(&draft, serde_json::to_vec(seen)?)?;
+    fs::rename(&draft, record)
 }
 
 /// Values behind these locks are changed in one step each; a panic elsewhere leaves none half changed.
@@ -171,7 +227,11 @@ fn whole<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Looks until nobody has a real share any more, or the machine is closed.
 fn watch(inner: &Weak<Inner>) {
-    let mut eyes = Eyes::open();
+    let Some(first) = inner.upgrade() else {
+        return;
+    };
+    let mut eyes = Eyes::open(&whole(&first.seen));
+    drop(first);
     loop {
         let Some(inner) = inner.upgrade() else {
             return;
@@ -207,6 +267,7 @@ impl Inner {
         let used = held.map(|held| self.by_container(&held));
         let there: BTreeSet<(ContainerName, DeviceId)> = granted.iter().map(Grant::id).collect();
         eyes.keep(&there);
+        let mut told = false;
         for grant in granted {
             let id = grant.id();
             let mine = used
@@ -223,10 +284,32 @@ impl Inner {
                 }
             }
             if let Some(answer) = eyes.dog.look(now, id.clone(), mine, allowed) {
-                self.answer(eyes, grant, answer, mine.unwrap_or(0));
+                told |= self.answer(eyes, grant, answer, mine.unwrap_or(0));
             }
         }
+        self.write_down(eyes);
+        if told {
+            (self.ring)();
+        }
         self.carry_out(eyes);
+    }
+
+    /// Writes what the next server has to know, where it is not what stands there.
+    fn write_down(&self, eyes: &mut Eyes) {
+        let now = {
+            let mut seen = whole(&self.seen);
+            seen.cases = eyes.known();
+            seen.clone()
+        };
+        if eyes.written.as_ref() == Some(&now) {
+            return;
+        }
+        match write(&self.record, &now) {
+            Ok(()) => eyes.written = Some(now),
+            Err(error) => {
+                tracing::warn!(%error, path = %self.record.display(), "what the watchdog knows cannot be written; a next server would begin anew");
+            }
+        }
     }
 
     /// Sums what the driver says by container and device; processes of no container of ours are left
@@ -246,14 +329,15 @@ impl Inner {
         sums
     }
 
-    /// Writes an answer down, and notes what there is to do.
-    fn answer(&self, eyes: &mut Eyes, grant: &Grant, answer: Answer, held: u64) {
+    /// Keeps an answer for those who ask, and notes what there is to do; whether there is something to tell.
+    fn answer(&self, eyes: &mut Eyes, grant: &Grant, answer: Answer, held: u64) -> bool {
         let id = grant.id();
+        let thaws = answer == Answer::Clear && whole(&self.seen).frozen.contains(&grant.container);
         let told_lately = eyes
             .warned
             .get(&id)
             .is_some_and(|at| at.elapsed() < QUIET_AFTER_WARNING);
-        let quiet = told_lately && matches!(answer, Answer::Warn | Answer::Clear);
+        let quiet = told_lately && !thaws && matches!(answer, Answer::Warn | Answer::Clear);
         match answer {
             Answer::Warn if !quiet => {
                 eyes.warned.insert(id, Instant::now());
@@ -265,7 +349,7 @@ impl Inner {
         }
         tracing::warn!(container = %grant.container, ?answer, held, limit = grant.limit, "more of a device's memory than was granted");
         if quiet {
-            return;
+            return false;
         }
         let incident = Incident {
             id: uuid::Uuid::now_v7(),
@@ -281,13 +365,17 @@ impl Inner {
             // Before it is frozen: nobody may let it go on in between.
             seen.frozen.insert(grant.container.clone());
         }
+        // Whoever wants it to run lets it go on; not while it is frozen for another device.
+        if thaws && !eyes.is_frozen_elsewhere(grant) {
+            seen.frozen.remove(&grant.container);
+            eyes.owed.remove(&grant.container);
+        }
         let told = seen.incidents.entry(grant.container.clone()).or_default();
         told.push(incident);
         if told.len() > TOLD {
             told.remove(0);
         }
-        drop(seen);
-        (self.ring)();
+        true
     }
 
     /// Does what is owed; what does not work is tried again at the next look.
@@ -344,16 +432,55 @@ impl Grant {
 }
 
 impl Eyes {
-    /// Having seen nothing yet.
-    fn open() -> Self {
-        Self {
+    /// Having seen nothing but what others saw before.
+    fn open(seen: &Seen) -> Self {
+        let mut eyes = Self {
             began: Instant::now(),
             dog: Watchdog::new(),
             allowed: BTreeMap::new(),
             overhead: BTreeMap::new(),
             warned: BTreeMap::new(),
             owed: BTreeMap::new(),
+            written: None,
+        };
+        for name in &seen.frozen {
+            // Perhaps it was only meant to be; to do it twice does no harm.
+            eyes.owed.insert(name.clone(), Answer::Freeze);
         }
+        for known in &seen.cases {
+            let id = (known.container.clone(), known.device);
+            if let Some(answered) = known.answered {
+                eyes.dog.go_on(0, id.clone(), answered);
+            }
+            if known.answered == Some(Answer::Stop) {
+                eyes.owed.insert(known.container.clone(), Answer::Stop);
+            }
+            eyes.allowed.insert(id, known.allowed);
+        }
+        eyes
+    }
+
+    /// What somebody who goes on later has to know.
+    fn known(&self) -> Vec<Known> {
+        let answered: BTreeMap<_, _> = self.dog.answered().collect();
+        self.allowed
+            .iter()
+            .map(|(id, allowed)| Known {
+                container: id.0.clone(),
+                device: id.1,
+                allowed: *allowed,
+                answered: answered.get(id).copied(),
+            })
+            .collect()
+    }
+
+    /// Whether a container stands still for what it holds of another device.
+    fn is_frozen_elsewhere(&self, grant: &Grant) -> bool {
+        self.dog.answered().any(|((container, device), answered)| {
+            *container == grant.container
+                && *device != grant.device
+                && matches!(answered, Answer::Freeze | Answer::Stop)
+        })
     }
 
     fn keep(&mut self, there: &BTreeSet<(ContainerName, DeviceId)>) {
@@ -400,8 +527,40 @@ mod tests {
     }
 
     #[test]
+    fn what_was_known_is_known_to_the_next_and_only_of_those_that_exist() {
+        let place = tempfile::tempdir().expect("a directory");
+        let record = place.path().join("watchdog.json");
+        assert!(read(&record).expect("nothing is fine") == Seen::default());
+        let mut eyes = Eyes::open(&Seen::default());
+        // Lowered below what it holds, which is no offence.
+        assert_eq!(eyes.allowed(&grant(1000), Some(900)), 1000);
+        assert_eq!(eyes.allowed(&grant(500), Some(900)), 900);
+        eyes.dog.go_on(0, grant(500).id(), Answer::Freeze);
+        let name = grant(1).container;
+        let seen = Seen {
+            frozen: BTreeSet::from([name.clone()]),
+            cases: eyes.known(),
+            ..Seen::default()
+        };
+        write(&record, &seen).expect("written");
+        let mut later = read(&record).expect("readable");
+        assert!(later == seen);
+        let mut next = Eyes::open(&later);
+        assert_eq!(next.allowed(&grant(500), Some(900)), 900, "still none");
+        assert_eq!(
+            next.dog.answered().map(|(_, last)| last).next(),
+            Some(Answer::Freeze)
+        );
+        assert_eq!(next.owed.get(&name), Some(&Answer::Freeze));
+        later.keep(&BTreeSet::new());
+        assert!(later == Seen::default());
+        fs::write(&record, "{").expect("written");
+        assert!(read(&record).is_err());
+    }
+
+    #[test]
     fn a_lowered_limit_accuses_nobody_until_they_take_more_again() {
-        let mut eyes = Eyes::open();
+        let mut eyes = Eyes::open(&Seen::default());
         assert_eq!(eyes.allowed(&grant(1000), Some(900)), 1000);
         assert_eq!(eyes.allowed(&grant(500), Some(900)), 900, "lowered");
         assert_eq!(eyes.allowed(&grant(500), None), 900, "nobody knows");
@@ -413,7 +572,7 @@ mod tests {
 
     #[test]
     fn a_moment_of_freeing_is_no_overhead() {
-        let mut eyes = Eyes::open();
+        let mut eyes = Eyes::open(&Seen::default());
         let id = grant(1).id();
         assert_eq!(eyes.steady(&id, 300), None);
         assert_eq!(eyes.steady(&id, 10), Some(10));

@@ -1,8 +1,11 @@
 //! What becomes of a container that holds more of a device's memory than it may, however it came by it: it is
-//! warned, then frozen, then stopped. A pure function of time and of what the driver says; whoever
-//! calls it does what it answers and writes it down. Never accuses anybody without a fresh figure.
+//! warned, then frozen, then stopped; and let go on where it may hold what it holds after all. A pure function
+//! of time and of what the driver says; whoever calls it does what it answers and writes it down. Never
+//! accuses anybody without a fresh figure.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::arbiter::Nanos;
 
@@ -20,6 +23,10 @@ const WARNED_AFTER: Nanos = 2 * SECOND - LOOK_EVERY;
 const FROZEN_AFTER: Nanos = 2 * SECOND;
 /// From the freeze to the end: time for somebody to look. It holds its memory all the while.
 const STOPPED_AFTER: Nanos = 10 * SECOND;
+/// How long a frozen container has to hold no more than it may before it goes on: a figure that came late is
+/// no proof. Only somebody else can bring that about, who gives it more or ends a process of it. Longer: it
+/// stands still, though an administrator has just helped it.
+const THAWED_AFTER: Nanos = 2 * SECOND;
 
 /// Memory of one device that one process holds, as the driver itself counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +47,13 @@ pub trait Truth: Send + Sync {
 }
 
 /// What is to be done with a container now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Answer {
     Warn,
     Freeze,
     Stop,
-    /// It holds no more than it may again, after a warning.
+    /// It holds no more than it may again, after a warning, or after it was frozen: then it goes on.
     Clear,
 }
 
@@ -53,6 +61,8 @@ pub enum Answer {
 struct Case {
     /// Time over the limit since the last answer.
     over: Nanos,
+    /// Time not over it, of one that is frozen.
+    under: Nanos,
     answered: Option<Answer>,
     looked: Nanos,
 }
@@ -77,10 +87,17 @@ impl<Id: Ord> Watchdog<Id> {
         let over = used.map(|used| used > limit.saturating_add(limit / LEEWAY));
         let case = match over {
             Some(false) => {
-                let case = self.cases.get(&id)?;
-                // What is frozen cannot let go of anything: its figure only came late.
-                if case.answered >= Some(Answer::Freeze) {
+                let case = self.cases.get_mut(&id)?;
+                if case.answered == Some(Answer::Stop) {
                     return None;
+                }
+                // What is frozen cannot let go of anything by itself: its figure may only be late.
+                if case.answered == Some(Answer::Freeze) {
+                    case.under += now.saturating_sub(case.looked);
+                    case.looked = now;
+                    if case.under < THAWED_AFTER {
+                        return None;
+                    }
                 }
                 let warned = case.answered.is_some();
                 self.cases.remove(&id);
@@ -94,10 +111,12 @@ impl<Id: Ord> Watchdog<Id> {
             }
             Some(true) => self.cases.entry(id).or_insert(Case {
                 over: 0,
+                under: 0,
                 answered: None,
                 looked: now,
             }),
         };
+        case.under = 0;
         case.over += now.saturating_sub(case.looked);
         case.looked = now;
         let (after, answer) = match case.answered {
@@ -112,6 +131,26 @@ impl<Id: Ord> Watchdog<Id> {
         case.over = 0;
         case.answered = Some(answer);
         Some(answer)
+    }
+
+    /// What was answered last to each that is not cleared, for whoever has to go on later.
+    pub fn answered(&self) -> impl Iterator<Item = (&Id, Answer)> {
+        self.cases
+            .iter()
+            .filter_map(|(id, case)| Some((id, case.answered?)))
+    }
+
+    /// Goes on where another one stood when it gave this answer; the time since counts for nothing.
+    pub fn go_on(&mut self, now: Nanos, id: Id, answered: Answer) {
+        self.cases.insert(
+            id,
+            Case {
+                over: 0,
+                under: 0,
+                answered: Some(answered),
+                looked: now,
+            },
+        );
     }
 
     /// Forgets every case but those that are `there`: of containers that are gone.
@@ -205,11 +244,60 @@ mod tests {
         }
         assert_eq!(last, Some(Answer::Freeze));
         assert_eq!(dog.look(5 * SECOND, 7, Some(0), LIMIT), None);
+        // Over again: what was under counts for nothing any more.
+        assert_eq!(dog.look(6 * SECOND, 7, Some(2 * LIMIT), LIMIT), None);
         assert_eq!(
             dog.look(20 * SECOND, 7, Some(2 * LIMIT), LIMIT),
             Some(Answer::Stop)
         );
+        // Killed, and not yet gone.
+        assert_eq!(dog.look(30 * SECOND, 7, Some(0), LIMIT), None);
+        assert_eq!(dog.look(40 * SECOND, 7, Some(0), LIMIT), None);
         dog.keep(|id| *id != 7);
         assert_eq!(dog.look(21 * SECOND, 7, Some(2 * LIMIT), LIMIT), None);
+    }
+
+    #[test]
+    fn whoever_may_hold_it_after_all_goes_on() {
+        let mut dog = Watchdog::new();
+        dog.go_on(0, 7, Answer::Freeze);
+        let answers: Vec<(u64, Answer)> = (1..=40)
+            .filter_map(|step| {
+                let now = step * STEP;
+                // Given three times as much in the third second.
+                let limit = if now < 3 * SECOND { LIMIT } else { 3 * LIMIT };
+                Some((
+                    now / (SECOND / 1000),
+                    dog.look(now, 7, Some(2 * LIMIT), limit)?,
+                ))
+            })
+            .collect();
+        assert_eq!(answers, [(4750, Answer::Clear)]);
+        assert_eq!(dog.answered().count(), 0);
+    }
+
+    #[test]
+    fn another_one_goes_on_where_the_first_stood() {
+        let mut first = Watchdog::new();
+        let mut told = Vec::new();
+        for step in 0..=8 {
+            told.extend(first.look(step * STEP, 7, Some(2 * LIMIT), LIMIT));
+        }
+        assert_eq!(told, [Answer::Warn]);
+        let mut next = Watchdog::new();
+        for (id, answered) in first.answered() {
+            next.go_on(0, *id, answered);
+        }
+        let answers: Vec<(u64, Answer)> = (1..=60)
+            .filter_map(|step| {
+                let now = step * STEP;
+                Some((
+                    now / (SECOND / 1000),
+                    next.look(now, 7, Some(2 * LIMIT), LIMIT)?,
+                ))
+            })
+            .collect();
+        // Not warned again, and neither frozen nor stopped for the time in which nobody looked.
+        assert_eq!(answers, [(2000, Answer::Freeze), (12_000, Answer::Stop)]);
     }
 }

@@ -187,23 +187,28 @@ struct Guarded {
 impl Guarded {
     fn make(test: &str) -> Option<Self> {
         let machine = Machine::make(test)?;
-        let path = machine.rig.place.join("state");
-        let truth = state::Hold::open(&path.to_string_lossy()).expect("the state was made");
         let slices = Arc::new(Slices::default());
         let runtime = Arc::clone(&machine.ground.runtime);
-        let watch = Watch::new(
-            Arc::new(FakeTruth(truth)),
-            Arc::clone(&slices) as Arc<dyn Grants>,
-            Arc::clone(&runtime),
-            Clock::system(),
-            || {},
-        );
+        let watch = Self::watch(&machine, &slices);
         Some(Self {
             machine,
             slices,
             watch,
             runtime,
         })
+    }
+
+    fn watch(machine: &Machine, slices: &Arc<Slices>) -> Watch {
+        let path = machine.rig.place.join("state");
+        let truth = state::Hold::open(&path.to_string_lossy()).expect("the state was made");
+        Watch::new(
+            Arc::new(FakeTruth(truth)),
+            Arc::clone(slices) as Arc<dyn Grants>,
+            Arc::clone(&machine.ground.runtime),
+            Clock::system(),
+            &machine.rig.place.join("watchdog.json"),
+            || {},
+        )
     }
 
     /// Starts a container with a slice of its own, and has it looked after.
@@ -390,6 +395,51 @@ fn whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_
     until("the watchdog sleeps", || {
         (!guarded.watch.is_awake()).then_some(())
     });
+}
+
+#[test]
+fn what_the_watchdog_answered_holds_when_its_server_is_replaced() {
+    const NAME: &str = "what_the_watchdog_answered_holds_when_its_server_is_replaced";
+    let Some(mut guarded) = Guarded::make(NAME) else {
+        return;
+    };
+    let script = format!("/opt/ways opened {PLACE}/libcuda.so.1 hold");
+    let thief = guarded.start("thief", &script, |_| {});
+    let paused = |guarded: &Guarded| {
+        let standing = guarded.machine.ground.standing(&thief);
+        matches!(standing, Standing::Running { paused: true, .. })
+    };
+    until("it stands still", || paused(&guarded).then_some(()));
+    let before = guarded.incidents(&thief);
+    let answers = |incidents: &[Incident]| -> Vec<Answer> {
+        incidents.iter().map(|each| each.answer).collect()
+    };
+    assert_eq!(answers(&before), [Answer::Warn, Answer::Freeze]);
+    // Its owner wants it to run, and the next server is asked before its watchdog has looked.
+    guarded.watch = Guarded::watch(&guarded.machine, &guarded.slices);
+    assert!(guarded.watch.holds(&thief), "nobody else lets it go on");
+    assert_eq!(guarded.incidents(&thief), before, "the same, by their ids");
+    // Somebody did all the same: it stands still again, and is not warned anew.
+    guarded.runtime.resume(&thief).expect("it is paused");
+    guarded.watch.wake().expect("a thread can be started");
+    until("it stands still again", || paused(&guarded).then_some(()));
+    assert_eq!(guarded.incidents(&thief), before);
+    // Its administrator gives it what it holds, and it may go on.
+    let held = guarded.holds(&thief);
+    guarded
+        .slices
+        .put(&thief, guarded.machine.place("thief"), held);
+    until("it may go on", || {
+        (!guarded.watch.holds(&thief)).then_some(())
+    });
+    let all = guarded.incidents(&thief);
+    assert_eq!(
+        answers(&all),
+        [Answer::Warn, Answer::Freeze, Answer::Clear],
+        "{all:?}"
+    );
+    guarded.runtime.kill(&thief).expect("it is there");
+    guarded.machine.ground.ended(&thief);
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub(super) enum Fault {
     /// A container that was frozen for holding more than it was granted goes on, because its owner wants
     /// it to run.
     FrozenLetGo,
+    /// A machine whose agent died no longer knows whom it warned and froze.
+    WatchForgotten,
     /// What the watchdog answered is said once, and taken for heard.
     IncidentToldOnce,
     /// An answer gets its number from whoever hears it, each time anew.
@@ -51,7 +53,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -68,6 +70,7 @@ impl Fault {
         Self::ConfirmedOnlyOnce,
         Self::GrantsForgotten,
         Self::FrozenLetGo,
+        Self::WatchForgotten,
         Self::IncidentToldOnce,
         Self::IncidentNumberedByItsHearer,
     ];

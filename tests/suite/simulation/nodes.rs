@@ -28,7 +28,8 @@ pub(super) struct Machine {
     said: BTreeMap<ContainerName, Vec<DeviceShare>>,
     forgetful: BTreeSet<ContainerName>,
     reported_at: Timestamp,
-    /// What its agent knows of containers that hold more than they were granted; gone with the agent.
+    /// What its agent knows of containers that hold more than they were granted. It is written down: the
+    /// next agent goes on there, but for the time that passed.
     cases: BTreeMap<ContainerName, Case>,
     /// Every answer that was ever given here.
     pub answered: BTreeMap<IncidentId, Incident>,
@@ -175,13 +176,20 @@ impl Machine {
         last == Some(Answer::Frozen)
     }
 
-    /// A container that was frozen for what it holds, and goes on all the same.
+    /// A container that was frozen for what it holds, and goes on all the same, whatever the agent
+    /// remembers of it.
     pub(super) fn let_go(&self) -> Option<ContainerName> {
         let goes_on = |life: &Life| matches!(life, Life::Running { paused: false, .. });
+        // Nobody here gives back what they hold once they stand still.
+        let was = |name, answer| {
+            let mut told = self.answered.values();
+            told.any(|incident| incident.container == name && incident.answer == answer)
+        };
+        let frozen = |name| was(name, Answer::Frozen) && !was(name, Answer::Stopped);
         self.stand_in
             .containers
             .iter()
-            .find(|c| goes_on(&c.life) && self.is_frozen(c.order.name))
+            .find(|c| goes_on(&c.life) && frozen(c.order.name))
             .map(|c| c.order.name)
     }
 
@@ -293,10 +301,15 @@ impl Machine {
     }
 
     /// The agent dies and stays away for `seconds`; what it was making may stay half-made.
-    pub(super) fn kill_agent(&mut self, now: Moment, seconds: u64) {
+    pub(super) fn kill_agent(&mut self, now: Moment, seconds: u64, fault: Option<Fault>) {
         self.agent_back_at = now.steady.plus_seconds(seconds);
         self.last_report = None;
-        self.cases.clear();
+        if fault == Some(Fault::WatchForgotten) {
+            self.cases.clear();
+        }
+        for case in self.cases.values_mut() {
+            case.since = None;
+        }
         self.forgetful = self
             .stand_in
             .containers

@@ -368,7 +368,7 @@ impl Run {
             }
             if self.dice.chance(2) {
                 let seconds = self.dice.between(1, 10);
-                self.machines[at].kill_agent(now, seconds);
+                self.machines[at].kill_agent(now, seconds, self.fault);
                 self.say(format!("the agent of {name} dies for {seconds} s"));
             }
             if self.dice.chance(1) {
