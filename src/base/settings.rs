@@ -889,6 +889,8 @@ fn from_variable(
             "setting.wrong-type",
             format!("{}: {text:?} is not {wanted}.", key.variable),
         )
+        .with("file", key.variable)
+        .with("value", &text)
     };
     Ok(Some(match (key.kind, text.as_str()) {
         (Kind::Text, _) => Value::String(text),

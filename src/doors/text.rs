@@ -2,6 +2,8 @@
 //! Never holds a sentence in code, and never guesses a language: callers bring one.
 
 pub mod codes;
+#[cfg(test)]
+mod terms;
 
 use std::fmt;
 

@@ -107,6 +107,7 @@ impl MigProfile {
                 "gpu.profile-invalid",
                 format!("\"{shown}\" is not a MIG profile."),
             )
+            .with("typed", &shown)
             .at("/resources/mig")
             .hint("1g.10gb or 3g.40gb would work, where a device is cut that way.")
         })
@@ -214,13 +215,15 @@ impl SharePolicy {
         if share == GpuShare::ZERO {
             return Ok(());
         }
-        if share < self.least {
+        let least = self.least;
+        if share < least {
             return Err(Refusal::invalid(
                 "gpu.below-floor",
-                format!("{} is the smallest share that is given here.", self.least),
+                format!("{least} is the smallest share that is given here."),
             )
+            .with("least", least)
             .at("/resources/gpu")
-            .hint(format!("{} or more would work.", self.least)));
+            .hint(format!("{least} or more would work.")));
         }
         let step = self.step.0.max(1);
         let part = share.0 % WHOLE.0;
@@ -235,6 +238,8 @@ impl SharePolicy {
                 "gpu.off-step",
                 format!("Shares are given in steps of {} here.", self.step),
             )
+            .with("step", self.step)
+            .with("nearest", nearest.join(", "))
             .at("/resources/gpu")
             .hint(format!("{} would work.", nearest.join(" or "))));
         }
@@ -245,6 +250,7 @@ impl SharePolicy {
                 "gpu.over-quota",
                 format!("One person holds at most {each} of devices here."),
             )
+            .with("limit", each)
             .at("/resources/gpu")
             .hint(format!("{each} would work; an administrator can raise it.")));
         }
@@ -275,6 +281,8 @@ pub fn check(demand: &Demand) -> Result<(), Refusal> {
             "gpu.not-whole",
             "Beside whole devices a fraction counts in tenths.",
         )
+        .with("below", below)
+        .with("above", above)
         .at("/resources/gpu")
         .hint(format!("{below} or {above} would work.")));
     }
@@ -293,7 +301,7 @@ pub fn check(demand: &Demand) -> Result<(), Refusal> {
             return Err(Refusal::invalid(
                 "gpu.slice-too-small",
                 format!("A slice needs at least {CONTEXT_OVERHEAD}: a program's context alone takes about that."),
-            )
+            ).with("least", CONTEXT_OVERHEAD)
             .at("/resources/gpu_memory")
             .hint(format!("{CONTEXT_OVERHEAD} or more would work.")));
         }

@@ -77,14 +77,13 @@ pub fn may(subject: &Subject, verb: Verb, owner: Option<UserId>) -> Result<(), R
     if let Some(scopes) = &subject.scopes
         && !scopes.contains(&verb)
     {
+        let scope = verb.word();
         return Err(Refusal::denied(
             "token.scope-missing",
-            format!("This token may not do {}.", verb.word()),
+            format!("This token may not do {scope}."),
         )
-        .hint(format!(
-            "A token with the scope {} would work.",
-            verb.word()
-        )));
+        .with("scope", scope)
+        .hint(format!("A token with the scope {scope} would work.")));
     }
     if subject.role == Role::Administrator {
         return Ok(());
@@ -106,6 +105,7 @@ pub fn may(subject: &Subject, verb: Verb, owner: Option<UserId>) -> Result<(), R
             "role.administrator-needed",
             format!("Only an administrator may do {}.", verb.word()),
         )
+        .with("what", verb.word())
         .hint("Ask an administrator of this machine.")),
     }
 }

@@ -1,6 +1,7 @@
 //! A refusal: what a person asked for cannot be done, why, and what would work. Faults of ours are
 //! not refusals; they keep their chain for the log and reach the person as a request id.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,9 @@ pub struct Refusal {
     pub text: String,
     /// One English sentence: what would work. Empty where nothing would.
     pub hint: String,
+    /// What both sentences name, for those who say the same in another language: `least → 0.1`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub values: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -76,6 +80,7 @@ impl Refusal {
             code: code.into(),
             text: text.into(),
             hint: String::new(),
+            values: BTreeMap::new(),
             pointer: None,
             fields: Vec::new(),
             retry_after_seconds: None,
@@ -97,6 +102,12 @@ impl Refusal {
     /// Says what would work.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
+        self
+    }
+
+    /// Brings a value that the sentences name, as text: a translation says it too.
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.values.insert(name.to_owned(), value.to_string());
         self
     }
 

@@ -67,19 +67,20 @@ impl Demand {
                 "memory.too-small",
                 format!("A session needs at least {LEAST_MEMORY} of memory."),
             )
+            .with("least", LEAST_MEMORY)
             .at("/resources/memory")
             .hint("256m or 1g would work."));
         }
-        if self.shm > self.memory {
+        let (shm, memory) = (self.shm, self.memory);
+        if shm > memory {
             return Err(Refusal::invalid(
                 "shm.too-large",
-                format!(
-                    "Shared memory ({}) counts against the memory limit ({}).",
-                    self.shm, self.memory
-                ),
+                format!("Shared memory ({shm}) counts against the memory limit ({memory})."),
             )
+            .with("shm", shm)
+            .with("memory", memory)
             .at("/resources/shm")
-            .hint(format!("At most {} would work.", self.memory)));
+            .hint(format!("At most {memory} would work.")));
         }
         crate::devices::check(self)
     }

@@ -488,6 +488,7 @@ impl Order {
                 "command.too-long",
                 format!("A command has at most {MOST_ARGUMENTS} words."),
             )
+            .with("most", MOST_ARGUMENTS)
             .at("/command"));
         }
         if self.command.first().is_some_and(String::is_empty) {
@@ -518,6 +519,7 @@ impl Order {
                 "env.too-many",
                 format!("A session has at most {MOST_VARIABLES} variables."),
             )
+            .with("most", MOST_VARIABLES)
             .at("/env"));
         }
         for (name, value) in &self.env {
@@ -540,7 +542,7 @@ impl Order {
             return Err(Refusal::too_large(
                 "session.too-large",
                 format!("Command and variables together have {total} bytes; {LARGEST_ORDER} is the most."),
-            )
+            ).with("bytes", total).with("most", LARGEST_ORDER)
             .hint("Put long scripts into a file of the image."));
         }
         for (seconds, pointer) in [
@@ -554,6 +556,7 @@ impl Order {
                     "seconds.out-of-range",
                     format!("A limit has 1 to {LONGEST_SECONDS} seconds."),
                 )
+                .with("most", LONGEST_SECONDS)
                 .at(pointer));
             }
         }
@@ -562,6 +565,7 @@ impl Order {
                 "dependency.too-many",
                 format!("A session depends on at most {MOST_DEPENDENCIES} others."),
             )
+            .with("most", MOST_DEPENDENCIES)
             .at("/depends_on"));
         }
         Ok(())
@@ -575,6 +579,7 @@ pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
             "label.too-many",
             format!("A session has at most {MOST_LABELS} labels."),
         )
+        .with("most", MOST_LABELS)
         .at("/labels"));
     }
     for (name, value) in labels {
@@ -601,6 +606,8 @@ pub fn text(noun: &str, pointer: &str, value: &str, longest: usize) -> Result<()
                 value.len()
             ),
         )
+        .with("bytes", value.len())
+        .with("longest", longest)
         .at(pointer));
     }
     if value.contains('\0') {

@@ -33,6 +33,7 @@ impl Bytes {
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let wrong = || {
             Refusal::invalid("size.invalid", format!("{} is not a size.", quoted(text)))
+                .with("typed", quoted(text))
                 .hint("256m, 4g or a whole number of bytes would work.")
         };
         let lower = text.trim().to_ascii_lowercase();
@@ -120,7 +121,7 @@ macro_rules! hundredths {
             /// Reads a decimal with at most two places, such as `0.35` or `2`.
             pub fn parse(text: &str) -> Result<Self, Refusal> {
                 let wrong = || {
-                    Refusal::invalid($code, format!("{} is not a number of {}.", quoted(text), $noun))
+                    Refusal::invalid($code, format!("{} is not a number of {}.", quoted(text), $noun)).with("typed", quoted(text))
                         .hint($hint)
                 };
                 let text = text.trim();
@@ -268,6 +269,7 @@ impl Timestamp {
                     "time.invalid",
                     format!("{} is not a point in time.", quoted(text)),
                 )
+                .with("typed", quoted(text))
                 .hint("RFC 3339 would work, such as 2026-11-21T18:00:00Z.")
             })
     }

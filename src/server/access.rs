@@ -138,6 +138,7 @@ pub async fn by_token(
             "token.expired",
             format!("This token was good until {end}."),
         )
+        .with("end", end)
         .hint("Make a new one on the page of your account, or with: fardel token create.")
         .into());
     }

@@ -10,19 +10,20 @@ use super::{KEYS, Kind};
 
 /// The values of one settings file; a missing file is empty.
 pub fn read_file(path: &Path) -> Result<Table, Refusal> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Table::new()),
-        Err(error) => {
-            return Err(Refusal::unavailable(
+    let text =
+        match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Table::new()),
+            Err(error) => {
+                return Err(Refusal::unavailable(
                 "setting.file-unreadable",
                 format!("{} cannot be read: {error}.", path.display()),
-            )
+            ).with("file", path.display()).with("why", &error)
             .hint(
                 "It must be a text file that the server's user may read, such as root:root 0640.",
             ));
-        }
-    };
+            }
+        };
     parse(&text, &path.display().to_string())
 }
 
@@ -35,19 +36,23 @@ pub fn parse(text: &str, source: &str) -> Result<Table, Refusal> {
         Refusal::invalid(
             "setting.syntax",
             format!("{source}, line {line}: {}.", error.message().trim_end_matches('.')),
-        )
+        ).with("file", source).with("line", line).with("why", error.message())
         .hint("Text stands in quotes, one `key = value` a line; `fardel config sample` prints a whole file.")
     })?;
     for (name, value) in &table {
         let Some(key) = KEYS.iter().find(|known| known.key == name) else {
-            return Err(Refusal::invalid(
+            let refusal = Refusal::invalid(
                 "setting.unknown",
                 format!("{source}: there is no setting called {name}."),
             )
-            .hint(nearest(name).map_or_else(
-                || "`fardel config show` lists all settings.".to_owned(),
-                |known| format!("Did you mean {known}?"),
-            )));
+            .with("file", source)
+            .with("name", name);
+            return Err(match nearest(name) {
+                Some(known) => refusal
+                    .with("known", known)
+                    .hint(format!("Did you mean {known}?")),
+                None => refusal.hint("`fardel config show` lists all settings."),
+            });
         };
         let (good, wanted) = match key.kind {
             Kind::Text => (value.is_str(), "text in quotes"),
@@ -61,6 +66,17 @@ pub fn parse(text: &str, source: &str) -> Result<Table, Refusal> {
             return Err(Refusal::invalid(
                 "setting.wrong-type",
                 format!("{source}: {name} is {}, not {wanted}.", shown(value)),
+            )
+            .with("file", source)
+            .with("name", name)
+            .with("value", shown(value))
+            .with(
+                "example",
+                if key.default.is_empty() {
+                    key.example
+                } else {
+                    key.default
+                },
             )
             .hint(format!(
                 "{name} = {} would work.",

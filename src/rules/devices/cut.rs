@@ -116,6 +116,7 @@ pub fn plan<'a>(
                 device.model
             ),
         )
+        .with("model", &device.model)
         .hint("Shares of it would work."));
     }
     if let Some(strange) = wanted.iter().find(|profile| !known.contains(profile)) {
@@ -123,6 +124,9 @@ pub fn plan<'a>(
             "gpu.no-such-profile",
             format!("{} has no profile {strange}.", device.model),
         )
+        .with("model", &device.model)
+        .with("profile", strange)
+        .with("known", counted(&known).join(", "))
         .at("/profiles")
         .hint(format!("{} would work.", listed(&known))));
     }
@@ -135,6 +139,8 @@ pub fn plan<'a>(
             "gpu.cut-too-large",
             format!("{} do not fit on one device together.", listed(wanted)),
         )
+        .with("wanted", counted(wanted).join(", "))
+        .with("fits", counted(&fewer).join(", "))
         .at("/profiles")
         .hint(format!("{} would work.", listed(&fewer))));
     };

@@ -395,7 +395,7 @@ pub(super) fn regrant(
             Refusal::invalid(
                 "gpu.slice-too-small",
                 format!("A slice needs at least {CONTEXT_OVERHEAD}: a program's context alone takes about that."),
-            )
+            ).with("least", CONTEXT_OVERHEAD)
             .at("/resources/gpu")
             .hint("A larger share would work.")
         })?
@@ -424,6 +424,10 @@ pub(super) fn regrant(
                 mine.index, node.name
             ),
         )
+        .with("device", mine.index)
+        .with("node", &node.name)
+        .with("share", share_left)
+        .with("memory", memory_left)
         .at("/resources/gpu")
         .hint(format!(
             "Up to {share_left} and {memory_left} would work now."
@@ -486,12 +490,13 @@ pub(super) fn possible(
         .map(|n| n.capacity.memory)
         .max()
         .unwrap_or_default();
-    let (code, pointer, text, hint) = if demand.cpu > most_cpu {
+    let (code, pointer, text, hint, values) = if demand.cpu > most_cpu {
         (
             "cpu.too-large",
             "/resources/cpu",
             format!("No machine here has {}.", demand.cpu.cores()),
             format!("{most_cpu} is the most one session can have."),
+            Some((demand.cpu.to_string(), most_cpu.to_string())),
         )
     } else if demand.memory > most_memory {
         (
@@ -502,6 +507,7 @@ pub(super) fn possible(
                 demand.memory
             ),
             format!("{most_memory} is the most one session can have."),
+            Some((demand.memory.to_string(), most_memory.to_string())),
         )
     } else if let Some(refusal) = never_on_devices(world, demand) {
         return Err(refusal);
@@ -511,9 +517,14 @@ pub(super) fn possible(
             "/resources",
             "No single machine here has all of this together.".to_owned(),
             "Ask for less of one of them.".to_owned(),
+            None,
         )
     };
-    Err(Refusal::capacity(code, text).at(pointer).hint(hint))
+    let refusal = Refusal::capacity(code, text).at(pointer).hint(hint);
+    Err(match values {
+        Some((wanted, most)) => refusal.with("wanted", wanted).with("most", most),
+        None => refusal,
+    })
 }
 
 /// Whether the devices of a machine hold a demand while nobody else has any of them. A cordon and a
@@ -563,19 +574,19 @@ fn never_on_devices(world: &World, demand: &Demand) -> Option<Refusal> {
             .collect();
         there.sort();
         there.dedup();
-        let hint = if there.is_empty() {
-            "No device here is cut into partitions; a share such as 0.25 would work.".to_owned()
+        let refusal = Refusal::capacity(
+            "gpu.no-such-partition",
+            format!("No device here is cut into a {profile}."),
+        )
+        .with("profile", profile)
+        .at("/resources/mig");
+        return Some(if there.is_empty() {
+            refusal.hint("No device here is cut into partitions; a share such as 0.25 would work.")
         } else {
-            format!("{} would work.", there.join(" or "))
-        };
-        return Some(
-            Refusal::capacity(
-                "gpu.no-such-partition",
-                format!("No device here is cut into a {profile}."),
-            )
-            .at("/resources/mig")
-            .hint(hint),
-        );
+            refusal
+                .with("there", there.join(", "))
+                .hint(format!("{} would work.", there.join(" or ")))
+        });
     }
     let most = world
         .nodes
@@ -584,17 +595,18 @@ fn never_on_devices(world: &World, demand: &Demand) -> Option<Refusal> {
         .max()
         .unwrap_or_default();
     if (demand.gpu.0 as usize).div_ceil(100) > most {
-        return Some(
-            Refusal::capacity(
-                "gpu.too-large",
-                format!("No machine here has {} devices.", demand.gpu),
-            )
-            .at("/resources/gpu")
-            .hint(match most {
-                0 => "Every device here is cut into partitions; --mig names one.".to_owned(),
-                most => format!("{most} is the most one session can have."),
-            }),
-        );
+        let refusal = Refusal::capacity(
+            "gpu.too-large",
+            format!("No machine here has {} devices.", demand.gpu),
+        )
+        .with("wanted", demand.gpu)
+        .at("/resources/gpu");
+        return Some(match most {
+            0 => refusal.hint("Every device here is cut into partitions; --mig names one."),
+            most => refusal
+                .with("most", most)
+                .hint(format!("{most} is the most one session can have.")),
+        });
     }
     let largest = all
         .iter()
@@ -610,6 +622,8 @@ fn never_on_devices(world: &World, demand: &Demand) -> Option<Refusal> {
                 "gpu.memory-too-large",
                 format!("No device here has {memory}."),
             )
+            .with("wanted", memory)
+            .with("most", largest)
             .at("/resources/gpu_memory")
             .hint(format!("{largest} is the most one slice can have.")),
         );
@@ -619,19 +633,20 @@ fn never_on_devices(world: &World, demand: &Demand) -> Option<Refusal> {
         .filter(|d| !d.is_cut())
         .filter_map(|d| d.least_share())
         .min();
-    let hint = match least {
-        Some(least) => format!("{least} or more would work."),
-        None => "Ask for whole devices.".to_owned(),
-    };
-    Some(
-        Refusal::capacity(
-            "gpu.slice-too-small",
-            format!(
-                "{} of a device here is less memory than the {CONTEXT_OVERHEAD} that a program's context takes.",
-                demand.gpu
-            ),
-        )
-        .at("/resources/gpu")
-        .hint(hint),
+    let refusal = Refusal::capacity(
+        "gpu.slice-too-small",
+        format!(
+            "{} of a device here is less memory than the {CONTEXT_OVERHEAD} that a program's context takes.",
+            demand.gpu
+        ),
     )
+    .with("share", demand.gpu)
+    .with("least", CONTEXT_OVERHEAD)
+    .at("/resources/gpu");
+    Some(match least {
+        Some(least) => refusal
+            .with("works", least)
+            .hint(format!("{least} or more would work.")),
+        None => refusal.hint("Ask for whole devices."),
+    })
 }

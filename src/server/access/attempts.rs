@@ -90,6 +90,7 @@ impl Attempts {
                 self.what
             ),
         )
+        .with("until", until)
         .hint("Wait until then, or ask an administrator to set a new password.")
         .retry_after(until.millis_since(now).div_ceil(1000))
     }

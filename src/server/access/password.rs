@@ -197,13 +197,15 @@ pub(crate) fn check_new(password: &Secret, name: &str, pointer: &str) -> Result<
         return Err(refuse(
             "password.too-short",
             format!("A password has at least {LEAST} characters."),
-        ));
+        )
+        .with("least", LEAST));
     }
     if text.len() > MOST {
         return Err(refuse(
             "password.too-long",
             format!("A password has at most {MOST} bytes."),
-        ));
+        )
+        .with("most", MOST));
     }
     if text.contains('\0') {
         return Err(refuse(

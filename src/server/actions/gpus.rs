@@ -357,14 +357,19 @@ pub async fn cut(
             let plan = cut::plan(device, &wanted, here)?;
             let as_it_is = cut::same(&profiles_of(device), &wanted);
             if as_it_is && gpu.planned.is_none() {
-                return Err(Refusal::conflict(
-                    "gpu.cut-already",
-                    match wanted[..] {
-                        [] => format!("GPU {} is whole.", gpu.index),
-                        _ => format!("GPU {} is cut into {}.", gpu.index, cut::listed(&wanted)),
-                    },
-                )
-                .hint("Nothing has to be done.")
+                let so = |text: String| {
+                    Refusal::conflict("gpu.cut-already", text)
+                        .with("device", gpu.index)
+                        .hint("Nothing has to be done.")
+                };
+                return Err(match wanted[..] {
+                    [] => so(format!("GPU {} is whole.", gpu.index)),
+                    _ => {
+                        let into = cut::listed(&wanted);
+                        so(format!("GPU {} is cut into {into}.", gpu.index))
+                            .with("into", cut::counted(&wanted).join(", "))
+                    }
+                }
                 .into());
             }
             // A plan that is taken back ends nobody.
@@ -546,18 +551,30 @@ fn find(mut all: Vec<Gpu>, id: &str) -> Result<Gpu, Refusal> {
     let shown: String = id.chars().take(80).flat_map(char::escape_debug).collect();
     match found[..] {
         [at] => Ok(all.swap_remove(at)),
-        [] => Err(Refusal::not_found(
-            "gpu.not-found",
-            format!("There is no device called {shown}."),
-        )
-        .hint(match all.first() {
-            Some(gpu) => format!("{} would work, or its index {}.", gpu.id, gpu.index),
-            None => "No machine here has a GPU.".to_owned(),
-        })),
+        [] => {
+            let refusal = Refusal::not_found(
+                "gpu.not-found",
+                format!("There is no device called {shown}."),
+            )
+            .with("called", &shown);
+            Err(match all.first() {
+                Some(gpu) => refusal
+                    .with("first", &gpu.id)
+                    .with("index", gpu.index)
+                    .hint(format!(
+                        "{} would work, or its index {}.",
+                        gpu.id, gpu.index
+                    )),
+                None => refusal.hint("No machine here has a GPU."),
+            })
+        }
         _ => Err(Refusal::conflict(
             "gpu.ambiguous",
             format!("{} devices are called {shown}.", found.len()),
         )
+        .with("count", found.len())
+        .with("called", &shown)
+        .with("first", &all[found[0]].id)
         .hint(format!("{} would work.", all[found[0]].id))),
     }
 }

@@ -155,6 +155,7 @@ pub async fn import_once(
                         "operation.too-many",
                         format!("{} imports wait already.", open.len()),
                     )
+                    .with("count", open.len())
                     .retry_after(60)
                     .into());
                 }

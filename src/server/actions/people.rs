@@ -317,6 +317,8 @@ pub async fn remove(
                     "person.has-sessions",
                     format!("{} has {live} sessions that are not over.", person.name),
                 )
+                .with("name", &person.name)
+                .with("count", live)
                 .hint("Stop them first, or suspend the account.")
                 .into());
             }
@@ -512,6 +514,8 @@ fn fresh(person: &User, if_match: Option<u64>) -> Result<(), Refusal> {
             person.name, person.generation
         ),
     )
+    .with("name", &person.name)
+    .with("version", person.generation)
     .hint("Read it again and repeat the change."))
 }
 
@@ -522,6 +526,7 @@ fn keep_an_administrator(rows: &Rows<'_>, person: &User) -> Result<(), Failure> 
             "person.last-administrator",
             format!("{} is the last administrator of this machine.", person.name),
         )
+        .with("name", &person.name)
         .hint("Make somebody else an administrator first.")
         .into());
     }

@@ -19,6 +19,7 @@ pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
             "query.too-many-words",
             format!("A query has at most {MOST_WORDS} words."),
         )
+        .with("most", MOST_WORDS)
         .at("/q"));
     }
     let mut filter = Filter::default();
@@ -30,6 +31,7 @@ pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
         if value.is_empty() {
             return Err(
                 Refusal::invalid("query.value-missing", format!("{name}: needs a value."))
+                    .with("name", name)
                     .at("/q")
                     .hint(format!("{name}:… without a blank would work.")),
             );
@@ -46,6 +48,8 @@ pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
                         "query.state-unknown",
                         format!("{} is no state of a session.", value.escape_debug()),
                     )
+                    .with("typed", value.escape_debug())
+                    .with("known", all.join(", "))
                     .at("/q")
                     .hint(format!("One of {}, live would work.", all.join(", ")))
                 })?),
@@ -58,6 +62,7 @@ pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
                         "query.kind-unknown",
                         format!("{} is no kind of session.", value.escape_debug()),
                     )
+                    .with("typed", value.escape_debug())
                     .at("/q")
                     .hint("interactive or batch would work."));
                 }
@@ -74,6 +79,7 @@ pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
                     "query.word-unknown",
                     format!("Sessions have no {}.", name.escape_debug()),
                 )
+                .with("typed", name.escape_debug())
                 .at("/q")
                 .hint("state, owner, image, name, label and kind would work; so do free words."));
             }

@@ -279,6 +279,7 @@ impl Rows<'_> {
                 "user.name-taken",
                 format!("There is already somebody called {}.", person.name),
             )
+            .with("name", &person.name)
             .at("/name")
             .hint("Choose another name.")
             .into());

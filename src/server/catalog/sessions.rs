@@ -336,6 +336,7 @@ pub(crate) fn name_taken(name: &SessionName) -> Refusal {
         "session.name-taken",
         format!("There is already a session called {name} that is not over."),
     )
+    .with("name", name)
     .at("/name")
     .hint("Choose another name, or leave it out to get one.")
 }

@@ -139,6 +139,8 @@ fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
                 "gpu.cut-number",
                 format!("A device has 0 to {MOST} partitions of {profile}."),
             )
+            .with("most", MOST)
+            .with("profile", profile)
             .at(format!("/{name}"))
             .hint("0 or 1 would work.")
         })?;

@@ -221,7 +221,9 @@ pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, 
         let refusal = Refusal::not_found("gpu.not-tested", "This card was never tested.");
         return Err(match gpu.simulated {
             true => refusal.hint("Simulated devices prove nothing."),
-            false => refusal.hint(format!("`fardel gpu test {}` tests it.", gpu.index)),
+            false => refusal
+                .with("device", gpu.index)
+                .hint(format!("`fardel gpu test {}` tests it.", gpu.index)),
         }
         .into());
     };
@@ -274,7 +276,8 @@ fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare), Refusal>
         return Err(Refusal::conflict(
             "gpu.test-too-small",
             format!("{} are too few for the two slices of a test.", gpu.memory),
-        ));
+        )
+        .with("memory", gpu.memory));
     };
     let wanted = GpuShare(larger.0 + smaller.0);
     let left = rules::devices::WHOLE.saturating_sub(gpu.share_used);
@@ -283,6 +286,8 @@ fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare), Refusal>
             "gpu.test-no-room",
             format!("A test needs {wanted} of the card, and {left} is free."),
         )
+        .with("wanted", wanted)
+        .with("left", left)
         .hint("Cordon it, and test it when some of its sessions have ended."));
     }
     Ok((larger, smaller))

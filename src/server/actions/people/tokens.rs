@@ -112,6 +112,7 @@ pub async fn create(
                     "token.too-many",
                     format!("You have {MOST} tokens already."),
                 )
+                .with("most", MOST)
                 .hint("Revoke those that nobody uses any more.")
                 .into());
             }
@@ -150,6 +151,7 @@ fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Verb>, Refusal> 
             "scope.missing",
             "A token needs at least one scope, or it could do nothing.",
         )
+        .with("known", all.join(", "))
         .at("/scopes")
         .hint(hint));
     }
@@ -158,6 +160,8 @@ fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Verb>, Refusal> 
         let verb = Verb::parse(word).ok_or_else(|| {
             let shown: String = word.chars().take(40).flat_map(char::escape_debug).collect();
             Refusal::invalid("scope.unknown", format!("There is no scope {shown}."))
+                .with("typed", &shown)
+                .with("known", all.join(", "))
                 .at("/scopes")
                 .hint(hint.clone())
         })?;
@@ -168,6 +172,7 @@ fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Verb>, Refusal> 
                 "scope.wider",
                 format!("This token has not {word} itself, so it cannot give it."),
             )
+            .with("scope", word)
             .at("/scopes"));
         }
         if !scopes.contains(&verb) {

@@ -66,6 +66,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     "image.not-found",
                     format!("Its image {reference} was removed."),
                 )
+                .with("image", reference)
                 .hint("Import that image again and launch a new session from it.")
                 .into());
             }
@@ -257,6 +258,9 @@ fn resize_row(
                 "resize.no-room",
                 format!("{} has no room for that beside what runs there.", node.name),
             )
+            .with("node", &node.name)
+            .with("cpu", cpu)
+            .with("memory", memory)
             .at("/resources")
             .hint(format!(
                 "Up to {} and {memory} would work now.",
@@ -335,6 +339,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
                     "session.live",
                     format!("{} is not over.", row.name),
                 )
+                .with("session", &row.name)
                 .hint("Stop it first.")
                 .into());
             }
@@ -347,6 +352,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
                     "session.depended-on",
                     format!("{} waits for how this one ended.", waits.name),
                 )
+                .with("by", &waits.name)
                 .hint("Delete it once that session has started and ended.")
                 .into());
             }
@@ -385,6 +391,8 @@ async fn change(
                         seen.name, seen.generation
                     ),
                 )
+                .with("session", &seen.name)
+                .with("version", seen.generation)
                 .hint("Read it again and repeat the change.")
                 .into());
             }

@@ -212,6 +212,7 @@ fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
         "queue.full",
         format!("{MOST_LIVE} sessions are not over yet, which is the most this machine keeps."),
     )
+    .with("most", MOST_LIVE)
     .hint("Launch more once some have ended.")
     .retry_after(60))
 }
@@ -321,6 +322,7 @@ fn no_image(reference: &str) -> Refusal {
         "image.not-found",
         format!("There is no image called {}.", reference.escape_debug()),
     )
+    .with("image", reference.escape_debug())
     .at("/image")
     .hint("host, or one of the list of images, would work.")
 }
@@ -336,6 +338,7 @@ fn draft(
             "copies.out-of-range",
             format!("A launch makes 1 to {} copies.", session::MOST_COPIES),
         )
+        .with("most", session::MOST_COPIES)
         .at("/copies")
         .into());
     }
@@ -454,6 +457,7 @@ fn dependencies(
                 session::MOST_DEPENDENCIES
             ),
         )
+        .with("most", session::MOST_DEPENDENCIES)
         .at("/depends_on")
         .into());
     }
@@ -472,6 +476,7 @@ fn dependencies(
                         "dependency.not-found",
                         format!("There is no session called {shown} to wait for."),
                     )
+                    .with("called", &shown)
                     .hint("The name or id of one of your sessions would work.")
                 };
                 return Err(refusal.at("/depends_on").into());
@@ -489,6 +494,7 @@ fn dependencies(
                     found.name
                 ),
             )
+            .with("session", &found.name)
             .at("/depends_on")
             .hint("Restart that session first, or leave it out.")
             .into());
