@@ -191,8 +191,8 @@ pub(crate) fn documented(
     files.sort();
     for file in files {
         let text = read(&file)?;
-        // `fn NAME(` of a function, and `launch!(NAME,` or `refuse!(NAME,` of one that a macro writes.
-        for opening in ["fn ", "launch!(", "refuse!("] {
+        // `fn NAME(` of a function, and `launch!(NAME,` and the like of one that a macro writes.
+        for opening in ["fn ", "launch!(", "before!(", "refuse!("] {
             for (at, _) in text.match_indices(opening) {
                 let rest = text[at + opening.len()..].trim_start();
                 let end = rest

@@ -52,7 +52,9 @@ pub struct Process {
     pub captured: AtomicU64,
     /// Numbers for physical memory, because the driver uses its handles again.
     pub next_physical: AtomicU64,
-    pub marks: [crate::gate::Mark; crate::gate::STREAMS],
+    pub launches: crate::streams::Launches,
+    /// Whether a graph with memory of its own was ever made ready to launch.
+    pub graphs_with_memory: AtomicBool,
 }
 
 // SAFETY: `ledger` is reached through `with_ledger` only, which holds its lock; `tenure` is written
@@ -123,12 +125,23 @@ pub fn account() -> Option<&'static Account> {
     unsafe { ACCOUNT.load(SeqCst).as_ref() }
 }
 
+/// This process where it has begun already; asks nobody, so a copy of a parent's may be among them.
+pub fn begun() -> Option<&'static Process> {
+    // SAFETY: null, or mapped for good in `prepare`; all zero is a value.
+    let process = unsafe { PROCESS.load(SeqCst).as_ref() };
+    process.filter(|process| process.begun.load(SeqCst) == READY)
+}
+
 /// This process with a slot of its own; none when there are no pages, or no slot is free.
 pub fn process() -> Option<&'static Process> {
     // SAFETY: null, or mapped for good in `prepare`; all zero is a value.
     let process = unsafe { PROCESS.load(SeqCst).as_ref() }?;
     if !EMPTIED.load(SeqCst) && process.pid.load(SeqCst) != kernel::process_number() {
         process.begun.store(NOT_BEGUN, SeqCst);
+    }
+    // Every launch asks.
+    if process.begun.load(SeqCst) == READY {
+        return Some(process);
     }
     loop {
         match process
@@ -160,7 +173,8 @@ impl Process {
             unsafe { self.ledger.get().write(core::mem::zeroed()) };
             self.entering.free();
             self.pools.free();
-            crate::gate::forget_all(self);
+            self.launches.forget_all();
+            self.graphs_with_memory.store(false, SeqCst);
             self.tracked_pools.store(0, SeqCst);
             self.pid.store(me.pid, SeqCst);
         }

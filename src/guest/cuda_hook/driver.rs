@@ -85,3 +85,37 @@ macro_rules! real {
         unsafe { real($($argument),*) }
     }};
 }
+
+/// A name before whose call something of ours is done, whatever arguments it has: keeps the six words that
+/// arguments come in, and jumps on. `before!(cuCtxDetach, forget)`, where `forget` is an `extern "C" fn()`.
+#[macro_export]
+macro_rules! before {
+    ($name:ident, $first:ident) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                // Once more: calls are made with the stack on a multiple of 16.
+                "push r9",
+                "call {first}",
+                "pop r9",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "jmp qword ptr [rip + {real} + 8*{at}]",
+                first = sym $first,
+                real = sym $crate::driver::REAL,
+                at = const $crate::driver::index::$name,
+            )
+        }
+    };
+}

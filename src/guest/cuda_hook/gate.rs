@@ -6,51 +6,21 @@
 use core::arch::naked_asm;
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
-use crate::account::{self, Lock, Process};
+use crate::account::{self, Process};
 use crate::driver::{REAL, index};
-use crate::memory::{Here, here};
-use crate::region::{Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
-use crate::{Code, OK, kernel, pools, real};
+use crate::memory::here;
+use crate::region::{Account, Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
+use crate::streams::{self, Mark};
+use crate::{Code, OK, kernel, pools, real, recording, threads};
 
-/// Streams of a process that are watched at the same time.
-pub const STREAMS: usize = 16;
-/// Nanoseconds of queued work after which a stream waits for its marker.
-const QUEUE: u64 = 1_500_000;
-/// Launches between two markers at most: one marker for each would cost more than it tells. Fewer where
-/// the launches of a stream take long.
-const BETWEEN: u32 = 16;
 /// Longest sleep at the gate: every signal is looked at again after it, so none can be lost.
 const NAP: u64 = 20_000_000;
 /// Sleeps at the gate while work of before is not done, since somebody has to say when it is: what is
 /// seen late is charged as work. Shorter: more of a core while a long kernel runs.
 const FIRST_LOOK: u64 = 50_000;
 const LATER_LOOKS: u64 = 100_000;
-
-/// A stream and the last marker in it. All zero: none. Launches are numbered by device, as `submitted`
-/// counts them.
-#[repr(C)]
-pub struct Mark {
-    stream: AtomicU64,
-    /// Where the stream lives: markers of one context mean nothing in another.
-    context: AtomicU64,
-    event: AtomicU64,
-    /// When the marker was put there; 0: there is none on its way.
-    since: AtomicU64,
-    /// The last launch before that marker.
-    behind: AtomicU64,
-    /// The stream's last launch of all.
-    last: AtomicU64,
-    /// The last that is known to be done.
-    done: AtomicU64,
-    device: AtomicU32,
-    launches: AtomicU32,
-    /// How many launches there may be between two markers here, less `BETWEEN`'s; so 0 is the most.
-    fewer: AtomicU32,
-    per_thread: AtomicU32,
-    lock: Lock,
-}
 
 /// What the word points at while there are no pages.
 static NEVER: AtomicU32 = AtomicU32::new(0);
@@ -75,48 +45,67 @@ pub fn pass(stream: u64, per_thread: bool) {
     }
 }
 
+/// Asks the driver nothing while the stream and the thread's context are known, nothing records, and the
+/// window is the one of the launch before.
 #[cold]
 fn wait(stream: u64, per_thread: bool) {
-    let (Ok(Some(here)), Some(control), Some(account)) =
-        (here(), account::control(), account::account())
+    let (Some(process), Some(control), Some(account)) =
+        (account::process(), account::control(), account::account())
     else {
         return;
     };
-    let terms = &control.device[here.device];
-    if terms.mode.load(SeqCst) != MODE_WINDOW || pools::is_capturing(stream, per_thread) {
-        return;
-    }
-    let Some(tenure) = here.process.tenure() else {
+    let number = streams::number(stream, per_thread);
+    let found = process.launches.find(number);
+    let Some(mark) = found.or_else(|| first(process, account, number)) else {
         return;
     };
-    let own = &account.slot[tenure.slot].device[here.device];
-    let mark = mark_of(&here, stream, per_thread);
-    if let Some(mark) = mark {
-        bound(here.process, own, mark);
+    let device = mark.device();
+    let terms = &control.device[device];
+    if terms.mode.load(SeqCst) != MODE_WINDOW {
+        return;
+    }
+    if recording::any() && pools::is_capturing(stream, per_thread) {
+        return;
+    }
+    let Some(tenure) = process.tenure() else {
+        return;
+    };
+    let own = &account.slot[tenure.slot].device[device];
+    mark.prepare();
+    let window = terms.window_end.load(SeqCst);
+    if mark.is_due(window) {
+        mark.bound(own, window);
+        process.launches.tell(device, own);
     }
     if terms.gate_open.load(SeqCst) == 0 {
         own.waiting.fetch_add(1, SeqCst);
         wait_at(&Closed {
             control,
             terms,
-            here: &here,
+            process,
+            device,
             own,
             nap: Cell::new(FIRST_LOOK),
         });
         own.waiting.fetch_sub(1, SeqCst);
     }
     own.passed.fetch_add(1, SeqCst);
-    let number = own.submitted.fetch_add(1, SeqCst) + 1;
-    if let Some(mark) = mark {
-        mark.last.fetch_max(number, SeqCst);
-    }
+    mark.launch(own);
+}
+
+/// The mark of a stream that nothing was launched into yet, or not lately, or by another thread.
+fn first(process: &'static Process, account: &Account, number: u64) -> Option<&'static Mark> {
+    let here = here().ok()??;
+    let own = &account.slot[process.tenure()?.slot].device[here.device];
+    process.launches.of(&here, number, own)
 }
 
 /// The gate of one device, for one thread before it.
 struct Closed<'a> {
     control: &'a Control,
     terms: &'a ControlDevice,
-    here: &'a Here,
+    process: &'a Process,
+    device: usize,
     own: &'a SlotDevice,
     nap: Cell<u64>,
 }
@@ -135,165 +124,17 @@ impl Gate for Closed<'_> {
     }
 
     fn sleep(&self) {
-        let all_done = report(self.here.process, self.here.device, self.own);
+        let all_done = self.process.launches.report(self.device, self.own, true);
         let nap = if all_done { NAP } else { self.nap.get() };
         kernel::wait_while(&self.terms.gate_open, 0, nap);
         self.nap.set((self.nap.get() * 2).min(LATER_LOOKS));
     }
 }
 
-/// Waits while a stream has more queued than it should: until the last marker is reached, once that
-/// marker is old. Puts the next marker behind what was launched so far.
-fn bound(process: &Process, own: &SlotDevice, mark: &Mark) {
-    mark.lock.hold(|| {
-        let since = mark.since.load(SeqCst);
-        let launches = mark.launches.fetch_add(1, SeqCst);
-        let most = BETWEEN - mark.fewer.load(SeqCst).min(BETWEEN - 1);
-        let mut watching = false;
-        while !mark.is_reached() {
-            if kernel::now().saturating_sub(since) < QUEUE && launches < most {
-                return;
-            }
-            if !watching {
-                watching = true;
-                own.watching.fetch_add(1, SeqCst);
-            }
-            kernel::sleep(50_000);
-        }
-        if watching {
-            own.watching.fetch_sub(1, SeqCst);
-        }
-        if since != 0 {
-            let took = kernel::now().saturating_sub(since);
-            let next = if took > QUEUE {
-                most.div_ceil(2)
-            } else if took < QUEUE / 4 {
-                (most * 2).min(BETWEEN)
-            } else {
-                most
-            };
-            mark.fewer.store(BETWEEN - next, SeqCst);
-        }
-        mark.put();
-    });
-    tell(process, mark.device.load(SeqCst) as usize, own);
-}
-
-impl Mark {
-    /// Whether no marker is on its way any more.
-    fn is_reached(&self) -> bool {
-        if self.since.load(SeqCst) == 0 {
-            return true;
-        }
-        let event = self.event.load(SeqCst);
-        // Not waited for in the driver: it would hold its locks meanwhile.
-        if relaxed(|| real!(cuEventQuery(event): fn(u64))) == NOT_DONE {
-            return false;
-        }
-        self.since.store(0, SeqCst);
-        self.done.fetch_max(self.behind.load(SeqCst), SeqCst);
-        true
-    }
-
-    /// Puts a marker behind all that was launched.
-    fn put(&self) {
-        let (event, stream) = (self.event.load(SeqCst), self.number());
-        let behind = self.last.load(SeqCst);
-        let code = relaxed(|| {
-            if self.per_thread.load(SeqCst) == 0 {
-                real!(cuEventRecord(event, stream): fn(u64, u64))
-            } else {
-                real!(cuEventRecord_ptsz(event, stream): fn(u64, u64))
-            }
-        });
-        if code == OK {
-            self.behind.store(behind, SeqCst);
-            self.since.store(kernel::now(), SeqCst);
-            self.launches.store(0, SeqCst);
-        }
-    }
-
-    /// As the driver numbers the stream.
-    fn number(&self) -> u64 {
-        match self.stream.load(SeqCst) {
-            DEFAULT => 0,
-            stream => stream,
-        }
-    }
-
-    fn is_busy(&self) -> bool {
-        self.last.load(SeqCst) > self.done.load(SeqCst)
-    }
-
-    /// Looks, or puts a marker where there is none. Leaves a stream alone that somebody else is at, or
-    /// that must not be touched now.
-    fn look(&self) {
-        self.lock.try_hold(|| {
-            if !self.is_busy() || !self.is_reached() || !self.is_busy() {
-                return;
-            }
-            // Every thread has its own default stream then, and this may be another thread.
-            let elsewhere = self.per_thread.load(SeqCst) != 0 && self.number() == 0;
-            if !elsewhere && pools::runs(self.number()) {
-                self.put();
-                // On an idle stream it is there at once.
-                self.is_reached();
-            }
-        });
-    }
-
-    fn clear(&self) {
-        self.since.store(0, SeqCst);
-        self.last.store(0, SeqCst);
-        self.done.store(0, SeqCst);
-        self.launches.store(0, SeqCst);
-        self.fewer.store(0, SeqCst);
-        self.context.store(0, SeqCst);
-        self.stream.store(0, SeqCst);
-    }
-}
-
-/// Does so without disturbing a recording of this or another thread, where the driver can.
-fn relaxed<T>(work: impl FnOnce() -> T) -> T {
-    const RELAXED: i32 = 2;
-    let mut mode = RELAXED;
-    let exchanged = real!(cuThreadExchangeStreamCaptureMode(&mut mode): fn(&mut i32)) == OK;
-    let answer = work();
-    if exchanged {
-        real!(cuThreadExchangeStreamCaptureMode(&mut mode): fn(&mut i32));
-    }
-    answer
-}
-
-/// Looks how far a device has come and says it in the page; true when all that was submitted is done.
-fn report(process: &Process, device: usize, own: &SlotDevice) -> bool {
-    for mark in marks(process, device) {
-        mark.look();
-    }
-    tell(process, device, own)
-}
-
-fn marks(process: &Process, device: usize) -> impl Iterator<Item = &Mark> {
-    process.marks.iter().filter(move |mark| {
-        mark.stream.load(SeqCst) != 0 && mark.device.load(SeqCst) as usize == device
-    })
-}
-
-/// Says in the page what is known: everything up to the first launch that is not done.
-fn tell(process: &Process, device: usize, own: &SlotDevice) -> bool {
-    // Read first: what is submitted from here on is not among what the marks say.
-    let submitted = own.submitted.load(SeqCst);
-    let done = marks(process, device)
-        .filter(|mark| mark.is_busy())
-        .map(|mark| mark.done.load(SeqCst))
-        .min();
-    own.finished.fetch_max(done.unwrap_or(submitted), SeqCst);
-    done.is_none()
-}
-
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Until {
+    /// By its number, as `streams::number` gives it.
     Stream(u64),
     /// Everything of the thread's context.
     Context,
@@ -317,95 +158,33 @@ pub fn watch(until: Until, wait: impl FnOnce() -> Code) -> Code {
     };
     let own = &account.slot[tenure.slot].device[here.device];
     own.watching.fetch_add(1, SeqCst);
-    let before = here.process.marks.each_ref().map(|mark| {
-        let waited_for = match until {
-            Until::Stream(stream) => mark.number() == stream,
-            Until::Context => true,
-            Until::Event => false,
-        };
-        let own_context = mark.context.load(SeqCst) == here.context;
-        if waited_for && own_context {
-            mark.last.load(SeqCst)
-        } else {
-            0
-        }
-    });
+    let launches = &here.process.launches;
+    let before = own.submitted.load(SeqCst);
     let code = wait();
     if code == OK {
-        for (mark, last) in here.process.marks.iter().zip(before) {
-            // Unless the stream ended meanwhile, and the mark is another's.
-            if mark.last.load(SeqCst) >= last {
-                mark.done.fetch_max(last, SeqCst);
-            }
-        }
+        let me = threads::me();
+        launches.finish(before, |stream, context, thread| {
+            let waited_for = match until {
+                Until::Stream(waited_for) => stream == waited_for && (thread == 0 || thread == me),
+                Until::Context => true,
+                Until::Event => false,
+            };
+            waited_for && context == here.context
+        });
     }
-    report(here.process, here.device, own);
+    launches.report(here.device, own, false);
     own.watching.fetch_sub(1, SeqCst);
     code
 }
 
-/// The driver's "not ready" of an event.
-const NOT_DONE: Code = 600;
-/// An event without a time: cheaper, and nobody asks for it.
-const WITHOUT_TIME: u32 = 2;
-/// The default stream is number 0, which means an empty mark; no driver uses this number.
-const DEFAULT: u64 = u64::MAX;
-
-fn mark_of(here: &Here, stream: u64, per_thread: bool) -> Option<&'static Mark> {
-    let key = if stream == 0 { DEFAULT } else { stream };
-    let marks = &here.process.marks;
-    let found = marks
-        .iter()
-        .find(|mark| mark.stream.load(SeqCst) == key && mark.context.load(SeqCst) == here.context);
-    if found.is_some() {
-        return found;
-    }
-    // Streams beyond the sixteenth go by the window alone.
-    let free = marks.iter().find(|mark| {
-        let taken = mark.stream.compare_exchange(0, key, SeqCst, SeqCst);
-        taken.is_ok()
-    })?;
-    let mut event = 0;
-    if real!(cuEventCreate(&mut event, WITHOUT_TIME): fn(&mut u64, u32)) != OK {
-        free.stream.store(0, SeqCst);
-        return None;
-    }
-    free.event.store(event, SeqCst);
-    free.device.store(here.device as u32, SeqCst);
-    free.per_thread.store(u32::from(per_thread), SeqCst);
-    free.context.store(here.context, SeqCst);
-    Some(free)
-}
-
-/// Lets go of a stream that is about to end.
-fn forget(stream: u64) {
-    let Some(process) = account::process() else {
-        return;
-    };
-    for mark in &process.marks {
-        if stream != 0 && mark.stream.load(SeqCst) == stream {
-            mark.lock.hold(|| {
-                real!(cuEventDestroy_v2(mark.event.swap(0, SeqCst)): fn(u64));
-                mark.clear();
-            });
-        }
-    }
-}
-
 /// Lets go of the streams of a context that is about to end; their markers end with it.
 pub fn forget_context(process: &Process, context: u64) {
-    for mark in &process.marks {
-        if context != 0 && mark.context.load(SeqCst) == context {
-            mark.lock.hold(|| mark.clear());
-        }
-    }
+    process.launches.forget_context(context);
 }
 
-/// Lets go of everything: in a forked child nothing of the parent's is there.
-pub fn forget_all(process: &Process) {
-    for mark in &process.marks {
-        mark.lock.free();
-        mark.clear();
+fn forget(stream: u64) {
+    if let Some(process) = account::begun() {
+        process.launches.forget(stream);
     }
 }
 

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use crate::account;
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::memory::{GRAIN, Here, here};
-use crate::{Code, NOT_SUPPORTED, OK, OUT_OF_MEMORY, pools, real};
+use crate::{Code, NOT_SUPPORTED, OK, OUT_OF_MEMORY, pools, real, recording};
 
 /// Where a description of a memory node says how many bytes: behind the pool's 88 bytes and two words.
 const BYTES_AT: usize = 104;
@@ -24,6 +24,9 @@ fn add(kind: Kind, key: u64, bytes: u64) {
             let before = bytes_of(ledger, kind, key);
             ledger.insert(kind, key, entry(before.saturating_add(bytes)));
         });
+        if kind == Kind::Executable {
+            process.graphs_with_memory.store(true, SeqCst);
+        }
     }
 }
 
@@ -235,7 +238,11 @@ unsafe extern "C" fn cuGraphExecDestroy(graph: u64) -> Code {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamEndCapture(stream: u64, graph: *mut u64) -> Code {
-    let code = real!(cuStreamEndCapture(stream, graph): fn(u64, *mut u64));
+    let code = recording::end(
+        stream,
+        false,
+        || real!(cuStreamEndCapture(stream, graph): fn(u64, *mut u64)),
+    );
     // SAFETY: what the driver has just written.
     unsafe { captured(code, graph) };
     code
@@ -243,7 +250,11 @@ unsafe extern "C" fn cuStreamEndCapture(stream: u64, graph: *mut u64) -> Code {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamEndCapture_ptsz(stream: u64, graph: *mut u64) -> Code {
-    let code = real!(cuStreamEndCapture_ptsz(stream, graph): fn(u64, *mut u64));
+    let code = recording::end(
+        stream,
+        true,
+        || real!(cuStreamEndCapture_ptsz(stream, graph): fn(u64, *mut u64)),
+    );
     // SAFETY: what the driver has just written.
     unsafe { captured(code, graph) };
     code
@@ -265,6 +276,9 @@ unsafe fn captured(code: Code, graph: *const u64) {
 
 /// Asks for what a graph needs, launches it, and makes the charge true.
 fn launch(graph: u64, run: impl FnOnce() -> Code) -> Code {
+    if account::process().is_none_or(|process| !process.graphs_with_memory.load(SeqCst)) {
+        return run();
+    }
     let Ok(Some(here)) = here() else {
         return run();
     };

@@ -19,7 +19,10 @@ mod memory;
 mod physical;
 mod pools;
 mod process;
+mod recording;
 pub mod region;
+mod streams;
+mod threads;
 mod views;
 
 /// What the driver's functions answer with.

@@ -6,14 +6,16 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::driver::{self, OVERRIDES, REAL};
-use crate::{Code, OK, real};
+use crate::{Code, OK, real, recording, threads};
 
 /// The caller wants the variant that works on its own thread's default stream.
 const PER_THREAD: u64 = 2;
 
 /// Since when a name means its second version, where that was not CUDA 3.2.
-const SECOND_SINCE: [(&CStr, c_int); 9] = [
+const SECOND_SINCE: [(&CStr, c_int); 11] = [
     (c"cuCtxDestroy", 4000),
+    (c"cuCtxPopCurrent", 4000),
+    (c"cuCtxPushCurrent", 4000),
     (c"cuCtxSynchronize", 13000),
     (c"cuDevicePrimaryCtxRelease", 11000),
     (c"cuDevicePrimaryCtxReset", 11000),
@@ -51,6 +53,16 @@ unsafe fn replace(name: *const c_char, found: *mut *const c_void, version: c_int
 }
 
 fn by_name(name: &[u8], version: c_int, flags: u64) -> Option<unsafe extern "C" fn()> {
+    // These changed with every few versions, and later ones will be called alike. The driver's own does;
+    // what it changes is then asked for at each launch.
+    if name.starts_with(b"cuStreamBegin") {
+        recording::unseen();
+        return None;
+    }
+    if name.starts_with(b"cuCtxCreate") || name.starts_with(b"cuGLCtxCreate") {
+        threads::unseen();
+        return None;
+    }
     let per_thread = if flags & PER_THREAD != 0 {
         ours(name, b"_ptsz")
     } else {

@@ -8,7 +8,7 @@ use crate::account::{self, Process};
 use crate::gate::Until;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{GRAIN, here};
-use crate::{Code, OK, OUT_OF_MEMORY, gate, real};
+use crate::{Code, OK, OUT_OF_MEMORY, gate, real, streams};
 
 const RESERVED: i32 = 5;
 const USED: i32 = 7;
@@ -330,7 +330,7 @@ unsafe extern "C" fn cuMemPoolTrimTo(pool: u64, keep: usize) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
     let code = gate::watch(
-        Until::Stream(stream),
+        Until::Stream(streams::number(stream, false)),
         || real!(cuStreamSynchronize(stream): fn(u64)),
     );
     settle_if_any();
@@ -340,7 +340,7 @@ unsafe extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize_ptsz(stream: u64) -> Code {
     let code = gate::watch(
-        Until::Stream(stream),
+        Until::Stream(streams::number(stream, true)),
         || real!(cuStreamSynchronize_ptsz(stream): fn(u64)),
     );
     settle_if_any();

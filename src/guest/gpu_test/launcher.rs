@@ -1,6 +1,8 @@
 //! Launches kernels in one of the ways there are, and says when it is through: `launcher WAY COUNT
 //! KERNEL [DONE]`. Says `begun` before the first launch and `done NANOSECONDS` (per launch) after the last.
-//! Way `two` has two streams and waits for one. With a fourth word it then waits for all of it, says `waited`, and sleeps until it is killed.
+//! Way `default` launches into the default stream, `many` into 64 streams in turn. Way `two` has two streams
+//! and waits for one. With a fourth word it then waits for all of it, says `waited`, and sleeps until it is
+//! killed.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
@@ -93,6 +95,17 @@ pub fn main() {
     must!(library, cuModuleGetFunction(&mut kernel_function, module, name.as_ptr()):
         &mut u64, u64, *const c_char);
     must!(library, cuStreamCreate(&mut stream, 1): &mut u64, u32);
+    let streams: Vec<u64> = match way {
+        "default" => vec![0],
+        "many" => (0..64)
+            .map(|_| {
+                let mut one = 0u64;
+                must!(library, cuStreamCreate(&mut one, 1): &mut u64, u32);
+                one
+            })
+            .collect(),
+        _ => vec![stream],
+    };
 
     let launch: Launch = unsafe {
         std::mem::transmute(library.find(match way {
@@ -154,12 +167,15 @@ pub fn main() {
     println!("begun");
     std::io::stdout().flush().expect("somebody listens");
     let begun = Instant::now();
-    for _ in 0..count {
+    for number in 0..count as usize {
         let code = match way {
             "described" => unsafe { described(&wish, kernel_function, 0, 0) },
             "cooperative" => unsafe { together(kernel_function, 1, 1, 1, 32, 1, 1, 0, stream, 0) },
             "graph" => unsafe { graph_launch(graph, stream) },
-            _ => plain(),
+            _ => {
+                let stream = streams[number % streams.len()];
+                unsafe { launch(kernel_function, 1, 1, 1, 32, 1, 1, 0, stream, 0, 0) }
+            }
         };
         assert_eq!(code, 0, "launching");
     }
@@ -170,7 +186,9 @@ pub fn main() {
     }
     println!("done {each:.1}");
     if arguments.len() > 3 {
-        must!(library, cuStreamSynchronize(stream): u64);
+        for stream in streams {
+            must!(library, cuStreamSynchronize(stream): u64);
+        }
         println!("waited");
         std::thread::sleep(std::time::Duration::from_secs(600));
     }

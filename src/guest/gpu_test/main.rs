@@ -15,8 +15,8 @@ mod ways;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
