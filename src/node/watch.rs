@@ -33,6 +33,11 @@ const QUIET_AFTER_WARNING: Duration = Duration::from_secs(600);
 /// was asked is no overhead.
 const STEADY_LOOKS: usize = 2;
 
+/// Looks over which a context that is there is in no list of the driver's, until it is taken for one whose
+/// memory the driver does not tell of. Fewer: a program fills its slice before its context is counted.
+/// More: where the driver lists nobody, programs wait for longer.
+const UNLISTED_LOOKS: u32 = 8;
+
 /// What a container may hold of one device at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -42,6 +47,8 @@ pub struct Grant {
     pub limit: u64,
     /// Bytes that the container's own account says it holds; None where nobody can say.
     pub charged: Option<u64>,
+    /// Contexts that it says the driver has made for it.
+    pub contexts: u32,
 }
 
 /// Who was granted what; asked and told from the watchdog's thread.
@@ -49,9 +56,17 @@ pub trait Grants: Send + Sync {
     /// Every real share of every container that exists. Empty: there is nobody to look after.
     fn granted(&self) -> Vec<Grant>;
 
-    /// Notes what the driver counts beyond that account: contexts, code, memory taken past the hooks. At
-    /// most the container's limit.
-    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, bytes: u64);
+    /// Notes what the driver counts beyond that account: contexts, code, memory taken past the hooks.
+    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, beyond: Beyond);
+}
+
+/// What a container holds beyond its own account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beyond {
+    /// At most the container's limit.
+    pub bytes: u64,
+    /// Contexts that are surely in it.
+    pub contexts: u32,
 }
 
 /// One answer that was given.
@@ -105,6 +120,13 @@ struct Known {
     answered: Option<Answer>,
 }
 
+/// What the driver says of one container.
+#[derive(Clone, Copy, Default)]
+struct Listed {
+    bytes: u64,
+    processes: u32,
+}
+
 /// What the thread alone remembers.
 struct Eyes {
     began: Instant,
@@ -112,7 +134,9 @@ struct Eyes {
     /// What each may hold: its limit, or what it held when that was lowered below it and has not given
     /// back since. A lowered limit accuses nobody.
     allowed: BTreeMap<(ContainerName, DeviceId), u64>,
-    overhead: BTreeMap<(ContainerName, DeviceId), Vec<u64>>,
+    overhead: BTreeMap<(ContainerName, DeviceId), Vec<Beyond>>,
+    /// Looks since when some context of it is in no list.
+    unlisted: BTreeMap<(ContainerName, DeviceId), u32>,
     warned: BTreeMap<(ContainerName, DeviceId), Instant>,
     /// What could not be done yet.
     owed: BTreeMap<ContainerName, Answer>,
@@ -272,12 +296,20 @@ impl Inner {
             let id = grant.id();
             let mine = used
                 .as_ref()
-                .map(|used| used.get(&id).copied().unwrap_or(0));
+                .map(|used| used.get(&id).copied().unwrap_or_default());
+            let (mine, listed) = (
+                mine.map(|mine| mine.bytes),
+                mine.map_or(0, |mine| mine.processes),
+            );
             let allowed = eyes.allowed(grant, mine);
             let after = after.get(&id).copied().flatten();
             if let (Some(mine), Some(before), Some(after)) = (mine, grant.charged, after) {
-                // Between the two, the driver was asked: the larger one is what it may have seen.
-                let beyond = mine.saturating_sub(before.max(after)).min(grant.limit);
+                // Between the two, the driver was asked: the larger one is what it may have seen. A context that
+                // was there before it was asked is in its figure whole, once it lists the process.
+                let beyond = Beyond {
+                    bytes: mine.saturating_sub(before.max(after)).min(grant.limit),
+                    contexts: eyes.seen(&id, grant.contexts, listed),
+                };
                 if let Some(steady) = eyes.steady(&id, beyond) {
                     self.grants
                         .set_overhead(&grant.container, &grant.device, steady);
@@ -314,16 +346,17 @@ impl Inner {
 
     /// Sums what the driver says by container and device; processes of no container of ours are left
     /// out.
-    fn by_container(&self, held: &[Held]) -> BTreeMap<(ContainerName, DeviceId), u64> {
+    fn by_container(&self, held: &[Held]) -> BTreeMap<(ContainerName, DeviceId), Listed> {
         let mut known: BTreeMap<u32, Option<ContainerName>> = BTreeMap::new();
-        let mut sums = BTreeMap::new();
+        let mut sums: BTreeMap<(ContainerName, DeviceId), Listed> = BTreeMap::new();
         for each in held {
             let container = known
                 .entry(each.pid)
                 .or_insert_with(|| self.runtime.container_of(each.pid));
             if let Some(container) = container {
-                let sum: &mut u64 = sums.entry((container.clone(), each.device)).or_default();
-                *sum = sum.saturating_add(each.bytes);
+                let sum = sums.entry((container.clone(), each.device)).or_default();
+                sum.bytes = sum.bytes.saturating_add(each.bytes);
+                sum.processes += 1;
             }
         }
         sums
@@ -412,15 +445,16 @@ impl Grants for Shares {
                 device: device.uuid,
                 limit: device.limit,
                 charged: device.charged,
+                contexts: device.contexts,
             }));
         }
         all
     }
 
-    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, bytes: u64) {
+    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, beyond: Beyond) {
         if let Ok(name) = container.as_str().parse() {
             // False for a container that has just gone.
-            let _ = Shares::set_overhead(self, name, device, bytes);
+            let _ = Shares::set_overhead(self, name, device, beyond.bytes, beyond.contexts);
         }
     }
 }
@@ -439,6 +473,7 @@ impl Eyes {
             dog: Watchdog::new(),
             allowed: BTreeMap::new(),
             overhead: BTreeMap::new(),
+            unlisted: BTreeMap::new(),
             warned: BTreeMap::new(),
             owed: BTreeMap::new(),
             written: None,
@@ -487,6 +522,7 @@ impl Eyes {
         self.dog.keep(|id| there.contains(id));
         self.allowed.retain(|id, _| there.contains(id));
         self.overhead.retain(|id, _| there.contains(id));
+        self.unlisted.retain(|id, _| there.contains(id));
         self.warned.retain(|id, _| there.contains(id));
         self.owed
             .retain(|name, _| there.iter().any(|(container, _)| container == name));
@@ -502,14 +538,31 @@ impl Eyes {
         *allowed
     }
 
+    /// How many of so many contexts the driver's figures count, that lists so many processes.
+    fn seen(&mut self, id: &(ContainerName, DeviceId), made: u32, listed: u32) -> u32 {
+        let looks = self.unlisted.entry(id.clone()).or_default();
+        if listed >= made {
+            *looks = 0;
+            return made;
+        }
+        *looks = looks.saturating_add(1);
+        match *looks {
+            UNLISTED_LOOKS.. => made,
+            _ => listed,
+        }
+    }
+
     /// The overhead that stood through the last looks; None while there were too few.
-    fn steady(&mut self, id: &(ContainerName, DeviceId), beyond: u64) -> Option<u64> {
+    fn steady(&mut self, id: &(ContainerName, DeviceId), beyond: Beyond) -> Option<Beyond> {
         let last = self.overhead.entry(id.clone()).or_default();
         last.push(beyond);
         if last.len() > STEADY_LOOKS {
             last.remove(0);
         }
-        (last.len() == STEADY_LOOKS).then(|| last.iter().copied().min().unwrap_or(0))
+        (last.len() == STEADY_LOOKS).then(|| Beyond {
+            bytes: last.iter().map(|look| look.bytes).min().unwrap_or(0),
+            contexts: last.iter().map(|look| look.contexts).min().unwrap_or(0),
+        })
     }
 }
 
@@ -523,6 +576,7 @@ mod tests {
             device: [7; 16],
             limit,
             charged: None,
+            contexts: 0,
         }
     }
 
@@ -571,13 +625,28 @@ mod tests {
     }
 
     #[test]
+    fn a_context_is_counted_once_it_is_listed_or_surely_never_will_be() {
+        let mut eyes = Eyes::open(&Seen::default());
+        let id = grant(1).id();
+        assert_eq!(eyes.seen(&id, 0, 1), 0);
+        assert_eq!(eyes.seen(&id, 2, 1), 1);
+        assert_eq!(eyes.seen(&id, 2, 2), 2);
+        for _ in 1..UNLISTED_LOOKS {
+            assert_eq!(eyes.seen(&id, 2, 0), 0);
+        }
+        assert_eq!(eyes.seen(&id, 2, 0), 2);
+    }
+
+    #[test]
     fn a_moment_of_freeing_is_no_overhead() {
         let mut eyes = Eyes::open(&Seen::default());
         let id = grant(1).id();
-        assert_eq!(eyes.steady(&id, 300), None);
-        assert_eq!(eyes.steady(&id, 10), Some(10));
-        assert_eq!(eyes.steady(&id, 300), Some(10));
-        assert_eq!(eyes.steady(&id, 300), Some(300));
+        let beyond = |bytes, contexts| Beyond { bytes, contexts };
+        assert_eq!(eyes.steady(&id, beyond(300, 1)), None);
+        assert_eq!(eyes.steady(&id, beyond(10, 1)), Some(beyond(10, 1)));
+        // One that was made since: what it takes did not stand through both.
+        assert_eq!(eyes.steady(&id, beyond(300, 2)), Some(beyond(10, 1)));
+        assert_eq!(eyes.steady(&id, beyond(300, 2)), Some(beyond(300, 2)));
         eyes.keep(&BTreeSet::new());
         assert!(eyes.overhead.is_empty() && eyes.allowed.is_empty());
     }

@@ -42,6 +42,7 @@ unsafe extern "C" {
 struct Context {
     device: usize,
     primary: bool,
+    bytes: u64,
 }
 
 struct Piece {
@@ -344,7 +345,9 @@ impl Driver {
     }
 
     fn end_context(&mut self, context: Handle) {
-        self.contexts.remove(&context);
+        if let Some(gone) = self.contexts.remove(&context) {
+            self.hold.give(gone.device, gone.bytes);
+        }
         let pieces: Vec<Pointer> = self
             .pieces
             .iter()
@@ -367,8 +370,12 @@ impl Driver {
 
     fn new_context(&mut self, device: c_int, primary: bool) -> std::result::Result<Handle, Result> {
         let device = self.device(device)?;
+        let bytes = self.hold.state.context.load(SeqCst);
+        if bytes != 0 && !self.hold.take(device, bytes) {
+            return Err(OUT_OF_MEMORY);
+        }
         let handle = self.handle();
-        self.contexts.insert(handle, Context { device, primary });
+        self.contexts.insert(handle, Context { device, primary, bytes });
         self.hold.row().contexts.fetch_add(1, SeqCst);
         Ok(handle)
     }

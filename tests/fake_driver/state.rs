@@ -30,6 +30,8 @@ pub struct State {
     pub pitch: AtomicU64,
     /// Bytes by which a pool grows; 0: 2 MiB.
     pub pool_chunk: AtomicU64,
+    /// Bytes that a context takes of its device.
+    pub context: AtomicU64,
     /// Not zero: every call answers that the device is gone.
     pub lost: AtomicU32,
     /// Not zero: `cuGetProcAddress` answers with pointers that equal no exported symbol.

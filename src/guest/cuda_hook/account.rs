@@ -25,6 +25,15 @@ const ORDINALS: usize = 64;
 /// Times a request asks again while others ask too. Their requests take microseconds, so this is
 /// patience for about 20 ms; then the answer is that memory ran out.
 const PATIENCE: u32 = 400;
+/// How long a request waits for the host to see what new contexts take, before it is told that memory ran
+/// out: several looks of the host on a busy machine. Longer: a program stands still where no host looks.
+/// Shorter: one that asks for all of its slice at once gets less than it may have.
+const LOOKS: u64 = 5_000_000_000;
+/// From one question to the next meanwhile.
+const LOOK_AGAIN: u64 = 5_000_000;
+/// After a wait that was in vain nobody waits again for so long: a program that fills its slice again and
+/// again, as frameworks do, must not stand still each time because the host does not look.
+const IN_VAIN: u64 = 30_000_000_000;
 
 const NOT_BEGUN: u32 = 0;
 const BEGINNING: u32 = 1;
@@ -45,6 +54,10 @@ pub struct Process {
     held: [AtomicU64; DEVICES],
     /// Place in the control page by the driver's number of the device: 0 not asked yet, else one more.
     places: [AtomicU32; ORDINALS],
+    /// One bit a device where this process has a context: what is said again should its slot be lost.
+    contexts: AtomicU32,
+    /// Until when nobody waits for the host to look.
+    unseen_until: AtomicU64,
     ledger: UnsafeCell<Ledger>,
     /// How many pools are tracked: synchronisations look at pools only when there are some.
     pub tracked_pools: AtomicU32,
@@ -169,6 +182,7 @@ impl Process {
             for held in &self.held {
                 held.store(0, SeqCst);
             }
+            self.contexts.store(0, SeqCst);
             // SAFETY: all zero is an empty ledger; a child that was just forked has one thread.
             unsafe { self.ledger.get().write(core::mem::zeroed()) };
             self.entering.free();
@@ -199,6 +213,9 @@ impl Process {
             let held = held.load(SeqCst);
             if held != 0 {
                 account.charge_held(tenure, at, held);
+            }
+            if self.contexts.load(SeqCst) & 1 << at != 0 {
+                account.has_context(tenure, at);
             }
         }
         // SAFETY: only whoever begins, or holds `entering`, writes it; it is two words read by value.
@@ -243,49 +260,111 @@ impl Process {
     /// Asks for bytes on a device. Before it gives up it has asked every pool for what it does not use
     /// and buried the dead.
     pub fn take(&self, device: usize, bytes: u64) -> bool {
-        self.charge(device, bytes)
-            || self.pools.hold(|| {
-                pools::trim_all(self);
-                self.reap();
-                self.charge(device, bytes)
-            })
+        if self.charge(device, bytes) == Charge::Granted {
+            return true;
+        }
+        let again = self.pools.hold(|| {
+            pools::trim_all(self);
+            self.reap();
+            self.charge(device, bytes)
+        });
+        self.patiently(again, || self.charge(device, bytes))
     }
 
     /// As `take`, for callers that hold the lock of the pools.
     pub fn take_holding_pools(&self, device: usize, bytes: u64) -> bool {
-        if self.charge(device, bytes) {
+        if self.charge(device, bytes) == Charge::Granted {
             return true;
         }
         pools::trim_all(self);
         self.reap();
-        self.charge(device, bytes)
+        self.patiently(self.charge(device, bytes), || self.charge(device, bytes))
     }
 
-    fn charge(&self, device: usize, bytes: u64) -> bool {
+    fn charge(&self, device: usize, bytes: u64) -> Charge {
+        let answer = self.ask(|account, control, tenure| {
+            account.charge(tenure, device, bytes, &control.device[device])
+        });
+        if answer == Charge::Granted {
+            self.held[device].fetch_add(bytes, SeqCst);
+        }
+        answer
+    }
+
+    /// Asks until nobody else asks at the same time.
+    fn ask(&self, ask: impl Fn(&Account, &Control, Tenure) -> Charge) -> Charge {
         let (Some(account), Some(control)) = (account(), control()) else {
-            return false;
+            return Charge::Over;
         };
         for attempt in 0..PATIENCE {
             let Some(tenure) = self.tenure() else {
-                return false;
+                return Charge::Over;
             };
-            match account.charge(tenure, device, bytes, &control.device[device]) {
-                Charge::Granted => {
-                    self.held[device].fetch_add(bytes, SeqCst);
-                    return true;
-                }
-                Charge::Over => return false,
-                // Not all after the same time, or they meet again.
+            match ask(account, control, tenure) {
                 Charge::Contended if attempt < 8 => kernel::give_way(),
+                // Not all after the same time, or they meet again.
                 Charge::Contended => {
                     let pid = u64::from(kernel::process_number());
                     let turn = (pid.wrapping_mul(2_654_435_761) >> 5)
                         .wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9));
                     kernel::sleep(1_000 + turn % 97_000);
                 }
+                answer => return answer,
             }
         }
-        false
+        Charge::Over
+    }
+
+    /// Whether it was granted, now or once the host has seen what new contexts take.
+    fn patiently(&self, first: Charge, ask: impl Fn() -> Charge) -> bool {
+        let began = kernel::now();
+        let mut answer = first;
+        while answer == Charge::Unseen {
+            let now = kernel::now();
+            if now < self.unseen_until.load(SeqCst) {
+                return false;
+            }
+            if now.saturating_sub(began) > LOOKS {
+                self.unseen_until.store(now.saturating_add(IN_VAIN), SeqCst);
+                return false;
+            }
+            kernel::sleep(LOOK_AGAIN);
+            answer = ask();
+        }
+        answer == Charge::Granted
+    }
+
+    /// Keeps room for a context that the driver is about to make. False: there is none. Fine where this
+    /// process has one on that device already.
+    pub fn make_context(&self, device: usize) -> bool {
+        let ask = || {
+            self.ask(|account, control, tenure| {
+                account.make_context(tenure, device, &control.device[device])
+            })
+        };
+        if ask() == Charge::Granted {
+            return true;
+        }
+        let again = self.pools.hold(|| {
+            pools::trim_all(self);
+            self.reap();
+            ask()
+        });
+        self.patiently(again, ask)
+    }
+
+    /// Says whether this process has a context on a device, once the driver has made one, or ended the last.
+    pub fn say_context(&self, device: usize, has: bool) {
+        let (Some(account), Some(tenure)) = (account(), self.tenure()) else {
+            return;
+        };
+        if has {
+            self.contexts.fetch_or(1 << device, SeqCst);
+            account.has_context(tenure, device);
+        } else {
+            self.contexts.fetch_and(!(1 << device), SeqCst);
+            account.end_context(tenure, device);
+        }
     }
 
     /// Charges what is held already, whatever the limit says.
@@ -343,11 +422,18 @@ impl Process {
             // Others hold some; the dead among them must not be counted.
             self.reap();
         }
+        let used = || {
+            let sum = account.sum(device);
+            let (overhead, kept) = terms.beyond(sum.contexts);
+            (sum.total.saturating_add(overhead).saturating_add(kept), kept)
+        };
+        // Frameworks size what they take once and for all by this answer.
+        let asked = || match used() {
+            (_, 0) => Charge::Granted,
+            _ => Charge::Unseen,
+        };
+        self.patiently(asked(), asked);
         let limit = terms.mem_limit.load(SeqCst);
-        let used = account
-            .sum(device)
-            .total
-            .saturating_add(terms.mem_overhead.load(SeqCst));
-        Some((limit, limit.saturating_sub(used)))
+        Some((limit, limit.saturating_sub(used().0)))
     }
 }

@@ -1,11 +1,12 @@
-//! The driver's beginning, and contexts: what ends with a context is given back with it. Also the limits
-//! of a context that cost memory.
+//! The driver's beginning, and contexts: room is kept for one before the driver makes it, because what it
+//! takes is seen by the host only, and later; what ends with a context is given back with it. Also the
+//! limits of a context that cost memory.
 
 use crate::account::{self, Process};
 use crate::ledger::{Entry, Kind};
 use crate::memory::here;
 use crate::region::DEVICES;
-use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, gate, real};
+use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, gate, real, threads};
 
 /// Without pages that we understand there is no device. Everything else answers "not initialised" then.
 #[unsafe(no_mangle)]
@@ -16,8 +17,59 @@ unsafe extern "C" fn cuInit(flags: u32) -> Code {
     real!(cuInit(flags): fn(u32))
 }
 
+/// Has the driver make a context on a device.
+///
+/// # Safety
+/// `out` is the caller's own output argument.
+unsafe fn new(out: *mut u64, ordinal: i32, make: impl FnOnce() -> Code) -> Code {
+    threads::about_to_change();
+    let Some(process) = account::process() else {
+        return make();
+    };
+    // Not one of this container's, or not begun yet: the driver says so best.
+    let Some(device) = process.place(ordinal) else {
+        return make();
+    };
+    if !process.make_context(device) {
+        return OUT_OF_MEMORY;
+    }
+    let code = make();
+    if code == OK && !out.is_null() {
+        // SAFETY: the driver has just written it.
+        let context = unsafe { *out };
+        let entry = Entry {
+            bytes: 0,
+            context,
+            extra: 0,
+            device: device as u32,
+        };
+        process.with_ledger(|ledger| ledger.insert(Kind::Context, context, entry));
+        process.say_context(device, true);
+    } else if !has_one(process, device) {
+        process.say_context(device, false);
+    }
+    code
+}
+
+fn has_one(process: &Process, device: usize) -> bool {
+    let mut found = false;
+    process.with_ledger(|ledger| {
+        ledger.sweep(Kind::Context, |_, entry| {
+            found |= entry.device as usize == device;
+            false
+        });
+    });
+    found
+}
+
 fn gone(process: &Process, context: u64) {
     let mut freed = [0u64; DEVICES];
+    let ended = process.with_ledger(|ledger| ledger.remove(Kind::Context, context));
+    if let Some(device) = ended.map(|entry| entry.device as usize)
+        && !has_one(process, device)
+    {
+        process.say_context(device, false);
+    }
     process.with_ledger(|ledger| {
         for kind in [Kind::Piece, Kind::Array, Kind::ContextLimit] {
             ledger.sweep(kind, |_, entry| {
@@ -62,8 +114,55 @@ unsafe extern "C" fn cuCtxDestroy_v2(context: u64) -> Code {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxCreate(out: *mut u64, flags: u32, ordinal: i32) -> Code {
+    let make = || real!(cuCtxCreate(out, flags, ordinal): fn(*mut u64, u32, i32));
+    // SAFETY: it is the caller's.
+    unsafe { new(out, ordinal, make) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxCreate_v2(out: *mut u64, flags: u32, ordinal: i32) -> Code {
+    let make = || real!(cuCtxCreate_v2(out, flags, ordinal): fn(*mut u64, u32, i32));
+    // SAFETY: as above.
+    unsafe { new(out, ordinal, make) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxCreate_v3(
+    out: *mut u64,
+    affinities: usize,
+    count: i32,
+    flags: u32,
+    ordinal: i32,
+) -> Code {
+    let make = || {
+        real!(cuCtxCreate_v3(out, affinities, count, flags, ordinal):
+            fn(*mut u64, usize, i32, u32, i32))
+    };
+    // SAFETY: as above.
+    unsafe { new(out, ordinal, make) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxCreate_v4(
+    out: *mut u64,
+    parameters: usize,
+    flags: u32,
+    ordinal: i32,
+) -> Code {
+    let make = || {
+        real!(cuCtxCreate_v4(out, parameters, flags, ordinal):
+            fn(*mut u64, usize, u32, i32))
+    };
+    // SAFETY: as above.
+    unsafe { new(out, ordinal, make) }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(out: *mut u64, ordinal: i32) -> Code {
-    let code = real!(cuDevicePrimaryCtxRetain(out, ordinal): fn(*mut u64, i32));
+    let make = || real!(cuDevicePrimaryCtxRetain(out, ordinal): fn(*mut u64, i32));
+    // SAFETY: as above.
+    let code = unsafe { new(out, ordinal, make) };
     if code == OK
         && !out.is_null()
         && let Some(process) = account::process()

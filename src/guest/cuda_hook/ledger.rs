@@ -28,6 +28,8 @@ pub enum Kind {
     ContextLimit = 10,
     /// A device; `extra` is its primary context.
     Primary = 11,
+    /// A context.
+    Context = 12,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +203,7 @@ impl Kind {
             GraphReserve,
             ContextLimit,
             Primary,
+            Context,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number)
     }

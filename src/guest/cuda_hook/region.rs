@@ -83,7 +83,13 @@ pub struct ControlDevice {
     pub flags: AtomicU32,
     /// Monotonic nanoseconds at which the open window ends.
     pub window_end: AtomicU64,
-    pub spare: [AtomicU64; 9],
+    /// Bytes that are kept for the context of a process while the host has not seen what it takes.
+    pub context_room: AtomicU64,
+    /// Contexts that `mem_overhead` counts already.
+    pub contexts_seen: AtomicU32,
+    /// Raised before and after the host writes what it saw; odd in between.
+    pub looks: AtomicU32,
+    pub spare: [AtomicU64; 7],
 }
 
 /// What the container's processes say. Mapped writable inside, so the host believes it only as far as
@@ -132,9 +138,15 @@ pub struct SlotDevice {
     /// Threads that will say in `finished` when all that was submitted before they came is done, whether
     /// or not anything more is launched.
     pub watching: AtomicU32,
-    pub gap: AtomicU32,
+    /// Whether the process has a context here: `NO_CONTEXT`, `MAKING_CONTEXT` or `HAS_CONTEXT`.
+    pub context: AtomicU32,
     pub spare: [AtomicU64; 2],
 }
+
+pub const NO_CONTEXT: u32 = 0;
+/// The driver is asked for it: room is kept, and what it takes cannot be seen yet.
+pub const MAKING_CONTEXT: u32 = 1;
+pub const HAS_CONTEXT: u32 = 2;
 
 const _: () = assert!(size_of::<Control>() == 4096);
 const _: () = assert!(size_of::<ControlDevice>() == 128);
@@ -143,6 +155,7 @@ const _: () = assert!(core::mem::offset_of!(Control, device) == 64);
 const _: () = assert!(core::mem::offset_of!(ControlDevice, mem_limit) == 16);
 const _: () = assert!(core::mem::offset_of!(ControlDevice, gate_open) == 40);
 const _: () = assert!(core::mem::offset_of!(ControlDevice, window_end) == 48);
+const _: () = assert!(core::mem::offset_of!(ControlDevice, context_room) == 56);
 const _: () = assert!(core::mem::offset_of!(Account, slot) == 64);
 const _: () = assert!(size_of::<SlotDevice>() == 64);
 const _: () = assert!(size_of::<Slot>() == 64 + DEVICES * 64);
@@ -190,11 +203,13 @@ pub struct Tenure {
 }
 
 /// How a request for bytes ended. Whoever is `Contended` may ask again: others are asking too, and
-/// without them it would fit.
+/// without them it would fit. `Unseen`: without the room that is kept for new contexts it would fit, so it
+/// may be asked again once the host has seen what they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     Granted,
     Contended,
+    Unseen,
     Over,
 }
 
@@ -205,6 +220,10 @@ pub struct Sum {
     pub total: u64,
     /// The part of it that may go away by itself in a moment.
     pub passing: u64,
+    /// Processes that have a context, or are about to.
+    pub contexts: u32,
+    /// Those of them that have it.
+    pub made: u32,
 }
 
 /// Every write to the account page stands behind this, so that a test can kill the writer there.
@@ -267,6 +286,32 @@ impl Control {
                 .zip(uuid.chunks_exact(8))
                 .all(|(word, bytes)| word.load(SeqCst).to_ne_bytes() == *bytes)
         })
+    }
+}
+
+impl ControlDevice {
+    /// Bytes that nobody's account shows: what the host saw, and what is kept for contexts that it has not
+    /// seen, of so many that there are.
+    pub fn beyond(&self, contexts: u32) -> (u64, u64) {
+        let before = self.looks.load(SeqCst);
+        let overhead = self.mem_overhead.load(SeqCst);
+        let seen = self.contexts_seen.load(SeqCst);
+        // Amid a look the two may not belong together; then room is kept for all.
+        let whole = before.is_multiple_of(2) && before == self.looks.load(SeqCst);
+        let seen = if whole { seen } else { 0 };
+        let unseen = u64::from(contexts.saturating_sub(seen));
+        let kept = unseen.saturating_mul(self.context_room.load(SeqCst));
+        (overhead, kept)
+    }
+
+    /// Host side: says what so many contexts take, everything else beyond the accounts included.
+    pub fn saw(&self, overhead: u64, contexts: u32) {
+        // Odd already, should an earlier server have died here.
+        let amid = self.looks.load(SeqCst) | 1;
+        self.looks.store(amid, SeqCst);
+        self.mem_overhead.store(overhead, SeqCst);
+        self.contexts_seen.store(contexts, SeqCst);
+        self.looks.store(amid.wrapping_add(1), SeqCst);
     }
 }
 
@@ -395,6 +440,8 @@ impl Account {
         let mut sum = Sum {
             total: 0,
             passing: 0,
+            contexts: 0,
+            made: 0,
         };
         for slot in self.used() {
             let owner = slot.owner.load(SeqCst);
@@ -409,7 +456,11 @@ impl Account {
             sum.passing = sum.passing.saturating_add(pending);
             if owner & MOVING_IN != 0 {
                 sum.passing = sum.passing.saturating_add(charged);
+                continue;
             }
+            let context = slot.device[device].context.load(SeqCst);
+            sum.contexts += u32::from(context != NO_CONTEXT);
+            sum.made += u32::from(context == HAS_CONTEXT);
         }
         sum
     }
@@ -433,8 +484,8 @@ impl Account {
         own.pending.fetch_add(bytes, SeqCst);
         let sum = self.sum(device);
         let limit = terms.mem_limit.load(SeqCst);
-        let overhead = terms.mem_overhead.load(SeqCst);
-        let whole = sum.total.saturating_add(overhead);
+        let (overhead, kept) = terms.beyond(sum.contexts);
+        let whole = sum.total.saturating_add(overhead).saturating_add(kept);
         if whole <= limit {
             about_to_write();
             own.charged.fetch_add(bytes, SeqCst);
@@ -444,12 +495,59 @@ impl Account {
         }
         about_to_write();
         own.pending.fetch_sub(bytes, SeqCst);
-        let of_others = sum.passing.saturating_sub(bytes);
-        if whole.saturating_sub(of_others) <= limit {
+        let alone = whole.saturating_sub(sum.passing.saturating_sub(bytes));
+        if alone <= limit {
             Charge::Contended
+        } else if alone.saturating_sub(kept) <= limit {
+            Charge::Unseen
         } else {
             Charge::Over
         }
+    }
+
+    /// Keeps room for the context that this process is about to make on a device, before the driver is asked.
+    /// Granted where it has one already, or where nobody says how much room. Nothing is kept otherwise.
+    pub fn make_context(&self, tenure: Tenure, device: usize, terms: &ControlDevice) -> Charge {
+        let own = &self.slot[tenure.slot].device[device].context;
+        let room = terms.context_room.load(SeqCst);
+        about_to_write();
+        let before = own.compare_exchange(NO_CONTEXT, MAKING_CONTEXT, SeqCst, SeqCst);
+        if before.is_err() || room == 0 {
+            return Charge::Granted;
+        }
+        let sum = self.sum(device);
+        let limit = terms.mem_limit.load(SeqCst);
+        let (overhead, kept) = terms.beyond(sum.contexts);
+        let whole = sum.total.saturating_add(overhead).saturating_add(kept);
+        if whole <= limit {
+            return Charge::Granted;
+        }
+        about_to_write();
+        own.store(NO_CONTEXT, SeqCst);
+        let alone = whole.saturating_sub(sum.passing);
+        if alone <= limit {
+            Charge::Contended
+        } else if alone.saturating_sub(kept.saturating_sub(room)) <= limit {
+            Charge::Unseen
+        } else {
+            Charge::Over
+        }
+    }
+
+    /// Says that the driver has made it: from now on the host can see what it takes.
+    pub fn has_context(&self, tenure: Tenure, device: usize) {
+        about_to_write();
+        self.slot[tenure.slot].device[device]
+            .context
+            .store(HAS_CONTEXT, SeqCst);
+    }
+
+    /// Says that this process has no context on a device any more.
+    pub fn end_context(&self, tenure: Tenure, device: usize) {
+        about_to_write();
+        self.slot[tenure.slot].device[device]
+            .context
+            .store(NO_CONTEXT, SeqCst);
     }
 
     /// Charges what is held already, whatever the limit says: the truth, so that nothing more is granted.
@@ -512,6 +610,8 @@ impl SlotDevice {
         self.passed.store(0, SeqCst);
         about_to_write();
         self.watching.store(0, SeqCst);
+        about_to_write();
+        self.context.store(NO_CONTEXT, SeqCst);
     }
 }
 
@@ -645,6 +745,70 @@ mod tests {
     }
 
     #[test]
+    fn room_is_kept_for_a_context_until_the_host_has_seen_what_it_takes() {
+        const ROOM: u64 = GIB / 4;
+        let (control, account) = pages(GIB);
+        let device = &control.device[0];
+        device.context_room.store(ROOM, SeqCst);
+        let one = account.claim(process(1)).unwrap();
+        let two = account.claim(process(2)).unwrap();
+        assert_eq!(account.make_context(one, 0, device), Charge::Granted);
+        assert_eq!(account.make_context(one, 0, device), Charge::Granted, "its");
+        let told = |account: &Account| (account.sum(0).contexts, account.sum(0).made);
+        assert_eq!(told(account), (1, 0));
+        account.has_context(one, 0);
+        assert_eq!(told(account), (1, 1));
+        assert_eq!(
+            account.charge(one, 0, GIB - ROOM + 1, device),
+            Charge::Unseen
+        );
+        assert_eq!(account.charge(one, 0, GIB - ROOM, device), Charge::Granted);
+        assert_eq!(account.charge(one, 0, GIB, device), Charge::Over);
+        // A second one would fit, should the first take little.
+        assert_eq!(account.make_context(two, 0, device), Charge::Unseen);
+        assert_eq!(told(account), (1, 1));
+        // The host has looked: it takes less than was kept.
+        device.saw(ROOM / 2, 1);
+        assert_eq!(account.charge(one, 0, ROOM / 2 + 1, device), Charge::Over);
+        assert_eq!(account.make_context(two, 0, device), Charge::Over);
+        device.context_room.store(ROOM / 2, SeqCst);
+        assert_eq!(account.make_context(two, 0, device), Charge::Granted);
+        assert_eq!(account.charge(one, 0, 1, device), Charge::Unseen);
+        // It took nothing at all, and then the first one is gone.
+        device.saw(ROOM / 2, 2);
+        assert_eq!(account.charge(two, 0, ROOM / 2, device), Charge::Granted);
+        account.leave(one);
+        device.saw(0, 1);
+        assert_eq!(
+            account.charge(two, 0, GIB - ROOM / 2, device),
+            Charge::Granted
+        );
+        account.end_context(two, 0);
+        assert_eq!(told(account), (0, 0));
+    }
+
+    #[test]
+    fn whoever_reads_amid_a_look_of_the_host_finds_too_much_and_never_too_little() {
+        let (control, _) = pages(GIB);
+        let device = &control.device[0];
+        device.context_room.store(100, SeqCst);
+        // Two contexts of 100: whatever the host has seen of them, both are counted.
+        std::thread::scope(|scope| {
+            let host = scope.spawn(|| {
+                for _ in 0..20_000 {
+                    device.saw(100, 1);
+                    device.saw(200, 2);
+                    device.saw(0, 0);
+                }
+            });
+            while !host.is_finished() {
+                let (overhead, kept) = device.beyond(2);
+                assert!(overhead + kept >= 200, "{overhead} and {kept}");
+            }
+        });
+    }
+
+    #[test]
     fn a_request_that_overflows_is_over_and_leaves_nothing() {
         let (control, account) = pages(GIB);
         let me = account.claim(process(7)).unwrap();
@@ -674,7 +838,7 @@ mod tests {
                                 match account.charge(me, 0, PIECE, &control.device[0]) {
                                     Charge::Granted => got += PIECE,
                                     Charge::Contended => std::thread::yield_now(),
-                                    Charge::Over => return got,
+                                    Charge::Over | Charge::Unseen => return got,
                                 }
                             }
                         })
@@ -715,6 +879,12 @@ mod tests {
             assert_eq!(account.charge(me, 0, GIB, device), Charge::Over);
             account.refund(me, 0, GIB / 4);
             account.charge_held(me, 0, 512);
+            device.context_room.store(GIB / 8, SeqCst);
+            assert_eq!(account.make_context(me, 0, device), Charge::Granted);
+            account.has_context(me, 0);
+            account.end_context(me, 0);
+            device.context_room.store(GIB, SeqCst);
+            assert_eq!(account.make_context(me, 0, device), Charge::Over);
             account.leave(me);
         };
         let mut deaths = 0;
@@ -731,7 +901,9 @@ mod tests {
                 account.sum(0),
                 Sum {
                     total: 0,
-                    passing: 0
+                    passing: 0,
+                    contexts: 0,
+                    made: 0
                 },
                 "death {deaths}"
             );

@@ -87,8 +87,9 @@ impl Threads {
     }
 }
 
-/// The calling thread may be in another context after the call that follows.
-extern "C" fn about_to_change() {
+/// The calling thread may be in another context after the call that follows; `contexts` says so before it
+/// has one made.
+pub extern "C" fn about_to_change() {
     if let Some(process) = account::begun() {
         process.launches.threads.forget(me());
     }
@@ -99,10 +100,6 @@ before!(cuCtxPushCurrent, about_to_change);
 before!(cuCtxPushCurrent_v2, about_to_change);
 before!(cuCtxPopCurrent, about_to_change);
 before!(cuCtxPopCurrent_v2, about_to_change);
-before!(cuCtxCreate, about_to_change);
-before!(cuCtxCreate_v2, about_to_change);
-before!(cuCtxCreate_v3, about_to_change);
-before!(cuCtxCreate_v4, about_to_change);
 before!(cuCtxAttach, about_to_change);
 before!(cuCtxDetach, about_to_change);
 before!(cuGLCtxCreate, about_to_change);

@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 
-use crate::region::{Account, Control, ControlDevice, DEVICES};
+use crate::region::{Account, Control, ControlDevice, DEVICES, NO_CONTEXT};
 use crate::{Code, Device, NO_PERMISSION, OK, kernel, process, real};
 
 const CONTROL_PATH: &CStr = path(concat!(env!("HOOK_PLACE"), "/control\0"));
@@ -47,6 +47,7 @@ pub struct Slice {
 pub struct Tenant {
     pub pid: u32,
     pub bytes: u64,
+    pub has_context: bool,
 }
 
 impl Slice {
@@ -89,6 +90,7 @@ impl Slice {
                         0
                     },
                     bytes: slot.device[self.at].charged.load(SeqCst),
+                    has_context: slot.device[self.at].context.load(SeqCst) != NO_CONTEXT,
                 });
             }
         }
@@ -100,11 +102,16 @@ impl Slice {
         found && pid != 0
     }
 
-    /// Bytes in use, context overhead included.
+    /// Bytes in use, context overhead included, and what is kept for it.
     pub fn used(&self) -> u64 {
-        let mut sum = self.terms.mem_overhead.load(SeqCst);
-        self.each(|tenant| sum = sum.saturating_add(tenant.bytes));
-        sum
+        let mut contexts = 0;
+        let mut sum = 0u64;
+        self.each(|tenant| {
+            sum = sum.saturating_add(tenant.bytes);
+            contexts += u32::from(tenant.has_context);
+        });
+        let (overhead, kept) = self.terms.beyond(contexts);
+        sum.saturating_add(overhead).saturating_add(kept)
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rules::devices::CONTEXT_OVERHEAD;
 use rules::names::{BootId, ContainerName};
 use rules::resources::DeviceShare;
 use rules::session::Reason;
@@ -21,6 +22,11 @@ use super::driver::{self, Driver, Lacks, Part};
 use super::inject::{Injection, NotInjected, Pages, Slice, inject};
 use super::region::{self, DeviceTerms, MODE_OFF};
 use super::turns::{Seat, Turns};
+
+/// Kept of a slice for the first context in it, until the driver has said what it takes. Less than a context
+/// takes: a program that fills its slice at once passes its limit, and is called to account for it. More:
+/// the smallest slices hold no context.
+const ROOM: u64 = CONTEXT_OVERHEAD.0;
 
 /// A whole card, as control pages count it.
 const WHOLE_MILLI: u32 = 1000;
@@ -100,6 +106,8 @@ pub struct TenantDevice {
     pub limit: u64,
     /// Bytes that its own processes say they hold; None where its page cannot be read.
     pub charged: Option<u64>,
+    /// Contexts that its processes say they have.
+    pub contexts: u32,
     /// Bytes that are counted beside that, by `set_overhead`.
     pub overhead: u64,
 }
@@ -243,6 +251,14 @@ impl Shares {
                 .with("device", part.card)
             })?);
         }
+        for (at, share) in shares.iter().enumerate() {
+            // In a partition nobody else is short of what its holder's contexts take.
+            let room = match share.part {
+                Some(_) => 0,
+                None => ROOM.min(share.memory.0),
+            };
+            pages.control().device[at].context_room.store(room, SeqCst);
+        }
         write(place, &self.record(shares, &devices))
             .map_err(|error| no_page(place, &error.to_string()))?;
         let held = Held {
@@ -318,11 +334,15 @@ impl Shares {
         held.into_iter()
             .map(|(container, pages, devices)| {
                 let account = pages.account().ok().filter(|page| page.is_known());
-                let of = |(at, uuid): (usize, &[u8; 16])| TenantDevice {
-                    uuid: *uuid,
-                    limit: pages.control().device[at].mem_limit.load(SeqCst),
-                    charged: account.as_ref().map(|page| page.sum(at).total),
-                    overhead: pages.control().device[at].mem_overhead.load(SeqCst),
+                let of = |(at, uuid): (usize, &[u8; 16])| {
+                    let sum = account.as_ref().map(|page| page.sum(at));
+                    TenantDevice {
+                        uuid: *uuid,
+                        limit: pages.control().device[at].mem_limit.load(SeqCst),
+                        charged: sum.map(|sum| sum.total),
+                        contexts: sum.map_or(0, |sum| sum.made),
+                        overhead: pages.control().device[at].mem_overhead.load(SeqCst),
+                    }
                 };
                 Tenant {
                     container,
@@ -332,9 +352,16 @@ impl Shares {
             .collect()
     }
 
-    /// Counts so many bytes beside what a container's processes say they hold of a device: contexts, code,
-    /// local memory. False where it holds no such device.
-    pub fn set_overhead(&self, name: ContainerName, device: &[u8; 16], bytes: u64) -> bool {
+    /// Counts so many bytes beside what a container's processes say they hold of a device: so many contexts,
+    /// code, local memory. What they took is what is kept for the next of this container; another's tell
+    /// nothing of it. False where it holds no such device.
+    pub fn set_overhead(
+        &self,
+        name: ContainerName,
+        device: &[u8; 16],
+        bytes: u64,
+        contexts: u32,
+    ) -> bool {
         let all = lock(&self.held);
         let Some(held) = all.get(&name) else {
             return false;
@@ -343,7 +370,11 @@ impl Shares {
             return false;
         };
         let control = held.pages.control();
-        control.device[at].mem_overhead.store(bytes, SeqCst);
+        control.device[at].saw(bytes, contexts);
+        if contexts != 0 && held.shares[at].part.is_none() {
+            let each = bytes.div_ceil(u64::from(contexts)).min(ROOM);
+            control.device[at].context_room.store(each, SeqCst);
+        }
         control.generation.fetch_add(1, SeqCst);
         true
     }

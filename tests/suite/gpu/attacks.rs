@@ -12,7 +12,7 @@ use base::observe::Clock;
 use node::gpu::inject::Pages;
 use node::gpu::watchdog::{Answer, Held, Truth};
 use node::runtime::{ContainerName, ContainerOrder, MountOrder, Standing};
-use node::watch::{DeviceId, Grant, Grants, Incident, Watch};
+use node::watch::{Beyond, DeviceId, Grant, Grants, Incident, Watch};
 
 use super::rig::{MIB, PLACE, state};
 use super::session::{Machine, VERSION, slice_of};
@@ -158,20 +158,23 @@ impl Grants for Slices {
     fn granted(&self) -> Vec<Grant> {
         let all = self.0.lock().expect("no test dies here").clone();
         all.into_iter()
-            .map(|(container, (_, limit))| Grant {
-                charged: self
-                    .pages(&container)
-                    .and_then(|pages| Some(pages.account().ok()?.sum(0).total)),
-                container,
-                device: state::uuid(0),
-                limit,
+            .map(|(container, (_, limit))| {
+                let pages = self.pages(&container);
+                let sum = pages.and_then(|pages| Some(pages.account().ok()?.sum(0)));
+                Grant {
+                    charged: sum.map(|sum| sum.total),
+                    contexts: sum.map_or(0, |sum| sum.made),
+                    container,
+                    device: state::uuid(0),
+                    limit,
+                }
             })
             .collect()
     }
 
-    fn set_overhead(&self, container: &ContainerName, _: &DeviceId, bytes: u64) {
+    fn set_overhead(&self, container: &ContainerName, _: &DeviceId, beyond: Beyond) {
         if let Some(pages) = self.pages(container) {
-            pages.control().device[0].mem_overhead.store(bytes, SeqCst);
+            pages.control().device[0].saw(beyond.bytes, beyond.contexts);
         }
     }
 }
@@ -477,6 +480,54 @@ fn memory_that_the_page_does_not_know_of_is_charged_within_a_second() {
     assert_eq!(overhead(), 40 * MIB);
     guarded.runtime.kill(&name).expect("it runs");
     guarded.machine.ground.ended(&name);
+}
+
+/// A program that has a context of 40 MiB and then takes all that it is given of its 64, while so much is kept
+/// for the context: what it was given, what it holds, and what the watchdog answered.
+fn fills_its_slice_at_once(test: &str, room: u64) -> Option<(String, u64, Vec<Answer>)> {
+    let guarded = Guarded::make(test)?;
+    let path = guarded.machine.rig.place.join("state");
+    let hold = state::Hold::open(&path.to_string_lossy()).expect("the state was made");
+    hold.state.context.store(40 * MIB, SeqCst);
+    let place = guarded.machine.place("one");
+    // Made here, before anybody inside can read it.
+    let (injection, pages) = guarded.machine.slice("one", LIMIT);
+    pages.control().device[0].context_room.store(room, SeqCst);
+    let order = guarded
+        .machine
+        .order("/opt/ways opened libcuda.so.1 hold", &injection);
+    guarded.slices.put(&order.name, place, LIMIT);
+    let name = guarded.machine.ground.start(&order);
+    guarded.watch.wake().expect("a thread can be started");
+    let said = until("it is told that there is no more", || {
+        let said = guarded.machine.ground.log(&name);
+        said.contains("got").then_some(said)
+    });
+    let held = guarded.holds(&name);
+    std::thread::sleep(Duration::from_secs(5));
+    let answers = guarded.incidents(&name);
+    guarded.runtime.kill(&name).expect("it is there");
+    guarded.machine.ground.ended(&name);
+    let answers = answers.iter().map(|each| each.answer).collect();
+    Some((said, held, answers))
+}
+
+#[test]
+fn a_program_that_fills_its_slice_at_once_is_never_called_to_account_for_its_context() {
+    const NAME: &str =
+        "a_program_that_fills_its_slice_at_once_is_never_called_to_account_for_its_context";
+    let Some((said, held, answers)) = fills_its_slice_at_once(NAME, 50 * MIB) else {
+        return;
+    };
+    // Less was kept at first, and once the driver had told what the context takes, all the rest was given.
+    assert!(said.contains(&format!("got {} code 2", 24 * MIB)), "{said}");
+    assert_eq!(held, LIMIT);
+    assert_eq!(answers, []);
+    // Without that room the same honest program passes its limit by its context, and is frozen for it.
+    let (said, held, answers) = fills_its_slice_at_once(NAME, 0).expect("it ran before");
+    assert!(said.contains(HELD), "{said}");
+    assert_eq!(held, LIMIT + 40 * MIB);
+    assert_eq!(answers, [Answer::Warn, Answer::Freeze]);
 }
 
 #[test]

@@ -225,7 +225,7 @@ fn a_running_container_is_held_to_other_shares_of_the_same_devices_only() {
     let machine = Machine::make();
     let shares = machine.server(&[]);
     shares.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
-    assert!(shares.set_overhead(name(1), &uuid(UUID).expect("a number"), 77));
+    assert!(shares.set_overhead(name(1), &uuid(UUID).expect("a number"), 77, 0));
     let page = control(&shares, name(1));
     let device = &page.control().device[0];
     shares
@@ -253,8 +253,8 @@ fn a_running_container_is_held_to_other_shares_of_the_same_devices_only() {
     assert_eq!(device.mem_limit.load(SeqCst), Bytes::gib(8).0);
     let refused = shares.regrant(name(2), &[share(0, 10, 8)]);
     assert_eq!(refused.expect_err("nothing").code, "gpu.not-held");
-    assert!(!shares.set_overhead(name(1), &[0; 16], 1));
-    assert!(!shares.set_overhead(name(2), &uuid(UUID).expect("a number"), 1));
+    assert!(!shares.set_overhead(name(1), &[0; 16], 1, 0));
+    assert!(!shares.set_overhead(name(2), &uuid(UUID).expect("a number"), 1, 0));
 }
 
 #[test]
@@ -338,13 +338,14 @@ fn whoever_compares_sees_limits_charges_and_overhead() {
     let shares = machine.server(&[]);
     shares.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
     let number = uuid(UUID).expect("a number");
-    assert!(shares.set_overhead(name(1), &number, 300 << 20));
+    assert!(shares.set_overhead(name(1), &number, 300 << 20, 2));
     let tenants = shares.tenants();
     assert_eq!(
         tenants[0].devices,
         [TenantDevice {
             uuid: number,
             limit: Bytes::gib(28).0,
+            contexts: 0,
             charged: Some(0),
             overhead: 300 << 20,
         }]
