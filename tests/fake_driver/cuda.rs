@@ -9,7 +9,7 @@ include!(concat!(env!("FAKE_OUT"), "/cuda_stubs.rs"));
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
 use state::Hold;
@@ -109,6 +109,25 @@ static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
 
 thread_local! {
     static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    /// The default stream of this thread alone.
+    static OWN: Handle = {
+        static NEXT: AtomicUsize = AtomicUsize::new(1 << 40);
+        NEXT.fetch_add(16, SeqCst)
+    };
+}
+
+/// The stream that a caller means by its number: two numbers mean a default stream.
+fn meant(stream: Handle) -> Handle {
+    match stream {
+        1 => 0,
+        2 => OWN.with(|own| *own),
+        stream => stream,
+    }
+}
+
+/// The same for callers whose default stream is their thread's.
+fn meant_per_thread(stream: Handle) -> Handle {
+    meant(if stream == 0 { 2 } else { stream })
 }
 
 struct Entered(MutexGuard<'static, Option<Driver>>);
@@ -392,6 +411,7 @@ impl Driver {
 
     fn launch(&mut self, stream: Handle, nanoseconds: u64) -> std::result::Result<(), Result> {
         let (_, device) = self.here()?;
+        let stream = meant(stream);
         if let Some(graph) = self.streams.get(&stream).and_then(|stream| stream.capture) {
             self.graphs.entry(graph).or_default().nanoseconds += nanoseconds;
             return Ok(());
@@ -405,7 +425,8 @@ impl Driver {
     }
 
     fn done_at(&self, stream: Handle) -> u64 {
-        if stream <= 2 {
+        let stream = meant(stream);
+        if stream == 0 {
             // The default stream waits for all others.
             return self
                 .streams
@@ -942,22 +963,24 @@ exports! {
     fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, _priority: c_int) { cuStreamCreate(stream, flags) }
     fn cuStreamDestroy_v2(stream: Handle) { answer(|driver| { driver.streams.remove(&stream); Ok(()) }) }
     fn cuStreamSynchronize(stream: Handle) { wait_until(move |driver| driver.done_at(stream)) }
-    fn cuStreamSynchronize_ptsz(stream: Handle) { cuStreamSynchronize(stream) }
+    fn cuStreamSynchronize_ptsz(stream: Handle) { cuStreamSynchronize(meant_per_thread(stream)) }
     fn cuStreamQuery(stream: Handle) {
         answer(|driver| if driver.hold.now() >= driver.done_at(stream) { Ok(()) } else { Err(NOT_READY) })
     }
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int) {
         answer(|driver| {
+            let stream = meant(stream);
             let capturing = driver.streams.get(&stream).is_some_and(|stream| stream.capture.is_some());
             put(status, c_int::from(capturing));
             Ok(())
         })
     }
-    fn cuStreamIsCapturing_ptsz(stream: Handle, status: *mut c_int) { cuStreamIsCapturing(stream, status) }
+    fn cuStreamIsCapturing_ptsz(stream: Handle, status: *mut c_int) { cuStreamIsCapturing(meant_per_thread(stream), status) }
     fn cuStreamGetCtx(_stream: Handle, context: *mut Handle) { cuCtxGetCurrent(context) }
     fn cuStreamGetCtx_ptsz(_stream: Handle, context: *mut Handle) { cuCtxGetCurrent(context) }
     fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_int) {
         answer(|driver| {
+            let stream = meant(stream);
             let graph = driver.handle();
             driver.graphs.insert(graph, Graph::default());
             driver.streams.entry(stream).or_default().capture = Some(graph);
@@ -966,6 +989,7 @@ exports! {
     }
     fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) {
         answer(|driver| {
+            let stream = meant(stream);
             let made = driver.streams.get_mut(&stream).and_then(|stream| stream.capture.take()).ok_or(INVALID_VALUE)?;
             put(graph, made);
             Ok(())
@@ -979,6 +1003,7 @@ exports! {
     fn cuEventDestroy_v2(event: Handle) { answer(|driver| { driver.events.remove(&event); Ok(()) }) }
     fn cuEventRecord(event: Handle, stream: Handle) {
         answer(|driver| {
+            let stream = meant(stream);
             if driver.streams.get(&stream).is_some_and(|stream| stream.capture.is_some()) {
                 return Err(900);
             }
@@ -987,7 +1012,7 @@ exports! {
             Ok(())
         })
     }
-    fn cuEventRecord_ptsz(event: Handle, stream: Handle) { cuEventRecord(event, stream) }
+    fn cuEventRecord_ptsz(event: Handle, stream: Handle) { cuEventRecord(event, meant_per_thread(stream)) }
     fn cuEventQuery(event: Handle) {
         answer(|driver| {
             let done = *driver.events.get(&event).ok_or(INVALID_HANDLE)?;
@@ -1042,7 +1067,7 @@ exports! {
             driver.launch(stream, graph.nanoseconds)
         })
     }
-    fn cuGraphLaunch_ptsz(graph: Handle, stream: Handle) { cuGraphLaunch(graph, stream) }
+    fn cuGraphLaunch_ptsz(graph: Handle, stream: Handle) { cuGraphLaunch(graph, meant_per_thread(stream)) }
     fn cuDeviceGetGraphMemAttribute(device: c_int, attribute: c_int, value: *mut u64) {
         answer(|driver| {
             let device = driver.device(device)?;
@@ -1122,7 +1147,7 @@ exports! {
         answer(|driver| { let takes = function_of(driver, function)?; driver.launch(stream, takes) })
     }
     fn cuLaunchKernel_ptsz(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void) {
-        cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
+        cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, meant_per_thread(stream), parameters, extra)
     }
     fn cuLaunchKernelEx(wish: *const LaunchConfiguration, function: Handle, _parameters: *mut *mut c_void, _extra: *mut *mut c_void) {
         answer(|driver| { let takes = function_of(driver, function)?; driver.launch((*wish).stream, takes) })
@@ -1134,7 +1159,7 @@ exports! {
         answer(|driver| { let takes = function_of(driver, function)?; driver.launch(stream, takes) })
     }
     fn cuLaunchCooperativeKernel_ptsz(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, parameters: *mut *mut c_void) {
-        cuLaunchCooperativeKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters)
+        cuLaunchCooperativeKernel(function, gx, gy, gz, bx, by, bz, shared, meant_per_thread(stream), parameters)
     }
 
     fn cuGetProcAddress_v2(name: *const c_char, found: *mut *const c_void, version: c_int, flags: u64, status: *mut c_int) {

@@ -129,8 +129,7 @@ pub struct SlotDevice {
     pub pending: AtomicU64,
     /// Threads that wait at the gate.
     pub waiting: AtomicU32,
-    /// Launches that passed the gate.
-    pub passed: AtomicU32,
+    pub spare_half: AtomicU32,
     /// Launches handed to the device, and how many of them are known to be done: a marker showed it to
     /// the next launch, to a thread at the gate, or to one that waited for the device.
     pub submitted: AtomicU64,
@@ -606,8 +605,6 @@ impl SlotDevice {
         }
         about_to_write();
         self.waiting.store(0, SeqCst);
-        about_to_write();
-        self.passed.store(0, SeqCst);
         about_to_write();
         self.watching.store(0, SeqCst);
         about_to_write();

@@ -4,7 +4,7 @@
 //! launch takes one whose work is done, and waits for one where there is none: more streams may have
 //! less at work at the same time, but none is left uncounted.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::account::Lock;
 use crate::memory::Here;
@@ -18,9 +18,9 @@ const WAYS: usize = 8;
 const WORDS: usize = SETS * WAYS / 64;
 /// Nanoseconds of queued work after which a stream waits for its marker.
 const QUEUE: u64 = 1_500_000;
-/// Launches between two markers at most: one marker for each would cost more than it tells. Fewer where
-/// the launches of a stream take long.
-const BETWEEN: u32 = 16;
+/// Launches between two markers at most: one marker for each would cost more than it tells. A stream begins
+/// with one and gets more as markers come soon, so that a first burst of long ones is short.
+const BETWEEN: u32 = 32;
 /// How often somebody who waits for a marker looks, and for how long: work may wait for something that
 /// this very thread does afterwards.
 const LOOK: u64 = 50_000;
@@ -60,8 +60,8 @@ pub struct Mark {
     window: AtomicU64,
     device: AtomicU32,
     launches: AtomicU32,
-    /// How many launches there may be between two markers here, less `BETWEEN`'s; so 0 is the most.
-    fewer: AtomicU32,
+    /// How many launches there may be between two markers here, beyond one.
+    more: AtomicU32,
     lock: Lock,
 }
 
@@ -302,12 +302,14 @@ impl Mark {
 
     /// Counts a launch; true when somebody has to look at the marker before it.
     pub fn is_due(&self, window: u64) -> bool {
-        let before = self.launches.fetch_add(1, SeqCst);
-        before >= self.most() || self.window.load(SeqCst) != window
+        // Two threads may count as one: that only moves the next marker, and costs less.
+        let count = self.launches.load(Relaxed) + 1;
+        self.launches.store(count, Relaxed);
+        count > self.most() || self.window.load(SeqCst) != window
     }
 
     fn most(&self) -> u32 {
-        BETWEEN - self.fewer.load(SeqCst).min(BETWEEN - 1)
+        1 + self.more.load(SeqCst).min(BETWEEN - 1)
     }
 
     /// Makes the event where there is none yet. It belongs to the thread's context, so only whoever launches
@@ -372,12 +374,13 @@ impl Mark {
                 if self.since.load(SeqCst) != 0 {
                     return;
                 }
+                let now = kernel::now();
                 if since != 0 {
-                    self.adapt(most, kernel::now().saturating_sub(since), looks > 0);
+                    self.adapt(most, now.saturating_sub(since), looks > 0);
                 }
                 self.launches.store(0, SeqCst);
                 if self.is_busy() {
-                    self.put(self.stream.load(SeqCst));
+                    self.put(self.stream.load(SeqCst), now);
                 }
             });
         });
@@ -393,7 +396,7 @@ impl Mark {
         } else {
             most
         };
-        self.fewer.store(BETWEEN - next, SeqCst);
+        self.more.store(next - 1, SeqCst);
     }
 
     /// Whether no marker is on its way any more. Not waited for in the driver: it would hold its locks
@@ -412,12 +415,12 @@ impl Mark {
     }
 
     /// Puts a marker behind all that was launched, by way of that stream.
-    fn put(&self, stream: u64) {
+    fn put(&self, stream: u64, now: u64) {
         let event = self.event.load(SeqCst);
         let behind = self.last.load(SeqCst);
         if real!(cuEventRecord(event, stream): fn(u64, u64)) == OK {
             self.behind.store(behind, SeqCst);
-            self.since.store(kernel::now(), SeqCst);
+            self.since.store(now, SeqCst);
             self.launches.store(0, SeqCst);
         }
     }
@@ -440,7 +443,7 @@ impl Mark {
                 (stream, false) => stream,
             };
             if recording::runs(by) {
-                self.put(by);
+                self.put(by, kernel::now());
                 // On an idle stream it is there at once.
                 self.is_reached();
             }
@@ -469,7 +472,7 @@ impl Mark {
     fn end(&self, number: u64) {
         recording::undisturbed(|| {
             if self.is_busy() && recording::runs(number) {
-                self.put(number);
+                self.put(number, kernel::now());
             }
         });
         if self.is_busy() && self.since.load(SeqCst) != 0 {
@@ -510,6 +513,6 @@ impl Mark {
             word.store(0, SeqCst);
         }
         self.launches.store(0, SeqCst);
-        self.fewer.store(0, SeqCst);
+        self.more.store(0, SeqCst);
     }
 }

@@ -110,11 +110,11 @@ fn a_closed_gate_holds_every_kind_of_launch_and_an_open_one_lets_it_pass() {
             assert_eq!(slot.waiting.load(SeqCst), 1, "{way}");
             let early = launcher.says(Duration::from_millis(100));
             assert_eq!(early, None, "{way} passed a closed gate");
-            assert_eq!(slot.passed.load(SeqCst), 0, "{way}");
+            assert_eq!(slot.submitted.load(SeqCst), 0, "{way}");
             rig.control.device[0].gate_open.store(1, SeqCst);
             assert!(launcher.is_through(LONG), "{way} stayed at an open gate");
             assert_eq!(slot.waiting.load(SeqCst), 0, "{way}");
-            assert_eq!(slot.passed.load(SeqCst), 3, "{way}");
+            assert_eq!(slot.submitted.load(SeqCst), 3, "{way}");
         });
     }
 }
@@ -125,7 +125,7 @@ fn a_stream_that_only_records_is_neither_delayed_nor_marked() {
     with_heartbeat(&rig, || {
         let launcher = Launcher::begin(&rig, "captured", 100, "spin100");
         assert!(launcher.is_through(LONG));
-        assert_eq!(rig.account.slot[0].device[0].passed.load(SeqCst), 0);
+        assert_eq!(rig.account.slot[0].device[0].submitted.load(SeqCst), 0);
     });
 }
 

@@ -31,7 +31,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Programs that the tests run in containers.
-const PROGRAMS: [&str; 3] = ["cases", "holder", "visitor"];
+const PROGRAMS: [&str; 4] = ["cases", "holder", "launches", "visitor"];
 /// Programs that the product carries, each by itself.
 const CARRIED: [&str; 3] = ["conformance", "launcher", "ways"];
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use node::gpu::arbiter::Mode;
 use node::gpu::inject::{Pages, Slice};
 use node::gpu::region::{DeviceTerms, MODE_OFF, MODE_WINDOW};
-use node::gpu::turns::{Seat, Turns};
+use node::gpu::turns::{Seat, Turns, now};
 use rules::names::{ContainerName, SessionId};
 
 use super::rig::{MIB, Rig, state};
@@ -88,9 +88,16 @@ fn of_two_programs_the_one_with_the_larger_share_gets_more() {
         launcher(&small, 1_000_000, "spin500"),
         launcher(&large, 1_000_000, "spin500"),
     ];
+    let got = got_of([&small, &large], &programs);
+    // 2.3 is right. A processor that is busy elsewhere moves it; the wrong direction it never gives.
+    let ratio = got[1] as f64 / got[0] as f64;
+    assert!((1.3..6.0).contains(&ratio), "{got:?}");
+}
+
+/// Device time that two programs get beside one another, from when both are there.
+fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
+    let now = || [0, 1].map(|at| used(rigs[at], &programs[at]));
     let begun = Instant::now();
-    let now = || [used(&small, &programs[0]), used(&large, &programs[1])];
-    // From when both are there.
     while now().contains(&0) {
         assert!(
             begun.elapsed() < PATIENCE,
@@ -114,10 +121,29 @@ fn of_two_programs_the_one_with_the_larger_share_gets_more() {
         );
     };
     let parts = got.map(|part| part as f64 / since.elapsed().as_nanos() as f64);
-    println!("{parts:.3?} of the time for shares of 0.30 and 0.70");
-    // 2.3 is right. A processor that is busy elsewhere moves it; the wrong direction it never gives.
+    println!("{parts:.3?} of the time");
+    got
+}
+
+#[test]
+fn a_program_with_64_streams_gets_no_more_than_its_share() {
+    let small = Rig::new(64 * MIB);
+    let large = Rig::beside(&small, 64 * MIB);
+    let mut turns = Turns::new(Mode::Hard);
+    turns.take(name(1), seat(&small, 300)).expect("a thread");
+    turns.take(name(2), seat(&large, 700)).expect("a thread");
+    let many = small
+        .program("launches")
+        .arg("many")
+        .stdout(Stdio::null())
+        .spawn();
+    let programs = [
+        Program(many.expect("the program was compiled")),
+        launcher(&large, 1_000_000, "spin500"),
+    ];
+    let got = got_of([&small, &large], &programs);
     let ratio = got[1] as f64 / got[0] as f64;
-    assert!((1.3..6.0).contains(&ratio), "{parts:?}");
+    assert!((1.3..6.0).contains(&ratio), "{got:?}");
 }
 
 #[test]
@@ -143,21 +169,42 @@ fn a_program_alone_is_held_to_its_share_and_let_go_when_it_has_all() {
 
 /// A launcher that has come to where it says `waited`.
 fn waited(rig: &Rig, words: [&str; 4]) -> Program {
-    let mut command = rig.program("launcher");
+    come_to(rig, "launcher", &words, "waited")
+}
+
+/// A program that has come to where it says that.
+fn come_to(rig: &Rig, name: &str, words: &[&str], wanted: &str) -> Program {
+    let mut command = rig.program(name);
     command.args(words).stdout(Stdio::piped());
     let mut program = Program(command.spawn().expect("the program was compiled"));
     let out = program.0.stdout.take().expect("it is piped");
     let said = BufReader::new(out)
         .lines()
         .map_while(Result::ok)
-        .find(|line| line == "waited");
+        .find(|line| line == wanted);
     assert!(said.is_some(), "it ended before");
     program
 }
 
+/// A program of `launches` that is through with that case, on so many devices whose gates are open.
+fn case(devices: usize, name: &str) -> (Rig, Program) {
+    let rig = Rig::with(devices, 8192 * MIB, 64 * MIB);
+    rig.control.heartbeat.store(now(), SeqCst);
+    for at in 0..devices {
+        rig.control.device[at].gate_open.store(1, SeqCst);
+        rig.control.set_mode(at, MODE_WINDOW);
+    }
+    let program = come_to(&rig, "launches", &[name], "ready");
+    (rig, program)
+}
+
 /// Launches that went to the device, and those that are known to be done.
 fn told(rig: &Rig) -> [u64; 2] {
-    let slot = &rig.account.slot[0].device[0];
+    told_of(rig, 0)
+}
+
+fn told_of(rig: &Rig, device: usize) -> [u64; 2] {
+    let slot = &rig.account.slot[0].device[device];
     [&slot.submitted, &slot.finished].map(|word| word.load(SeqCst))
 }
 
@@ -183,5 +230,44 @@ fn work_of_another_stream_is_not_done_because_one_was_waited_for() {
     let [sent, done] = told(&rig);
     assert_eq!(sent, 2);
     assert!(done < 2, "twenty seconds have not gone by");
+    drop(program);
+}
+
+#[test]
+fn a_launch_counts_for_the_device_of_the_context_that_it_goes_to() {
+    let (rig, program) = case(2, "contexts");
+    assert_eq!([told_of(&rig, 0)[0], told_of(&rig, 1)[0]], [6, 19]);
+    drop(program);
+}
+
+#[test]
+fn what_is_launched_beside_and_after_a_recording_counts_and_what_is_recorded_does_not() {
+    let (rig, program) = case(1, "recording");
+    assert_eq!(told(&rig)[0], 50);
+    drop(program);
+}
+
+#[test]
+fn work_of_another_threads_own_stream_is_not_done_because_one_was_waited_for() {
+    let (rig, program) = case(1, "threads");
+    let [sent, done] = told(&rig);
+    assert_eq!(sent, 2);
+    assert!(done < 2, "a minute has not gone by");
+    drop(program);
+}
+
+#[test]
+fn work_of_a_stream_that_ended_is_not_done_because_of_that() {
+    let (rig, program) = case(1, "ended");
+    let [sent, done] = told(&rig);
+    assert_eq!(sent, 2);
+    assert!(done < 2, "a minute has not gone by");
+    drop(program);
+}
+
+#[test]
+fn a_thousand_streams_are_all_counted_and_all_done() {
+    let (rig, program) = case(1, "crowd");
+    assert_eq!(told(&rig), [1000, 1000]);
     drop(program);
 }
