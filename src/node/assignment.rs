@@ -207,6 +207,7 @@ mod tests {
         let boot = BootId(uuid::Uuid::from_u128(2));
         let mut ledger = Ledger::open(folder.path(), boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
+            cuts: Vec::new(),
             node,
             generation,
             containers: names.iter().map(|n| order(*n)).collect(),
@@ -242,6 +243,7 @@ mod tests {
         let boot = BootId(uuid::Uuid::from_u128(2));
         let mut ledger = Ledger::open(&small, boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
+            cuts: Vec::new(),
             node,
             generation,
             containers: names.iter().map(|n| order(*n)).collect(),

@@ -3,6 +3,7 @@
 
 pub mod accelerators;
 pub mod arbiter;
+pub(crate) mod cutter;
 pub mod driver;
 pub mod hooks;
 pub mod inject;

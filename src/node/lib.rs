@@ -34,6 +34,7 @@ pub fn session_ids() -> std::ops::Range<u64> {
 }
 
 use assignment::Ledger;
+use gpu::cutter::Cutter;
 use gpu::lookout::{Ground, Lookout};
 use gpu::shares::Shares;
 use runtime::{Places, Runtime, RuntimeFault};
@@ -158,6 +159,7 @@ impl Node {
             unheld: shares.problems().clone(),
             shares,
             lookout,
+            cutter: Cutter::default(),
             usage: BTreeMap::new(),
             watch,
             logs: data.join("logs"),

@@ -21,6 +21,7 @@ use store::images::ImageStore;
 use store::images::digest::Digest;
 
 use crate::assignment::Ledger;
+use crate::gpu::cutter::Cutter;
 use crate::gpu::lookout::Lookout;
 use crate::gpu::shares::Shares;
 use crate::gpu::simulated;
@@ -80,6 +81,8 @@ pub(crate) struct Tidy {
     pub(crate) shares: Arc<Shares>,
     /// Knows the real devices; None where they are simulated.
     pub(crate) lookout: Option<Arc<Lookout>>,
+    /// Has real devices cut as they were ordered.
+    pub(crate) cutter: Cutter,
     /// The shares of devices that containers are held to: what reports confirm.
     pub(crate) grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// Containers whose shares cannot be brought in line with their order, and why.
@@ -103,6 +106,7 @@ impl Tidy {
         self.look_out(looked);
         loop {
             self.tidy();
+            self.cut(looked);
             let pace = if self.usage.is_empty() {
                 HEARTBEAT
             } else {
@@ -156,6 +160,27 @@ impl Tidy {
         if let Err(error) = begun {
             tracing::error!(%error, "nobody looks at the GPUs: a thread cannot be started");
         }
+    }
+
+    /// Has a device cut that is not as ordered, once no container holds it or is to hold it.
+    fn cut(&self, looked: &Sender<Wake>) {
+        let (Some(lookout), Some(assignment)) = (&self.lookout, self.ledger.assignment()) else {
+            return;
+        };
+        if assignment.cuts.is_empty() && self.cutter.uncut().is_empty() {
+            return;
+        }
+        let ordered = assignment.containers.iter().map(|order| &order.devices);
+        let held = ordered
+            .chain(self.grants.values())
+            .flatten()
+            .map(|part| part.index)
+            .collect();
+        let bell = looked.clone();
+        self.cutter.look(&assignment.cuts, lookout, &held, move || {
+            // Nobody hears it once the server's end is gone.
+            let _ = bell.send(Wake::Changed);
+        });
     }
 
     fn take(&mut self, assignment: &Assignment) {
@@ -559,6 +584,7 @@ impl Tidy {
                 .flat_map(Watch::incidents)
                 .filter_map(|incident| report::incident(&incident))
                 .collect(),
+            uncut: self.cutter.uncut(),
         }
     }
 }

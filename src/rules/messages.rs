@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::MigProfile;
 use crate::names::{BootId, ContainerName, IncidentId, NodeId};
 use crate::resources::{Capacity, Demand, DeviceShare};
 use crate::session::{Reason, SessionKind};
@@ -19,6 +20,18 @@ pub struct Assignment {
     pub generation: u64,
     /// In no particular order; empty means: end everything.
     pub containers: Vec<ContainerOrder>,
+    /// Devices that are to be cut in a certain way, now and after every restart; the others are as they are.
+    #[serde(default)]
+    pub cuts: Vec<CutOrder>,
+}
+
+/// A device that is to be cut into these hardware partitions, as soon as nothing runs on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutOrder {
+    /// The device's number as its machine reports it.
+    pub device: String,
+    /// Empty: whole.
+    pub profiles: Vec<MigProfile>,
 }
 
 /// One container that should exist.
@@ -86,6 +99,17 @@ pub struct NodeReport {
     /// report until the container is forgotten; known by its id.
     #[serde(default)]
     pub incidents: Vec<Incident>,
+    /// Devices that are not cut as ordered though nothing of ours runs on them, and why.
+    #[serde(default)]
+    pub uncut: Vec<Uncut>,
+}
+
+/// A device that could not be cut as ordered. It is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uncut {
+    /// The device's number as its machine reports it.
+    pub device: String,
+    pub reason: Reason,
 }
 
 /// What one device is doing now, whoever does it. None where it does not say.

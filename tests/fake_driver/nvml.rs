@@ -22,6 +22,9 @@ const UNSUPPORTED: Result = 3;
 const TOO_SMALL: Result = 7;
 const TIMEOUT: Result = 10;
 const LOST: Result = 15;
+const IN_USE: Result = 19;
+const NO_RESOURCES: Result = 23;
+const VERSION: Result = 25;
 const UNKNOWN: Result = 999;
 /// Handles from here on are partitions: ten to a device.
 const PARTS: usize = 100;
@@ -53,15 +56,85 @@ fn with(device: Device, work: impl FnOnce(&Hold, usize)) -> Result {
     }
 }
 
-/// The same for one of the two partitions of a device that is cut; its number is 0 or 1.
-fn with_part(device: Device, work: impl FnOnce(&Hold, usize, usize)) -> Result {
-    match (device.checked_sub(PARTS), hold()) {
-        (Some(part), Some(hold)) if part % 10 < 2 && bit(&hold.state.nvml_cut, part / 10) => {
-            work(hold, part / 10, part % 10);
+/// A size of partition: slices of compute and of memory, and where it may begin. Their numbers among
+/// themselves are those of the list; the driver's own names for them are others.
+struct Size {
+    id: c_uint,
+    compute: c_uint,
+    memory: usize,
+    starts: &'static [usize],
+}
+
+const SIZES: [Size; 5] = [
+    Size { id: 19, compute: 1, memory: 1, starts: &[6, 5, 4, 3, 2, 1, 0] },
+    Size { id: 14, compute: 2, memory: 2, starts: &[4, 2, 0] },
+    Size { id: 9, compute: 3, memory: 4, starts: &[4, 0] },
+    Size { id: 5, compute: 4, memory: 4, starts: &[0] },
+    Size { id: 0, compute: 7, memory: 8, starts: &[0] },
+];
+
+fn size_of_word(word: u32) -> Option<usize> {
+    (word % state::PEOPLED).checked_sub(1).map(|number| number as usize)
+}
+
+/// What people call it: `3g.40gb` on a device of 80 GiB.
+fn word_of(hold: &Hold, at: usize, size: &Size) -> String {
+    let gigabytes = (hold.state.device[at].capacity.load(SeqCst) >> 30) as usize * size.memory / state::SLICES;
+    format!("{}g.{gigabytes}gb", size.compute)
+}
+
+/// Where the partitions of a device begin, in that order.
+fn starts(hold: &Hold, at: usize) -> impl Iterator<Item = usize> + '_ {
+    (0..state::SLICES).filter(move |start| hold.state.nvml_part[at][*start].load(SeqCst) != 0)
+}
+
+/// The same for the n-th partition of a device that is cut: its size, and where it begins.
+fn with_part(device: Device, work: impl FnOnce(&Hold, usize, usize, &Size)) -> Result {
+    let found = device.checked_sub(PARTS).zip(hold()).and_then(|(part, hold)| {
+        let at = part / 10;
+        let start = starts(hold, at).filter(|start| hold.state.nvml_part[at][*start].load(SeqCst) & state::PEOPLED != 0).nth(part % 10)?;
+        let size = size_of_word(hold.state.nvml_part[at][start].load(SeqCst))?;
+        bit(&hold.state.nvml_cut, at).then_some((hold, at, start, size))
+    });
+    match found {
+        Some((hold, at, start, size)) => {
+            work(hold, at, start, &SIZES[size]);
             OK
         }
-        _ => INVALID_ARGUMENT,
+        None => INVALID_ARGUMENT,
     }
+}
+
+/// A handle of a partition, or of its compute instance: both are the same number here.
+fn handle_of(at: usize, start: usize) -> usize {
+    1000 + at * 10 + start
+}
+
+fn part_of(handle: usize) -> Option<(&'static Hold, usize, usize)> {
+    let (hold, number) = (hold()?, handle.checked_sub(1000)?);
+    let (at, start) = (number / 10, number % 10);
+    (at < state::DEVICES && start < state::SLICES && hold.state.nvml_part[at][start].load(SeqCst) != 0).then_some((hold, at, start))
+}
+
+/// Somebody computes on the device.
+fn is_in_use(hold: &Hold, at: usize) -> bool {
+    hold.living().any(|row| row.contexts.load(SeqCst) != 0 && row.bytes[at].load(SeqCst) != 0)
+}
+
+/// Makes a partition at its first free place.
+fn make_part(hold: &Hold, at: usize, number: usize) -> Option<usize> {
+    let size = &SIZES[number];
+    let mut taken = [false; state::SLICES];
+    let mut compute = size.compute;
+    for start in starts(hold, at) {
+        let other = &SIZES[size_of_word(hold.state.nvml_part[at][start].load(SeqCst))?];
+        taken[start..start + other.memory].fill(true);
+        compute += other.compute;
+    }
+    let free = |start: &&usize| !taken[**start..**start + size.memory].contains(&true);
+    let start = *size.starts.iter().find(free).filter(|_| compute <= 7)?;
+    hold.state.nvml_part[at][start].store(number as u32 + 1, SeqCst);
+    Some(start)
 }
 
 fn bit(word: &AtomicU32, at: usize) -> bool {
@@ -118,6 +191,26 @@ pub struct Event {
     number: u64,
     instance: c_uint,
     compute: c_uint,
+}
+
+#[repr(C)]
+pub struct Profile {
+    version: c_uint,
+    id: c_uint,
+    linked: c_uint,
+    slices: c_uint,
+    instances: c_uint,
+    others: [c_uint; 6],
+    mib: u64,
+    name: [c_char; 96],
+}
+
+/// A device of 80 GiB is of a kind that people know how to cut.
+fn model() -> &'static str {
+    match hold().map_or(0, |hold| hold.state.device[0].capacity.load(SeqCst) >> 30) {
+        80 => "fardel fake device H100",
+        _ => "fardel fake device",
+    }
 }
 
 #[repr(C)]
@@ -247,8 +340,12 @@ exports! {
     fn nvmlDeviceGetIndex(device: Device, index: *mut c_uint) { with(device, |_, at| put(index, at as c_uint)) }
     fn nvmlDeviceGetName(device: Device, text: *mut c_char, room: c_uint) {
         match device.checked_sub(PARTS) {
-            Some(part) => write_text(["fardel fake device MIG 3g.4gb", "fardel fake device MIG 1g.1gb"][part % 10 % 2], text, room),
-            None => write_text("fardel fake device", text, room),
+            Some(_) => {
+                let mut name = String::new();
+                let found = with_part(device, |hold, at, _, size| name = format!("fardel fake device MIG {}", word_of(hold, at, size)));
+                if found == OK { write_text(&name, text, room) } else { found }
+            }
+            None => write_text(model(), text, room),
         }
     }
     fn nvmlDeviceGetUUID(device: Device, text: *mut c_char, room: c_uint) {
@@ -273,8 +370,8 @@ exports! {
     }
     fn nvmlDeviceGetMemoryInfo_v2(device: Device, out: *mut MemoryV2) {
         if device >= PARTS {
-            return with_part(device, |hold, at, part| {
-                let total = hold.state.device[at].capacity.load(SeqCst) / [2, 8][part];
+            return with_part(device, |hold, at, _, size| {
+                let total = hold.state.device[at].capacity.load(SeqCst) / state::SLICES as u64 * size.memory as u64;
                 let version = (*out).version;
                 put(out, MemoryV2 { version, total, reserved: 0, free: total, used: 0 });
             });
@@ -310,13 +407,104 @@ exports! {
     fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: *mut c_uint) { with(device, |_, _| put(count, 7)) }
     fn nvmlDeviceGetMigDeviceHandleByIndex(device: Device, part: c_uint, out: *mut Device) {
         let handle = PARTS + (device - 1) * 10 + part as usize;
-        with_part(handle, |_, _, _| put(out, handle))
+        with_part(handle, |_, _, _, _| put(out, handle))
     }
     fn nvmlDeviceGetAttributes_v2(device: Device, out: *mut Attributes) {
-        with_part(device, |_, _, part| put(out, Attributes { multiprocessors: [60, 16][part], others: [0; 7], mib: 0 }))
+        with_part(device, |_, _, _, size| {
+            let multiprocessors = [16, 32, 60, 64, 132][SIZES.iter().position(|other| other.id == size.id).unwrap_or(0)];
+            put(out, Attributes { multiprocessors, others: [0; 7], mib: 0 })
+        })
     }
-    fn nvmlDeviceGetGpuInstanceId(device: Device, out: *mut c_uint) { with_part(device, |_, _, part| put(out, [2, 9][part])) }
-    fn nvmlDeviceGetComputeInstanceId(device: Device, out: *mut c_uint) { with_part(device, |_, _, _| put(out, 0)) }
+    fn nvmlDeviceGetGpuInstanceId(device: Device, out: *mut c_uint) { with_part(device, |_, _, start, _| put(out, start as c_uint + 1)) }
+    fn nvmlDeviceGetComputeInstanceId(device: Device, out: *mut c_uint) { with_part(device, |_, _, _, _| put(out, 0)) }
+    fn nvmlDeviceSetMigMode(device: Device, mode: c_uint, status: *mut Result) {
+        let mut code = OK;
+        let found = with(device, |hold, at| {
+            if is_in_use(hold, at) { code = IN_USE; return; }
+            put(status, OK);
+            if bit(&hold.state.nvml_resets, at) { put(status, UNSUPPORTED); return; }
+            match mode {
+                0 => hold.state.nvml_cut.fetch_and(!(1 << at), SeqCst),
+                _ => hold.state.nvml_cut.fetch_or(1 << at, SeqCst),
+            };
+        });
+        if found == OK { code } else { found }
+    }
+    fn nvmlDeviceGetGpuInstanceProfileInfoV(device: Device, profile: c_uint, out: *mut Profile) {
+        let Some(size) = SIZES.get(profile as usize) else { return UNSUPPORTED };
+        if (*out).version != size_of::<Profile>() as c_uint | 2 << 24 { return VERSION; }
+        with(device, |hold, at| {
+            let told = &mut *out;
+            (told.id, told.slices, told.instances) = (size.id, size.compute, size.starts.len() as c_uint);
+            told.mib = (hold.state.device[at].capacity.load(SeqCst) >> 20) / state::SLICES as u64 * size.memory as u64;
+            write_text(&format!("MIG {}", word_of(hold, at, size)), told.name.as_mut_ptr(), 96);
+        })
+    }
+    fn nvmlDeviceGetGpuInstances(device: Device, id: c_uint, out: *mut usize, count: *mut c_uint) {
+        with(device, |hold, at| {
+            let mut found = 0;
+            for start in starts(hold, at) {
+                let size = size_of_word(hold.state.nvml_part[at][start].load(SeqCst));
+                if size.is_some_and(|size| SIZES[size].id == id) {
+                    out.add(found).write(handle_of(at, start));
+                    found += 1;
+                }
+            }
+            put(count, found as c_uint)
+        })
+    }
+    fn nvmlDeviceCreateGpuInstance(device: Device, id: c_uint, out: *mut usize) {
+        let mut code = OK;
+        let found = with(device, |hold, at| {
+            let number = SIZES.iter().position(|size| size.id == id);
+            let grudged = number == Some(0) && bit(&hold.state.nvml_grudges, at);
+            let made = number.filter(|_| bit(&hold.state.nvml_cut, at) && !grudged).and_then(|number| make_part(hold, at, number));
+            match made {
+                Some(start) => put(out, handle_of(at, start)),
+                None => code = NO_RESOURCES,
+            }
+        });
+        if found == OK { code } else { found }
+    }
+    fn nvmlGpuInstanceDestroy(part: usize) {
+        let Some((hold, at, start)) = part_of(part) else { return INVALID_ARGUMENT };
+        let word = &hold.state.nvml_part[at][start];
+        if is_in_use(hold, at) || word.load(SeqCst) & state::PEOPLED != 0 { return IN_USE; }
+        word.store(0, SeqCst);
+        OK
+    }
+    fn nvmlGpuInstanceGetComputeInstanceProfileInfo(part: usize, profile: c_uint, _engines: c_uint, out: *mut [c_uint; 9]) {
+        let Some((hold, at, start)) = part_of(part) else { return INVALID_ARGUMENT };
+        // Numbered by how many slices they have, all that a partition has room for.
+        let whole = size_of_word(hold.state.nvml_part[at][start].load(SeqCst)).map_or(0, |size| SIZES[size].compute);
+        if profile + 1 > whole { return UNSUPPORTED; }
+        put(out, [profile, profile + 1, whole / (profile + 1), 0, 0, 0, 0, 0, 0]);
+        OK
+    }
+    fn nvmlGpuInstanceGetComputeInstances(part: usize, id: c_uint, out: *mut usize, count: *mut c_uint) {
+        let Some((hold, at, start)) = part_of(part) else { return INVALID_ARGUMENT };
+        let word = hold.state.nvml_part[at][start].load(SeqCst);
+        let whole = size_of_word(word).map_or(0, |size| SIZES[size].compute);
+        let there = word & state::PEOPLED != 0 && id + 1 == whole;
+        if there { put(out, part); }
+        put(count, c_uint::from(there));
+        OK
+    }
+    fn nvmlGpuInstanceCreateComputeInstance(part: usize, id: c_uint, out: *mut usize) {
+        let Some((hold, at, start)) = part_of(part) else { return INVALID_ARGUMENT };
+        let word = &hold.state.nvml_part[at][start];
+        let whole = size_of_word(word.load(SeqCst)).map_or(0, |size| SIZES[size].compute);
+        if id + 1 != whole { return UNSUPPORTED; }
+        word.fetch_or(state::PEOPLED, SeqCst);
+        put(out, part);
+        OK
+    }
+    fn nvmlComputeInstanceDestroy(instance: usize) {
+        let Some((hold, at, start)) = part_of(instance) else { return INVALID_ARGUMENT };
+        if is_in_use(hold, at) { return IN_USE; }
+        hold.state.nvml_part[at][start].fetch_and(!state::PEOPLED, SeqCst);
+        OK
+    }
     fn nvmlDeviceGetTotalEccErrors(device: Device, _kind: c_uint, _counter: c_uint, out: *mut u64) { with(device, |_, _| put(out, 0)) }
     fn nvmlDeviceGetRemappedRows(device: Device, once: *mut c_uint, never: *mut c_uint, pending: *mut c_uint, failed: *mut c_uint) {
         with(device, |hold, at| {
@@ -371,6 +559,8 @@ pub extern "C" fn nvmlErrorString(code: Result) -> *const c_char {
         0 => c"Success",
         3 => c"Not Supported",
         4 => c"Insufficient Permissions",
+        19 => c"In use by another client",
+        23 => c"Insufficient Resources",
         _ => c"Unknown Error",
     };
     text.as_ptr()

@@ -16,6 +16,10 @@ pub const TALKS_NONSENSE: u32 = 3;
 pub const REFUSES: u32 = 4;
 
 pub const DEVICES: usize = 4;
+/// Slices of memory that a device is cut into.
+pub const SLICES: usize = 8;
+/// In the word of a partition: it has its compute instance.
+pub const PEOPLED: u32 = 0x100;
 pub const ROWS: usize = 256;
 
 /// The shared file. All zero: no device at all.
@@ -42,8 +46,15 @@ pub struct State {
     pub nvml_trouble: AtomicU32,
     /// One bit a device: NVML says that it fell off the bus.
     pub nvml_lost: AtomicU32,
-    /// One bit a device: it is cut into two partitions.
+    /// One bit a device: it is set to be cut into partitions.
     pub nvml_cut: AtomicU32,
+    /// One bit a device: how it is set changes only with a reset.
+    pub nvml_resets: AtomicU32,
+    /// One bit a device: its driver makes no partition of the smallest size.
+    pub nvml_grudges: AtomicU32,
+    /// The partitions of a device, by the slice of memory that they begin at: 0, or the number of the size
+    /// and one, and `PEOPLED` where it has its compute instance.
+    pub nvml_part: [[AtomicU32; SLICES]; DEVICES],
     /// A fault to be reported once, as its number times 256 and the device's; 0: none.
     pub nvml_fault: AtomicU32,
     /// One bit a device: rows of its memory wait to be replaced.

@@ -343,8 +343,12 @@ fn shown(gpu: &Value) -> String {
                 false => format!("{}, once nothing runs on it", planned.join(" ")),
             },
         );
-        for command in words(&gpu["planned"]["commands"]) {
-            say("", command.to_owned());
+        if let Some(trouble) = gpu["planned"]["trouble"]["text"].as_str() {
+            say("", trouble.to_owned());
+            say("", "if it goes on like this, type as root:".to_owned());
+            for command in words(&gpu["planned"]["commands"]) {
+                say("", format!("  {command}"));
+            }
         }
     }
     for slice in gpu["slices"].as_array().into_iter().flatten() {
@@ -412,22 +416,12 @@ fn cut(body: &Value) -> String {
     if !again.is_empty() {
         lines.push_str(&format!("\n  waiting for another device: {again}"));
     }
-    let commands = words(&body["commands"]);
-    if !commands.is_empty() {
-        let node = text(gpu, "node_name");
-        lines.push_str(&format!(
-            "\n  fardel does not cut real devices: once nothing runs on it, type on {node}, as root"
-        ));
-        for command in commands {
-            lines.push_str(&format!("\n    {command}"));
-        }
-    }
     if would {
         lines.push_str("\n  --yes does it");
     } else if gpu["planned"].is_null() {
         lines.push_str("\n  done");
     } else {
-        lines.push_str("\n  it takes nothing new until it is cut so");
+        lines.push_str("\n  it is cut once nothing runs on it, and takes nothing new until then");
     }
     if gpu["simulated"] == true {
         lines.push_str(&format!("\n  {SIMULATED}"));

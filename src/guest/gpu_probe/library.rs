@@ -113,6 +113,9 @@ fn register(nvml: &Nvml, device: &Device<'_>, set: &EventSet<'_>) {
 pub(crate) fn word(fault: &NvmlError) -> String {
     match fault {
         NvmlError::GpuLost => "lost".to_owned(),
+        // Newer than the wrapper, or left out of it.
+        NvmlError::UnexpectedVariant(23) => "the card has too little left for it".to_owned(),
+        NvmlError::UnexpectedVariant(number) => format!("the driver's error {number}"),
         other => other.to_string(),
     }
 }

@@ -2,6 +2,7 @@
 //! whoever asks: the cards, what they are doing, and what is wrong with the driver. Where no driver is
 //! loaded there is no thread and nothing is said. A helper that hangs holds up nobody but this thread.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::devices::Hold;
+use rules::devices::{Hold, MigProfile};
 use rules::messages::DeviceUse;
 use rules::names::BootId;
 use rules::resources::Device;
@@ -30,6 +31,12 @@ const PACE: Duration = Duration::from_secs(5);
 /// than the kernel: it looks for cards only when it is opened. Longer: a card that was reset is out of use
 /// for longer. Shorter: a sick card is woken again and again.
 const REOPENED: Duration = Duration::from_secs(30);
+
+/// How long a card may take to be cut: some are reset by their driver on the way.
+const CUTTING: Patience = Patience {
+    first: Duration::from_secs(120),
+    later: Duration::from_secs(120),
+};
 
 /// Where everything lies, and how often it is looked at.
 #[derive(Debug, Clone)]
@@ -65,6 +72,8 @@ pub struct Seen {
     pub devices: Vec<Device>,
     pub real: Vec<Real>,
     pub uses: Vec<DeviceUse>,
+    /// The names of cards that are set to be cut and have no partition.
+    pub hollow: BTreeSet<String>,
     /// What is wrong with the driver; empty where nothing is, or where there is none.
     pub problems: Vec<Reason>,
 }
@@ -246,6 +255,27 @@ impl Lookout {
         self.tell(&mut asks, &look);
     }
 
+    /// Has a card cut, or made whole where there is no profile; looks again. Takes seconds, and at most
+    /// `CUTTING`; nobody who looks waits for it.
+    ///
+    /// Errors: why not, in words. What stands then is seen.
+    pub(crate) fn cut(&self, card: &str, profiles: &[MigProfile]) -> Result<(), String> {
+        let driver = Driver::find(&self.ground.driver).map_err(|lacks| lacks.to_string())?;
+        let copy = self.ground.data.join("gpu_probe_cut");
+        let mut probe = Probe::of(&driver, &copy).with_patience(CUTTING);
+        let sizes: Vec<String> = profiles.iter().map(MigProfile::to_string).collect();
+        let cut = probe
+            .cut(card, &sizes)
+            .map_err(|fault| base::observe::chain(&fault));
+        drop(probe);
+        // The library lists partitions as it found them when it was opened.
+        if let Some(asked) = &mut lock(&self.asks).probe {
+            asked.probe.restart();
+        }
+        self.look();
+        cut
+    }
+
     /// Takes a look in, and keeps it where everybody can read it.
     fn tell(&self, asks: &mut Asks, look: &Look) {
         let listed = driver::cards(&self.ground.driver);
@@ -271,6 +301,7 @@ impl Lookout {
             devices,
             real: asks.inventory.real(),
             uses: asks.inventory.uses(&look.figures),
+            hollow: hollow(look.told.as_ref()),
             problems: look.problems.clone(),
         };
         if look.told.is_some() && asks.inventory != asks.written {
@@ -369,6 +400,14 @@ fn missing(lacks: &Lacks) -> (Reason, String) {
     let text = format!("No share of a GPU can be given: {lacks}. {remedy}.");
     let problem = Reason::new(code, text).with("lacks", lacks);
     (problem, format!("No share of it can be given: {lacks}."))
+}
+
+fn hollow(told: Option<&Told>) -> BTreeSet<String> {
+    let cards = told.iter().flat_map(|told| &told.cards);
+    cards
+        .filter(|card| card.parts.as_ref().is_some_and(Vec::is_empty))
+        .filter_map(|card| card.uuid.clone())
+        .collect()
 }
 
 fn record(ground: &Ground) -> PathBuf {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use super::driver::Driver;
 use super::watchdog::Held;
@@ -317,7 +318,25 @@ impl Probe {
         }
     }
 
+    /// Cuts the card of this name into these sizes, largest first, or makes it whole where there are none.
+    /// Nothing may run on it. Takes seconds; what stands then is in `cards`.
+    ///
+    /// Errors: also the driver's own words for the step that it refused. The card then has no partition, or
+    /// is as it was.
+    pub fn cut(&mut self, card: &str, sizes: &[String]) -> Result<(), Unanswered> {
+        let told = json!({"ask": "cut", "card": card, "sizes": sizes});
+        let _: serde_json::Value = self.ask_for(told)?;
+        Ok(())
+    }
+
     fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Result<T, Unanswered> {
+        self.ask_for(json!({"ask": question}))
+    }
+
+    fn ask_for<T: DeserializeOwned>(
+        &mut self,
+        mut question: serde_json::Value,
+    ) -> Result<T, Unanswered> {
         self.stuck.retain_mut(|child| !child.is_gone());
         if self.stuck.len() >= MOST_STUCK {
             return Err(Unanswered::Stuck(self.stuck.len()));
@@ -330,7 +349,8 @@ impl Probe {
             None => (self.start()?, self.patience.first),
         };
         self.asked += 1;
-        let line = format!("{{\"number\":{},\"ask\":\"{question}\"}}\n", self.asked);
+        question["number"] = self.asked.into();
+        let line = format!("{question}\n");
         match helper.exchange(line.as_bytes(), patience) {
             Ok(answer) => match serde_json::from_slice::<Answer<T>>(&answer) {
                 Ok(answer) if answer.number == Some(self.asked) => {

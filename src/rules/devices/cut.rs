@@ -192,8 +192,8 @@ pub fn same(a: &[MigProfile], b: &[MigProfile]) -> bool {
     a == b
 }
 
-/// What an administrator types on the machine to cut a device so, in this order. The server does not cut
-/// real devices.
+/// What an administrator types on the machine to cut a device so, in this order, where the machine cannot do
+/// it by itself.
 pub fn commands(device: &Device, wanted: &[MigProfile]) -> Vec<String> {
     let at = format!("-i {}", device.uuid);
     let mut all = Vec::new();

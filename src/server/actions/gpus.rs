@@ -92,8 +92,11 @@ pub struct PlannedCut {
     /// Empty: whole.
     pub profiles: Vec<MigProfile>,
     pub since: Timestamp,
-    /// What is typed on the device's machine to make it; empty for a simulated device, which is cut as soon
-    /// as nothing runs on it.
+    /// Why its machine could not cut it so, when it last tried; None while it did not try, or nothing is
+    /// wrong. It is tried again.
+    #[serde(default)]
+    pub trouble: Option<Reason>,
+    /// What an administrator types on the device's machine instead; empty for a simulated device.
     pub commands: Vec<String>,
 }
 
@@ -147,8 +150,6 @@ pub struct Cut {
     pub ends: Vec<String>,
     /// Of these, those that wait for another device afterwards.
     pub requeued: Vec<String>,
-    /// What is typed on the device's machine; empty for a simulated device.
-    pub commands: Vec<String>,
     /// Nothing was done yet.
     pub dry_run: bool,
 }
@@ -329,9 +330,9 @@ pub async fn drain(
 }
 
 /// Cuts a device into hardware partitions, or makes it whole again, and ends every session that has a part
-/// of it: a device is cut only when nothing runs on it. A simulated device is cut as soon as that is so; for
-/// a real one the plan is kept, with what an administrator types on its machine, and it takes nothing new
-/// until its machine reports it cut so. With `dry_run` it only says what that would come to.
+/// of it: a device is cut only when nothing runs on it. As soon as that is so a simulated device is cut, and
+/// a real one is by its machine, then and after every restart; it takes nothing new until its machine reports
+/// it cut so. With `dry_run` it only says what that would come to.
 ///
 /// Errors: `gpu.cannot-cut`, `gpu.no-such-profile`, `gpu.cut-too-large`, `gpu.cut-already`.
 pub async fn cut(
@@ -399,7 +400,6 @@ pub async fn cut(
             }
             let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &gpu.id)?;
             Ok(Cut {
-                commands: by_hand(device, &wanted),
                 gpu,
                 partitions: plan
                     .parts
@@ -590,6 +590,7 @@ fn all(
     let mut gpus = Vec::new();
     for node in &world.nodes {
         let uses = view.device_uses(node.id);
+        let uncut = view.uncut(node.id);
         for device in &node.capacity.devices {
             let mark = marks.iter().find(|mark| mark.uuid == device.uuid);
             let mut gpu = bare(node, device, mark, now);
@@ -598,6 +599,12 @@ fn all(
                 .find(|doing| doing.device == device.index)
                 .filter(|_| gpu.answers)
                 .copied();
+            if let Some(planned) = &mut gpu.planned {
+                let mut uncut = uncut.iter();
+                planned.trouble = uncut
+                    .find(|uncut| uncut.device == device.uuid)
+                    .map(|uncut| uncut.reason.clone());
+            }
             if !device.simulated {
                 let proof = view.proof_with(&device.uuid, &device.driver)?;
                 gpu.proved_at = proof.map(|(_, at)| at);
@@ -712,6 +719,7 @@ fn bare(node: &Node, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) 
             .map(|wanted| PlannedCut {
                 profiles: wanted.profiles.clone(),
                 since: wanted.at,
+                trouble: None,
                 commands: by_hand(device, &wanted.profiles),
             }),
         slices: Vec::new(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::messages::{Assignment, DeviceUse};
+use rules::messages::{Assignment, CutOrder, DeviceUse, Uncut};
 use rules::names::{ImageId, NodeId, SessionId, UserId};
 use rules::refusal::{Kind, Refusal};
 use rules::session::Session;
@@ -28,6 +28,8 @@ pub(crate) struct Sight {
     pub(crate) digests: BTreeMap<ImageId, String>,
     /// Partitions of simulated devices that were cut here.
     pub(crate) cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
+    /// How real devices are to be cut; absent for a machine where nobody said.
+    pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
 }
 
 /// All that a turn changed.
@@ -70,6 +72,7 @@ impl View<'_> {
         })?;
         Ok(Sight {
             cuts: self.cuts(&world.nodes)?,
+            cut_orders: self.cut_orders(&world.nodes)?,
             world,
             assigned,
             digests: rows.collect::<Result<_, _>>()?,
@@ -125,16 +128,17 @@ impl Rows<'_> {
         let written = self
             .connection
             .prepare_cached(
-                "insert into assignment (node, generation, containers)
-                 values (?1, ?2, ?3)
+                "insert into assignment (node, generation, containers, cuts)
+                 values (?1, ?2, ?3, ?4)
                  on conflict (node) do update
-                 set generation = ?2, containers = ?3
+                 set generation = ?2, containers = ?3, cuts = ?4
                  where generation < ?2",
             )?
             .execute((
                 assignment.node.0.as_bytes(),
                 value::signed(assignment.generation),
                 value::text(&assignment.containers),
+                value::text(&assignment.cuts),
             ))?;
         if written == 0 {
             return Err(moved_on().into());
@@ -178,6 +182,11 @@ impl Catalog {
     /// Notes what a node's devices are doing. No row is written.
     pub(crate) fn heard_uses(&self, node: NodeId, uses: Vec<DeviceUse>) {
         self.0.heard.note_uses(node, uses);
+    }
+
+    /// Notes which devices of a node cannot be cut as ordered. No row is written.
+    pub(crate) fn heard_uncut(&self, node: NodeId, uncut: Vec<Uncut>) {
+        self.0.heard.note_uncut(node, uncut);
     }
 
     /// Forgets when nodes were heard of, as a restart does.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rules::devices::{MigPart, MigProfile, SharePolicy, cut};
-use rules::messages::{Assignment, DeviceUse};
+use rules::messages::{Assignment, CutOrder, DeviceUse, Uncut};
 use rules::names::{BootId, NodeId};
 use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
@@ -34,13 +34,14 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
 
 /// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
 /// nothing new to say causes no write, and after a restart the rows' older times are right. What its
-/// devices were doing then. And the administrator's rules for shares of devices, which come from the
+/// devices were doing then, and which could not be cut as ordered. And the administrator's rules for shares of devices, which come from the
 /// settings.
 #[derive(Clone, Default)]
 pub(crate) struct Heard(
     Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
     Arc<RwLock<SharePolicy>>,
     Arc<Mutex<BTreeMap<NodeId, Vec<DeviceUse>>>>,
+    Arc<Mutex<BTreeMap<NodeId, Vec<Uncut>>>>,
 );
 
 /// What an administrator said of one device.
@@ -83,6 +84,14 @@ impl Heard {
         self.2.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn note_uncut(&self, node: NodeId, uncut: Vec<Uncut>) {
+        self.uncut().insert(node, uncut);
+    }
+
+    fn uncut(&self) -> MutexGuard<'_, BTreeMap<NodeId, Vec<Uncut>>> {
+        self.3.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn set_policy(&self, policy: SharePolicy) {
         *self.1.write().unwrap_or_else(PoisonError::into_inner) = policy;
     }
@@ -94,6 +103,7 @@ impl Heard {
     pub(super) fn forget(&self) {
         self.times().clear();
         self.uses().clear();
+        self.uncut().clear();
     }
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<NodeId, Timestamp>> {
@@ -144,8 +154,13 @@ impl View<'_> {
         self.heard.uses().get(&node).cloned().unwrap_or_default()
     }
 
+    /// Why devices of a machine could not be cut as ordered, when it was last heard of.
+    pub(crate) fn uncut(&self, node: NodeId) -> Vec<Uncut> {
+        self.heard.uncut().get(&node).cloned().unwrap_or_default()
+    }
+
     /// Whether a device is not yet cut as it is to be. A simulated one is, as soon as nothing holds it that
-    /// was placed before: it exists nowhere but here. A real one is cut by hand on its machine.
+    /// was placed before: it exists nowhere but here. A real one is cut by its machine, which then reports it.
     fn is_cut_late(
         &self,
         node: NodeId,
@@ -202,6 +217,32 @@ impl View<'_> {
             .collect())
     }
 
+    /// How the real devices of each machine are to be cut, by the devices' numbers; without those of which
+    /// nobody said anything.
+    pub(crate) fn cut_orders(
+        &self,
+        nodes: &[Node],
+    ) -> Result<BTreeMap<NodeId, Vec<CutOrder>>, Failure> {
+        let mut orders: BTreeMap<NodeId, Vec<CutOrder>> = BTreeMap::new();
+        for said in self.devices()? {
+            let Some(wanted) = said.cut else { continue };
+            let holder = nodes.iter().find(|node| {
+                let mut devices = node.capacity.devices.iter();
+                devices.any(|device| device.uuid == said.uuid && !device.simulated)
+            });
+            if let Some(node) = holder {
+                orders.entry(node.id).or_default().push(CutOrder {
+                    device: said.uuid,
+                    profiles: wanted.profiles,
+                });
+            }
+        }
+        for orders in orders.values_mut() {
+            orders.sort_by(|a, b| a.device.cmp(&b.device));
+        }
+        Ok(orders)
+    }
+
     /// The administrator's rules for shares of devices.
     pub(crate) fn policy(&self) -> SharePolicy {
         self.heard.policy()
@@ -241,12 +282,13 @@ impl View<'_> {
     pub(crate) fn assignment(&self, node: NodeId) -> Result<Option<Assignment>, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select generation, containers from assignment where node = ?1")?
+            .prepare_cached("select generation, containers, cuts from assignment where node = ?1")?
             .query_row([node.0.as_bytes()], |row| {
                 Ok(Assignment {
                     node,
                     generation: value::unsigned(row, "generation")?,
                     containers: value::json(row, "containers")?,
+                    cuts: value::json(row, "cuts")?,
                 })
             })
             .optional()?)
@@ -278,23 +320,6 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Forgets how real devices were to be cut, once they are: whatever is done to them later by hand is
-    /// nothing that was planned here.
-    fn forget_done_cuts(&self, node: &Node) -> Result<(), Failure> {
-        for said in self.devices()? {
-            let done = |device: &&Device| {
-                let wanted = said.cut.as_ref();
-                device.uuid == said.uuid
-                    && !device.simulated
-                    && wanted.is_some_and(|cut| cut::same(&profiles_of(device), &cut.profiles))
-            };
-            if node.capacity.devices.iter().any(|device| done(&device)) {
-                self.put_device(&DeviceRow { cut: None, ..said })?;
-            }
-        }
-        Ok(())
-    }
-
     /// Writes what is known of a machine, all of it.
     pub(crate) fn put_node(&self, node: &Node) -> Result<(), Failure> {
         self.connection
@@ -318,6 +343,6 @@ impl Rows<'_> {
                 node.schedulable,
                 value::text(&node.problems),
             ))?;
-        self.forget_done_cuts(node)
+        Ok(())
     }
 }

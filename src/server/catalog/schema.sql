@@ -2,7 +2,7 @@ CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,
     containers text not null
-) strict;
+, cuts text not null default '[]') strict;
 
 CREATE TABLE box (
     id integer primary key check (id = 1),

@@ -503,7 +503,7 @@ fn state_of_a_newer_version_and_foreign_files_are_refused_by_name() {
 }
 
 #[test]
-fn a_cut_that_was_made_by_hand_is_no_plan_any_more() {
+fn what_is_changed_by_hand_is_changed_back() {
     use crate::catalog::nodes::{DeviceRow, WantedCut};
     use rules::devices::{MigProfile, cut};
     let catalog = memory();
@@ -552,14 +552,19 @@ fn a_cut_that_was_made_by_hand_is_no_plan_any_more() {
         .write_now(Lane::People, "plan", move |rows| rows.put_device(&row))
         .unwrap();
     let (closed, rows) = heard(machine(&device));
-    assert!(closed == 1 && rows[0].cut.is_some(), "it waits for hands");
+    assert!(closed == 1 && rows[0].cut.is_some(), "it is cut already");
+    let orders = || {
+        let look = |view: &View<'_>| view.cut_orders(&view.nodes()?);
+        let orders = catalog.read_now("orders", look).unwrap();
+        orders.values().flatten().count()
+    };
+    assert_eq!(orders(), 1);
     device.mig = cut::parts(&device, &profiles);
     let (closed, rows) = heard(machine(&device));
-    assert_eq!((closed, &rows[0].cut), (0, &None));
-    assert_eq!(rows[0].note, "for the class", "what was said is gone too");
-    // Made whole by hand later: nothing was planned, so nothing is closed.
+    assert_eq!((closed, rows[0].note.as_str()), (0, "for the class"));
+    // Made whole by hand, or by a restart: it takes nothing new, and its machine still has the order.
     device.mig.clear();
-    assert_eq!(heard(machine(&device)).0, 0);
+    assert_eq!((heard(machine(&device)).0, orders()), (1, 1));
 }
 
 #[test]

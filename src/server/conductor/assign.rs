@@ -22,13 +22,16 @@ pub(crate) fn assign(turn: &mut Turn) {
         let reported = turn.world.node(node).map_or(0, |n| n.generation);
         let stored = turn.assigned.get(&node);
         let generation = stored.map_or(0, |a| a.generation);
-        if stored.is_some_and(|a| a.containers == containers) && reported <= generation {
+        let cuts = turn.cut_orders.get(&node).cloned().unwrap_or_default();
+        let same = stored.is_some_and(|a| a.containers == containers && a.cuts == cuts);
+        if same && reported <= generation {
             continue;
         }
         turn.assign(Assignment {
             node,
             generation: generation.max(reported) + 1,
             containers,
+            cuts,
         });
     }
 }

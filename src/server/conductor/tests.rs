@@ -65,6 +65,7 @@ fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
         containers,
         problems: Vec::new(),
         device_uses: Vec::new(),
+        uncut: Vec::new(),
         incidents: Vec::new(),
     }
 }
@@ -80,6 +81,7 @@ fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> Sight {
             .iter()
             .map(|(id, digest)| (*id, (*digest).to_owned()))
             .collect(),
+        cut_orders: BTreeMap::new(),
         cuts: BTreeMap::new(),
     }
 }

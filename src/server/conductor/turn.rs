@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rules::messages::Assignment;
+use rules::messages::{Assignment, CutOrder};
 use rules::names::{NodeId, SessionId};
 use rules::session::{Phase, Session};
 use rules::units::Timestamp;
@@ -20,6 +20,8 @@ pub(crate) struct Turn {
     pub(crate) assigned: BTreeMap<NodeId, Assignment>,
     pub(crate) digests: BTreeMap<rules::names::ImageId, String>,
     cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
+    /// How real devices are to be cut.
+    pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
     sessions: BTreeMap<SessionId, Session>,
     nodes: BTreeSet<NodeId>,
     assignments: BTreeSet<NodeId>,
@@ -34,6 +36,7 @@ impl Turn {
             assigned: sight.assigned,
             digests: sight.digests,
             cuts: sight.cuts,
+            cut_orders: sight.cut_orders,
             sessions: BTreeMap::new(),
             nodes: BTreeSet::new(),
             assignments: BTreeSet::new(),

@@ -259,6 +259,7 @@ impl StandIn {
             containers,
             problems: self.problems.clone(),
             device_uses: Vec::new(),
+            uncut: Vec::new(),
             incidents: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -26,8 +27,12 @@ struct Whole {
 impl Whole {
     /// A server on a machine with one card of 8 GiB.
     fn make(test: &str) -> Option<Self> {
+        Self::with(test, CARD)
+    }
+
+    fn with(test: &str, card: u64) -> Option<Self> {
         let mut installation = Installation::found(test)?;
-        let rig = Rig::with(1, CARD, CARD);
+        let rig = Rig::with(1, card, card);
         let root = tempfile::tempdir().expect("a directory");
         installation.settings = vec![("FARDEL_DRIVER_ROOT", root.path().to_owned())];
         let mut whole = Self {
@@ -67,7 +72,7 @@ impl Whole {
         whole.until("the card", || {
             let gpus = whole.get("/api/v1/gpus");
             let memory = gpus["items"][0]["memory"].as_u64();
-            (memory == Some(CARD)).then_some(())
+            (memory == Some(card)).then_some(())
         });
         Some(whole)
     }
@@ -375,5 +380,85 @@ fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
     });
     whole.until("the end of their pages", || {
         whole.pages().is_none().then_some(())
+    });
+}
+
+#[test]
+fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
+    const NAME: &str = "a_card_is_cut_by_its_machine_and_again_after_a_restart";
+    // Of a kind that people know how to cut.
+    let Some(mut whole) = Whole::with(NAME, 80 * 1024 * MIB) else {
+        return;
+    };
+    let card = |whole: &Whole| whole.get("/api/v1/gpus")["items"][0].clone();
+    let sizes = |whole: &Whole| {
+        let gpu = card(whole);
+        let parts = gpu["partitions"].as_array().cloned().unwrap_or_default();
+        let mut sizes: Vec<String> = parts.iter().map(|p| p["profile"].to_string()).collect();
+        sizes.sort();
+        (gpu["planned"].is_null() && gpu["health"]["state"] == "well").then_some(sizes)
+    };
+    let cut = |whole: &Whole, profiles: Value| {
+        let body = json!({ "profiles": profiles });
+        whole.ask("POST", "/api/v1/gpus/0/cut", &body)
+    };
+    let wanted = Some(vec!["\"1g.10gb\"".to_owned(), "\"3g.40gb\"".to_owned()]);
+
+    // What runs there ends first; nothing is cut below it.
+    let session = whole.launch("slice", "sleep 600", Some(0.25));
+    whole.until("it runs", || {
+        (whole.get(&session)["state"] == "running").then_some(())
+    });
+    let told = cut(&whole, json!(["1g.10gb", "3g.40gb"]));
+    assert_eq!(told["ends"], json!(["slice"]));
+    whole.until("the cut", || (sizes(&whole) == wanted).then_some(()));
+    let row = whole.get(&session);
+    assert_eq!(
+        (&row["state"], &row["incarnation"]),
+        (&json!("pending"), &json!(2))
+    );
+
+    // A driver forgets partitions with the machine's restart; whoever changes them by hand is as strange.
+    let forget = |whole: &Whole| {
+        for part in &whole.rig.state.nvml_part[0] {
+            part.store(0, SeqCst);
+        }
+    };
+    forget(&whole);
+    whole.installation.kill();
+    whole.installation.start();
+    whole.until("the cut again", || {
+        let mut parts = whole.rig.state.nvml_part[0].iter();
+        let stands = parts.any(|part| part.load(SeqCst) != 0);
+        (stands && sizes(&whole) == wanted).then_some(())
+    });
+
+    // A driver that refuses is told by name, with what to type, and asked again.
+    whole.rig.state.nvml_grudges.store(1, SeqCst);
+    cut(&whole, json!(["1g.10gb", "2g.20gb"]));
+    let planned = whole.until("the refusal", || {
+        let planned = card(&whole)["planned"].clone();
+        (!planned["trouble"].is_null()).then_some(planned)
+    });
+    println!("{}", planned["trouble"]);
+    assert_eq!(planned["trouble"]["code"], "gpu.uncut");
+    assert!(
+        planned["trouble"]["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("making a 1g.10gb")),
+        "{planned}"
+    );
+    assert_eq!(card(&whole)["share_free"], 0);
+    whole.rig.state.nvml_grudges.store(0, SeqCst);
+    let wanted = Some(vec!["\"1g.10gb\"".to_owned(), "\"2g.20gb\"".to_owned()]);
+    whole.until("the second try", || (sizes(&whole) == wanted).then_some(()));
+
+    cut(&whole, json!([]));
+    whole.until("it is whole", || {
+        (sizes(&whole) == Some(Vec::new())).then_some(())
+    });
+    // What waited for a share of it has one again.
+    whole.until("it runs again", || {
+        (whole.get(&session)["state"] == "running").then_some(())
     });
 }

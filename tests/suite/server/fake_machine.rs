@@ -109,6 +109,7 @@ impl FakeMachine {
                 .collect(),
             problems: Vec::new(),
             device_uses: Vec::new(),
+            uncut: Vec::new(),
             incidents: Vec::new(),
         }
     }

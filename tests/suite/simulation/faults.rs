@@ -143,6 +143,7 @@ pub(super) fn invented(world: &World, now: Timestamp) -> Vec<NodeReport> {
             containers: Vec::new(),
             problems: Vec::new(),
             device_uses: Vec::new(),
+            uncut: Vec::new(),
             incidents: Vec::new(),
         })
         .collect()

@@ -249,7 +249,9 @@ pub(super) struct PlannedCut {
     /// Empty: whole.
     profiles: Vec<String>,
     since: String,
-    /// What is typed on the device's machine; empty for a simulated device.
+    /// Why its machine could not cut it so when it last tried; null while nothing is wrong.
+    trouble: Option<Reason>,
+    /// What is typed on the device's machine instead; empty for a simulated device.
     commands: Vec<String>,
 }
 
@@ -262,8 +264,6 @@ pub(super) struct Cut {
     ends: Vec<String>,
     /// Of these, those that wait for another device.
     requeued: Vec<String>,
-    /// What is typed on the device's machine; empty for a simulated device.
-    commands: Vec<String>,
     dry_run: bool,
 }
 

@@ -43,8 +43,6 @@ pub struct Answer {
     pub row: Option<Row>,
     /// Sessions that would end.
     pub ends: Vec<String>,
-    /// What an administrator types; empty for a simulated device.
-    pub commands: Vec<String>,
     /// There is nothing to do.
     pub blocked: bool,
 }
@@ -52,7 +50,9 @@ pub struct Answer {
 /// A cut that is not made yet.
 pub struct Planned {
     pub words: String,
-    /// What is typed on the machine, one line each; empty for a simulated device.
+    /// What became of it so far.
+    pub lead: String,
+    /// What is typed on the machine instead, one line each; empty while nothing went wrong.
     pub commands: Vec<String>,
     /// What takes the plan back: the partitions that there are, by name and number.
     pub back: Vec<(String, usize)>,
@@ -228,7 +228,7 @@ fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> Answer {
         detail: match (gpu.simulated, cut.ends.is_empty()) {
             (true, true) => t.gpu_cut_at_once().to_owned(),
             (true, false) => t.gpu_cut_when_empty().to_owned(),
-            (false, _) => t.gpu_cut_by_hand(&gpu.node_name),
+            (false, _) => t.gpu_cut_by_machine(&gpu.node_name),
         },
         row: Some(Row {
             name: format!("GPU {}", gpu.index),
@@ -236,7 +236,6 @@ fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> Answer {
             ..Row::default()
         }),
         ends: cut.ends,
-        commands: cut.commands,
         blocked: false,
     }
 }
@@ -285,7 +284,10 @@ fn blocks(t: Text, gpu: &Gpu, cut: &gpus::Cut) -> Vec<Block> {
 /// What the page says of a cut that is not made yet.
 pub(super) fn planned(t: Text, gpu: &Gpu) -> Option<Planned> {
     let PlannedCut {
-        profiles, commands, ..
+        profiles,
+        trouble,
+        commands,
+        ..
     } = gpu.planned.as_ref()?;
     let words = match profiles[..] {
         [] => t.gpu_cut_planned_whole().to_owned(),
@@ -301,9 +303,19 @@ pub(super) fn planned(t: Text, gpu: &Gpu) -> Option<Planned> {
             None => back.push((profile.to_string(), 1)),
         }
     }
+    let (lead, commands) = match (trouble, gpu.simulated) {
+        (Some(trouble), _) => {
+            let why = codes::reason(t, trouble);
+            let lead = format!("{why} {}", t.gpu_cut_by_hand(&gpu.node_name));
+            (lead, commands.clone())
+        }
+        (None, true) => (t.gpu_cut_planned_lead().to_owned(), Vec::new()),
+        (None, false) => (t.gpu_cut_by_machine(&gpu.node_name), Vec::new()),
+    };
     Some(Planned {
         words,
-        commands: commands.clone(),
+        lead,
+        commands,
         back,
     })
 }
