@@ -1,11 +1,12 @@
 //! Sights → the complete report of this machine. Pure; the runtime's words become the link's words
 //! here and nowhere else.
 
+use rules::devices::Health;
 use rules::messages::{
     Answer, Assignment, ContainerSight, ExitRecord, Incident, SightState, Usage, Waited,
 };
 use rules::names::{BootId, ContainerName, IncidentId};
-use rules::resources::DeviceShare;
+use rules::resources::{Device, DeviceShare};
 use rules::session::Reason;
 use rules::units::{Bytes, Timestamp};
 use std::collections::BTreeMap;
@@ -176,4 +177,82 @@ pub(crate) fn usage(usage: &runtime::Usage) -> Usage {
 
 fn time(millis: u64) -> Timestamp {
     Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
+}
+
+/// Says on each card that a container has a share of and cannot be held to it, why not. A card with trouble
+/// of its own goes on to say that.
+pub(crate) fn tell_unheld(
+    devices: &mut [Device],
+    unheld: &BTreeMap<ContainerName, Reason>,
+    assignment: Option<&Assignment>,
+) {
+    let orders = assignment.into_iter().flat_map(|all| &all.containers);
+    for order in orders {
+        let Some(reason) = unheld.get(&order.name) else {
+            continue;
+        };
+        for device in devices.iter_mut() {
+            let has_some = order.devices.iter().any(|own| own.index == device.index);
+            if has_some && matches!(device.health, Health::Well | Health::Unknown) {
+                device.health = Health::Worn {
+                    text: reason.text.clone(),
+                };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::messages::{ContainerOrder, RootFileSystem, Want};
+    use rules::names::{NodeId, SessionId};
+    use rules::resources::Demand;
+    use rules::session::SessionKind;
+    use rules::units::GpuShare;
+
+    use super::*;
+
+    #[test]
+    fn a_card_says_why_somebody_on_it_cannot_be_held_to_their_share() {
+        let name = |number| ContainerName {
+            session: SessionId(uuid::Uuid::from_u128(number)),
+            incarnation: 1,
+        };
+        let order = |number, index| ContainerOrder {
+            name: name(number),
+            hostname: "x".into(),
+            kind: SessionKind::Interactive,
+            root: RootFileSystem::Host,
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            demand: Demand::default(),
+            devices: vec![DeviceShare {
+                index,
+                share: GpuShare(35),
+                memory: Bytes::gib(28),
+                part: None,
+                simulated: false,
+            }],
+            want: Want::Run,
+        };
+        let assignment = Assignment {
+            node: NodeId(uuid::Uuid::from_u128(9)),
+            generation: 1,
+            containers: vec![order(1, 0), order(2, 1), order(3, 2)],
+        };
+        let mut devices: Vec<Device> = (0..3).map(|index| Device::new(index, "card")).collect();
+        devices[0].health = Health::Well;
+        devices[1].health = Health::Well;
+        devices[2].health = Health::Failing {
+            text: "It fell off.".into(),
+        };
+        let reason = Reason::new("gpu.page-version", "Of another version.");
+        let unheld = [(name(1), reason.clone()), (name(3), reason)].into();
+        tell_unheld(&mut devices, &unheld, Some(&assignment));
+        let health: Vec<&str> = devices.iter().map(|device| device.health.word()).collect();
+        assert_eq!(health, ["worn", "well", "failing"]);
+        assert!(
+            matches!(&devices[0].health, Health::Worn { text } if text == "Of another version.")
+        );
+    }
 }

@@ -554,6 +554,11 @@ impl Tidy {
     fn with(&self, devices: Vec<Device>) -> Capacity {
         let mut capacity = self.capacity.clone();
         capacity.devices.extend(devices);
+        report::tell_unheld(
+            &mut capacity.devices,
+            &self.unheld,
+            self.ledger.assignment(),
+        );
         capacity
     }
 

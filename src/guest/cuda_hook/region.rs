@@ -933,6 +933,61 @@ mod tests {
         }
     }
 
+    /// A running container keeps the hook it was started with, so these places never move: whoever needs
+    /// others raises `VERSION`, and keeps what writes this one for as long as such containers may live.
+    #[test]
+    fn the_layout_is_the_one_that_running_containers_have() {
+        use core::mem::offset_of;
+        assert_eq!(VERSION, 1);
+        let control = [
+            offset_of!(Control, magic),
+            offset_of!(Control, version),
+            offset_of!(Control, devices),
+            offset_of!(Control, generation),
+            offset_of!(Control, heartbeat),
+            offset_of!(Control, gated),
+            offset_of!(Control, device),
+        ];
+        assert_eq!(control, [0, 8, 12, 16, 24, 32, 64]);
+        let of_a_device = [
+            offset_of!(ControlDevice, uuid),
+            offset_of!(ControlDevice, mem_limit),
+            offset_of!(ControlDevice, mem_overhead),
+            offset_of!(ControlDevice, share_milli),
+            offset_of!(ControlDevice, mode),
+            offset_of!(ControlDevice, gate_open),
+            offset_of!(ControlDevice, flags),
+            offset_of!(ControlDevice, window_end),
+        ];
+        assert_eq!(of_a_device, [0, 16, 24, 32, 36, 40, 44, 48]);
+        let account = [
+            offset_of!(Account, magic),
+            offset_of!(Account, version),
+            offset_of!(Account, high),
+            offset_of!(Account, slot),
+        ];
+        assert_eq!(account, [0, 8, 12, 64]);
+        let slot = [
+            offset_of!(Slot, owner),
+            offset_of!(Slot, start),
+            offset_of!(Slot, namespace),
+            offset_of!(Slot, stack),
+            offset_of!(Slot, device),
+        ];
+        assert_eq!(slot, [0, 8, 16, 24, 64]);
+        let of_a_process = [
+            offset_of!(SlotDevice, charged),
+            offset_of!(SlotDevice, pending),
+            offset_of!(SlotDevice, waiting),
+            offset_of!(SlotDevice, submitted),
+            offset_of!(SlotDevice, finished),
+            offset_of!(SlotDevice, watching),
+        ];
+        assert_eq!(of_a_process, [0, 8, 16, 24, 32, 40]);
+        assert_eq!(size_of::<ControlDevice>() * DEVICES + 64, 2112);
+        assert_eq!((size_of::<SlotDevice>(), SLOTS, DEVICES), (64, 512, 16));
+    }
+
     #[test]
     fn one_that_lives_is_not_taken_for_its_dead_predecessor() {
         let (_, account) = pages(GIB);

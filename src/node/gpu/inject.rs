@@ -45,6 +45,8 @@ pub enum NotInjected {
     TooMany(usize),
     #[error("{path} cannot be made")]
     File { path: PathBuf, source: io::Error },
+    #[error("its pages are of version {0}")]
+    Version(u32),
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> NotInjected {
@@ -61,7 +63,29 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Makes both pages in the new directory `place`, or opens those of a container that lives on; what
+    /// Opens the pages of a container that lives on; what stands in them stays. Pages of another version are
+    /// only read, and not further than their number.
+    ///
+    /// Errors: `Version` for those, `File` for what is no page or cannot be opened.
+    pub fn open(place: &Path) -> Result<Self, NotInjected> {
+        let path = place.join("control");
+        let mut head = [0; offset_of!(Control, devices)];
+        let file = fs::File::open(&path).map_err(at(&path))?;
+        file.read_exact_at(&mut head, 0).map_err(at(&path))?;
+        let version = half(&head, offset_of!(Control, version));
+        if word(&head, offset_of!(Control, magic)) != MAGIC {
+            return Err(at(&path)(io::Error::other("it is no page of ours")));
+        }
+        if version != VERSION {
+            return Err(NotInjected::Version(version));
+        }
+        if file.metadata().map_err(at(&path))?.len() != size_of::<Control>() as u64 {
+            return Err(at(&path)(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Self::make(place, &[])
+    }
+
+    /// Makes both pages in the new directory `place`, or opens those of a start that came to nothing; what
     /// stands in the pages then stays.
     pub fn make(place: &Path, slices: &[Slice]) -> Result<Self, NotInjected> {
         if slices.len() > DEVICES {

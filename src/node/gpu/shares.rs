@@ -202,6 +202,9 @@ impl Shares {
     /// Errors: whatever is missing, by code; then nothing is held and nothing is left.
     pub fn grant(&self, name: ContainerName, shares: &[DeviceShare]) -> Result<Injection, Reason> {
         let place = self.place(name);
+        if let Some(reason) = self.problems.get(&name) {
+            return Err(reason.clone());
+        }
         if let Some(record) = read(&place)? {
             known(name, record.version)?;
         }
@@ -392,13 +395,10 @@ impl Shares {
         if record.devices.len() != record.shares.len() {
             return Err(no_page(&place, "what it says of its devices is not whole"));
         }
-        let slices: Vec<Slice> = record
-            .shares
-            .iter()
-            .zip(&record.devices)
-            .map(|(share, uuid)| slice(0, *uuid, share))
-            .collect();
-        let pages = Pages::make(&place, &slices).map_err(|why| self.refusal(&why))?;
+        let pages = Pages::open(&place).map_err(|why| match why {
+            NotInjected::Version(version) => other_version(name, version),
+            why => self.refusal(&why),
+        })?;
         let held = Held {
             pages: Arc::new(pages),
             shares: record.shares,
@@ -447,6 +447,9 @@ impl Shares {
 
     /// Why a container with shares cannot be changed, where this server holds nothing for it.
     fn not_held(&self, name: ContainerName) -> Reason {
+        if let Some(reason) = self.problems.get(&name) {
+            return reason.clone();
+        }
         match read(&self.place(name)) {
             Ok(Some(record)) => known(name, record.version).err(),
             Ok(None) => None,
@@ -474,6 +477,10 @@ impl Shares {
                 )
             }
             NotInjected::File { path, source } => no_page(path, &source.to_string()),
+            NotInjected::Version(version) => no_page(
+                &self.places.pages,
+                &format!("a page there is of version {version}"),
+            ),
         }
     }
 }
@@ -513,15 +520,19 @@ fn known(name: ContainerName, version: u32) -> Result<(), Reason> {
     if version == region::VERSION {
         return Ok(());
     }
-    Err(Reason::new(
+    Err(other_version(name, version))
+}
+
+fn other_version(name: ContainerName, version: u32) -> Reason {
+    Reason::new(
         "gpu.page-version",
         format!(
             "The pages of container {name} are of version {version}, and this server writes version {}; \
-             its limits stay as they are.",
+             its limits stay as they are, and it takes no turns until it is started anew.",
             region::VERSION
         ),
     )
-    .with("version", version))
+    .with("version", version)
 }
 
 fn sentence(text: &str) -> String {

@@ -321,6 +321,48 @@ fn pages_of_another_version_are_left_alone_and_named() {
 }
 
 #[test]
+fn a_page_of_another_version_is_neither_trusted_nor_written() {
+    let machine = Machine::make();
+    let first = machine.server(&[]);
+    first.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
+    drop(first);
+    let path = machine.page(name(1)).join("control");
+    let of_ours = fs::read(&path).expect("the page");
+    let mut later = of_ours.clone();
+    later[8..12].copy_from_slice(&(region::VERSION + 1).to_le_bytes());
+    // Longer too, as a later layout may be.
+    later.resize(2 * later.len(), 7);
+    let mut rubbish = of_ours.clone();
+    rubbish[..8].fill(0xa5);
+    for (bytes, code) in [
+        (later, "gpu.page-version"),
+        (rubbish, "gpu.no-page"),
+        (of_ours[..2000].to_vec(), "gpu.no-page"),
+        (Vec::new(), "gpu.no-page"),
+    ] {
+        fs::write(&path, &bytes).expect("written");
+        let second = machine.server(&[name(1)]);
+        assert_eq!(second.problems()[&name(1)].code, code);
+        assert!(second.held().is_empty() && second.tenants().is_empty());
+        for refused in [
+            second.regrant(name(1), &[share(0, 50, 40)]).err(),
+            second.grant(name(1), &[share(0, 50, 40)]).err(),
+        ] {
+            assert_eq!(refused.expect("left alone").code, code);
+        }
+        // Others on that card are given theirs.
+        second.grant(name(2), &[share(0, 20, 16)]).expect("a grant");
+        second.forget(name(2));
+        drop(second);
+        assert!(fs::read(&path).expect("the page") == bytes, "{code}");
+    }
+    // The next server that knows them goes on where the first one ended.
+    fs::write(&path, &of_ours).expect("written");
+    let third = machine.server(&[name(1)]);
+    assert_eq!(third.held()[&name(1)], [share(0, 35, 28)]);
+}
+
+#[test]
 fn a_record_that_cannot_be_read_is_a_problem_with_a_name() {
     let machine = Machine::make();
     let first = machine.server(&[]);
