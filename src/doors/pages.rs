@@ -111,7 +111,7 @@ pub fn router(
         .route("/gpus/{id}/live", get(gpus::show_live))
         .route("/gpus/{id}/cut", post(gpus::cut::act))
         .route("/gpus/{id}/cut/preview", post(gpus::cut::preview))
-        .route("/gpus/{id}/test", get(proofs::show))
+        .route("/gpus/{id}/test", get(proofs::show).post(proofs::begin))
         .route("/gpus/{id}/test/live", get(proofs::live))
         .route("/gpus/{id}/{verb}", post(gpus::act))
         .route("/system", get(system::first))

@@ -3,11 +3,12 @@
 // accessibility, nothing refused by the server's own policy, nothing wider than the screen.
 
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
-import { open, setUp, until } from "./lib/house.mjs";
+import { open, openWith, setUp, until } from "./lib/house.mjs";
 
-const PAGES = ["/", "/gpus", "/gpus?by=memory", "/gpus/SIMULATED-H100-0", "/gpus/SIMULATED-H100-2", "/sessions", "/sessions/new", "/queue", "/docs/gpus"];
+const PAGES = ["/", "/gpus", "/gpus?by=memory", "/gpus/SIMULATED-H100-0", "/gpus/SIMULATED-H100-2", "/gpus/SIMULATED-H100-0/test", "/sessions", "/sessions/new", "/queue", "/docs/gpus"];
 
 let browser;
 let house;
@@ -147,6 +148,94 @@ test("a card is closed with a word, cut, made whole and emptied, and whom that e
   await page.locator("#slices .empty").waitFor();
   await sound(seen);
   await seen.context.close();
+});
+
+test("a simulated card is not tested, and its page says why", async () => {
+  const seen = await visit("/gpus/SIMULATED-H100-0/test");
+  const { page } = seen;
+  assert.match(await page.innerText("main"), /A simulated card does not exist/);
+  assert.equal(await page.locator("form[action$='/test']").count(), 0);
+  await sound(seen);
+  // Whoever asks all the same is told so, and nothing begins.
+  const answer = await page.evaluate(async () => {
+    const said = await fetch("/gpus/SIMULATED-H100-0/test", { method: "POST", body: new URLSearchParams() });
+    return { status: said.status, text: await said.text() };
+  });
+  assert.equal(answer.status, 409);
+  assert.match(answer.text, /gpu\.test-simulated/);
+  assert.equal(await page.locator("#state .bar").count(), 0);
+  await seen.context.close();
+});
+
+test("a card is tested by its button, shown as it goes, judged, and printed as one document", async (t) => {
+  const card = process.env.FARDEL_CARD;
+  if (!card || process.getuid() !== 0) {
+    t.skip(card ? "sessions need root" : "no card was laid at FARDEL_CARD");
+    return;
+  }
+  const own = await openWith({ FARDEL_DRIVER_ROOT: join(card, "root") });
+  try {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const complaints = listen(page);
+    await setUp(page, own);
+    await page.goto(`${own.origin}/gpus`);
+    // A driver that the test has not passed is amber, on the card's page and on the test's own.
+    await page.locator(".gpu .id a").first().click();
+    const amber = page.locator(".pill.warn", { hasText: "not tested with this driver" });
+    await amber.first().waitFor();
+    await page.locator("a[href$='/test']").first().click();
+    await page.waitForURL(/\/test$/);
+    await amber.first().waitFor();
+    await page.locator("#found .empty", { hasText: "This card was never tested" }).waitFor();
+    assert.deepEqual(await violations(page), []);
+
+    await Promise.all([page.waitForEvent("framenavigated"), page.click("form[action$='/test'] button")]);
+    const figures = new Set();
+    const steps = new Set();
+    const results = page.locator("#found h2");
+    const end = Date.now() + 240_000;
+    while ((await results.count()) === 0) {
+      assert.ok(Date.now() < end, `no result; ${[...steps]}`);
+      const said = await page.evaluate(() => document.querySelector("#state section p")?.innerText ?? "");
+      const [, done] = said.match(/(\d+) of \d+/) ?? [];
+      if (done) figures.add(Number(done));
+      const step = await page.evaluate(() => document.querySelector("#state .mono")?.innerText ?? "");
+      if (step) steps.add(step);
+      await page.waitForTimeout(100);
+    }
+    // Without a reload: steps went by, and their number only grew.
+    assert.ok(steps.size >= 3 && figures.size >= 3, `${[...steps]} ${[...figures]}`);
+    assert.deepEqual([...figures], [...figures].sort((a, b) => a - b));
+    assert.match(await results.innerText(), /\d+ of 34 parts did not hold|All 34 parts of the test held/);
+    assert.equal(await page.locator("#found tbody tr").count(), 34);
+    // The card is made of files: what a launch costs, how time is shared and who watches are not a card's.
+    const failed = await page.locator("#found tbody tr", { has: page.locator(".pill.bad") }).allInnerTexts();
+    assert.ok(failed.length <= 3, failed.join());
+    assert.equal(await page.locator("#state .bar").count(), 0, "the bar stays");
+    assert.deepEqual(await violations(page), []);
+    for (const width of [1440, 390]) {
+      await page.setViewportSize({ width, height: 900 });
+      assert.equal(await overflow(page), 0, `${width} px`);
+    }
+    // On paper: what was found and the signature, and nothing that is only good for a screen.
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.reload();
+    await page.emulateMedia({ media: "print" });
+    for (const gone of [".frame>.nav", ".top", ".dock", "form[action$='/test']"]) {
+      for (const one of await page.locator(gone).all()) assert.equal(await one.isVisible(), false, `${gone} is printed`);
+    }
+    for (const kept of ["h1", "#found h2", "#found tbody tr:last-child", "#found dl.kv .print"]) {
+      assert.equal(await page.locator(kept).first().isVisible(), true, `${kept} is not printed`);
+    }
+    const pdf = await page.pdf({ format: "A4", path: process.env.FARDEL_PROOF_PDF });
+    const sheets = pdf.toString("latin1").match(/\/Type\s*\/Page[^s]/g)?.length ?? 0;
+    assert.ok(sheets >= 1 && sheets <= 4, `${sheets} sheets`);
+    assert.deepEqual(complaints, []);
+    await context.close();
+  } finally {
+    await own.close();
+  }
 });
 
 for (const path of PAGES) {

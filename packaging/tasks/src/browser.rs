@@ -15,7 +15,7 @@ const OLDEST_NODE: u32 = 20;
 /// Runs every `*.mjs` with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
-/// it) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
+/// it), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
 /// `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
     let what = "browser suite";
@@ -51,10 +51,16 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
             .inside(folder)
             .run()?;
     }
-    let pages = Folder::make()?;
+    let pages = Folder::make("pages")?;
     Program::cargo()
         .words("test --quiet --locked --package fardel --lib pages_are_written -- --ignored")
         .variable("FARDEL_PAGES_OUT", &pages.0)
+        .run()?;
+    let card = Card(Folder::make("card")?);
+    Program::cargo()
+        .words("test --quiet --locked --package fardel --test suite")
+        .words("a_card_of_files_is_laid -- --ignored")
+        .variable("FARDEL_CARD_OUT", &card.0.0)
         .run()?;
     let mut node = Program::named("node").words("--test --test-concurrency=1 --test-reporter=dot");
     for test in &tests {
@@ -62,6 +68,7 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
     }
     node.variable("FARDEL_BINARY", binary)
         .variable("FARDEL_PAGES", &pages.0)
+        .variable("FARDEL_CARD", &card.0.0)
         .variable("CHROMIUM", chromium)
         .run()
 }
@@ -70,8 +77,9 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn make() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("fardel-gate-pages-{}", std::process::id()));
+    fn make(what: &str) -> Result<Self, Failure> {
+        let name = format!("fardel-gate-{what}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path)
             .map_err(|error| Failure::new(format!("{} cannot be made: {error}", path.display())))?;
         Ok(Self(path))
@@ -82,6 +90,20 @@ impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             println!("{} stays behind: {error}", self.0.display());
+        }
+    }
+}
+
+/// A driver with a card that is made of files; the card's state lies elsewhere, and goes with it.
+struct Card(Folder);
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        let place = fs::read_to_string(self.0.0.join("place")).unwrap_or_default();
+        if !place.is_empty()
+            && let Err(error) = fs::remove_dir_all(&place)
+        {
+            println!("{place} stays behind: {error}");
         }
     }
 }

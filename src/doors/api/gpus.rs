@@ -3,7 +3,8 @@
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest, prove};
+use server::actions::gpus::prove::{self, TestRequest};
+use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest};
 
 use super::Api;
 use super::answer::{self, Answer};
@@ -68,8 +69,9 @@ pub(super) async fn test(
     State(api): State<Api>,
     Who(caller): Who,
     Path(id): Path<String>,
+    sent: Sent<TestRequest>,
 ) -> Answer {
-    let operation = prove::test(&api.server, &caller, &id).await?;
+    let operation = prove::test(&api.server, &caller, &id, sent.value).await?;
     answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))
 }
 

@@ -182,7 +182,7 @@ fn operation(route: &Route) -> Value {
             "application/json"
         };
         operation["requestBody"] = json!({
-            "required": route.method != "POST" || !matches!(body, "StopRequest" | "CordonRequest" | "DrainRequest"),
+            "required": route.method != "POST" || !matches!(body, "StopRequest" | "CordonRequest" | "DrainRequest" | "TestRequest"),
             "content": {kind: {"schema": reference(body)}},
         });
     }

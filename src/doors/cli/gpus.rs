@@ -55,10 +55,16 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
             let body = client.post(&format!("{}/cut", path(&gpu)), &body).await?;
             print(&view.said(&body, &cut(&body))?);
         }
-        Gpu::Test { gpu, no_wait } => {
-            let operation = client
-                .post(&format!("{}/test", path(&gpu)), &json!({}))
-                .await?;
+        Gpu::Test {
+            gpu,
+            image,
+            no_wait,
+        } => {
+            let body = match image {
+                Some(image) => json!({"image": image}),
+                None => json!({}),
+            };
+            let operation = client.post(&format!("{}/test", path(&gpu)), &body).await?;
             if no_wait {
                 let line = format!("{}  is being tested", text(&operation, "id"));
                 print(&view.said(&operation, &line)?);

@@ -915,6 +915,10 @@ pub enum Gpu {
     Test {
         /// Its name, the beginning of it, or its index
         gpu: String,
+        /// Start both sessions from this image, with glibc 2.34 or newer, where the machine does not offer its
+        /// own programs
+        #[arg(long)]
+        image: Option<String>,
         /// Do not wait for the end; `fardel job get` shows how far it is
         #[arg(long)]
         no_wait: bool,

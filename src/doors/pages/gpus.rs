@@ -171,7 +171,7 @@ pub async fn show_live(
     })
 }
 
-/// `POST /gpus/{id}/{verb}`: cordon, uncordon, drain; the self-test and its end.
+/// `POST /gpus/{id}/{verb}`: cordon, uncordon, drain; the end of a self-test.
 pub async fn act(
     State(console): State<Console>,
     visit: Visit,
@@ -179,10 +179,8 @@ pub async fn act(
     Path((id, verb)): Path<(String, String)>,
     Form(said): Form<Said>,
 ) -> Response {
-    match verb.as_str() {
-        "test" => return super::proofs::act(&console, &visit, &caller, &id, false).await,
-        "cancel-test" => return super::proofs::act(&console, &visit, &caller, &id, true).await,
-        _ => {}
+    if verb == "cancel-test" {
+        return super::proofs::cancel(&console, &visit, &caller, &id).await;
     }
     let note = Some(said.note.trim().to_owned()).filter(|note| !note.is_empty());
     let server = &console.server;

@@ -2,14 +2,16 @@
 //! as one sheet. What is measured and wanted are figures, the same in every language.
 
 use askama::Template;
+use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::proof::{Finding, Standing, Verdict};
 use rules::refusal::Refusal;
+use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::gpus::prove::{self, Proof};
+use server::actions::gpus::prove::{self, Proof, TestRequest};
 use server::actions::gpus::{self, Gpu};
 
 use super::frame::{Frame, Nav};
@@ -30,6 +32,8 @@ pub struct ProofPage {
     pub standing: (&'static str, String),
     /// Why it cannot be tested; none where it can.
     pub never: Option<String>,
+    /// The images that a test can start from; empty where the machine offers its own programs.
+    pub images: Vec<String>,
     pub may_write: bool,
     pub running: Option<Running>,
     pub found: Option<Found>,
@@ -95,19 +99,40 @@ pub async fn live(
     })
 }
 
-/// `POST /gpus/{id}/test` and `POST /gpus/{id}/cancel-test`
-pub async fn act(
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Said {
+    /// Empty: the machine's own programs.
+    image: String,
+}
+
+/// `POST /gpus/{id}/test`
+pub async fn begin(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Form(said): Form<Said>,
+) -> Response {
+    let image = Some(said.image).filter(|image| !image.is_empty());
+    let done = prove::test(&console.server, &caller, &id, TestRequest { image }).await;
+    told(&console, &visit, &caller, &id, done.map(|_| ())).await
+}
+
+/// `POST /gpus/{id}/cancel-test`
+pub async fn cancel(console: &Console, visit: &Visit, caller: &Caller, id: &str) -> Response {
+    let done = call_off(console, caller, id).await;
+    told(console, visit, caller, id, done).await
+}
+
+/// The page again, with why it was not done where it was not.
+async fn told(
     console: &Console,
     visit: &Visit,
     caller: &Caller,
     id: &str,
-    cancel: bool,
+    done: Result<(), Failure>,
 ) -> Response {
-    let server = &console.server;
-    let done = match cancel {
-        false => prove::test(server, caller, id).await.map(|_| ()),
-        true => call_off(console, caller, id).await,
-    };
     match done {
         Ok(()) => answer::see(&format!("/gpus/{id}/test")),
         Err(Failure::Refusal(refusal)) => {
@@ -148,6 +173,17 @@ async fn page(
     };
     let running = prove::running(&console.server, caller, &gpu.id).await?;
     let may_write = caller.subject.role == rules::people::Role::Administrator;
+    let mut images = prove::environments(&console.server, caller, &gpu).await?;
+    let never = if gpu.simulated {
+        Some(t.proof_never_simulated().to_owned())
+    } else if images.is_empty() {
+        Some(codes::refusal(t, &prove::no_environment(&gpu)))
+    } else {
+        None
+    };
+    if images.first().is_some_and(|first| first == "host") {
+        images.clear();
+    }
     Ok(ProofPage {
         t,
         f: Frame {
@@ -157,7 +193,8 @@ async fn page(
         alert,
         name: format!("GPU {}", gpu.index),
         standing: standing(t, &gpu),
-        never: gpu.simulated.then(|| t.proof_never_simulated().to_owned()),
+        never,
+        images,
         may_write,
         running: running.map(|operation| Running {
             percent: (operation.done * 100)

@@ -36,7 +36,12 @@ export async function until(what, ask) {
 }
 
 /// Starts `fardel serve` with these options and waits for its first 200.
-export async function open(...options) {
+export function open(...options) {
+  return openWith({}, ...options);
+}
+
+/// The same with these variables besides.
+export async function openWith(variables, ...options) {
   const binary = process.env.FARDEL_BINARY;
   assert.ok(binary, "FARDEL_BINARY names the binary");
   const folder = mkdtempSync(join(tmpdir(), "fardel-browser-"));
@@ -44,6 +49,7 @@ export async function open(...options) {
   const origin = `http://127.0.0.1:${port}`;
   const environment = {
     ...process.env,
+    ...variables,
     FARDEL_DATA: join(folder, "data"),
     FARDEL_RUN: join(folder, "run"),
     FARDEL_LISTEN: `127.0.0.1:${port}`,

@@ -350,6 +350,18 @@ async fn a_test_is_refused_where_it_would_prove_nothing_or_has_no_room_and_can_b
         .post(&the_box.admin, "/api/v1/gpus/0/test", json!({}))
         .await;
     assert_eq!(full.short(), "409 gpu.test-no-room");
+    let unknown = the_box
+        .post(
+            &the_box.admin,
+            "/api/v1/gpus/0/test",
+            json!({"image": "nobody:1"}),
+        )
+        .await;
+    assert_eq!(
+        unknown.short(),
+        "409 gpu.test-no-room",
+        "first what holds longer"
+    );
     the_box
         .post(
             &the_box.mina,
@@ -382,4 +394,48 @@ async fn a_test_is_refused_where_it_would_prove_nothing_or_has_no_room_and_can_b
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("it goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_needs_something_to_start_from_and_says_what_would_do() {
+    let mut the_box = TheBox::with(&[("FARDEL_HOST_ENVIRONMENT", "false")], vec![card()]).await;
+    the_box.server.bring_streams(Arc::new(Programs::new(false)));
+    // With the pages beside the API.
+    the_box.router =
+        fardel::doors::router(the_box.server.clone(), Arc::new(the_box.streams.clone()));
+    let ask = async |body: Value| {
+        the_box
+            .post(&the_box.admin, "/api/v1/gpus/0/test", body)
+            .await
+    };
+    for body in [json!({}), json!({"image": "host"}), json!({"image": " "})] {
+        let none = ask(body).await;
+        assert_eq!(none.short(), "409 gpu.test-no-environment");
+        let hint = none.json()["hint"].as_str().expect("a way out").to_owned();
+        assert!(hint.contains("fardel gpu test 0 --image NAME"), "{hint}");
+    }
+    let unknown = ask(json!({"image": "nobody:1"})).await;
+    assert_eq!(unknown.short(), "404 image.not-found");
+    assert_eq!(
+        ask(json!({"picture": "x"})).await.short(),
+        "422 body.invalid"
+    );
+    // The page says it before anybody presses a button, and has none.
+    let page = the_box
+        .get(&the_box.browser, "/gpus/GPU-under-test/test")
+        .await;
+    let text = String::from_utf8_lossy(&page.bytes).into_owned();
+    assert!(text.contains("--image NAME"), "{text}");
+    let button = "action=\"/gpus/GPU-under-test/test\"";
+    assert!(!text.contains(button), "{text}");
+    // Whoever presses one of an older page is told the same.
+    let pressed = TheBox::request(&the_box.browser, "POST", "/gpus/GPU-under-test/test")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("sec-fetch-site", "same-origin")
+        .body(axum::body::Body::empty())
+        .expect("a request");
+    let pressed = the_box.send(pressed).await;
+    assert_eq!(pressed.status, 409);
+    let text = String::from_utf8_lossy(&pressed.bytes).into_owned();
+    assert!(text.contains("gpu.test-no-environment"), "{text}");
 }

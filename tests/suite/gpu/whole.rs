@@ -2,7 +2,8 @@
 //! API, held in real containers, resized while they run, and held by the next server after a `kill -9`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -19,75 +20,138 @@ const CARD: u64 = 8192 * MIB;
 
 struct Whole {
     installation: Installation,
-    root: tempfile::TempDir,
+    _root: tempfile::TempDir,
     /// The driver's state on the host's side; in a container the same place is the container's own.
     rig: Rig,
+}
+
+/// Lays a driver with one card into `root`; its libraries work on the state in `place`.
+fn lay(root: &Path, place: &Path) {
+    let file = |path: &str, bytes: &[u8]| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("made");
+        fs::write(&path, bytes).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+    };
+    let told = format!("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {VERSION}  made up\n");
+    file("proc/driver/nvidia/version", told.as_bytes());
+    let devices = "Character devices:\n195 nvidia\n509 nvidia-uvm\n";
+    file("proc/devices", devices.as_bytes());
+    let number = uuid::Uuid::from_bytes(state::uuid(0));
+    let told = format!("Model: Fake\nGPU UUID: GPU-{number}\nDevice Minor: 0\n");
+    file(
+        "proc/driver/nvidia/gpus/0000:41:00.0/information",
+        told.as_bytes(),
+    );
+    for (from, to) in [
+        (place.join("libcuda.so.1"), "x86_64-linux-gnu/libcuda"),
+        (
+            place.join("libnvidia-ml.so.1"),
+            "x86_64-linux-gnu/libnvidia-ml",
+        ),
+    ] {
+        let bytes = fs::read(from).expect("the rig has them");
+        file(&format!("usr/lib/{to}.so.{VERSION}"), &bytes);
+    }
+    // The two programs that a container is given of the driver are ours.
+    for (program, name) in [
+        ("conformance", "nvidia-smi"),
+        ("visitor", "nvidia-debugdump"),
+    ] {
+        let bytes = fs::read(works().folder.join(program)).expect("it was compiled");
+        file(&format!("usr/bin/{name}"), &bytes);
+    }
+}
+
+/// Not a test: lays a driver with a card where the browser's journeys find it, and says where its state lies,
+/// which whoever asked for it removes.
+#[test]
+#[ignore = "lays files for the browser suite, at FARDEL_CARD_OUT"]
+fn a_card_of_files_is_laid() {
+    let out = std::env::var_os("FARDEL_CARD_OUT").expect("where to lay it");
+    let (out, rig) = (PathBuf::from(out), Rig::with(1, CARD, CARD));
+    lay(&out.join("root"), &rig.place);
+    fs::write(out.join("place"), rig.place.as_os_str().as_encoded_bytes()).expect("written");
+    // Its state outlives this process.
+    std::mem::forget(rig);
+}
+
+/// An image with nothing in it but the C library that the test's program needs, as `docker save` writes one.
+fn image(folder: &Path) -> PathBuf {
+    use sha2::Digest as _;
+    let run = |command: &mut Command| {
+        let output = command.output().expect("it can be started");
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let (root, tree) = (folder.join("root"), folder.join("tree"));
+    fs::create_dir_all(root.join("tmp")).expect("made");
+    fs::create_dir_all(&tree).expect("made");
+    let told = run(Command::new("ldd").arg(works().folder.join("gpu_test")));
+    for library in told.split_whitespace().filter(|word| word.starts_with('/')) {
+        let at = root.join(library.trim_start_matches('/'));
+        fs::create_dir_all(at.parent().expect("below the root")).expect("made");
+        fs::copy(library, at).expect("copied");
+    }
+    let packed = |from: &Path, to: &Path| {
+        run(Command::new("tar")
+            .arg("-C")
+            .arg(from)
+            .arg("-cf")
+            .arg(to)
+            .arg("."));
+    };
+    let layer = tree.join("layer.tar");
+    packed(&root, &layer);
+    let hex = |bytes: &[u8]| -> String {
+        let digest = sha2::Sha256::digest(bytes);
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let layer = hex(&fs::read(&layer).expect("a layer"));
+    let config = json!({
+        "architecture": "amd64", "os": "linux", "config": {"Cmd": ["/nothing"]},
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer}")]},
+    })
+    .to_string();
+    let name = format!("{}.json", hex(config.as_bytes()));
+    fs::write(tree.join(&name), config).expect("written");
+    let manifest = json!([{"Config": name, "RepoTags": ["c-library:1"], "Layers": ["layer.tar"]}]);
+    fs::write(tree.join("manifest.json"), manifest.to_string()).expect("written");
+    let archive = folder.join("image.tar");
+    packed(&tree, &archive);
+    archive
 }
 
 impl Whole {
     /// A server on a machine with one card of 8 GiB.
     fn make(test: &str) -> Option<Self> {
-        Self::with(test, CARD)
+        Self::with(test, CARD, &[])
     }
 
-    fn with(test: &str, card: u64) -> Option<Self> {
+    /// The same with a card of so many bytes, and more settings by the names of their variables.
+    fn with(test: &str, card: u64, more: &[(&'static str, &str)]) -> Option<Self> {
         let mut installation = Installation::found(test)?;
         let rig = Rig::with(1, card, card);
         let root = tempfile::tempdir().expect("a directory");
+        lay(root.path(), &rig.place);
         installation.settings = vec![("FARDEL_DRIVER_ROOT", root.path().to_owned())];
-        let mut whole = Self {
+        let more = more
+            .iter()
+            .map(|(name, value)| (*name, PathBuf::from(value)));
+        installation.settings.extend(more);
+        installation.start();
+        let whole = Self {
             installation,
-            root,
+            _root: root,
             rig,
         };
-        whole.driver(VERSION);
-        let devices = "Character devices:\n195 nvidia\n509 nvidia-uvm\n";
-        whole.file("proc/devices", devices.as_bytes());
-        let number = uuid::Uuid::from_bytes(state::uuid(0));
-        let told = format!("Model: Fake\nGPU UUID: GPU-{number}\nDevice Minor: 0\n");
-        whole.file(
-            "proc/driver/nvidia/gpus/0000:41:00.0/information",
-            told.as_bytes(),
-        );
-        let place = &whole.rig.place;
-        for (from, to) in [
-            (place.join("libcuda.so.1"), "x86_64-linux-gnu/libcuda"),
-            (
-                place.join("libnvidia-ml.so.1"),
-                "x86_64-linux-gnu/libnvidia-ml",
-            ),
-        ] {
-            let bytes = fs::read(from).expect("the rig has them");
-            whole.file(&format!("usr/lib/{to}.so.{VERSION}"), &bytes);
-        }
-        // The two programs that a container is given of the driver are ours.
-        for (program, name) in [
-            ("conformance", "nvidia-smi"),
-            ("visitor", "nvidia-debugdump"),
-        ] {
-            let bytes = fs::read(works().folder.join(program)).expect("it was compiled");
-            whole.file(&format!("usr/bin/{name}"), &bytes);
-        }
-        whole.installation.start();
         whole.until("the card", || {
             let gpus = whole.get("/api/v1/gpus");
             let memory = gpus["items"][0]["memory"].as_u64();
             (memory == Some(card)).then_some(())
         });
         Some(whole)
-    }
-
-    fn driver(&self, version: &str) {
-        let told = format!("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  made up\n");
-        self.file("proc/driver/nvidia/version", told.as_bytes());
-    }
-
-    fn file(&self, path: &str, bytes: &[u8]) {
-        use std::os::unix::fs::PermissionsExt as _;
-        let path = self.root.path().join(path);
-        fs::create_dir_all(path.parent().expect("below the root")).expect("made");
-        fs::write(&path, bytes).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
 
     fn get(&self, path: &str) -> Value {
@@ -130,6 +194,21 @@ impl Whole {
         }
         let made = self.ask("POST", "/api/v1/sessions", &body);
         format!("/api/v1/sessions/{}", made["id"].as_str().expect("an id"))
+    }
+
+    /// Waits until an operation has succeeded.
+    fn finished(&self, operation: &Value) {
+        let id = operation["id"].as_str().expect("an id");
+        let begun = Instant::now();
+        loop {
+            let now = self.get(&format!("/api/v1/operations/{id}"));
+            if now["ended_at"].is_string() {
+                assert_eq!(now["state"], "succeeded", "{now}");
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE * 4, "it never ends: {now}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     fn log(&self, session: &str) -> String {
@@ -336,24 +415,20 @@ fn a_driver_that_hangs_ends_no_session_and_blocks_no_request() {
 #[test]
 fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
     const NAME: &str = "the_self_test_runs_in_two_sessions_of_the_whole_product";
-    let Some(whole) = Whole::make(NAME) else {
+    // Nobody offers the machine's own programs here: an image is what both sessions start from.
+    let Some(whole) = Whole::with(NAME, CARD, &[("FARDEL_HOST_ENVIRONMENT", "false")]) else {
         return;
     };
     let card = whole.get("/api/v1/gpus")["items"][0]["id"].clone();
     let card = format!("/api/v1/gpus/{}", card.as_str().expect("its own name"));
     assert_eq!(whole.get(&card)["proof"], "untested");
-    let operation = whole.ask("POST", &format!("{card}/test"), &json!({}));
-    let operation = operation["id"].as_str().expect("an id").to_owned();
-    let begun = Instant::now();
-    let done = loop {
-        let now = whole.get(&format!("/api/v1/operations/{operation}"));
-        if now["ended_at"].is_string() {
-            break now;
-        }
-        assert!(begun.elapsed() < PATIENCE * 4, "it never ends: {now}");
-        std::thread::sleep(Duration::from_millis(200));
-    };
-    assert_eq!(done["state"], "succeeded", "{done}");
+    let folder = tempfile::tempdir().expect("a directory");
+    let archive = json!({"path": image(folder.path())});
+    let imported = whole.ask("POST", "/api/v1/images/import", &archive);
+    whole.finished(&imported);
+    let asked = json!({"image": "c-library:1"});
+    let begun = whole.ask("POST", &format!("{card}/test"), &asked);
+    whole.finished(&begun);
     let proof = whole.get(&format!("{card}/proof"));
     let findings = proof["result"]["findings"].as_array().expect("findings");
     println!("{findings:#?}");
@@ -387,7 +462,7 @@ fn the_self_test_runs_in_two_sessions_of_the_whole_product() {
 fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
     const NAME: &str = "a_card_is_cut_by_its_machine_and_again_after_a_restart";
     // Of a kind that people know how to cut.
-    let Some(mut whole) = Whole::with(NAME, 80 * 1024 * MIB) else {
+    let Some(mut whole) = Whole::with(NAME, 80 * 1024 * MIB, &[]) else {
         return;
     };
     let card = |whole: &Whole| whole.get("/api/v1/gpus")["items"][0].clone();

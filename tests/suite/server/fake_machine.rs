@@ -26,6 +26,8 @@ pub(crate) struct FakeMachine {
     boot: BootId,
     sights: BTreeMap<ContainerName, SightState>,
     devices: Vec<Device>,
+    /// Whether it offers its own programs.
+    host_environment: bool,
     /// What each container is held to.
     grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
 }
@@ -34,11 +36,18 @@ impl FakeMachine {
     pub(crate) fn new(node: NodeId, devices: Vec<Device>) -> Self {
         Self {
             devices,
+            host_environment: true,
             grants: BTreeMap::new(),
             node,
             boot: BootId(uuid::Uuid::from_u128(7)),
             sights: BTreeMap::new(),
         }
+    }
+
+    /// The same machine, that keeps its own programs to itself.
+    pub(crate) fn without_programs(mut self) -> Self {
+        self.host_environment = false;
+        self
     }
 
     /// Reports, then follows assignments until the server is gone.
@@ -96,7 +105,7 @@ impl FakeMachine {
                 memory: rules::units::Bytes::gib(GIBIBYTES),
                 devices: self.devices.clone(),
             },
-            host_environment: true,
+            host_environment: self.host_environment,
             containers: self
                 .sights
                 .iter()

@@ -103,7 +103,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["gpu uncordon 0"],
     ),
     ("POST /gpus/{id}/{verb}", &["drainGpu"], &["gpu drain 0"]),
-    ("POST /gpus/{id}/{verb}", &["testGpu"], &["gpu test 0"]),
+    ("POST /gpus/{id}/test", &["testGpu"], &["gpu test 0"]),
     ("GET /gpus/{id}/test", &["getGpuProof"], &["gpu proof 0"]),
     (
         "POST /gpus/{id}/cut",

@@ -334,9 +334,10 @@ pub const ROUTES: &[Route] = &[
         tag: "gpus",
         summary: "Begin the self-test of a card",
         needs: SYSTEM_WRITE,
+        body: Some("TestRequest"),
         status: 202,
         answer: Reply::Schema("Operation"),
-        refusals: &[404, 409, 503],
+        refusals: &[400, 404, 409, 422, 503],
         ..ROUTE
     },
     Route {
@@ -896,6 +897,7 @@ pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
     collect::<shape::CordonRequest>(all);
     collect::<shape::DrainRequest>(all);
     collect::<shape::CutRequest>(all);
+    collect::<shape::TestRequest>(all);
     collect::<shape::Drained>(all);
     collect::<shape::Cut>(all);
     collect::<shape::Proof>(all);

@@ -398,6 +398,13 @@ pub(super) struct DrainRequest {
     dry_run: bool,
 }
 
+#[derive(ToSchema, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TestRequest {
+    /// The image that both sessions start from, with glibc 2.34 or newer; none: the machine's own programs.
+    image: Option<String>,
+}
+
 /// Why something is as it is.
 #[derive(ToSchema)]
 pub(super) struct Reason {

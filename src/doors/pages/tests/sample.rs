@@ -527,6 +527,7 @@ fn proof(t: Text, tested: bool) -> ProofPage {
         name: "GPU 0".into(),
         standing: ("warn", t.proof_untested().into()),
         never: (!tested).then(|| t.proof_never_simulated().into()),
+        images: vec!["pytorch:2.9".into()],
         may_write: true,
         running: tested.then(|| proofs::Running {
             step: "memory plain × 4".into(),

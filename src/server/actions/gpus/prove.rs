@@ -21,6 +21,7 @@ use serde_json::json;
 use super::Gpu;
 use crate::access::Caller;
 use crate::actions::allowed;
+use crate::actions::images;
 use crate::actions::operations::{Operation, show};
 use crate::actions::sessions::{self, LaunchRequest, Resources};
 use crate::actions::system::refuse_full_disk;
@@ -80,6 +81,15 @@ struct Task {
     operation: OperationId,
     caller: Caller,
     device: String,
+    image: String,
+}
+
+/// How a card is tested.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TestRequest {
+    /// The image that both sessions start from, with glibc 2.34 or newer; None: the machine's own programs.
+    pub image: Option<String>,
 }
 
 impl Proofs {
@@ -122,9 +132,14 @@ pub struct Proof {
 /// Begins the self-test of a card and gives its operation, whose end names the proof.
 ///
 /// Errors: `gpu.test-simulated`, `gpu.test-cut`, `gpu.test-silent`, `gpu.test-no-room` with how much is
-/// missing, `gpu.test-running` while another one runs, `gpu.test-unable` where nobody here can look into
-/// sessions.
-pub async fn test(server: &Server, caller: &Caller, id: &str) -> Result<Operation, Failure> {
+/// missing, `gpu.test-no-environment` where its machine offers none and none was named, `image.not-found`,
+/// `gpu.test-running` while another one runs, `gpu.test-unable` where nobody here can look into sessions.
+pub async fn test(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    request: TestRequest,
+) -> Result<Operation, Failure> {
     allowed(caller, Verb::SystemWrite)?;
     refuse_full_disk(server)?;
     if server.proofs().streams.get().is_none() {
@@ -145,7 +160,8 @@ pub async fn test(server: &Server, caller: &Caller, id: &str) -> Result<Operatio
         return Err(already().into());
     }
     testable(server, &gpu)?;
-    let input = json!({"device": gpu.id});
+    let image = environment(server, caller, &gpu, request).await?;
+    let input = json!({"device": gpu.id, "image": image});
     let row = OperationRow::asked(server.clock().now(), KIND, caller.subject.user, input);
     let (id, actor) = (row.id, caller.name.clone());
     let written = row.clone();
@@ -180,6 +196,7 @@ pub async fn test(server: &Server, caller: &Caller, id: &str) -> Result<Operatio
         operation: id,
         caller: caller.clone(),
         device: gpu.id,
+        image,
     });
     drop(state);
     server.proofs().rung.notify_one();
@@ -242,6 +259,63 @@ pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, 
 fn base64(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// What the sessions of a test of this card could start from: `host` where its machine offers its own
+/// programs, then the images that are here; empty where there is nothing.
+pub async fn environments(
+    server: &Server,
+    caller: &Caller,
+    gpu: &Gpu,
+) -> Result<Vec<String>, Failure> {
+    let node = gpu.node;
+    let nodes = server
+        .catalog()
+        .read("look at a card's machine", |view| view.nodes())
+        .await?;
+    let host = nodes
+        .iter()
+        .any(|row| row.id == node && row.host_environment);
+    let images = images::list(server, caller).await?;
+    Ok(host
+        .then(|| "host".to_owned())
+        .into_iter()
+        .chain(images.into_iter().map(|image| image.reference))
+        .collect())
+}
+
+/// Why no test of this card can start from anything that is here.
+pub fn no_environment(gpu: &Gpu) -> Refusal {
+    let (node, index) = (&gpu.node_name, gpu.index);
+    Refusal::conflict(
+        "gpu.test-no-environment",
+        format!("A test's sessions start from something, and {node} does not offer its own programs."),
+    )
+    .with("node", node)
+    .with("index", index)
+    .at("/image")
+    .hint(format!(
+        "Import an image with glibc 2.34 or newer and name it: `fardel gpu test {index} --image NAME`."
+    ))
+}
+
+/// What a test starts from, as it was asked for.
+async fn environment(
+    server: &Server,
+    caller: &Caller,
+    gpu: &Gpu,
+    request: TestRequest,
+) -> Result<String, Failure> {
+    let typed = request.image.as_deref().map_or("", str::trim);
+    let host = environments(server, caller, gpu)
+        .await?
+        .first()
+        .is_some_and(|first| first == "host");
+    match typed {
+        "" | "host" if host => Ok("host".to_owned()),
+        "" | "host" => Err(no_environment(gpu).into()),
+        typed => Ok(images::get(server, caller, typed).await?.reference),
+    }
 }
 
 /// The shares that the two sessions get; a refusal where the card cannot be tested now.
@@ -486,6 +560,7 @@ impl<'a> Trial<'a> {
             let request = LaunchRequest {
                 name: Some(format!("gpu-test-{word}-{short}")),
                 kind: SessionKind::Batch,
+                image: task.image.clone(),
                 command: vec![PROGRAM.to_owned(), word.to_owned()],
                 labels: [(LABEL.to_owned(), task.operation.to_string())].into(),
                 resources: Resources {
