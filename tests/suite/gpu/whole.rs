@@ -89,8 +89,19 @@ fn image(folder: &Path) -> PathBuf {
     fs::create_dir_all(root.join("tmp")).expect("made");
     fs::create_dir_all(&tree).expect("made");
     let told = run(Command::new("ldd").arg(works().folder.join("gpu_test")));
-    for library in told.split_whitespace().filter(|word| word.starts_with('/')) {
-        let at = root.join(library.trim_start_matches('/'));
+    let mut libraries: Vec<PathBuf> = told
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+        .map(PathBuf::from)
+        .collect();
+    // What our library asks for in every image, and the loader where a name space of its own looks for it.
+    let beside = libraries.iter().find(|at| at.ends_with("libc.so.6"));
+    let beside = beside.expect("a program needs it").clone();
+    for name in ["libdl.so.2", "ld-linux-x86-64.so.2"] {
+        libraries.push(beside.with_file_name(name));
+    }
+    for library in libraries {
+        let at = root.join(library.strip_prefix("/").expect("an absolute path"));
         fs::create_dir_all(at.parent().expect("below the root")).expect("made");
         fs::copy(library, at).expect("copied");
     }
