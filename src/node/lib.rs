@@ -125,7 +125,10 @@ impl Node {
         // Where devices are simulated, nobody looks for real ones.
         let lookout = options.devices.is_empty().then(|| {
             let ground = Ground::new(&options.driver_root, &data.join("gpu"), boot);
-            Lookout::open(ground)
+            Lookout::open(Ground {
+                groups: runtime.groups().map(PathBuf::from),
+                ..ground
+            })
         });
         if let Some(lookout) = &lookout {
             shares.know(lookout.seen().real);
@@ -133,6 +136,7 @@ impl Node {
         let watch = lookout.as_ref().map(|lookout| {
             let rung = Arc::clone(&runtime);
             Watch::new(
+                Arc::clone(lookout) as _,
                 Arc::clone(lookout) as _,
                 Arc::clone(&shares) as _,
                 Arc::clone(&runtime),

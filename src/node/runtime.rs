@@ -373,6 +373,17 @@ impl Runtime {
         self.ask(name, &Request::Kill)
     }
 
+    /// The root of the machine's control groups; None where they are of version 1.
+    pub fn groups(&self) -> Option<&Path> {
+        self.shared.hierarchies.as_ref()?.root()
+    }
+
+    /// The directory of a container's control group; None where they are of version 1, or it has none yet.
+    pub fn group_of(&self, name: &ContainerName) -> Option<PathBuf> {
+        let directory = self.shared.group(name).ok()?.unified_directory()?;
+        directory.is_dir().then_some(directory)
+    }
+
     /// Stops every process of a running container where it stands.
     pub fn pause(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         self.running(name)?;

@@ -23,7 +23,7 @@ use store::images::digest::Digest;
 use crate::assignment::Ledger;
 use crate::gpu::cutter::Cutter;
 use crate::gpu::lookout::Lookout;
-use crate::gpu::shares::Shares;
+use crate::gpu::shares::{self, Shares};
 use crate::gpu::simulated;
 use crate::report;
 use crate::runtime::{self, Runtime};
@@ -551,7 +551,16 @@ impl Tidy {
         self.with(seen.unwrap_or_default())
     }
 
-    fn with(&self, devices: Vec<Device>) -> Capacity {
+    fn with(&self, mut devices: Vec<Device>) -> Capacity {
+        // What is in force for those who hold slices now, before what there would be for others.
+        for device in &mut devices {
+            let watch = self.watch.as_ref().filter(|_| !device.is_cut());
+            let number = shares::uuid(&device.uuid);
+            let now = watch
+                .zip(number)
+                .and_then(|(watch, number)| watch.hold(&number));
+            device.hold = now.unwrap_or(device.hold);
+        }
         let mut capacity = self.capacity.clone();
         capacity.devices.extend(devices);
         report::tell_unheld(
@@ -581,6 +590,7 @@ impl Tidy {
                 .chain(self.unheld.values())
                 .cloned()
                 .chain(seen.problems)
+                .chain(self.watch.iter().flat_map(Watch::problems))
                 .collect(),
             device_uses: seen.uses,
             incidents: self

@@ -1,7 +1,7 @@
 //! The watchdog's eyes and hands: asks the driver who holds how much of a device's memory, finds by its
 //! control group which container a process stands in, and warns, freezes or stops whoever holds more
 //! than they were granted. Also writes what the driver counts beyond a container's own account into its
-//! page. Its thread exists only while some container has a real share; decides nothing (`gpu::watchdog`
+//! page, and has driver or kernel hold the container's control group where they can. Its thread exists only while some container has a real share; decides nothing (`gpu::watchdog`
 //! does), and never believes what a container says of itself. What it answered is written down before it is
 //! told or done, so that the next server goes on where this one ended.
 
@@ -13,9 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use base::observe::{Clock, chain};
-use rules::units::Timestamp;
+use rules::devices::Hold;
+use rules::session::Reason;
+use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::limits::{self, Offers, Part, Walls};
 use crate::gpu::shares::Shares;
 use crate::gpu::watchdog::{Answer, Held, LOOK_EVERY, Truth, Watchdog};
 use crate::runtime::{ContainerName, Runtime, RuntimeFault};
@@ -32,6 +35,10 @@ const QUIET_AFTER_WARNING: Duration = Duration::from_secs(600);
 /// Looks over which the overhead is the smallest: a process that was just freeing memory when the driver
 /// was asked is no overhead.
 const STEADY_LOOKS: usize = 2;
+
+/// What refused a limit is asked again after so long. Shorter: a driver without the feature is asked all the
+/// time. Longer: a machine that was mended is not believed.
+const TRIED_AGAIN: Duration = Duration::from_secs(60);
 
 /// Looks over which a context that is there is in no list of the driver's, until it is taken for one whose
 /// memory the driver does not tell of. Fewer: a program fills its slice before its context is counted.
@@ -90,6 +97,7 @@ pub struct Watch {
 
 struct Inner {
     truth: Arc<dyn Truth>,
+    beside: Beside,
     grants: Arc<dyn Grants>,
     runtime: Arc<Runtime>,
     clock: Clock,
@@ -100,6 +108,25 @@ struct Inner {
     /// Whether the thread is there.
     awake: Mutex<bool>,
     seen: Mutex<Seen>,
+}
+
+/// What holds containers beside our library.
+struct Beside {
+    walls: Arc<dyn Walls>,
+    /// Since this server looks: a limit outlives it, and is set again by the next.
+    in_force: Mutex<BTreeMap<(ContainerName, DeviceId), InForce>>,
+}
+
+/// What was done to hold one container.
+#[derive(Clone, Debug)]
+struct InForce {
+    limit: u64,
+    offers: Offers,
+    hold: Hold,
+    /// Why nothing better holds it.
+    problem: Option<Reason>,
+    /// When it was tried.
+    at: Instant,
 }
 
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -149,6 +176,7 @@ impl Watch {
     /// Looks at nobody yet.
     pub fn new(
         truth: Arc<dyn Truth>,
+        walls: Arc<dyn Walls>,
         grants: Arc<dyn Grants>,
         runtime: Arc<Runtime>,
         clock: Clock,
@@ -165,6 +193,10 @@ impl Watch {
         Self {
             inner: Arc::new(Inner {
                 truth,
+                beside: Beside {
+                    walls,
+                    in_force: Mutex::default(),
+                },
                 grants,
                 runtime,
                 clock,
@@ -209,6 +241,20 @@ impl Watch {
     /// Whether the watchdog froze this container: then nobody else lets it go on.
     pub fn holds(&self, container: &ContainerName) -> bool {
         whole(&self.inner.seen).frozen.contains(container)
+    }
+
+    /// What holds a device's slices now: the weakest of what is in force for any of them; None where nobody
+    /// has one.
+    pub fn hold(&self, device: &DeviceId) -> Option<Hold> {
+        self.inner.beside.weakest(device)
+    }
+
+    /// Why containers are held by less than this machine has.
+    pub fn problems(&self) -> Vec<Reason> {
+        let all = whole(&self.inner.beside.in_force);
+        all.values()
+            .filter_map(|kept| kept.problem.clone())
+            .collect()
     }
 
     /// Drops what is known of a container that is gone for good.
@@ -291,6 +337,7 @@ impl Inner {
         let used = held.map(|held| self.by_container(&held));
         let there: BTreeSet<(ContainerName, DeviceId)> = granted.iter().map(Grant::id).collect();
         eyes.keep(&there);
+        whole(&self.beside.in_force).retain(|id, _| there.contains(id));
         let mut told = false;
         for grant in granted {
             let id = grant.id();
@@ -301,6 +348,9 @@ impl Inner {
                 mine.map(|mine| mine.bytes),
                 mine.map_or(0, |mine| mine.processes),
             );
+            told |= self
+                .beside
+                .hold(grant, || self.runtime.group_of(&grant.container));
             let allowed = eyes.allowed(grant, mine);
             let after = after.get(&id).copied().flatten();
             if let (Some(mine), Some(before), Some(after)) = (mine, grant.charged, after) {
@@ -429,6 +479,64 @@ impl Inner {
                 }
             }
         });
+    }
+}
+
+impl Beside {
+    /// Has driver or kernel hold the container's control group to its limit, where that has not been done
+    /// for this limit; whether something is to be told.
+    fn hold(&self, grant: &Grant, group: impl FnOnce() -> Option<PathBuf>) -> bool {
+        let id = grant.id();
+        let offers = self.walls.offers(&grant.device);
+        let known = whole(&self.in_force).get(&id).cloned();
+        let as_it_is = known.as_ref().is_some_and(|kept| {
+            let again = kept.problem.is_some() && kept.at.elapsed() >= TRIED_AGAIN;
+            kept.limit == grant.limit && kept.offers == offers && !again
+        });
+        if as_it_is {
+            return false;
+        }
+        // Version 1, where nobody holds more than our library does, or not made yet.
+        let Some(group) = group() else {
+            return false;
+        };
+        let part = Part::Slice { bytes: grant.limit };
+        let (wall, fault) = limits::hold(&*self.walls, &grant.device, &group, part);
+        let problem = fault.map(|fault| {
+            let why = chain(&fault);
+            let (container, limit) = (&grant.container, Bytes(grant.limit));
+            let by = match wall.hold() {
+                Hold::HookAndKernel => "our library and the kernel hold",
+                _ => "our library alone holds",
+            };
+            Reason::new(
+                "gpu.wall-missing",
+                format!("{container} was not held to {limit} by all that this machine has ({why}): {by} it, with the watchdog behind."),
+            )
+            .with("container", container)
+            .with("limit", limit)
+            .with("why", &why)
+        });
+        let told = known.is_none_or(|kept| kept.hold != wall.hold() || kept.problem != problem);
+        if told && let Some(problem) = &problem {
+            tracing::warn!(container = %grant.container, code = problem.code, "{}", problem.text);
+        }
+        let now = InForce {
+            limit: grant.limit,
+            offers,
+            hold: wall.hold(),
+            problem,
+            at: Instant::now(),
+        };
+        whole(&self.in_force).insert(id, now);
+        told
+    }
+
+    fn weakest(&self, device: &DeviceId) -> Option<Hold> {
+        let all = whole(&self.in_force);
+        let its = all.iter().filter(|((_, of), _)| of == device);
+        its.map(|(_, kept)| kept.hold)
+            .min_by_key(|hold| *hold != Hold::Hook)
     }
 }
 
@@ -622,6 +730,81 @@ mod tests {
         assert_eq!(eyes.allowed(&grant(500), Some(900)), 700, "taken again");
         assert_eq!(eyes.allowed(&grant(500), Some(100)), 500);
         assert_eq!(eyes.allowed(&grant(2000), Some(1500)), 2000, "raised");
+    }
+
+    /// A card that the kernel lists, or no longer does.
+    struct Listed(Mutex<Offers>);
+
+    impl Walls for Listed {
+        fn offers(&self, _: &DeviceId) -> Offers {
+            whole(&self.0).clone()
+        }
+
+        fn ask_driver(
+            &self,
+            _: &DeviceId,
+            _: &Path,
+            _: Option<u64>,
+        ) -> Result<(), limits::NotHeld> {
+            unreachable!("it has no such call")
+        }
+    }
+
+    #[test]
+    fn the_kernel_holds_a_session_from_its_start_through_every_resize_and_a_failure_is_said() {
+        let groups = tempfile::tempdir().expect("a directory");
+        let group = groups.path().join("s-1");
+        let file = group.join("dmem.max");
+        let capacity = "drm/0000:41:00.0/vram0 8589934592\n";
+        fs::write(groups.path().join("dmem.capacity"), capacity).expect("written");
+        let offers = || Offers::find(Some(groups.path()), false, "0000:41:00.0");
+        let walls = Arc::new(Listed(Mutex::new(offers())));
+        let beside = Beside {
+            walls: Arc::clone(&walls) as Arc<dyn Walls>,
+            in_force: Mutex::default(),
+        };
+        let there = || group.is_dir().then(|| group.clone());
+        let hold = |limit| beside.hold(&grant(limit), there);
+        let says = || fs::read_to_string(&file).expect("readable");
+        let weakest = || beside.weakest(&[7; 16]);
+        // Its shim has not made the group yet: nobody is blamed, and it is looked at again.
+        assert!(!hold(4096));
+        assert_eq!(weakest(), None);
+        fs::create_dir(&group).expect("made");
+        fs::write(&file, "").expect("as the kernel shows it");
+        assert!(hold(4096), "there is something to tell");
+        assert_eq!(says(), "drm/0000:41:00.0/vram0 4096\n");
+        assert_eq!(weakest(), Some(Hold::HookAndKernel));
+        // Nothing is written while nothing changes; a resize is written once.
+        fs::write(&file, "").expect("written");
+        assert!(!hold(4096));
+        assert_eq!(says(), "");
+        assert!(!hold(8192), "held as before");
+        assert_eq!(says(), "drm/0000:41:00.0/vram0 8192\n");
+        // A kernel that takes the next one back: said once, and nobody is told that it holds.
+        fs::remove_file(&file).expect("removed");
+        assert!(hold(4096));
+        assert_eq!(weakest(), Some(Hold::Hook));
+        let problem = |beside: &Beside| {
+            let all = whole(&beside.in_force);
+            all.values().find_map(|kept| kept.problem.clone())
+        };
+        let said = problem(&beside).expect("it is a problem");
+        assert_eq!(said.code, "gpu.wall-missing");
+        assert!(said.text.contains("our library alone"), "{}", said.text);
+        assert!(!hold(4096), "once");
+        // Mended, and changed: no problem any more.
+        fs::write(&file, "").expect("as the kernel shows it");
+        assert!(hold(8192));
+        assert_eq!(
+            (weakest(), problem(&beside)),
+            (Some(Hold::HookAndKernel), None)
+        );
+        // Its card went away from the kernel's list: our library alone, and nothing is wrong with that.
+        fs::remove_file(groups.path().join("dmem.capacity")).expect("removed");
+        *whole(&walls.0) = offers();
+        assert!(hold(8192));
+        assert_eq!((weakest(), problem(&beside)), (Some(Hold::Hook), None));
     }
 
     #[test]

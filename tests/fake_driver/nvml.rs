@@ -19,9 +19,11 @@ const OK: Result = 0;
 const INVALID_ARGUMENT: Result = 2;
 /// What the generated stubs answer.
 const UNSUPPORTED: Result = 3;
+const NOT_FOUND: Result = 6;
 const TOO_SMALL: Result = 7;
 const TIMEOUT: Result = 10;
 const LOST: Result = 15;
+const OPERATING_SYSTEM: Result = 17;
 const IN_USE: Result = 19;
 const NO_RESOURCES: Result = 23;
 const VERSION: Result = 25;
@@ -185,6 +187,13 @@ pub struct Pci {
 }
 
 #[repr(C)]
+pub struct Limits {
+    group: *const c_char,
+    soft: u64,
+    hard: u64,
+}
+
+#[repr(C)]
 pub struct Event {
     device: Device,
     kind: u64,
@@ -337,6 +346,19 @@ exports! {
         with(index as usize + 1, |_, at| put(device, at + 1))
     }
     fn nvmlDeviceGetHandleByIndex(index: c_uint, device: *mut Device) { nvmlDeviceGetHandleByIndex_v2(index, device) }
+    fn nvmlDeviceGetHandleByUUID(wanted: *const c_char, device: *mut Device) {
+        let count = hold().map_or(0, |hold| hold.state.devices.load(SeqCst) as usize);
+        for handle in 1..=count {
+            let mut text = [0; 96];
+            if nvmlDeviceGetUUID(handle, text.as_mut_ptr(), 96) == OK
+                && std::ffi::CStr::from_ptr(text.as_ptr()) == std::ffi::CStr::from_ptr(wanted)
+            {
+                put(device, handle);
+                return OK;
+            }
+        }
+        NOT_FOUND
+    }
     fn nvmlDeviceGetIndex(device: Device, index: *mut c_uint) { with(device, |_, at| put(index, at as c_uint)) }
     fn nvmlDeviceGetName(device: Device, text: *mut c_char, room: c_uint) {
         match device.checked_sub(PARTS) {
@@ -548,7 +570,22 @@ exports! {
     fn nvmlDeviceGetSamples(_device: Device, _kind: c_uint, _since: u64, _value: *mut c_uint, _count: *mut c_uint, _out: *mut u8) { OK }
     fn nvmlDeviceSetPersistenceMode(_device: Device, _mode: c_uint) { OK }
     fn nvmlDeviceSetPowerManagementLimit(_device: Device, _limit: c_uint) { OK }
-    fn nvmlDeviceSetMemoryLimits_v1(_device: Device, _limits: *mut u8) { OK }
+    fn nvmlDeviceSetMemoryLimits_v1(device: Device, limits: *mut Limits) {
+        let code = trouble();
+        if code != OK { return code }
+        let Some(limits) = limits.as_ref() else { return INVALID_ARGUMENT };
+        let group = std::ffi::CStr::from_ptr(limits.group).to_string_lossy();
+        let mut most = 0;
+        let code = with(device, |hold, at| most = hold.state.device[at].capacity.load(SeqCst));
+        if code != OK { return code }
+        if limits.soft > limits.hard || limits.hard > most && limits.hard != u64::MAX { return INVALID_ARGUMENT }
+        if !std::path::Path::new(&*group).is_dir() { return OPERATING_SYSTEM }
+        let told = format!("{device} {} {} {group}\n", limits.soft, limits.hard);
+        match std::fs::write(concat!(env!("FAKE_PLACE"), "/limits"), told) {
+            Ok(()) => OK,
+            Err(_) => UNKNOWN,
+        }
+    }
 }
 
 /// The only function that answers with a text.

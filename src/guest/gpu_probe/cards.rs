@@ -29,6 +29,7 @@ pub(crate) fn all(library: &Library) -> Result<Value, String> {
         "driver": nvml.sys_driver_version().ok(),
         "cards": cards,
         "faults": faults,
+        "limits": library.limits.is_some(),
     }))
 }
 

@@ -8,6 +8,8 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlEventTypeXidCriticalError, nvmlReturn_enum_NVML_SUCCESS};
 
+use crate::limit;
+
 /// Events that are fetched for one answer at most; the rest waits for the next question.
 const MOST_EVENTS: usize = 64;
 
@@ -15,6 +17,8 @@ pub(crate) struct Library {
     pub(crate) nvml: &'static Nvml,
     /// Where faults that the driver reports arrive; None where it reports none.
     events: Option<EventSet<'static>>,
+    /// Its call for limits of control groups; None in older ones.
+    pub(crate) limits: Option<limit::Call>,
 }
 
 impl Library {
@@ -23,6 +27,7 @@ impl Library {
         let nvml: &'static Nvml = Box::leak(Box::new(nvml.map_err(|fault| fault.to_string())?));
         Ok(Self {
             nvml,
+            limits: limit::call(path),
             events: nvml.create_event_set().ok().inspect(|set| {
                 for index in 0..nvml.device_count().unwrap_or(0) {
                     if let Ok(device) = nvml.device_by_index(index) {

@@ -1,13 +1,14 @@
 //! The helper that loads the vendor's management library, since the static server cannot: it is told the
 //! library's path, answers one line of JSON to each line of JSON, and leaves when nobody asks any more.
-//! It decides nothing, changes of a device its partitions alone and only when told to, reads no variable of
-//! its environment and opens no file but that library. Whoever asks must expect it to hang, to die, or to
-//! say nonsense.
+//! It decides nothing, changes of a device its partitions alone, and of a control group its limit, and only
+//! when told to, reads no variable of its environment and opens no file but that library. Whoever asks must
+//! expect it to hang, to die, or to say nonsense.
 
 mod cards;
 mod cut;
 mod figures;
 mod library;
+mod limit;
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             Some("figures") => figures::of_cards(open),
             Some("held") => figures::of_processes(open),
             Some("cut") => cut::cut(open, &asked),
+            Some("limit") => limit::set(open, &asked),
             _ => Err("no such question".to_owned()),
         };
         let told = match told {

@@ -1,5 +1,5 @@
 //! Who holds a container to its part of a card's memory. Our library always does, inside; where this machine
-//! has more, the kernel or the driver holds the container's control group beside it, which a program with
+//! has more, the driver or the kernel holds the container's control group beside it, which a program with
 //! its own copy of the driver cannot pass. Decides by what is there and writes the kernel's own files;
 //! loads nothing of the vendor's.
 
@@ -9,8 +9,6 @@ use std::path::Path;
 
 use rules::devices::Hold;
 
-/// The driver's call for limits of control groups, in its library from version 615 on.
-const CALL: &str = "nvmlDeviceSetMemoryLimits_v1";
 /// The kernel's list of memories that control groups can be limited in, at the root of the tree.
 const CAPACITY: &str = "dmem.capacity";
 const LIMIT: &str = "dmem.max";
@@ -29,7 +27,8 @@ pub struct Offers {
     /// The kernel's own region for the card; None without the `dmem` controller, or where the card's kernel
     /// module does not register one.
     pub region: Option<Region>,
-    /// The driver's library has the call, and control groups are of version 2, which it needs.
+    /// The driver's library has its call for limits of control groups (`nvmlDeviceSetMemoryLimits_v1`, from
+    /// version 615 on), and they are of version 2, which it needs.
     pub call: bool,
 }
 
@@ -80,19 +79,74 @@ pub enum NotHeld {
         bytes: u64,
         said: String,
     },
+    #[error("the driver did not take the limit")]
+    Driver(#[source] super::probe::Unanswered),
+}
+
+/// What there is beside our library on this machine, card by card.
+pub trait Walls: Send + Sync {
+    /// What there is for a device; nothing for one that nobody knows.
+    fn offers(&self, device: &[u8; 16]) -> Offers;
+
+    /// Has the driver hold a control group to so many bytes of a device; None: to nothing any more. May take
+    /// as long as the driver does.
+    fn ask_driver(
+        &self,
+        device: &[u8; 16],
+        group: &Path,
+        bytes: Option<u64>,
+    ) -> Result<(), NotHeld>;
+}
+
+/// Holds a control group to a part of a device by the best there is, and gives what is in force then.
+/// Where one of the two fails the other is tried; where both do, neither is left half in force: our library
+/// holds it alone, and the failure is said beside it.
+pub fn hold(
+    walls: &dyn Walls,
+    device: &[u8; 16],
+    group: &Path,
+    part: Part,
+) -> (Wall, Option<NotHeld>) {
+    let offers = walls.offers(device);
+    let first = offers.wall(part);
+    let second = Offers {
+        call: false,
+        ..offers
+    }
+    .wall(part);
+    let mut failed = None;
+    for wall in [first, second] {
+        let done = match &wall {
+            Wall::None | Wall::Hardware => return (wall, failed),
+            Wall::Driver { bytes } => walls.ask_driver(device, group, Some(*bytes)),
+            Wall::Kernel { region, bytes } => set(group, region, *bytes),
+        };
+        let Err(fault) = done else {
+            return (wall, failed);
+        };
+        // What may be in force of it, or of an earlier limit. Not to be had either: the failure is said.
+        let _ = match &wall {
+            Wall::Driver { .. } => walls.ask_driver(device, group, None).map_err(|_| ()),
+            Wall::Kernel { region, .. } => lift(group, region).map_err(|_| ()),
+            Wall::None | Wall::Hardware => Ok(()),
+        };
+        let driver = matches!(wall, Wall::Driver { .. });
+        failed.get_or_insert(fault);
+        if !driver {
+            break;
+        }
+    }
+    (Wall::None, failed)
 }
 
 impl Offers {
     /// What there is for the card at this PCI address. `groups` is the root of the control groups of version 2
-    /// (None on version 1), `library` the driver's NVML as a file. Costs a read of each.
-    pub fn find(groups: Option<&Path>, library: Option<&Path>, pci: &str) -> Self {
+    /// (None on version 1); `call` says whether the driver's library has its call. Costs a read.
+    pub fn find(groups: Option<&Path>, call: bool, pci: &str) -> Self {
         let Some(groups) = groups else {
             return Self::default();
         };
         let list = fs::read_to_string(groups.join(CAPACITY)).unwrap_or_default();
-        let call = library
-            .and_then(|path| fs::read(path).ok())
-            .is_some_and(|bytes| names(&bytes, CALL));
         Self {
             region: region(&list, pci),
             call,
@@ -140,12 +194,6 @@ fn region(list: &str, pci: &str) -> Option<Region> {
     })
 }
 
-/// Whether a library's tables of strings hold this name.
-fn names(library: &[u8], name: &str) -> bool {
-    let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
-    library.windows(wanted.len()).any(|here| here == wanted)
-}
-
 /// Sets the kernel's limit for the control group at `group`, and looks whether it is in force. What is in use
 /// beyond it stays; nothing more is given.
 ///
@@ -177,6 +225,12 @@ pub fn set(group: &Path, region: &str, bytes: u64) -> Result<(), NotHeld> {
     }
 }
 
+/// Takes the kernel's limit away again.
+fn lift(group: &Path, region: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).open(group.join(LIMIT))?;
+    io::Write::write_all(&mut file, format!("{region} max\n").as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,20 +238,13 @@ mod tests {
     const PCI: &str = "0000:41:00.0";
     const GIB: u64 = 1 << 30;
 
-    /// A root of control groups with these lines of capacity, and a library with or without the call.
+    /// A root of control groups with these lines of capacity, and a driver with or without the call.
     fn machine(capacity: Option<&str>, call: bool) -> (tempfile::TempDir, Offers) {
         let root = tempfile::tempdir().expect("a directory");
         if let Some(capacity) = capacity {
             fs::write(root.path().join(CAPACITY), capacity).expect("written");
         }
-        let library = root.path().join("libnvidia-ml.so.1");
-        let name = if call {
-            CALL
-        } else {
-            "nvmlDeviceSetMemoryLimits_v10"
-        };
-        fs::write(&library, format!("\x7fELF\0nvmlInit_v2\0{name}\0")).expect("written");
-        let offers = Offers::find(Some(root.path()), Some(&library), PCI);
+        let offers = Offers::find(Some(root.path()), call, PCI);
         (root, offers)
     }
 
@@ -265,7 +312,7 @@ mod tests {
             (Hold::HookAndKernel, Hold::Hardware)
         );
         // Version 1 has neither.
-        assert_eq!(Offers::find(None, None, PCI).wall(slice), Wall::None);
+        assert_eq!(Offers::find(None, true, PCI).wall(slice), Wall::None);
     }
 
     #[test]
@@ -290,6 +337,95 @@ mod tests {
         assert!(
             matches!(otherwise, NotHeld::Otherwise { .. }),
             "{otherwise}"
+        );
+    }
+
+    /// A card with these offers, and a driver that takes every limit or none.
+    struct Card {
+        offers: Offers,
+        takes: bool,
+        asked: std::sync::Mutex<Vec<Option<u64>>>,
+    }
+
+    impl Walls for Card {
+        fn offers(&self, _: &[u8; 16]) -> Offers {
+            self.offers.clone()
+        }
+
+        fn ask_driver(&self, _: &[u8; 16], _: &Path, bytes: Option<u64>) -> Result<(), NotHeld> {
+            self.asked.lock().expect("alive").push(bytes);
+            let refused = || super::super::probe::Unanswered::Library("not supported".into());
+            self.takes
+                .then_some(())
+                .ok_or_else(|| NotHeld::Driver(refused()))
+        }
+    }
+
+    #[test]
+    fn the_best_wall_that_holds_is_in_force_and_none_is_left_by_halves() {
+        const REGION: &str = "drm/0000:41:00.0/vram0";
+        let slice = Part::Slice { bytes: GIB };
+        let kernel = Wall::Kernel {
+            region: REGION.into(),
+            bytes: GIB,
+        };
+        // The call, whether the driver takes it, the kernel's file; then what is in force, whether a failure is
+        // said, and what stands in that file.
+        for (call, takes, file, wall, fails, stands) in [
+            (true, true, true, Wall::Driver { bytes: GIB }, false, ""),
+            (true, false, true, kernel.clone(), true, "1073741824"),
+            (false, false, true, kernel, false, "1073741824"),
+            (true, false, false, Wall::None, true, ""),
+            (false, true, false, Wall::None, true, ""),
+        ] {
+            let group = tempfile::tempdir().expect("a directory");
+            if file {
+                fs::write(group.path().join(LIMIT), "").expect("written");
+            }
+            let card = Card {
+                offers: Offers {
+                    region: Some(Region {
+                        name: REGION.into(),
+                        bytes: 80 * GIB,
+                    }),
+                    call,
+                },
+                takes,
+                asked: std::sync::Mutex::default(),
+            };
+            let (got, fault) = hold(&card, &[7; 16], group.path(), slice);
+            assert_eq!(got, wall, "{call} {takes} {file}");
+            assert_eq!(fault.is_some(), fails, "{call} {takes} {file}: {fault:?}");
+            let text = fs::read_to_string(group.path().join(LIMIT)).unwrap_or_default();
+            assert!(text.trim_end().ends_with(stands), "{text}");
+            // Whoever refused a limit is asked to hold nobody to an older one.
+            let asked = match (call, takes) {
+                (true, true) => vec![Some(GIB)],
+                (true, false) => vec![Some(GIB), None],
+                (false, _) => vec![],
+            };
+            assert_eq!(*card.asked.lock().expect("alive"), asked);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_keeps_another_number_holds_nobody_to_an_older_one() {
+        let group = tempfile::tempdir().expect("a directory");
+        let file = group.path().join(LIMIT);
+        std::os::unix::fs::symlink("/dev/null", &file).expect("linked");
+        let card = Card {
+            offers: Offers {
+                region: region("drm/0000:41:00.0/vram0 85899345920\n", PCI),
+                call: false,
+            },
+            takes: false,
+            asked: std::sync::Mutex::default(),
+        };
+        let (wall, fault) = hold(&card, &[7; 16], group.path(), Part::Slice { bytes: GIB });
+        assert_eq!(wall, Wall::None);
+        assert!(
+            matches!(fault, Some(NotHeld::Otherwise { .. })),
+            "{fault:?}"
         );
     }
 }

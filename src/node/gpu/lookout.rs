@@ -2,7 +2,7 @@
 //! whoever asks: the cards, what they are doing, and what is wrong with the driver. Where no driver is
 //! loaded there is no thread and nothing is said. A helper that hangs holds up nobody but this thread.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::devices::{Hold, MigProfile};
+use rules::devices::MigProfile;
 use rules::messages::DeviceUse;
 use rules::names::BootId;
 use rules::resources::Device;
@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use super::driver::{self, Driver, Lacks};
 use super::inventory::{Inventory, Sight, numa};
+use super::limits::{NotHeld, Offers, Walls};
 use super::probe::{FigureTold, Patience, Probe, Told, Unanswered};
-use super::shares::Real;
+use super::shares::{self, Real};
 use super::watchdog::{Held, Truth};
 
 /// From one look to the next. Longer: a card that fell off the bus is given to somebody. Shorter: the
@@ -46,6 +47,8 @@ pub struct Ground {
     /// A directory of ours, on a disk that programs can be run from.
     pub data: PathBuf,
     pub boot: BootId,
+    /// The root of the control groups, of version 2; None on version 1.
+    pub groups: Option<PathBuf>,
     pub pace: Duration,
     /// Between two openings of the driver's library for a card that is not as it should be.
     pub reopened: Duration,
@@ -58,6 +61,7 @@ impl Ground {
             driver: driver.to_owned(),
             data: data.to_owned(),
             boot,
+            groups: None,
             pace: PACE,
             reopened: REOPENED,
             patience: Patience::default(),
@@ -82,6 +86,8 @@ pub struct Seen {
 pub struct Lookout {
     ground: Ground,
     seen: Mutex<Seen>,
+    /// What there is beside our library, by the card's own number.
+    offers: Mutex<BTreeMap<[u8; 16], Offers>>,
     /// Held while the driver is asked, which may take as long as the patience.
     asks: Mutex<Asks>,
     looking: AtomicBool,
@@ -97,6 +103,8 @@ struct Asks {
     first: Option<String>,
     /// The version that replaced it since.
     replaced: Option<String>,
+    /// Whether its library can hold control groups, as it said last.
+    limits: bool,
     /// Why the driver does not answer, in the words of the first time.
     silent: Option<String>,
 }
@@ -142,6 +150,7 @@ impl Lookout {
         let lookout = Arc::new(Self {
             ground,
             seen: Mutex::default(),
+            offers: Mutex::default(),
             asks: Mutex::new(asks),
             looking: AtomicBool::new(false),
         });
@@ -289,17 +298,27 @@ impl Lookout {
         let mut devices = asks.inventory.devices();
         let version = Driver::find(&self.ground.driver)
             .map_or_else(|_| String::new(), |driver| driver.version);
+        if let Some(told) = &look.told {
+            asks.limits = told.limits;
+        }
+        let real = asks.inventory.real();
+        let mut offers = BTreeMap::new();
         for device in &mut devices {
             device.driver.clone_from(&version);
-            // What the kernel and the driver could hold beside it is not asked for yet.
-            device.hold = match device.is_cut() {
-                true => Hold::Hardware,
-                false => Hold::Hook,
-            };
+            let minor = real.iter().find(|card| card.index == device.index);
+            let card = minor.and_then(|card| listed.iter().find(|on| on.minor == card.minor));
+            let offer = card.map_or_else(Offers::default, |card| {
+                Offers::find(self.ground.groups.as_deref(), asks.limits, &card.pci)
+            });
+            device.hold = offer.hold(device.is_cut());
+            if let Some(number) = shares::uuid(&device.uuid) {
+                offers.insert(number, offer);
+            }
         }
+        *lock(&self.offers) = offers;
         *lock(&self.seen) = Seen {
             devices,
-            real: asks.inventory.real(),
+            real,
             uses: asks.inventory.uses(&look.figures),
             hollow: hollow(look.told.as_ref()),
             problems: look.problems.clone(),
@@ -322,6 +341,27 @@ impl Lookout {
 impl Truth for Lookout {
     fn held(&self) -> Option<Vec<Held>> {
         lock(&self.asks).probe.as_mut()?.probe.held().ok()
+    }
+}
+
+impl Walls for Lookout {
+    fn offers(&self, device: &[u8; 16]) -> Offers {
+        lock(&self.offers).get(device).cloned().unwrap_or_default()
+    }
+
+    fn ask_driver(
+        &self,
+        device: &[u8; 16],
+        group: &Path,
+        bytes: Option<u64>,
+    ) -> Result<(), NotHeld> {
+        let name = format!("GPU-{}", uuid::Uuid::from_bytes(*device));
+        let mut asks = lock(&self.asks);
+        match asks.probe.as_mut() {
+            Some(asked) => asked.probe.limit(&name, group, bytes),
+            None => Err(Unanswered::Library("there is no driver any more".into())),
+        }
+        .map_err(NotHeld::Driver)
     }
 }
 

@@ -94,6 +94,9 @@ pub struct Told {
     /// Faults since the last question.
     #[serde(default)]
     pub faults: Vec<FaultTold>,
+    /// The library can hold control groups to a part of a card.
+    #[serde(default)]
+    pub limits: bool,
 }
 
 /// What the driver says of one card; None where it does not say.
@@ -372,6 +375,23 @@ impl Probe {
                 Err(self.failed(helper, Unanswered::Ended(said)))
             }
         }
+    }
+
+    /// Has the driver hold a control group to so many bytes of a card; None: to nothing any more. Costs as
+    /// `cards`, and there is no other way.
+    pub fn limit(
+        &mut self,
+        card: &str,
+        group: &Path,
+        bytes: Option<u64>,
+    ) -> Result<(), Unanswered> {
+        self.ask_for::<bool>(json!({
+            "ask": "limit",
+            "card": card,
+            "group": group.to_string_lossy(),
+            "bytes": bytes,
+        }))
+        .map(|_| ())
     }
 
     fn start(&mut self) -> Result<Child, Unanswered> {

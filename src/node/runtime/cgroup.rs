@@ -47,6 +47,9 @@ pub(super) enum Hierarchies {
     },
 }
 
+/// The controller of memory that is no memory of the machine's own: of its GPUs.
+const DEVICE_MEMORY: &str = "dmem";
+
 /// Our part of every hierarchy, made by ourselves.
 const OWN: &str = "/fardel";
 
@@ -131,7 +134,8 @@ impl Hierarchies {
     }
 
     /// Makes the group of all sessions of a box (version 2; on version 1 libcontainer's way has no race):
-    /// supervisors that start at once would each find it missing, and all but one fail to make it.
+    /// supervisors that start at once would each find it missing, and all but one fail to make it. Also hands
+    /// `dmem` down to it where the kernel has that, which neither libcontainer nor a service manager does.
     pub(super) fn make_room(&self, box_id: &str) -> Result<(), CgroupError> {
         let Self::Unified { root, ours } = self else {
             return Ok(());
@@ -142,9 +146,33 @@ impl Hierarchies {
             .join("sessions");
         fs::create_dir_all(&path).map_err(|source| CgroupError::File {
             what: "create",
-            path,
+            path: path.clone(),
             source,
-        })
+        })?;
+        let mut above: Vec<&Path> = path.ancestors().take_while(|part| *part != root).collect();
+        above.push(root);
+        for part in above.into_iter().rev() {
+            let has = fs::read_to_string(part.join("cgroup.controllers"))
+                .is_ok_and(|text| text.split_whitespace().any(|each| each == DEVICE_MEMORY));
+            // No session fails for it: whoever sets the limit finds that there is none, and says so.
+            if has
+                && let Err(error) = write(
+                    &part.join("cgroup.subtree_control"),
+                    &format!("+{DEVICE_MEMORY}"),
+                )
+            {
+                tracing::debug!("device memory is not limited below: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The one directory that everything lies below; None on version 1.
+    pub(super) fn root(&self) -> Option<&Path> {
+        match self {
+            Self::Separate { .. } => None,
+            Self::Unified { root, .. } => Some(root),
+        }
     }
 
     /// Whether everything lies below one directory (version 2).
@@ -788,6 +816,34 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=7
         assert!(!found.has("memory"), "as with cgroup_disable=memory");
         let separate = Hierarchies::from_mounts(SEPARATE).expect("memory is there");
         assert!(separate.has("memory") && !separate.has("pids"));
+    }
+
+    #[test]
+    fn device_memory_is_handed_down_to_the_sessions_where_the_kernel_has_it() {
+        let root = tempfile::tempdir().expect("a directory");
+        let parts = ["", "fardel", "fardel/b0", "fardel/b0/sessions"];
+        let found = Hierarchies::Unified {
+            root: root.path().to_owned(),
+            ours: OWN,
+        };
+        let told =
+            |part: &str| fs::read_to_string(root.path().join(part).join("cgroup.subtree_control"));
+        found.make_room("b0").expect("it is made");
+        for part in parts {
+            assert!(told(part).is_err(), "nothing is asked of a kernel without");
+        }
+        for part in parts {
+            let path = root.path().join(part).join("cgroup.controllers");
+            fs::write(path, "cpu memory dmem pids\n").expect("written");
+        }
+        found.make_room("b0").expect("it is there");
+        for part in parts {
+            assert_eq!(told(part).expect("written"), "+dmem", "{part}");
+        }
+        // Where one of them is not handed it, a session starts all the same.
+        fs::remove_file(root.path().join("fardel/cgroup.subtree_control")).expect("removed");
+        fs::create_dir(root.path().join("fardel/cgroup.subtree_control")).expect("in its place");
+        found.make_room("b0").expect("sessions start all the same");
     }
 
     #[test]

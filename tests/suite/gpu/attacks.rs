@@ -3,13 +3,14 @@
 //! whoever is beside it notices nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::observe::Clock;
 use node::gpu::inject::Pages;
+use node::gpu::limits::{NotHeld, Offers, Walls};
 use node::gpu::watchdog::{Answer, Held, Truth};
 use node::runtime::{ContainerName, ContainerOrder, MountOrder, Standing};
 use node::watch::{Beyond, DeviceId, Grant, Grants, Incident, Watch};
@@ -133,6 +134,19 @@ impl Truth for FakeTruth {
     }
 }
 
+/// A machine with nothing beside our library.
+struct NoWalls;
+
+impl Walls for NoWalls {
+    fn offers(&self, _: &DeviceId) -> Offers {
+        Offers::default()
+    }
+
+    fn ask_driver(&self, _: &DeviceId, _: &Path, _: Option<u64>) -> Result<(), NotHeld> {
+        unreachable!("nothing of the kind is offered")
+    }
+}
+
 /// Slices by container, with the folders of their pages.
 #[derive(Default)]
 struct Slices(Mutex<BTreeMap<ContainerName, (PathBuf, u64)>>);
@@ -206,6 +220,7 @@ impl Guarded {
         let truth = state::Hold::open(&path.to_string_lossy()).expect("the state was made");
         Watch::new(
             Arc::new(FakeTruth(truth)),
+            Arc::new(NoWalls),
             Arc::clone(slices) as Arc<dyn Grants>,
             Arc::clone(&machine.ground.runtime),
             Clock::system(),

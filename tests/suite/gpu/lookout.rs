@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use node::gpu::limits::{self, NotHeld, Part, Wall};
 use node::gpu::lookout::{Ground, Lookout, Seen};
 use node::gpu::probe::{Patience, number_of};
 use node::gpu::watchdog::Truth as _;
-use rules::devices::Health;
+use rules::devices::{Health, Hold};
 use rules::names::BootId;
 use rules::units::Bytes;
 
@@ -198,6 +199,47 @@ fn real_cards_are_told_with_what_they_do_and_who_holds_what() {
     let before = woken.load(SeqCst);
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!((before, woken.load(SeqCst)), (1, 1));
+}
+
+#[test]
+fn a_slice_is_held_by_the_best_wall_that_there_is_and_the_card_says_by_which() {
+    let mut machine = Machine::with(1);
+    let group = machine.root.path().join("groups/session");
+    fs::create_dir_all(&group).expect("made");
+    machine.ground.groups = Some(machine.root.path().join("groups"));
+    let slice = Part::Slice { bytes: MIB };
+    let card = state::uuid(0);
+    let held = |lookout: &Lookout| limits::hold(lookout, &card, &group, slice);
+    // The driver's own call, as its helper says.
+    let lookout = machine.lookout();
+    lookout.look();
+    assert_eq!(lookout.seen().devices[0].hold, Hold::HookAndDriver);
+    let (wall, fault) = held(&lookout);
+    assert!(fault.is_none(), "{fault:?}");
+    assert_eq!(wall, Wall::Driver { bytes: MIB });
+    let stands = fs::read_to_string(machine.rig.place.join("limits")).expect("it was set");
+    assert_eq!(stands, format!("1 0 {MIB} {}\n", group.display()));
+    // A driver that does not answer, and a kernel that lists the card: the kernel holds it, and the failure is
+    // said.
+    machine.file(
+        "groups/dmem.capacity",
+        &format!("drm/0000:41:00.0/vram0 {}\n", 8192 * MIB),
+    );
+    machine.file("groups/session/dmem.max", "");
+    lookout.look();
+    machine.rig.state.nvml_trouble.store(state::CRASHES, SeqCst);
+    let (wall, fault) = held(&lookout);
+    assert!(matches!(wall, Wall::Kernel { bytes: MIB, .. }), "{wall:?}");
+    assert!(matches!(fault, Some(NotHeld::Driver(_))), "{fault:?}");
+    let stands = fs::read_to_string(group.join("dmem.max")).expect("it was set");
+    assert!(stands.ends_with(&format!("vram0 {MIB}\n")), "{stands}");
+    // Control groups of version 1: our library alone.
+    machine.rig.state.nvml_trouble.store(0, SeqCst);
+    machine.ground.groups = None;
+    let lookout = machine.lookout();
+    lookout.look();
+    assert_eq!(lookout.seen().devices[0].hold, Hold::Hook);
+    assert_eq!(held(&lookout).0, Wall::None);
 }
 
 #[test]

@@ -180,6 +180,53 @@ fn the_helper_tells_who_holds_what_by_the_hosts_numbers() {
 }
 
 #[test]
+fn the_helper_has_the_driver_hold_a_control_group_and_no_older_driver_is_asked() {
+    let rig = Rig::with(2, 8192 * MIB, 4096 * MIB);
+    let mut probe = probe(&rig);
+    let told = probe.cards().expect("it answers");
+    assert!(told.limits);
+    let card = told.cards[1].uuid.clone().expect("its number");
+    let group = rig.place.join("group");
+    std::fs::create_dir(&group).expect("made");
+    let stands = || std::fs::read_to_string(rig.place.join("limits")).expect("it was set");
+    probe.limit(&card, &group, Some(MIB)).expect("it is taken");
+    assert_eq!(stands(), format!("2 0 {MIB} {}\n", group.display()));
+    probe.limit(&card, &group, None).expect("it is taken");
+    assert_eq!(stands(), format!("2 0 {} {}\n", u64::MAX, group.display()));
+    // What it refuses is said, and sets nothing.
+    for (card, group, bytes) in [
+        (card.as_str(), group.as_path(), Some(8193 * MIB)),
+        (card.as_str(), Path::new("/nothing/of/the/kind"), Some(MIB)),
+        (
+            "GPU-00000000-0000-0000-0000-000000000009",
+            group.as_path(),
+            None,
+        ),
+    ] {
+        let refused = probe.limit(card, group, bytes).expect_err("it refuses");
+        assert!(matches!(refused, Unanswered::Library(_)), "{refused}");
+    }
+    assert!(stands().starts_with(&format!("2 0 {} ", u64::MAX)));
+    // An older one lacks the name.
+    let path = rig.place.join("libnvidia-ml.so.1");
+    let mut bytes = std::fs::read(&path).expect("it was installed");
+    let wanted = b"\0nvmlDeviceSetMemoryLimits_v1\0";
+    let mut found = bytes.windows(wanted.len()).position(|at| at == wanted);
+    while let Some(at) = found {
+        bytes[at + 1] = b'x';
+        found = bytes.windows(wanted.len()).position(|at| at == wanted);
+    }
+    let older = rig.place.join("older");
+    std::fs::create_dir(&older).expect("made");
+    std::fs::write(older.join("libnvidia-ml.so.1"), bytes).expect("written");
+    let mut older =
+        Probe::new(&older.join("libnvidia-ml.so.1"), None, &copy(&rig)).with_patience(PATIENCE);
+    assert!(!older.cards().expect("it answers").limits);
+    let refused = older.limit(&card, &group, None).expect_err("there is none");
+    assert!(refused.to_string().contains("no such call"), "{refused}");
+}
+
+#[test]
 fn a_helper_that_hangs_dies_or_talks_nonsense_is_replaced_and_costs_one_answer() {
     let rig = Rig::new(64 * MIB);
     let mut probe = probe(&rig);

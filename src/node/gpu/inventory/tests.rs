@@ -41,7 +41,11 @@ fn look_at(
     faults: Vec<FaultTold>,
     now: Instant,
 ) -> Vec<String> {
-    let told = told.map(|cards| Told { cards, faults });
+    let told = told.map(|cards| Told {
+        cards,
+        faults,
+        limits: false,
+    });
     let sight = Sight {
         listed: cards,
         told: told.as_ref(),

@@ -23,6 +23,8 @@ pub(super) fn cards(program: &Path, patience: Duration) -> Result<Told, Unreadab
     Ok(Told {
         cards: read_cards(&printed(program, CARDS, patience)?)?,
         faults: Vec::new(),
+        // It prints, and sets nothing.
+        limits: false,
     })
 }
 
