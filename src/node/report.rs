@@ -239,6 +239,7 @@ mod tests {
             node: NodeId(uuid::Uuid::from_u128(9)),
             generation: 1,
             containers: vec![order(1, 0), order(2, 1), order(3, 2)],
+            cuts: Vec::new(),
         };
         let mut devices: Vec<Device> = (0..3).map(|index| Device::new(index, "card")).collect();
         devices[0].health = Health::Well;
