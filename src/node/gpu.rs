@@ -10,6 +10,7 @@ pub mod inject;
 pub mod inventory;
 pub mod limits;
 pub mod lookout;
+pub mod meter;
 pub mod probe;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;

@@ -22,6 +22,7 @@ mod assignment;
 mod dial;
 pub mod gpu;
 mod inventory;
+mod measure;
 mod network;
 mod report;
 pub mod runtime;
@@ -37,6 +38,7 @@ use assignment::Ledger;
 use gpu::cutter::Cutter;
 use gpu::lookout::{Ground, Lookout};
 use gpu::shares::Shares;
+use measure::Measured;
 use runtime::{Places, Runtime, RuntimeFault};
 use tidy::{Tidy, Wake};
 use watch::Watch;
@@ -164,7 +166,7 @@ impl Node {
             shares,
             lookout,
             cutter: Cutter::default(),
-            usage: BTreeMap::new(),
+            measured: Measured::default(),
             watch,
             logs: data.join("logs"),
             keep_days: options.keep_days,

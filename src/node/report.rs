@@ -50,7 +50,7 @@ pub(crate) fn sights(
             ContainerSight {
                 name,
                 state,
-                usage: usage.get(&name).copied(),
+                usage: usage.get(&name).cloned(),
                 devices: known.grants.get(&name).cloned().unwrap_or_default(),
             },
         );
@@ -172,6 +172,7 @@ pub(crate) fn usage(usage: &runtime::Usage) -> Usage {
                 cpu_microseconds,
                 memory_microseconds,
             }),
+        devices: Vec::new(),
     }
 }
 

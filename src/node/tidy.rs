@@ -11,7 +11,7 @@ use base::observe::{Clock, chain};
 use rules::housekeeping::{Step, steps};
 use rules::messages::{
     Assignment, ContainerOrder, ContainerSight, NodeReport, RootFileSystem, STOP_GRACE_SECONDS,
-    SightState, Usage,
+    SightState,
 };
 use rules::names::{BootId, ContainerName};
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
@@ -25,6 +25,7 @@ use crate::gpu::cutter::Cutter;
 use crate::gpu::lookout::Lookout;
 use crate::gpu::shares::{self, Shares};
 use crate::gpu::simulated;
+use crate::measure::{Measured, Sources};
 use crate::report;
 use crate::runtime::{self, Runtime};
 use crate::watch::Watch;
@@ -87,7 +88,7 @@ pub(crate) struct Tidy {
     pub(crate) grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// Containers whose shares cannot be brought in line with their order, and why.
     pub(crate) unheld: BTreeMap<ContainerName, Reason>,
-    pub(crate) usage: BTreeMap<ContainerName, Usage>,
+    pub(crate) measured: Measured,
     /// Looks after containers with real shares; None where no device of this machine can be shared.
     pub(crate) watch: Option<Watch>,
     /// Where the runtime keeps logs, and for how many days after the last line.
@@ -107,7 +108,7 @@ impl Tidy {
         loop {
             self.tidy();
             self.cut(looked);
-            let pace = if self.usage.is_empty() {
+            let pace = if self.measured.usage.is_empty() {
                 HEARTBEAT
             } else {
                 MEASURE
@@ -446,7 +447,7 @@ impl Tidy {
         self.grants.remove(&name);
         self.unheld.remove(&name);
         self.shares.forget(name);
-        self.usage.remove(&name);
+        self.measured.forget(name);
         self.refused.remove(&name);
         if let Some((watch, name)) = self.watch.as_ref().zip(runtime_name(name)) {
             watch.forget(&name);
@@ -474,17 +475,14 @@ impl Tidy {
 
     /// Reads what running containers use, and forgets the figures of those that are gone.
     fn measure(&mut self) {
-        let mut usage = BTreeMap::new();
-        for sight in self.runtime.sights() {
-            let running = matches!(sight.standing, runtime::Standing::Running { .. });
-            let (Ok(name), true) = (sight.name.as_str().parse::<ContainerName>(), running) else {
-                continue;
-            };
-            if let Ok(now) = self.runtime.usage(&sight.name) {
-                usage.insert(name, report::usage(&now));
-            }
-        }
-        self.usage = usage;
+        self.measured.again(&Sources {
+            runtime: &self.runtime,
+            shares: &self.shares,
+            watch: self.watch.as_ref(),
+            lookout: self.lookout.as_ref(),
+            grants: &self.grants,
+            time: self.clock.now(),
+        });
     }
 
     /// Removes logs whose last line is older than rows are kept, unless their container still exists.
@@ -528,7 +526,11 @@ impl Tidy {
 
     fn sights(&self) -> Vec<ContainerSight> {
         let places = |name| self.ledger.place(name);
-        report::sights(&self.runtime.sights(), &self.usage, &self.known(&places))
+        report::sights(
+            &self.runtime.sights(),
+            &self.measured.usage,
+            &self.known(&places),
+        )
     }
 
     fn known<'a>(
@@ -592,7 +594,11 @@ impl Tidy {
                 .chain(seen.problems)
                 .chain(self.watch.iter().flat_map(Watch::problems))
                 .collect(),
-            device_uses: seen.uses,
+            device_uses: seen
+                .uses
+                .into_iter()
+                .chain(self.measured.made_up.iter().copied())
+                .collect(),
             incidents: self
                 .watch
                 .iter()

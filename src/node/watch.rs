@@ -32,6 +32,8 @@ const TOLD: usize = 8;
 /// A second warning within this time is not told again: whoever goes to and fro over their limit would
 /// write a row every few seconds.
 const QUIET_AFTER_WARNING: Duration = Duration::from_secs(600);
+/// How long the driver's word on memory is told on: its helper may take seconds for an answer.
+const FRESH: Duration = Duration::from_secs(6);
 /// Looks over which the overhead is the smallest: a process that was just freeing memory when the driver
 /// was asked is no overhead.
 const STEADY_LOOKS: usize = 2;
@@ -108,6 +110,8 @@ struct Inner {
     /// Whether the thread is there.
     awake: Mutex<bool>,
     seen: Mutex<Seen>,
+    /// What the driver counted at the last look, and when that was; None where it did not answer.
+    counted: Mutex<Option<(Instant, Counted)>>,
 }
 
 /// What holds containers beside our library.
@@ -128,6 +132,9 @@ struct InForce {
     /// When it was tried.
     at: Instant,
 }
+
+/// Bytes by container and device.
+pub type Counted = BTreeMap<(ContainerName, DeviceId), u64>;
 
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Seen {
@@ -204,6 +211,7 @@ impl Watch {
                 ring: Box::new(ring),
                 awake: Mutex::new(false),
                 seen: Mutex::new(seen),
+                counted: Mutex::default(),
             }),
         }
     }
@@ -255,6 +263,14 @@ impl Watch {
         all.values()
             .filter_map(|kept| kept.problem.clone())
             .collect()
+    }
+
+    /// Bytes that the driver counted for each container and device; those who hold nothing are left out.
+    /// None where the driver does not answer, or nobody has asked it lately.
+    pub fn held(&self) -> Option<Counted> {
+        let counted = whole(&self.inner.counted);
+        let (at, held) = counted.as_ref()?;
+        (at.elapsed() < FRESH).then(|| held.clone())
     }
 
     /// Drops what is known of a container that is gone for good.
@@ -335,6 +351,11 @@ impl Inner {
             .collect();
         let now = u64::try_from(eyes.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let used = held.map(|held| self.by_container(&held));
+        let bytes = used.as_ref().map(|used| {
+            let bytes = used.iter().map(|(id, mine)| (id.clone(), mine.bytes));
+            (Instant::now(), bytes.collect())
+        });
+        *whole(&self.counted) = bytes;
         let there: BTreeSet<(ContainerName, DeviceId)> = granted.iter().map(Grant::id).collect();
         eyes.keep(&there);
         whole(&self.beside.in_force).retain(|id, _| there.contains(id));

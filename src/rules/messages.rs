@@ -250,7 +250,7 @@ pub struct ExitRecord {
 }
 
 /// What a running container uses now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time since its start, microseconds.
     pub cpu_microseconds: u64,
@@ -258,6 +258,35 @@ pub struct Usage {
     pub processes: u64,
     /// None where the kernel does not measure it.
     pub waited: Option<Waited>,
+    /// What it does with its shares of devices, one entry each; empty where it has none.
+    #[serde(default)]
+    pub devices: Vec<SliceUse>,
+}
+
+/// What a container does with its share of one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceUse {
+    /// The device's index on its node, and the number of the partition where it has one.
+    pub device: u32,
+    pub part: Option<u32>,
+    /// In use, contexts included; None where nobody can say.
+    pub memory: Option<Bytes>,
+    /// None where nobody can say.
+    pub worked: Option<Worked>,
+    /// Since when the device has had nothing to do for it; None while it works, or where nobody can say.
+    pub idle_since: Option<Timestamp>,
+    /// The device does not exist, and all of this is made up.
+    pub simulated: bool,
+}
+
+/// Time of a device, summed since its node began to count. The two grow together: what the first grew by,
+/// divided by what the second did, is the load within the share, whatever became of the share meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worked {
+    /// In which it worked for the container; microseconds.
+    pub busy_microseconds: u64,
+    /// That the container had a claim to; microseconds.
+    pub granted_microseconds: u64,
 }
 
 /// How long something in a container had to wait, summed since its start.

@@ -271,7 +271,7 @@ impl Catalog {
         let used: Vec<_> = report
             .containers
             .iter()
-            .filter_map(|sight| sight.usage.map(|usage| (sight.name, usage)))
+            .filter_map(|sight| Some((sight.name, sight.usage.clone()?)))
             .collect();
         let samples = Arc::clone(&self.0.samples);
         tokio::task::spawn_blocking(move || samples.record(at, &used));

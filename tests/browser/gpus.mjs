@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
 import { open, openWith, setUp, until } from "./lib/house.mjs";
 
-const PAGES = ["/", "/gpus", "/gpus?by=memory", "/gpus/SIMULATED-H100-0", "/gpus/SIMULATED-H100-2", "/gpus/SIMULATED-H100-0/test", "/sessions", "/sessions/new", "/queue", "/docs/gpus"];
+const PAGES = ["/", "/?by=load", "/?by=memory", "/gpus", "/gpus?by=load", "/gpus?by=memory", "/gpus/SIMULATED-H100-0", "/gpus/SIMULATED-H100-2", "/gpus/SIMULATED-H100-0/test", "/sessions", "/sessions/new", "/queue", "/docs/gpus"];
 
 let browser;
 let house;
@@ -110,6 +110,34 @@ test("a session with a share is launched, made larger, and says so wherever it s
   await page.locator("#queue li", { hasText: "2 GPU" }).waitFor();
   await sound(seen);
   house.command("session", "stop", "two-cards");
+  await seen.context.close();
+});
+
+test("what a share is used for is shown on the floor plan and on the session's page, and said to be simulated", async (t) => {
+  if (process.getuid() !== 0) {
+    t.skip("sessions need root");
+    return;
+  }
+  const seen = await visit("/gpus");
+  const { page } = seen;
+  const slice = page.locator("#plan .sl", { hasText: "half" });
+  await slice.locator(".u").waitFor();
+  assert.match(await slice.getAttribute("title"), /half, .*% busy · \S+ of 60 GiB in use/);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click(".seg a[href='/gpus?by=load']")]);
+  await slice.locator("span", { hasText: /^\d+% of 0\.75$/ }).first().waitFor();
+  await sound(seen);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click(".seg a[href='/gpus?by=memory']")]);
+  await slice.locator("span", { hasText: /^\S+ of 60 GiB$/ }).first().waitFor();
+  await sound(seen);
+  await page.goto(`${house.origin}/?by=load`);
+  await slice.locator("span", { hasText: /^\d+% of 0\.75$/ }).first().waitFor();
+  await sound(seen);
+  await slice.click();
+  const strip = (name) => page.locator("#strips > div", { hasText: name });
+  await strip("GPU busy").locator("b", { hasText: /^\d+% of its 0\.75 · simulated$/ }).waitFor();
+  await strip("GPU memory").locator("b", { hasText: /of 60 GiB · simulated$/ }).waitFor();
+  assert.equal(await page.locator("#strips > div").count(), 4);
+  await sound(seen);
   await seen.context.close();
 });
 

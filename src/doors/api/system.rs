@@ -9,8 +9,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use rules::messages::DeviceUse;
 use rules::refusal::Refusal;
 use serde_json::json;
+use server::actions::system::SliceMetrics;
 use server::actions::{backups, sessions, system};
 use std::sync::atomic::AtomicU64;
 
@@ -189,6 +191,14 @@ struct OfGpu {
     simulated: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfSlice {
+    session: String,
+    gpu: String,
+    machine: String,
+    simulated: String,
+}
+
 type Measure = Gauge<f64, AtomicU64>;
 
 /// Figures as OpenMetrics text. Loopback and the local socket need no token.
@@ -272,6 +282,78 @@ pub(super) async fn metrics(
         "gpu_cordoned",
         "1 while the device takes nothing new",
         &|g| f64::from(u8::from(g.cordoned)),
+    );
+    let mut told = |name: &str, help: &str, give: &dyn Fn(&DeviceUse) -> Option<f64>| {
+        let measures = Family::<OfGpu, Measure>::default();
+        for machine in &figures.machines {
+            for gpu in &machine.gpus {
+                let Some(figure) = gpu.doing.as_ref().and_then(give) else {
+                    continue;
+                };
+                let label = OfGpu {
+                    gpu: gpu.uuid.clone(),
+                    machine: machine.name.clone(),
+                    model: gpu.model.clone(),
+                    simulated: gpu.simulated.to_string(),
+                };
+                measures.get_or_create(&label).set(figure);
+            }
+        }
+        registry.register(name, help, measures);
+    };
+    told(
+        "gpu_busy",
+        "Part of the time in which something ran on the device; absent where it does not say",
+        &|doing| Some(f64::from(doing.busy_percent?) / 100.0),
+    );
+    told(
+        "gpu_memory_in_use_bytes",
+        "Memory of the device in use by everybody; absent where it does not say",
+        &|doing| Some(doing.memory?.0 as f64),
+    );
+    let mut slices = |name: &str, help: &str, give: &dyn Fn(&SliceMetrics) -> Option<f64>| {
+        let measures = Family::<OfSlice, Measure>::default();
+        for machine in &figures.machines {
+            for (gpu, slice) in machine.gpus.iter().flat_map(|gpu| {
+                let slices = gpu.slices.iter();
+                slices.map(move |slice| (gpu, slice))
+            }) {
+                let Some(figure) = give(slice) else { continue };
+                let label = OfSlice {
+                    session: slice.session.to_string(),
+                    gpu: gpu.uuid.clone(),
+                    machine: machine.name.clone(),
+                    simulated: gpu.simulated.to_string(),
+                };
+                measures.get_or_create(&label).set(figure);
+            }
+        }
+        registry.register(name, help, measures);
+    };
+    slices(
+        "session_gpu_share",
+        "Share of the device that the session has",
+        &|s| Some(s.share.as_f64()),
+    );
+    slices(
+        "session_gpu_memory_bytes",
+        "Memory of the device that the session may hold",
+        &|s| Some(s.memory.0 as f64),
+    );
+    slices(
+        "session_gpu_memory_in_use_bytes",
+        "Memory of the device that the session holds; absent where nobody can say",
+        &|s| Some(s.memory_in_use?.0 as f64),
+    );
+    slices(
+        "session_gpu_load",
+        "How much of its share the session uses, 1 for all of it; absent where nobody can say",
+        &|s| s.load,
+    );
+    slices(
+        "session_gpu_idle_seconds",
+        "How long the device has had nothing to do for the session, 0 while it works",
+        &|s| Some(s.idle_seconds? as f64),
     );
     let single = |value: u64| {
         let gauge = Gauge::<i64>::default();

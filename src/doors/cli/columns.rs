@@ -314,6 +314,11 @@ pub(super) const GPUS: &[Column] = &[
         give: |r, _| text(r, "share_used"),
     },
     Column {
+        title: "BUSY",
+        rank: 3,
+        give: |r, _| super::gpus::busy(r),
+    },
+    Column {
         title: "MEMORY FREE",
         rank: 4,
         give: |r, _| size(&r["memory_free"]),
@@ -331,7 +336,7 @@ pub(super) const GPUS: &[Column] = &[
     Column {
         title: "SLICES",
         rank: 2,
-        give: |r, _| super::gpus::slices(r),
+        give: |r, v| super::gpus::slices(r, v.now),
     },
     Column {
         title: "NODE",
@@ -635,7 +640,25 @@ pub(super) const SAMPLES: &[Column] = &[
         rank: 1,
         give: |r, _| percent(&r["memory_waiting_percent"]),
     },
+    Column {
+        title: "GPU %",
+        rank: 2,
+        give: |r, _| made_up(r, percent(&r["gpu"]["load_percent"])),
+    },
+    Column {
+        title: "GPU MEMORY",
+        rank: 2,
+        give: |r, _| made_up(r, size(&r["gpu"]["memory"])),
+    },
 ];
+
+/// Marks a figure of a device that does not exist.
+fn made_up(sample: &Value, figure: String) -> String {
+    match sample["gpu"]["simulated"] == true {
+        true => format!("{figure} (simulated)"),
+        false => figure,
+    }
+}
 
 fn percent(number: &Value) -> String {
     number

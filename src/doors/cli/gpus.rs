@@ -1,13 +1,17 @@
 //! Devices from the command line: who has which share, and which take nothing new. Prints what the API
 //! says; where devices are simulated every output says so.
 
+use rules::units::Timestamp;
 use serde_json::{Value, json};
 
 use super::client::{Client, encoded};
-use super::output::{View, size, text};
+use super::output::{View, size, span, text};
 use super::tree::Gpu;
 use super::trouble::Trouble;
 use super::{columns, complain, images, launch, print, sessions};
+
+/// Seconds without work after which a slice is called idle, as on the pages.
+const IDLE_AFTER: u64 = 300;
 
 /// Said wherever a person reads of simulated devices.
 pub(super) const SIMULATED: &str = "simulated: these devices do not exist, and sessions get none";
@@ -25,7 +29,7 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
         }
         Gpu::Show { gpu } => {
             let body = client.get(&path(&gpu)).await?;
-            print(&view.said(&body, &shown(&body))?);
+            print(&view.said(&body, &shown(&body, view.now))?);
         }
         Gpu::Cordon { gpu, note } => {
             let body = client
@@ -252,17 +256,42 @@ pub(super) fn grants(devices: &Value) -> String {
     all.join("; ")
 }
 
-/// `vit 0.35, others 0.2`.
-pub(super) fn slices(gpu: &Value) -> String {
+/// `84 %`, `idle 12m`, or nothing where nobody can say.
+fn load(slice: &Value, now: Timestamp) -> Option<String> {
+    let since = slice["idle_since"].as_str();
+    let idle = since.and_then(|since| Timestamp::parse(since).ok());
+    match (idle, slice["load_percent"].as_f64()) {
+        (Some(since), _) if now.seconds_since(since) >= IDLE_AFTER => {
+            Some(format!("idle {}", span(now.seconds_since(since))))
+        }
+        (_, Some(percent)) => Some(format!("{percent:.0} %")),
+        (_, None) => None,
+    }
+}
+
+/// How busy the device is, whoever makes it so: `54 %`, or `-` where it does not say.
+pub(super) fn busy(gpu: &Value) -> String {
+    match gpu["doing"]["busy_percent"].as_u64() {
+        Some(percent) => format!("{percent} %"),
+        None => "-".to_owned(),
+    }
+}
+
+/// `vit 0.35 84 %, others 0.2 idle 12m`.
+pub(super) fn slices(gpu: &Value, now: Timestamp) -> String {
     let all: Vec<String> = gpu["slices"]
         .as_array()
         .into_iter()
         .flatten()
         .map(|slice| {
             let name = slice["name"].as_str().unwrap_or("others");
-            match slice["profile"].as_str() {
+            let held = match slice["profile"].as_str() {
                 Some(profile) => format!("{name} {profile}"),
                 None => format!("{name} {}", text(slice, "share")),
+            };
+            match load(slice, now) {
+                Some(load) => format!("{held} {load}"),
+                None => held,
             }
         })
         .collect();
@@ -273,7 +302,7 @@ pub(super) fn slices(gpu: &Value) -> String {
     }
 }
 
-fn shown(gpu: &Value) -> String {
+fn shown(gpu: &Value, now: Timestamp) -> String {
     let mut lines = format!(
         "GPU {}  {}  {}",
         text(gpu, "index"),
@@ -304,6 +333,14 @@ fn shown(gpu: &Value) -> String {
         ),
     );
     say("SMs", text(gpu, "sms"));
+    if !gpu["doing"].is_null() {
+        let memory = &gpu["doing"]["memory"];
+        let used = match memory.is_u64() {
+            true => format!(", {} in use", size(memory)),
+            false => String::new(),
+        };
+        say("busy", format!("{}{used}", busy(gpu)));
+    }
     say("health", text(gpu, "health.state"));
     if gpu["simulated"] != true {
         say("driver", text(gpu, "driver"));
@@ -358,15 +395,20 @@ fn shown(gpu: &Value) -> String {
         }
     }
     for slice in gpu["slices"].as_array().into_iter().flatten() {
-        let confirmed = if slice["confirmed"] == false {
-            "  not yet confirmed"
-        } else {
-            ""
-        };
+        let mut more = String::new();
+        if slice["confirmed"] == false {
+            more.push_str("  not yet confirmed");
+        }
+        if let Some(load) = load(slice, now) {
+            more.push_str(&format!("  {load}"));
+        }
+        if slice["memory_in_use"].is_u64() {
+            more.push_str(&format!("  {} in use", size(&slice["memory_in_use"])));
+        }
         say(
             "slice",
             format!(
-                "{} = {}, {} of {} SMs  {}  {}{confirmed}",
+                "{} = {}, {} of {} SMs  {}  {}{more}",
                 slice["profile"]
                     .as_str()
                     .map_or_else(|| text(slice, "share"), str::to_owned),
@@ -472,5 +514,24 @@ mod tests {
             "GPU 2: 0.35 = 28 GiB, 46 of 132 SMs (simulated)"
         );
         assert_eq!(grants(&json!([])), "");
+    }
+
+    #[test]
+    fn a_slice_is_told_with_its_load_or_since_when_it_is_idle() {
+        let now = Timestamp::parse("2026-11-22T12:00:00Z").expect("a time");
+        let slice = |name: &str, load: Value, idle: Value| json!({"name": name, "share": 0.35, "load_percent": load, "idle_since": idle});
+        let all = json!({"slices": [
+            slice("vit", json!(84.4), Value::Null),
+            // Just done: that is nothing to accuse anybody of.
+            slice("asr", json!(0), json!("2026-11-22T11:59:00Z")),
+            slice("nb", json!(0), json!("2026-11-22T11:48:00Z")),
+            slice("mig", Value::Null, Value::Null),
+        ]});
+        assert_eq!(
+            slices(&all, now),
+            "vit 0.35 84 %, asr 0.35 0 %, nb 0.35 idle 12m, mig 0.35"
+        );
+        assert_eq!(busy(&json!({"doing": {"busy_percent": 54}})), "54 %");
+        assert_eq!(busy(&json!({"doing": null})), "-");
     }
 }

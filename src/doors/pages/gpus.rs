@@ -12,29 +12,28 @@ use rules::devices::{Health, Hold, SharePolicy, Spreading, WHOLE};
 use rules::names::SessionId;
 use rules::resources::DeviceShare;
 use rules::session::Phase;
-use rules::units::{Bytes, GpuShare};
+use rules::units::{Bytes, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self, CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
 
 use super::frame::{Frame, Nav};
-use super::parts::{self, Alert, Block, Kind, Markup, Row};
+use super::parts::{self, Alert, Block, Fill, Kind, Markup, Row};
 use super::visit::Visit;
 use super::who::Who;
 use super::{Console, answer, frame, live as stream};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/gpus.html", blocks = ["lead", "plan"])]
+#[template(config = "web/askama.toml", path = "pages/gpus.html", blocks = ["lead", "plan", "key"])]
 pub struct GpusPage {
     pub t: Text,
     pub f: Frame,
     /// `8 × NVIDIA H100 80GB · 7.01 of 8 given`.
     pub lead: String,
     pub simulated: bool,
-    /// Widths are memory, not share.
-    pub by_memory: bool,
+    pub plan: Plan,
     pub groups: Vec<Group>,
     pub rules: Vec<(String, String)>,
 }
@@ -64,6 +63,93 @@ pub struct GpuPage {
     pub cut: Option<cut::Cutting>,
 }
 
+/// What the blocks of a floor plan show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Width is the share, a line at the foot is the load within it.
+    #[default]
+    Share,
+    /// Width is the share, what is filled is the load within it.
+    Load,
+    /// Width is the memory, what is filled is what is in use of it.
+    Memory,
+}
+
+impl By {
+    const ALL: [Self; 3] = [Self::Share, Self::Load, Self::Memory];
+
+    /// What an address asks for; the share for what is none of these.
+    pub fn asked(word: &str) -> Self {
+        Self::ALL
+            .into_iter()
+            .find(|by| by.word() == word)
+            .unwrap_or_default()
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::Load => "load",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Behind an address; empty for what is shown unasked.
+    pub fn query(self) -> String {
+        match self {
+            Self::Share => String::new(),
+            by => format!("?by={}", by.word()),
+        }
+    }
+}
+
+/// The head and foot of a floor plan: what it shows, what else it can show, and what its signs mean.
+pub struct Plan {
+    pub by: By,
+    pub lead: &'static str,
+    /// Address, name, whether this is it.
+    pub modes: Vec<(String, &'static str, bool)>,
+    /// Some slice is not in use.
+    pub idle: bool,
+}
+
+impl Plan {
+    /// The plan of the page at that address.
+    pub fn new(t: Text, by: By, page: &str, all: &[Gpu], now: Timestamp) -> Self {
+        let name = |by| match by {
+            By::Share => t.gpu_by_share(),
+            By::Load => t.gpu_by_load(),
+            By::Memory => t.gpu_by_memory(),
+        };
+        Self {
+            by,
+            lead: match by {
+                By::Share => t.gpu_plan_share(),
+                By::Load => t.gpu_plan_load(),
+                By::Memory => t.gpu_plan_memory(),
+            },
+            modes: By::ALL
+                .into_iter()
+                .map(|mode| (format!("{page}{}", mode.query()), name(mode), mode == by))
+                .collect(),
+            idle: all
+                .iter()
+                .flat_map(|gpu| &gpu.slices)
+                .any(|slice| idle(slice, now).is_some()),
+        }
+    }
+}
+
+/// Seconds without work after which a slice is shown as idle. Shorter: whoever reads a result is called idle.
+/// Longer: a share that nobody uses is seen late.
+const IDLE_AFTER: u64 = 300;
+
+/// Seconds since which a slice that runs is not in use; None before that is worth a word.
+fn idle(slice: &GpuSlice, now: Timestamp) -> Option<u64> {
+    let seconds = now.seconds_since(slice.idle_since?);
+    (seconds >= IDLE_AFTER && !slice.paused).then_some(seconds)
+}
+
 /// Devices that hang together.
 pub struct Group {
     pub title: String,
@@ -86,14 +172,17 @@ pub struct Line {
     pub share: String,
     pub memory: String,
     pub sms: String,
+    /// What it does at this moment; empty where nobody can say.
+    pub doing: String,
     pub tone: &'static str,
     pub state: String,
 }
 
+/// What a floor plan is asked to show.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Asked {
-    by: String,
+    pub by: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -109,7 +198,7 @@ pub async fn list(
     Who(caller): Who,
     Query(asked): Query<Asked>,
 ) -> Response {
-    match read(&console, &visit, &caller, asked.by == "memory").await {
+    match read(&console, &visit, &caller, By::asked(&asked.by)).await {
         Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -123,14 +212,15 @@ pub async fn list_live(
     Query(asked): Query<Asked>,
 ) -> Response {
     let server = console.server.clone();
-    let by_memory = asked.by == "memory";
+    let by = By::asked(&asked.by);
     stream::stream(&server, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
-            let page = read(&console, &visit, &caller, by_memory).await.ok()?;
+            let page = read(&console, &visit, &caller, by).await.ok()?;
             Some(vec![
                 ("lead", page.as_lead().render().ok()?),
                 ("plan", page.as_plan().render().ok()?),
+                ("key", page.as_key().render().ok()?),
             ])
         }
     })
@@ -236,11 +326,12 @@ async fn read(
     console: &Console,
     visit: &Visit,
     caller: &Caller,
-    by_memory: bool,
+    by: By,
 ) -> Result<GpusPage, Failure> {
     let t = visit.text;
+    let now = console.server.clock().now();
     let all = gpus::list(&console.server, caller).await?;
-    let query = if by_memory { "?by=memory" } else { "" };
+    let query = by.query();
     Ok(GpusPage {
         t,
         f: Frame {
@@ -249,13 +340,13 @@ async fn read(
         },
         lead: lead(t, &all.items),
         simulated: all.simulated,
-        by_memory,
+        plan: Plan::new(t, by, "/gpus", &all.items, now),
         groups: groups(
             t,
             &all.items,
             &Drawing {
-                by_memory,
-                ..Drawing::default()
+                by,
+                ..Drawing::at(now)
             },
         ),
         rules: rules(t, &all),
@@ -273,7 +364,8 @@ async fn one(
     let t = visit.text;
     let all = gpus::list(&console.server, caller).await?;
     let gpu = gpus::get(&console.server, caller, id).await?;
-    let drawing = Drawing::default();
+    let now = console.server.clock().now();
+    let drawing = Drawing::at(now);
     let may_write = caller.subject.role == rules::people::Role::Administrator;
     let cutting = match may_write {
         true => cut::form(console, t, caller, &gpu, sent).await?,
@@ -299,7 +391,7 @@ async fn one(
         slices: gpu
             .slices
             .iter()
-            .map(|slice| line(t, &gpu, slice))
+            .map(|slice| line(t, &gpu, slice, now))
             .collect(),
         ends: gpu
             .slices
@@ -311,14 +403,36 @@ async fn one(
 }
 
 /// How devices are drawn.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Drawing<'a> {
-    pub by_memory: bool,
+    pub by: By,
+    pub now: Timestamp,
     /// The session whose page this is.
     pub mine: Option<SessionId>,
     /// What is about to be launched, and on which machine.
     pub ghost: Option<(&'a str, &'a [DeviceShare])>,
     pub small: bool,
+}
+
+impl Drawing<'_> {
+    /// By share, large, with nothing about to be launched.
+    pub fn at(now: Timestamp) -> Self {
+        Self {
+            by: By::Share,
+            now,
+            mine: None,
+            ghost: None,
+            small: false,
+        }
+    }
+
+    /// Small, as a preview: who has what, and not what they do with it.
+    pub fn small() -> Self {
+        Self {
+            small: true,
+            ..Self::at(Timestamp::default())
+        }
+    }
 }
 
 /// The devices, machine by machine and socket by socket.
@@ -369,7 +483,8 @@ pub fn share(share: GpuShare) -> String {
 pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
     let cut = !gpu.partitions.is_empty();
     // Partitions are walls in memory first; their engines are never quite the same part of the device.
-    let weigh = |part: GpuShare, memory: Bytes| match drawing.by_memory || cut {
+    let by_memory = drawing.by == By::Memory;
+    let weigh = |part: GpuShare, memory: Bytes| match by_memory || cut {
         true => memory.0 >> 20,
         false => u64::from(part.0),
     };
@@ -385,6 +500,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
         note: String::new(),
         hue: 0,
         busy: None,
+        fill: Fill::Foot,
         weight,
         href: None,
         label: String::new(),
@@ -411,7 +527,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
         }
     }
     if left > 0 {
-        let words = match (gpu.cordoned, drawing.by_memory, cut) {
+        let words = match (gpu.cordoned, by_memory, cut) {
             (true, ..) => t.gpu_cordoned().to_owned(),
             (false, _, true) => t.gpu_cut_rest().to_owned(),
             (false, true, false) => t.common_free(parts::size(left << 20)),
@@ -455,32 +571,85 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
 
 fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block {
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
-    let amount = match (&slice.profile, drawing.by_memory) {
-        (Some(profile), _) => profile.to_string(),
-        (None, true) => parts::size(slice.memory.0),
-        (None, false) => share(slice.share),
+    let granted = match (&slice.profile, drawing.by) {
+        (Some(profile), By::Share | By::Load) => profile.to_string(),
+        (_, By::Memory) => parts::size(slice.memory.0),
+        (None, By::Share | By::Load) => share(slice.share),
+    };
+    let load = slice.load_percent.map(|percent| percent.round() as u64);
+    let used = slice.memory_in_use;
+    let idle = idle(slice, drawing.now).filter(|_| !drawing.small);
+    // The state first: a narrow block shows only the beginning.
+    let note = match (drawing.by, slice.paused, idle) {
+        _ if drawing.small => owned(granted, owner),
+        (By::Memory, ..) => match used {
+            Some(used) => t.gpu_memory_of(parts::part_of(used.0, slice.memory.0), granted),
+            None => granted,
+        },
+        (_, true, _) => format!("{} · {granted}", t.state_paused()),
+        (_, _, Some(seconds)) => {
+            let idle = t.gpu_idle_for(parts::span(t, seconds));
+            format!("{idle} · {granted}")
+        }
+        (By::Load, ..) => match load {
+            Some(percent) => t.gpu_load_of(percent, granted),
+            None => granted,
+        },
+        (By::Share, ..) => owned(granted, owner),
     };
     let known = slice.session.filter(|_| !drawing.small);
+    let busy = match drawing.by {
+        By::Memory => used.map(|used| parts::percent(used.0 as f64, slice.memory.0 as f64)),
+        By::Share | By::Load => load.map(|percent| u8::try_from(percent).unwrap_or(u8::MAX)),
+    };
     Block {
         kind: match () {
             () if slice.session.is_some() && slice.session == drawing.mine => Kind::Mine,
             () if slice.paused => Kind::Paused,
+            () if idle.is_some() => Kind::Idle,
             () => Kind::Session,
         },
         name: slice
             .name
             .clone()
             .unwrap_or_else(|| t.plan_others().to_owned()),
-        note: match owner {
-            Some(owner) => format!("{amount} · {owner}"),
-            None => amount,
-        },
+        note,
         hue: owner.map_or(8, parts::hue),
-        busy: None,
+        busy: busy.filter(|_| !drawing.small),
+        fill: match drawing.by {
+            By::Share => Fill::Foot,
+            By::Load => Fill::Heat,
+            By::Memory => Fill::Whole,
+        },
         weight,
         href: known.map(|id| format!("/sessions/{id}")),
-        label: String::new(),
+        label: match drawing.small {
+            true => String::new(),
+            false => doing_of(t, slice, drawing.now),
+        },
     }
+}
+
+fn owned(granted: String, owner: Option<&str>) -> String {
+    match owner {
+        Some(owner) => format!("{granted} · {owner}"),
+        None => granted,
+    }
+}
+
+/// `84% busy · 21.4 of 28 GiB in use`, or since when it is idle; empty where nobody can say.
+fn doing_of(t: Text, slice: &GpuSlice, now: Timestamp) -> String {
+    let busy = match (idle(slice, now), slice.load_percent) {
+        (Some(seconds), _) => Some(t.gpu_idle_for(parts::span(t, seconds))),
+        (None, Some(load)) => Some(t.plan_percent_busy(load.round() as u64)),
+        (None, None) => None,
+    };
+    let memory = slice.memory_in_use.map(|used| {
+        let (used, all) = (parts::part_of(used.0, slice.memory.0), slice.memory.0);
+        t.gpu_in_use(t.gpu_memory_of(used, parts::size(all)))
+    });
+    let words: Vec<String> = [busy, memory].into_iter().flatten().collect();
+    words.join(" · ")
 }
 
 /// `58 °C · 402 W`; none where it does not say.
@@ -629,11 +798,12 @@ fn doing(t: Text, gpu: &Gpu) -> String {
     }
 }
 
-fn line(t: Text, gpu: &Gpu, slice: &GpuSlice) -> Line {
+fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> Line {
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
     let (tone, state) = match (slice.confirmed, slice.state) {
         (false, _) => ("warn", t.gpu_unconfirmed()),
         (true, Phase::Running) if slice.paused => ("", t.state_paused()),
+        (true, Phase::Running) if idle(slice, now).is_some() => ("warn", t.gpu_idle()),
         (true, Phase::Running) => ("ok", t.state_running()),
         (true, Phase::Stopping) => ("warn", t.state_stopping()),
         (true, _) => ("acc", t.state_preparing()),
@@ -652,6 +822,7 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice) -> Line {
         },
         memory: parts::size(slice.memory.0),
         sms: t.gpu_sms_of(slice.sms, gpu.sms),
+        doing: doing_of(t, slice, now),
         tone,
         state: state.to_owned(),
     }

@@ -601,8 +601,7 @@ impl There<'_> {
         let ghost = answer.and_then(|answer| Some((answer.node.as_deref()?, &answer.devices[..])));
         let drawing = gpus::Drawing {
             ghost,
-            small: true,
-            ..gpus::Drawing::default()
+            ..gpus::Drawing::small()
         };
         let devices = self.devices.iter().map(|gpu| gpus::row(t, gpu, &drawing));
         devices.chain(other).collect()

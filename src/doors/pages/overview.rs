@@ -1,7 +1,7 @@
 //! `/`: the machine at a glance.
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -12,6 +12,7 @@ use server::actions::sessions::{self, ListQuery, Machine, Overview};
 use server::actions::system::{self, Check};
 
 use super::frame::{Frame, Nav};
+use super::gpus::{Asked, By};
 use super::parts::{self, Row};
 use super::visit::Visit;
 use super::who::Who;
@@ -19,7 +20,7 @@ use super::{Console, answer, frame, gpus, live as stream, scene, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/overview.html", blocks = ["kpis", "plan", "legend", "recent", "events", "waiting", "attention"])]
+#[template(config = "web/askama.toml", path = "pages/overview.html", blocks = ["kpis", "plan", "key", "legend", "recent", "events", "waiting", "attention"])]
 pub struct OverviewPage {
     pub t: Text,
     pub f: Frame,
@@ -28,6 +29,8 @@ pub struct OverviewPage {
     pub figures: Vec<Figure>,
     /// Devices, in front of what every machine has.
     pub gpus: Vec<gpus::Group>,
+    /// None where no machine has a device.
+    pub plan: Option<gpus::Plan>,
     /// Devices here do not exist.
     pub simulated: bool,
     pub nodes: Vec<Node>,
@@ -100,8 +103,13 @@ pub struct Attention {
 const SHOWN: usize = 5;
 
 /// `GET /`
-pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
-    match read(&console, &visit, &caller).await {
+pub async fn show(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Query(asked): Query<Asked>,
+) -> Response {
+    match read(&console, &visit, &caller, By::asked(&asked.by)).await {
         Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => {
             let frame = frame(&console, &visit, &caller, Nav::Overview);
@@ -111,16 +119,23 @@ pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who
 }
 
 /// `GET /live`: the same page's parts as they change.
-pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn live(
+    State(console): State<Console>,
+    visit: Visit,
+    Who(caller): Who,
+    Query(asked): Query<Asked>,
+) -> Response {
     let server = console.server.clone();
+    let by = By::asked(&asked.by);
     stream::stream(&server, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
-            let page = read(&console, &visit, &caller).await.ok()?;
+            let page = read(&console, &visit, &caller, by).await.ok()?;
             Some(vec![
                 ("counts", page.f.counts()),
                 ("kpis", page.as_kpis().render().ok()?),
                 ("plan", page.as_plan().render().ok()?),
+                ("key", page.as_key().render().ok()?),
                 ("legend", page.as_legend().render().ok()?),
                 ("recent", page.as_recent().render().ok()?),
                 ("events", page.as_events().render().ok()?),
@@ -131,7 +146,12 @@ pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who
     })
 }
 
-async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<OverviewPage, Failure> {
+async fn read(
+    console: &Console,
+    visit: &Visit,
+    caller: &Caller,
+    by: By,
+) -> Result<OverviewPage, Failure> {
     let t = visit.text;
     let now = console.server.clock().now();
     let seen = sessions::overview(&console.server, caller).await?;
@@ -188,7 +208,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
         f: Frame {
             sessions: live + seen.counts.pending,
             waiting: seen.counts.pending,
-            live: Some("/live".to_owned()),
+            live: Some(format!("/live{}", by.query())),
             ..frame(console, visit, caller, Nav::Overview)
         },
         machine: if devices.items.is_empty() {
@@ -201,7 +221,15 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Overv
             )
         },
         figures: figures(t, &seen, live, &devices.items),
-        gpus: gpus::groups(t, &devices.items, &gpus::Drawing::default()),
+        gpus: gpus::groups(
+            t,
+            &devices.items,
+            &gpus::Drawing {
+                by,
+                ..gpus::Drawing::at(now)
+            },
+        ),
+        plan: (!devices.items.is_empty()).then(|| gpus::Plan::new(t, by, "/", &devices.items, now)),
         simulated: devices.simulated,
         nodes: seen
             .machines

@@ -232,11 +232,39 @@ pub enum Kind {
     /// The session whose page this is.
     Mine,
     Paused,
+    /// Holds its share, and has not used it for a while.
+    Idle,
     Free,
     /// Kept for somebody.
     Held,
     /// What is about to be launched.
     Ghost,
+}
+
+/// How a block shows how much of it is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fill {
+    /// A line at its foot.
+    #[default]
+    Foot,
+    /// From its left edge, in its own colour.
+    Whole,
+    /// The same, in a colour for how busy it is.
+    Heat,
+}
+
+impl Fill {
+    /// The class of a filled block; `busy` is per cent.
+    fn class(self, busy: u8) -> &'static str {
+        match (self, busy) {
+            (Self::Foot, _) => "u",
+            (Self::Whole, _) => "u full",
+            (Self::Heat, 0..25) => "u full h1",
+            (Self::Heat, 25..50) => "u full h2",
+            (Self::Heat, 50..75) => "u full h3",
+            (Self::Heat, _) => "u full h4",
+        }
+    }
 }
 
 /// One block on a rack. Its weight decides its width; a rack's weights make its whole.
@@ -247,8 +275,9 @@ pub struct Block {
     pub note: String,
     /// Colour of the project or person, 1 to 8.
     pub hue: u8,
-    /// How busy within its share, per cent; none draws no foot line.
+    /// How much of it is in use, per cent; none draws nothing.
     pub busy: Option<u8>,
+    pub fill: Fill,
     pub weight: u64,
     pub href: Option<String>,
     /// What the picture tells besides name and note, in words, for readers of the screen.
@@ -290,7 +319,7 @@ impl Row {
             let kind = match block.kind {
                 Kind::Session => format!("p{}", block.hue),
                 Kind::Mine => format!("p{} me", block.hue),
-                Kind::Paused => format!("p{} idle", block.hue),
+                Kind::Paused | Kind::Idle => format!("p{} idle", block.hue),
                 Kind::Free => "free".into(),
                 Kind::Held => "held".into(),
                 Kind::Ghost => "ghost".into(),
@@ -302,20 +331,23 @@ impl Row {
                 6..12 => " tiny",
                 _ => "",
             };
+            let filled = match block.fill {
+                Fill::Foot => "",
+                Fill::Whole => " fills",
+                Fill::Heat => " fills heat",
+            };
             let link = block.href.as_ref().filter(|_| width >= LEAST_LINK);
             let tag = if link.is_some() { "a" } else { "span" };
-            let _ = write!(out, "<{tag} class=\"sl {kind}{tiny} w-{width}\"");
+            let _ = write!(out, "<{tag} class=\"sl {kind}{tiny}{filled} w-{width}\"");
             if let Some(href) = link {
                 let _ = write!(out, " href=\"{}\"", escaped(href));
             }
-            if block.href.is_some() {
+            if block.href.is_some() || !block.label.is_empty() {
                 // Where a block is too small for words, the title is its name.
-                let _ = write!(
-                    out,
-                    " title=\"{}, {}\"",
-                    escaped(&block.name),
-                    escaped(&block.note)
-                );
+                let words = [&block.name, &block.note, &block.label];
+                let words = words.into_iter().filter(|word| !word.is_empty());
+                let title: Vec<&str> = words.map(String::as_str).collect();
+                let _ = write!(out, " title=\"{}\"", escaped(&title.join(", ")));
             }
             out.push('>');
             if block.kind == Kind::Free {
@@ -332,10 +364,14 @@ impl Row {
                     escaped(&block.note)
                 );
             }
+            if !block.label.is_empty() {
+                let _ = write!(out, " <span class=\"sr\">{}</span>", escaped(&block.label));
+            }
             if let Some(busy) = block.busy {
                 let _ = write!(
                     out,
-                    "<span class=\"u\"><i class=\"w-{}\"></i></span>",
+                    "<span class=\"{}\"><i class=\"w-{}\"></i></span>",
+                    block.fill.class(busy),
                     busy.min(100)
                 );
             }
@@ -607,9 +643,10 @@ mod tests {
             note: "n".into(),
             hue: 1,
             busy: None,
+            fill: Fill::Foot,
             weight,
             href: Some("/sessions/1".into()),
-            label: "s".into(),
+            label: "half".into(),
         };
         let row = Row {
             blocks: vec![block(5), block(14), block(81)],
@@ -617,7 +654,7 @@ mod tests {
         };
         let html = row.rack().to_string();
         assert_eq!(html.matches("<a ").count(), 2, "{html}");
-        assert_eq!(html.matches("title=\"s, n\"").count(), 3, "{html}");
+        assert_eq!(html.matches("title=\"s, n, half\"").count(), 3, "{html}");
     }
 
     #[test]
@@ -629,6 +666,7 @@ mod tests {
                 note: "\"&'".into(),
                 hue: 1,
                 busy: Some(200),
+                fill: Fill::Foot,
                 weight: 1,
                 href: Some("/a\"b".into()),
                 label: "<".into(),

@@ -106,10 +106,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
     let counts = seen.counts;
     let several = seen.machines.len() > 1;
     let devices = devices::list(&console.server, caller).await?;
-    let small = gpus::Drawing {
-        small: true,
-        ..gpus::Drawing::default()
-    };
+    let small = gpus::Drawing::small();
     Ok(QueuePage {
         t,
         f: Frame {

@@ -11,7 +11,7 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::actions::sessions::{Event, Machine, Session};
 
 use super::launch::Preview;
-use super::parts::{self, Block, Check, Kind, Markup, Row};
+use super::parts::{self, Block, Check, Fill, Kind, Markup, Row};
 use super::sessions::{End, Step, Wait};
 use super::visit::Clock;
 use crate::doors::text::{Text, codes};
@@ -100,6 +100,7 @@ fn rack(
                 },
                 hue: owner.map_or(8, parts::hue),
                 busy: if small { None } else { busy },
+                fill: Fill::Foot,
                 weight: held,
                 href: known.map(|id| format!("/sessions/{id}")),
                 label: match busy {
@@ -116,6 +117,7 @@ fn rack(
         note: String::new(),
         hue: 0,
         busy: None,
+        fill: Fill::Foot,
         weight,
         href: None,
         label: String::new(),

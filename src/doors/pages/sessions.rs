@@ -653,7 +653,7 @@ async fn read_one(
     let devices = devices::list(&console.server, caller).await?;
     let drawing = gpus::Drawing {
         mine: Some(session.id),
-        ..gpus::Drawing::default()
+        ..gpus::Drawing::at(now)
     };
     let own = devices.items.iter().filter(|gpu| {
         session.state.holds_resources() && session.devices.iter().any(|part| part.uuid == gpu.id)
@@ -983,7 +983,8 @@ fn strips(t: Text, session: &Session, samples: &[Sample]) -> Vec<Strip> {
     let cpu = format!("{:.1}", now.map_or(0.0, |sample| sample.cpu));
     let memory = parts::size(now.map_or(0, |sample| sample.memory.0));
     let values = |of: fn(&Sample) -> f64| last.iter().map(of).collect::<Vec<f64>>();
-    vec![
+    let mut all = device_strips(t, session, last);
+    all.extend([
         Strip {
             name: t.strip_cpu(),
             chart: parts::strip(
@@ -1008,7 +1009,65 @@ fn strips(t: Text, session: &Session, samples: &[Sample]) -> Vec<Strip> {
             value: memory,
             of: t.common_of(parts::size(given.memory.0)),
         },
-    ]
+    ]);
+    all
+}
+
+/// What it does with its shares of devices: load within them, memory against the limit. Empty where it has
+/// none, or nobody can say.
+fn device_strips(t: Text, session: &Session, last: &[Sample]) -> Vec<Strip> {
+    let use_of = |sample: &Sample| sample.gpu;
+    let Some(now) = last.last().and_then(use_of) else {
+        return Vec::new();
+    };
+    let marked = |of: String| match now.simulated {
+        true => format!("{of} · {}", t.strip_made_up()),
+        false => of,
+    };
+    let mut all = Vec::new();
+    let loads: Vec<f64> = last
+        .iter()
+        .filter_map(|sample| use_of(sample)?.load_percent)
+        .collect();
+    if let Some(load) = now.load_percent {
+        let value = format!("{load:.0}%");
+        let share = gpus::share(session.devices.iter().map(|part| part.share).sum());
+        // Whoever is given what others left has more than all of its share.
+        let most = loads.iter().copied().fold(100.0, f64::max);
+        all.push(Strip {
+            name: t.strip_gpu(),
+            chart: parts::strip(
+                &loads,
+                most * 1.06,
+                "ca",
+                (most > 100.0).then_some(100.0),
+                &t.strip_chart(t.strip_gpu(), &value, "100%"),
+            ),
+            value,
+            of: marked(t.strip_gpu_of(share)),
+        });
+    }
+    let granted: Bytes = session.devices.iter().map(|part| part.memory).sum();
+    if let Some(memory) = now.memory {
+        let used: Vec<f64> = last
+            .iter()
+            .filter_map(|sample| Some(use_of(sample)?.memory?.0 as f64))
+            .collect();
+        let (value, limit) = (parts::part_of(memory.0, granted.0), parts::size(granted.0));
+        all.push(Strip {
+            name: t.strip_gpu_memory(),
+            chart: parts::strip(
+                &used,
+                granted.0 as f64 * 1.06,
+                "ca",
+                Some(granted.0 as f64),
+                &t.strip_chart(t.strip_gpu_memory(), &value, &limit),
+            ),
+            value,
+            of: marked(t.common_of(limit)),
+        });
+    }
+    all
 }
 
 fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<Chart> {
@@ -1038,7 +1097,8 @@ fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<
     let peak_memory = t.metrics_peak(parts::size(
         memory.iter().copied().fold(0.0, f64::max) as u64
     ));
-    vec![
+    let mut all = device_charts(t, session, samples, &x);
+    all.extend([
         Chart {
             name: t.metrics_cpu().to_owned(),
             drawing: parts::chart(
@@ -1073,7 +1133,53 @@ fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<
             ],
             x,
         },
-    ]
+    ]);
+    all
+}
+
+/// The large drawings of what it does with its shares of devices; empty where nobody can say.
+fn device_charts(t: Text, session: &Session, samples: &[Sample], x: &[String]) -> Vec<Chart> {
+    let uses = || samples.iter().filter_map(|sample| sample.gpu);
+    let made_up = uses().any(|gpu| gpu.simulated);
+    let chart = |name: &str, values: &[f64], most: f64, limit, peak: String, y: Vec<String>| {
+        let note = t.metrics_peak(peak);
+        Chart {
+            name: name.to_owned(),
+            drawing: parts::chart(values, most, "ca", limit, &format!("{name}, {note}")),
+            note: match made_up {
+                true => t.metrics_made_up(note),
+                false => note,
+            },
+            y,
+            x: x.to_vec(),
+        }
+    };
+    let highest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let mut all = Vec::new();
+    let loads: Vec<f64> = uses().filter_map(|gpu| gpu.load_percent).collect();
+    if !loads.is_empty() {
+        let peak = highest(&loads);
+        let most = peak.max(100.0);
+        let y = [most, most / 2.0, 0.0].map(|percent| format!("{percent:.0}%"));
+        let limit = (peak > 100.0).then_some(100.0);
+        let peak = format!("{peak:.0}%");
+        all.push(chart(t.metrics_gpu(), &loads, most, limit, peak, y.into()));
+    }
+    let used: Vec<f64> = uses()
+        .filter_map(|gpu| Some(gpu.memory?.0 as f64))
+        .collect();
+    let granted: Bytes = session.devices.iter().map(|part| part.memory).sum();
+    if !used.is_empty() {
+        let y = vec![
+            parts::size(granted.0),
+            parts::size(granted.0 / 2),
+            "0".to_owned(),
+        ];
+        let peak = parts::size(highest(&used) as u64);
+        let most = granted.0 as f64;
+        all.push(chart(t.metrics_gpu_memory(), &used, most, None, peak, y));
+    }
+    all
 }
 
 /// The peak, and how much of the time something waits, where the kernel measures it.

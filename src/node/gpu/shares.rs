@@ -21,7 +21,7 @@ use super::arbiter::Mode;
 use super::driver::{self, Driver, Lacks, Part};
 use super::inject::{Injection, NotInjected, Pages, Slice, inject};
 use super::region::{self, DeviceTerms, MODE_OFF};
-use super::turns::{Seat, Turns};
+use super::turns::{Seat, Turns, Worked};
 
 /// Kept of a slice for the first context in it, until the driver has said what it takes. Less than a context
 /// takes: a program that fills its slice at once passes its limit, and is called to account for it. More:
@@ -110,6 +110,18 @@ pub struct TenantDevice {
     pub contexts: u32,
     /// Bytes that are counted beside that, by `set_overhead`.
     pub overhead: u64,
+}
+
+/// What a container does on one of its devices, as far as whoever gives turns knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    pub share: DeviceShare,
+    pub uuid: [u8; 16],
+    pub share_milli: u32,
+    /// None where it takes no turns.
+    pub turns: Option<Worked>,
+    /// Nobody else has a share of that device.
+    pub alone: bool,
 }
 
 /// A share on its way into a container.
@@ -353,6 +365,47 @@ impl Shares {
                 }
             })
             .collect()
+    }
+
+    /// What everybody who holds shares does with them, in the order of their pages. Reads no page.
+    pub fn work(&self) -> BTreeMap<ContainerName, Vec<Work>> {
+        let all = lock(&self.held);
+        let turns = lock(&self.turns);
+        let mut holders: BTreeMap<[u8; 16], usize> = BTreeMap::new();
+        for uuid in all.values().flat_map(|held| &held.devices) {
+            *holders.entry(*uuid).or_default() += 1;
+        }
+        let of = |name: ContainerName, share: &DeviceShare, uuid: &[u8; 16]| Work {
+            share: *share,
+            uuid: *uuid,
+            share_milli: milli(share),
+            turns: turns.get(uuid).and_then(|turns| turns.worked(name)),
+            alone: holders.get(uuid) == Some(&1),
+        };
+        let each = all.iter().map(|(name, held)| {
+            let pairs = held.shares.iter().zip(&held.devices);
+            (
+                *name,
+                pairs.map(|(share, uuid)| of(*name, share, uuid)).collect(),
+            )
+        });
+        each.collect()
+    }
+
+    /// Bytes of a device that a container's own processes and the overhead come to, at most its limit; None
+    /// where its page cannot be read. Costs a read of half a megabyte.
+    pub fn says(&self, name: ContainerName, device: &[u8; 16]) -> Option<u64> {
+        let (pages, at) = {
+            let all = lock(&self.held);
+            let held = all.get(&name)?;
+            let at = held.devices.iter().position(|uuid| uuid == device)?;
+            (Arc::clone(&held.pages), at)
+        };
+        let account = pages.account().ok().filter(|page| page.is_known())?;
+        let terms = &pages.control().device[at];
+        let charged = account.sum(at).total;
+        let all = charged.saturating_add(terms.mem_overhead.load(SeqCst));
+        Some(all.min(terms.mem_limit.load(SeqCst)))
     }
 
     /// Counts so many bytes beside what a container's processes say they hold of a device: so many contexts,

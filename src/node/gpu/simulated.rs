@@ -1,8 +1,10 @@
 //! Devices that do not exist, for demonstrations on machines without any: made from text such as
 //! `H100:8`, reported like real ones, each marked as simulated. Never touches hardware, and never gives a
-//! session anything: what is marked as simulated has no device node.
+//! session anything: what is marked as simulated has no device node. What such a share is said to do is
+//! made up from its session's id and the time that it has run, so that pages have something to show.
 
 use rules::devices::{MigPart, MigProfile};
+use rules::names::ContainerName;
 use rules::refusal::Refusal;
 use rules::resources::{Device, DeviceShare};
 use rules::session::Reason;
@@ -140,6 +142,33 @@ pub(crate) fn real(devices: &[DeviceShare]) -> Result<&[DeviceShare], Reason> {
     }
 }
 
+/// Milliseconds after which a made-up session that is to be idle has nothing more to do.
+const WARMED_UP: u64 = 45_000;
+
+/// What a share is said to do after so many milliseconds: per cent of the share, 0 to 100, and memory. The
+/// same for the same session and moment. Every fourth session is idle after its first 45 seconds.
+pub(crate) fn doing(name: ContainerName, share: &DeviceShare, ran: u64) -> (u32, Bytes) {
+    let bytes = name.session.0.as_bytes();
+    // The last bytes of an id are drawn; the first ones are the time.
+    let drawn = bytes[8..].iter().fold(share.index, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u32::from(*byte))
+    });
+    let middle = 35 + drawn % 50;
+    let swing = f64::from(middle.min(100 - middle)) * 0.6;
+    let turn = |seconds: u32| ran as f64 / 1000.0 / f64::from(seconds) * std::f64::consts::TAU;
+    let wave = 0.7 * turn(90 + drawn / 50 % 120).sin() + 0.3 * turn(11 + drawn % 7).sin();
+    let is_idle = bytes[15] % 4 == 3 && ran > WARMED_UP;
+    let percent = match is_idle {
+        true => 0,
+        false => (f64::from(middle) + swing * wave).round() as u32,
+    };
+    let filled = 30 + drawn / 7 % 60;
+    // Loaded in the first half minute.
+    let loaded = ran.min(30_000);
+    let memory = share.memory.0 / 100 * u64::from(filled) / 30_000 * loaded;
+    (percent.min(100), Bytes(memory))
+}
+
 fn wrong(text: String) -> Refusal {
     Refusal::invalid("gpu.simulation-invalid", text)
         .hint("H100:8 would work, or H100:7,H100:1/3g.40gb/1g.10gb with one that is cut.")
@@ -204,6 +233,34 @@ mod tests {
             let refusal = devices(text).expect_err(text);
             assert!(!refusal.hint.is_empty(), "{text}: {refusal}");
         }
+    }
+
+    #[test]
+    fn what_is_made_up_stays_within_its_share_and_some_of_it_is_idle() {
+        let share = DeviceShare {
+            index: 1,
+            share: GpuShare(35),
+            memory: Bytes::gib(28),
+            part: None,
+            simulated: true,
+        };
+        let (mut idle, mut busy) = (0, 0);
+        for number in 0..100_u128 {
+            let name = ContainerName {
+                session: rules::names::SessionId(uuid::Uuid::from_u128(number * 7_919)),
+                incarnation: 1,
+            };
+            for ran in (0..600_000).step_by(1_000) {
+                let (percent, memory) = doing(name, &share, ran);
+                assert!(percent <= 100 && memory <= share.memory, "{number} {ran}");
+                assert_eq!(doing(name, &share, ran), (percent, memory));
+            }
+            match doing(name, &share, 600_000) {
+                (0, _) => idle += 1,
+                _ => busy += 1,
+            }
+        }
+        assert!(idle > 10 && busy > 50, "{idle} {busy}");
     }
 
     #[test]

@@ -90,6 +90,14 @@ pub struct ProcessTraffic {
     pub unfinished: u64,
 }
 
+/// What the device did for a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worked {
+    pub time: Nanos,
+    /// When it last did something for it, or when the container was let in.
+    pub last: Nanos,
+}
+
 /// Who takes turns at one device. The thread ends with it.
 pub struct Turns {
     shared: Arc<Shared>,
@@ -137,6 +145,12 @@ impl Turns {
             None => {}
         }
         Ok(())
+    }
+
+    /// How long the device has worked for a container since it was let in; None for one that takes no turns,
+    /// of which nobody knows.
+    pub fn worked(&self, name: ContainerName) -> Option<Worked> {
+        self.shared.lock().worked(name)
     }
 
     /// Lets a container go. Fine for one that is not there.
@@ -191,6 +205,7 @@ struct Place {
     shy_for: Nanos,
     /// Since when it has the turn, and whether anything came through.
     turn: Option<Turn>,
+    worked: Worked,
 }
 
 /// One process: by itself, since what one of them watches says nothing about another's work.
@@ -295,7 +310,10 @@ impl Place {
         if let Some(turn) = &mut self.turn {
             turn.used |= launched;
             if was_busy || launched || is_busy {
-                turn.busy += now.saturating_sub(self.looked.max(turn.opened));
+                let busy = now.saturating_sub(self.looked.max(turn.opened));
+                turn.busy += busy;
+                self.worked.time += busy;
+                self.worked.last = now;
             }
         }
         self.looked = now;
@@ -335,11 +353,18 @@ impl Table {
                     shy_until: 0,
                     shy_for: 0,
                     turn: None,
+                    worked: Worked { time: 0, last: now },
                 };
                 self.places.insert(name, place);
             }
         }
         self.set_modes(now);
+    }
+
+    fn worked(&self, name: ContainerName) -> Option<Worked> {
+        let spare = self.mode == Mode::Elastic && self.places.len() == 1;
+        let place = self.places.get(&name)?;
+        place.is_gated(spare).then_some(place.worked)
     }
 
     fn leave(&mut self, now: Nanos, name: ContainerName) {

@@ -2,6 +2,8 @@
 //! for administrators the cordon, the drain and the cut into hardware partitions. Other people's slices carry no names for people who may not
 //! see everybody's work. Never hands a share out; the scheduler does.
 
+use std::collections::BTreeMap;
+
 use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile, SharePolicy, cut};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
@@ -19,6 +21,7 @@ use super::sessions::{Owner, sees_all};
 use crate::access::Caller;
 use crate::catalog::events::Note;
 use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
+use crate::catalog::samples::Rate;
 use crate::catalog::{Lane, Rows, View};
 use crate::{Failure, Server};
 
@@ -126,7 +129,21 @@ pub struct GpuSlice {
     /// Its machine has confirmed that it holds the session to this; until then the larger of the old and the
     /// new share is kept.
     pub confirmed: bool,
+    /// Per cent of the share in which the device worked for it lately; above 100 where it was given what
+    /// others left. None where nobody can say, as of hardware partitions. Made up for a simulated device, as
+    /// are the next two.
+    #[serde(default)]
+    pub load_percent: Option<f64>,
+    /// Of the memory, what is in use, contexts included.
+    #[serde(default)]
+    pub memory_in_use: Option<Bytes>,
+    /// Since when the device has had nothing to do for it; None while it works.
+    #[serde(default)]
+    pub idle_since: Option<Timestamp>,
 }
+
+/// What sessions do with their shares, as it was heard last.
+type Rates = BTreeMap<SessionId, Rate>;
 
 /// What a drain would end, or has told to end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -204,11 +221,12 @@ const LONGEST_NOTE: usize = 256;
 pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
     allowed(caller, Verb::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
+    let rates = server.catalog().samples().rates();
     server
         .catalog()
         .read("show devices", move |view| {
             let world = view.world()?;
-            let items = all(view, &world, &caller, now)?;
+            let items = all(view, &world, &caller, now, &rates)?;
             Ok(Gpus {
                 simulated: items.iter().any(|gpu| gpu.simulated),
                 items,
@@ -258,15 +276,16 @@ async fn set_cordon(
     allowed(caller, Verb::SystemWrite)?;
     let note = checked(note)?.unwrap_or_default();
     let (caller, id) = (caller.clone(), id.to_owned());
+    let rates = server.catalog().samples().rates();
     server
         .catalog()
         .write(Lane::People, "cordon a device", move |rows| {
-            let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &id)?;
+            let gpu = find(all(rows, &rows.world()?, &caller, rows.now, &rates)?, &id)?;
             if gpu.cordoned != cordoned || gpu.note != note {
                 mark(rows, &caller, &gpu, cordoned, note)?;
             }
             Ok(find(
-                all(rows, &rows.world()?, &caller, rows.now)?,
+                all(rows, &rows.world()?, &caller, rows.now, &rates)?,
                 &gpu.id,
             )?)
         })
@@ -284,11 +303,12 @@ pub async fn drain(
     allowed(caller, Verb::SystemWrite)?;
     let note = checked(request.note)?;
     let (caller, id, dry_run) = (caller.clone(), id.to_owned(), request.dry_run);
+    let rates = server.catalog().samples().rates();
     server
         .catalog()
         .write(Lane::People, "drain a device", move |rows| {
             let world = rows.world()?;
-            let gpu = find(all(rows, &world, &caller, rows.now)?, &id)?;
+            let gpu = find(all(rows, &world, &caller, rows.now, &rates)?, &id)?;
             let on_it = |s: &&rules::session::Session| {
                 s.node == Some(gpu.node)
                     && s.phase.holds_resources()
@@ -318,7 +338,10 @@ pub async fn drain(
                 .with("device", gpu.index);
                 end(rows, &caller, session.id, &because, again)?;
             }
-            let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &gpu.id)?;
+            let gpu = find(
+                all(rows, &rows.world()?, &caller, rows.now, &rates)?,
+                &gpu.id,
+            )?;
             Ok(Drained {
                 gpu,
                 ends,
@@ -344,12 +367,13 @@ pub async fn cut(
     allowed(caller, Verb::SystemWrite)?;
     let note = checked(request.note)?;
     let (caller, id, dry_run) = (caller.clone(), id.to_owned(), request.dry_run);
+    let rates = server.catalog().samples().rates();
     let wanted = request.profiles;
     server
         .catalog()
         .write(Lane::People, "cut a device", move |rows| {
             let world = rows.world()?;
-            let gpu = find(all(rows, &world, &caller, rows.now)?, &id)?;
+            let gpu = find(all(rows, &world, &caller, rows.now, &rates)?, &id)?;
             let device = world
                 .node(gpu.node)
                 .and_then(|node| node.capacity.devices.iter().find(|d| d.uuid == gpu.id))
@@ -398,7 +422,10 @@ pub async fn cut(
             if !dry_run {
                 plan_cut(rows, &caller, &gpu, device, &wanted, note)?;
             }
-            let gpu = find(all(rows, &rows.world()?, &caller, rows.now)?, &gpu.id)?;
+            let gpu = find(
+                all(rows, &rows.world()?, &caller, rows.now, &rates)?,
+                &gpu.id,
+            )?;
             Ok(Cut {
                 gpu,
                 partitions: plan
@@ -584,6 +611,7 @@ fn all(
     world: &World,
     caller: &Caller,
     now: Timestamp,
+    rates: &Rates,
 ) -> Result<Vec<Gpu>, Failure> {
     let marks = view.devices()?;
     let everything = sees_all(caller);
@@ -629,6 +657,13 @@ fn all(
                             name,
                         });
                     hold(&mut gpu, device, part);
+                    let doing = rates
+                        .get(&session.id)
+                        .and_then(|rate| {
+                            let mut devices = rate.devices.iter();
+                            devices.find(|d| (d.device, d.part) == (part.index, part.part))
+                        })
+                        .filter(|_| gpu.answers);
                     gpu.slices.push(GpuSlice {
                         session: shown.then_some(session.id),
                         name: shown.then(|| session.name.to_string()),
@@ -647,6 +682,9 @@ fn all(
                             .and_then(|number| device.mig.get(number as usize))
                             .map(|cut| cut.profile),
                         confirmed: session.unconfirmed.is_empty(),
+                        load_percent: doing.and_then(|doing| doing.load).map(tenths),
+                        memory_in_use: doing.and_then(|doing| doing.memory),
+                        idle_since: doing.and_then(|doing| doing.idle_since),
                     });
                 }
             }
@@ -660,6 +698,11 @@ fn all(
         }
     }
     Ok(gpus)
+}
+
+/// One decimal: what is measured is no more exact.
+fn tenths(percent: f64) -> f64 {
+    (percent * 10.0).round() / 10.0
 }
 
 fn hold(gpu: &mut Gpu, device: &Device, part: &DeviceShare) {

@@ -24,7 +24,7 @@ mod view;
 
 pub use change::{Resize, delete, pause, rename, resize, restart, resume, set_labels, stop};
 pub use launch::{LaunchRequest, Launched, Resources, duplicate, launch, preview};
-pub use overview::{Counts, Machine, Overview, Own, Sample, Slice, overview, samples};
+pub use overview::{Counts, GpuSample, Machine, Overview, Own, Sample, Slice, overview, samples};
 pub use view::Grant;
 pub use view::{Event, Owner, Session};
 

@@ -1,13 +1,17 @@
 //! What a person may know about the box itself: whether it is well, its figures, its settings.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use base::settings::Standing;
 use rules::findings::{Finding, findings};
+use rules::messages::DeviceUse;
+use rules::names::{NodeId, SessionId};
 use rules::permissions::Verb;
 use rules::refusal::Refusal;
-use rules::session::Phase;
+use rules::session::{Phase, Session};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::world::World;
 use serde::{Deserialize, Serialize};
 
 use super::{allowed, certificates};
@@ -15,6 +19,7 @@ use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::Note;
+use crate::catalog::samples::Rate;
 use crate::examiner::Examination;
 use crate::{Failure, Server};
 
@@ -211,6 +216,23 @@ pub struct GpuMetrics {
     pub share_used: GpuShare,
     pub memory: Bytes,
     pub memory_used: Bytes,
+    /// What it is doing, whoever does it; None where it does not say.
+    pub doing: Option<DeviceUse>,
+    /// One for each session that has a share of it.
+    pub slices: Vec<SliceMetrics>,
+}
+
+/// One session's share of a device in figures. Without anybody's name: whoever reads it may not be anybody.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SliceMetrics {
+    pub session: SessionId,
+    pub share: GpuShare,
+    pub memory: Bytes,
+    /// 1 is all of the share; above where it was given what others left.
+    pub load: Option<f64>,
+    pub memory_in_use: Option<Bytes>,
+    /// 0 while it works.
+    pub idle_seconds: Option<u64>,
 }
 
 /// Figures for whoever watches the box from outside. Doors let only loopback in without a caller.
@@ -220,6 +242,7 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
     }
     let now = server.clock().now();
     let disk_free = free(&server.settings().data);
+    let rates = server.catalog().samples().rates();
     server
         .catalog()
         .read("take figures", move |view| {
@@ -236,10 +259,12 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
                     .iter()
                     .map(|node| {
                         let held = used.get(&node.id).cloned().unwrap_or_default();
+                        let uses = view.device_uses(node.id);
+                        let silent = node.is_silent(now);
                         MachineMetrics {
                             name: node.name.clone(),
                             seen_at: node.seen_at,
-                            silent: node.is_silent(now),
+                            silent,
                             cpu: node.capacity.cpu,
                             cpu_used: held.cpu,
                             memory: node.capacity.memory,
@@ -258,6 +283,17 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
                                         share_used: given.map(|g| g.share).unwrap_or_default(),
                                         memory: device.memory,
                                         memory_used: given.map(|g| g.memory).unwrap_or_default(),
+                                        doing: uses
+                                            .iter()
+                                            .find(|doing| doing.device == device.index)
+                                            .filter(|_| !silent)
+                                            .copied(),
+                                        slices: match silent {
+                                            true => Vec::new(),
+                                            false => {
+                                                slices(&world, node.id, device.index, &rates, now)
+                                            }
+                                        },
                                     }
                                 })
                                 .collect(),
@@ -272,6 +308,44 @@ pub async fn metrics(server: &Server, caller: Option<&Caller>) -> Result<Metrics
             })
         })
         .await
+}
+
+/// What each session does with its share of a device, as far as it was heard.
+fn slices(
+    world: &World,
+    node: NodeId,
+    device: u32,
+    rates: &BTreeMap<SessionId, Rate>,
+    now: Timestamp,
+) -> Vec<SliceMetrics> {
+    let mut slices = Vec::new();
+    let here = |session: &&Session| session.node == Some(node) && session.phase.holds_resources();
+    for session in world.sessions.iter().filter(here) {
+        let Some(rate) = rates.get(&session.id) else {
+            continue;
+        };
+        let held = session.holds();
+        let mut parts = held.iter().filter(|part| part.index == device);
+        let Some((part, doing)) = parts.find_map(|part| {
+            let mut devices = rate.devices.iter();
+            let id = (part.index, part.part);
+            Some((part, devices.find(|d| (d.device, d.part) == id)?))
+        }) else {
+            continue;
+        };
+        slices.push(SliceMetrics {
+            session: session.id,
+            share: part.share,
+            memory: part.memory,
+            load: doing.load.map(|percent| percent / 100.0),
+            memory_in_use: doing.memory,
+            idle_seconds: match doing.idle_since {
+                Some(since) => Some(now.seconds_since(since)),
+                None => doing.load.map(|_| 0),
+            },
+        });
+    }
+    slices
 }
 
 /// Every setting with its value, default and source, as `fardel config show` prints them. Holds no

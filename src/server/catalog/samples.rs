@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rules::messages::{Usage, Waited};
+use rules::messages::{SliceUse, Usage, Waited, Worked};
 use rules::names::{ContainerName, SessionId};
 use rules::units::{Bytes, Timestamp};
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ use crate::{Failure, Fault};
 
 const FILE: &str = "samples.sqlite";
 /// Raised when the tables change; an older file is thrown away, which is what it is for.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 /// Least milliseconds between two samples that are kept. Shorter: more writes. Longer: live strips
 /// jump.
 const APART: u64 = 1_900;
@@ -35,14 +35,83 @@ pub(crate) struct UsageRow {
     pub(crate) memory: Bytes,
     pub(crate) processes: u64,
     pub(crate) waited: Option<Waited>,
+    /// Of all its devices together; None where one of them does not say.
+    pub(crate) worked: Option<Worked>,
+    pub(crate) device_memory: Option<Bytes>,
 }
 
 /// What one session used between its two newest samples.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rate {
     /// Cores in use.
     pub(crate) cores: f64,
     pub(crate) memory: Bytes,
+    /// One entry for each of its shares of devices.
+    pub(crate) devices: Vec<DeviceRate>,
+}
+
+/// What one session did with its share of one device.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct DeviceRate {
+    /// The device's index on its node, and the partition.
+    pub(crate) device: u32,
+    pub(crate) part: Option<u32>,
+    /// Per cent of its share; above 100 where it was given what others left.
+    pub(crate) load: Option<f64>,
+    pub(crate) memory: Option<Bytes>,
+    pub(crate) idle_since: Option<Timestamp>,
+}
+
+/// What was worked between two sums, as per cent of what was granted meanwhile. None where nobody can say:
+/// nothing was granted, or the node began to count anew.
+pub(crate) fn load(before: Option<Worked>, after: Option<Worked>) -> Option<f64> {
+    let (before, after) = before.zip(after)?;
+    let busy = after
+        .busy_microseconds
+        .checked_sub(before.busy_microseconds)?;
+    let granted = after
+        .granted_microseconds
+        .checked_sub(before.granted_microseconds)?;
+    (granted > 0).then(|| busy as f64 / granted as f64 * 100.0)
+}
+
+/// The sum over all devices of a session; None where there are none, or one of them does not say.
+fn worked(devices: &[SliceUse]) -> Option<Worked> {
+    let none = Worked {
+        busy_microseconds: 0,
+        granted_microseconds: 0,
+    };
+    let sum = devices.iter().try_fold(none, |sum, slice| {
+        let worked = slice.worked?;
+        Some(Worked {
+            busy_microseconds: sum.busy_microseconds + worked.busy_microseconds,
+            granted_microseconds: sum.granted_microseconds + worked.granted_microseconds,
+        })
+    });
+    sum.filter(|_| !devices.is_empty())
+}
+
+fn device_memory(devices: &[SliceUse]) -> Option<Bytes> {
+    let sum = devices
+        .iter()
+        .try_fold(Bytes::ZERO, |sum, slice| Some(sum + slice.memory?));
+    sum.filter(|_| !devices.is_empty())
+}
+
+impl DeviceRate {
+    fn of(now: &SliceUse, before: Option<&Usage>) -> Self {
+        let known = before.and_then(|usage| {
+            let mut slices = usage.devices.iter();
+            slices.find(|slice| (slice.device, slice.part) == (now.device, now.part))
+        });
+        Self {
+            device: now.device,
+            part: now.part,
+            load: load(known.and_then(|known| known.worked), now.worked),
+            memory: now.memory,
+            idle_since: now.idle_since,
+        }
+    }
 }
 
 pub(crate) struct Samples {
@@ -89,6 +158,9 @@ impl Samples {
                      processes integer not null,
                      cpu_waited integer,
                      memory_waited integer,
+                     gpu_busy integer,
+                     gpu_granted integer,
+                     gpu_memory integer,
                      primary key (session, at)
                  ) strict, without rowid;
                  create table if not exists usage_minute (
@@ -100,6 +172,9 @@ impl Samples {
                      processes integer not null,
                      cpu_waited integer,
                      memory_waited integer,
+                     gpu_busy integer,
+                     gpu_granted integer,
+                     gpu_memory integer,
                      primary key (session, at)
                  ) strict, without rowid;",
             )
@@ -129,10 +204,18 @@ impl Samples {
                 let spent = usage.cpu_microseconds.saturating_sub(before);
                 let cores = spent as f64 / (apart.max(1) as f64 * 1000.0);
                 let memory = usage.memory;
-                (name.session, Rate { cores, memory })
+                let before = latest.seen.get(name);
+                let devices = usage.devices.iter();
+                let devices = devices.map(|now| DeviceRate::of(now, before)).collect();
+                let rate = Rate {
+                    cores,
+                    memory,
+                    devices,
+                };
+                (name.session, rate)
             })
             .collect();
-        latest.seen = used.iter().copied().collect();
+        latest.seen = used.iter().cloned().collect();
         latest.at = at;
         latest.minute = at.as_millis() / 60_000;
         drop(latest);
@@ -161,10 +244,11 @@ impl Samples {
             let mut insert = transaction.prepare_cached(&format!(
                 "insert or replace into {table}
                      (session, at, incarnation, cpu_microseconds, memory, processes,
-                      cpu_waited, memory_waited)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+                      cpu_waited, memory_waited, gpu_busy, gpu_granted, gpu_memory)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
             ))?;
             for (name, usage) in used {
+                let worked = worked(&usage.devices);
                 insert.execute((
                     name.session.0.as_bytes(),
                     at.as_millis(),
@@ -178,6 +262,9 @@ impl Samples {
                     usage
                         .waited
                         .map(|waited| value::signed(waited.memory_microseconds)),
+                    worked.map(|worked| value::signed(worked.busy_microseconds)),
+                    worked.map(|worked| value::signed(worked.granted_microseconds)),
+                    device_memory(&usage.devices).map(|memory| value::signed(memory.0)),
                 ))?;
             }
         }
@@ -201,12 +288,14 @@ impl Samples {
     ) -> Result<Vec<UsageRow>, Failure> {
         let connection = locked(&self.connection);
         let mut statement = connection.prepare_cached(
-            "select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited
+            "select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited,
+                    gpu_busy, gpu_granted, gpu_memory
              from usage_minute
              where session = ?1 and at > ?2
              and at < coalesce((select min(at) from usage where session = ?1), ?3)
              union all
-             select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited
+             select at, incarnation, cpu_microseconds, memory, processes, cpu_waited, memory_waited,
+                    gpu_busy, gpu_granted, gpu_memory
              from usage
              where session = ?1 and at > ?2
              order by at",
@@ -225,6 +314,13 @@ impl Samples {
                             cpu_microseconds,
                             memory_microseconds,
                         }),
+                    worked: value::unsigned_or_none(row, "gpu_busy")?
+                        .zip(value::unsigned_or_none(row, "gpu_granted")?)
+                        .map(|(busy_microseconds, granted_microseconds)| Worked {
+                            busy_microseconds,
+                            granted_microseconds,
+                        }),
+                    device_memory: value::unsigned_or_none(row, "gpu_memory")?.map(Bytes),
                 })
             })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -277,7 +373,51 @@ mod tests {
             memory: Bytes::mib(100),
             processes: 2,
             waited: None,
+            devices: Vec::new(),
         }
+    }
+
+    /// A second of a share of a quarter, of which a tenth was used.
+    fn slice(second: u64) -> SliceUse {
+        SliceUse {
+            device: 3,
+            part: None,
+            memory: Some(Bytes::mib(700)),
+            worked: Some(Worked {
+                busy_microseconds: second * 25_000,
+                granted_microseconds: second * 250_000,
+            }),
+            idle_since: None,
+            simulated: false,
+        }
+    }
+
+    #[test]
+    fn what_devices_did_is_kept_as_sums_and_told_as_load_within_the_share() {
+        let samples = Samples::open(&Place::Memory).unwrap();
+        let start = 1_800_000_000_000;
+        let at = |second: i64| Timestamp::from_millis(start + second * 1000);
+        let mut used = usage(0.0);
+        for second in [0, 2, 4] {
+            used.devices = vec![slice(second), slice(second)];
+            samples.record(at(second as i64), &[(name(1), used.clone())]);
+        }
+        let rows = samples.of(name(1).session, Timestamp::default()).unwrap();
+        assert_eq!(load(rows[0].worked, rows[2].worked), Some(10.0));
+        assert_eq!(rows[2].device_memory, Some(Bytes::mib(1400)));
+        let rate = samples.rates()[&name(1).session].devices[1];
+        assert_eq!((rate.device, rate.load), (3, Some(10.0)));
+        assert_eq!(rate.memory, Some(Bytes::mib(700)));
+
+        // One that does not say: then nobody can say it of both. A node that begins anew: no load.
+        used.devices[0].worked = None;
+        samples.record(at(6), &[(name(1), used.clone())]);
+        used.devices = vec![slice(1), slice(1)];
+        samples.record(at(8), &[(name(1), used)]);
+        let rows = samples.of(name(1).session, Timestamp::default()).unwrap();
+        assert_eq!(rows[3].worked, None);
+        assert_eq!(load(rows[2].worked, rows[4].worked), None);
+        assert_eq!(samples.rates()[&name(1).session].devices[1].load, None);
     }
 
     #[test]
@@ -298,7 +438,7 @@ mod tests {
         let coarse = all.len() - fine;
         assert!((440..=470).contains(&fine), "{fine}");
         assert!((40..=80).contains(&coarse), "{coarse}");
-        let rate = samples.rates()[&name(1).session];
+        let rate = samples.rates()[&name(1).session].clone();
         assert!((rate.cores - 0.5).abs() < 0.01, "{}", rate.cores);
         let later = samples.of(name(1).session, recent).unwrap();
         assert!(later.len() < all.len() && later.iter().all(|row| row.at > recent));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::rig::{MIB, Rig, state, works};
+use super::views::Holder;
 use crate::crash::http;
 use crate::crash::installation::Installation;
 
@@ -421,6 +422,123 @@ fn a_driver_that_hangs_ends_no_session_and_blocks_no_request() {
         whole.ask("POST", &format!("{session}/stop"), &json!({}));
         whole.ended(session);
     }
+}
+
+/// Puts a process of the host among those of a session, as if it were one of them that the session's own
+/// driver knows nothing of.
+fn join(pid: u32, session: &str) {
+    let below = format!("/sessions/{}", session.rsplit('/').next().expect("an id"));
+    let processes = fs::read_dir("/proc").expect("it is mounted").flatten();
+    let groups: Vec<String> = processes
+        .filter_map(|entry| fs::read_to_string(entry.path().join("cgroup")).ok())
+        .find(|text| text.contains(&below))
+        .expect("a process of the session")
+        .lines()
+        .filter(|line| line.contains(&below))
+        .map(str::to_owned)
+        .collect();
+    let joined = groups.iter().any(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+        let tasks = format!("/sys/fs/cgroup/{controllers}{path}/cgroup.procs");
+        fs::write(tasks, pid.to_string()).is_ok()
+    });
+    assert!(joined, "{groups:?}");
+}
+
+#[test]
+fn what_a_session_does_with_its_share_is_told_from_the_card_to_every_answer() {
+    const NAME: &str = "what_a_session_does_with_its_share_is_told_from_the_card_to_every_answer";
+    let Some(whole) = Whole::make(NAME) else {
+        return;
+    };
+    use std::sync::atomic::Ordering::SeqCst;
+    let state = whole.rig.place.join("state");
+    let script = format!(
+        "nvidia-debugdump driver {} {CARD} && touch /tmp/work && exec nvidia-debugdump work /tmp/work",
+        state.display()
+    );
+    let session = whole.launch("works", &script, Some(0.25));
+    let slice = || whole.get("/api/v1/gpus")["items"][0]["slices"][0].clone();
+    let sample = || {
+        let all = whole.get(&format!("{session}/metrics"));
+        all["items"].as_array().and_then(|all| all.last().cloned())
+    };
+    let load = |slice: &Value| slice["load_percent"].as_f64();
+
+    // It works without a pause, and has a quarter of the time for it.
+    let busy = whole.until("its load", || {
+        let slice = slice();
+        load(&slice).filter(|load| *load >= 25.0).map(|_| slice)
+    });
+    println!("{busy}");
+    assert_eq!(busy["idle_since"], Value::Null);
+    assert!(load(&busy).is_some_and(|load| load < 150.0), "{busy}");
+    // The host's driver knows nothing of a card that is made of files inside.
+    assert_eq!(busy["memory_in_use"], 0);
+
+    // What the driver counts for a process of it is the session's.
+    let holder = Holder::of(&whole.rig, 96 * MIB);
+    join(holder.pid(), &session);
+    whole.until("the driver's count", || {
+        (slice()["memory_in_use"] == 96 * MIB).then_some(())
+    });
+    let told = whole.until("a sample", || {
+        let sample = sample()?;
+        (sample["gpu"]["memory"] == 96 * MIB).then_some(sample)
+    });
+    assert_eq!(told["gpu"]["simulated"], false);
+    let percent = told["gpu"]["memory_percent_of_limit"].as_f64();
+    assert_eq!(percent, Some(96.0 / 2048.0 * 100.0));
+    assert!(told["gpu"]["load_percent"].as_f64().is_some(), "{told}");
+    drop(holder);
+    whole.until("the end of it", || {
+        (slice()["memory_in_use"] == 0).then_some(())
+    });
+
+    // While the driver does not answer, the session's own page is what there is.
+    whole.rig.state.nvml_trouble.store(state::HANGS, SeqCst);
+    whole.until("its own word", || {
+        (slice()["memory_in_use"] == 64 * MIB).then_some(())
+    });
+    assert!(load(&slice()).is_some(), "turns need no driver");
+    whole.rig.state.nvml_trouble.store(0, SeqCst);
+
+    // Nothing more to do.
+    let stopped = whole
+        .installation
+        .command(&["exec", "works", "rm", "/tmp/work"])
+        .status()
+        .expect("it can be started");
+    assert!(stopped.success());
+    let idle = whole.until("its rest", || {
+        let slice = slice();
+        (slice["idle_since"].is_string() && load(&slice) == Some(0.0)).then_some(slice)
+    });
+    println!("{idle}");
+    let figures = whole.installation.get("/metrics").expect("figures");
+    let figures = String::from_utf8_lossy(&figures.body).into_owned();
+    for figure in [
+        "load",
+        "idle_seconds",
+        "memory_in_use_bytes",
+        "memory_bytes",
+        "share",
+    ] {
+        let begins = format!("fardel_session_gpu_{figure}{{session=");
+        assert!(figures.contains(&begins), "{figure}: {figures}");
+    }
+    whole.ask("POST", &format!("{session}/stop"), &json!({}));
+    whole.ended(&session);
+
+    // Whoever has the card alone takes no turns: what the driver says of the card is its load.
+    let alone = whole.launch("alone", "sleep 600", Some(1.0));
+    whole.until("the card's load", || {
+        let load = load(&slice())?;
+        ((load - 97.0).abs() < 1.0).then_some(())
+    });
+    whole.ask("POST", &format!("{alone}/stop"), &json!({}));
+    whole.ended(&alone);
 }
 
 #[test]

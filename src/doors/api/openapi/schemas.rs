@@ -321,6 +321,15 @@ pub(super) struct GpuSlice {
     sms: u32,
     profile: Option<String>,
     confirmed: bool,
+    /// Per cent of the share in which the device worked for it lately; above 100 where it was given what
+    /// others left. Null where nobody can say, as of hardware partitions. Made up for a simulated device, as
+    /// are the next two.
+    load_percent: Option<f64>,
+    /// Bytes in use, contexts included.
+    memory_in_use: Option<u64>,
+    /// Since when the device has had nothing to do for it; null while it works.
+    #[schema(format = DateTime)]
+    idle_since: Option<String>,
 }
 
 /// What a card's self-test found, with the proof that this box found it.
@@ -692,6 +701,21 @@ pub(super) struct Sample {
     cpu_waiting_percent: Option<f64>,
     /// The same of waiting for memory to be freed or read back.
     memory_waiting_percent: Option<f64>,
+    /// Null where it has no share of a device, or nobody can say.
+    gpu: Option<GpuSample>,
+}
+
+/// What a session did with its shares of devices, all of them together.
+#[derive(ToSchema)]
+pub(super) struct GpuSample {
+    /// Per cent of its shares since the sample before; above 100 where it was given what others left. Null
+    /// where nobody can say, as of hardware partitions.
+    load_percent: Option<f64>,
+    /// Bytes in use, contexts included.
+    memory: Option<u64>,
+    memory_percent_of_limit: Option<f64>,
+    /// The devices do not exist, and this is made up.
+    simulated: bool,
 }
 
 #[derive(ToSchema)]

@@ -13,7 +13,7 @@ use server::actions::gpus::{self, CutRequest, Gpu, Partition, PlannedCut};
 
 use super::super::Console;
 use super::super::answer;
-use super::super::parts::{self, Alert, Block, Kind, Row};
+use super::super::parts::{self, Alert, Block, Fill, Kind, Row};
 use super::super::visit::Visit;
 use super::super::who::Who;
 use crate::doors::text::{Text, codes};
@@ -248,6 +248,7 @@ fn blocks(t: Text, gpu: &Gpu, cut: &gpus::Cut) -> Vec<Block> {
         note: String::new(),
         hue: 0,
         busy: None,
+        fill: Fill::Foot,
         weight: u64::from(weight),
         href: None,
         label: String::new(),

@@ -11,7 +11,9 @@ use super::super::launch::{self, LaunchPage, Preset, Preview, Slider, Typed};
 use super::super::login::LoginPage;
 use super::super::me::{MePage, Token};
 use super::super::overview::{self, Attention, Event, Figure, Legend, Node, OverviewPage};
-use super::super::parts::{self, Alert, Block, Check, Choice, Fact, Fault, Kind, Markup, Row};
+use super::super::parts::{
+    self, Alert, Block, Check, Choice, Fact, Fault, Fill, Kind, Markup, Row,
+};
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::proofs::{self, ProofPage};
 use super::super::queue::{self, Ending, QueuePage};
@@ -178,6 +180,7 @@ fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
         note: note.into(),
         hue: parts::hue(owner),
         busy: Some(busy),
+        fill: Fill::Foot,
         weight,
         href: Some("/sessions/0199f0a3".into()),
         label: format!("{busy}%"),
@@ -191,6 +194,7 @@ fn free(t: Text, left: &str, weight: u64) -> Block {
         note: String::new(),
         hue: 0,
         busy: None,
+        fill: Fill::Foot,
         weight,
         href: None,
         label: String::new(),
@@ -263,6 +267,7 @@ fn memory_row(t: Text) -> Row {
 pub(super) fn overview(t: Text) -> OverviewPage {
     OverviewPage {
         t,
+        plan: Some(plan(t, "/")),
         f: frame(t, Nav::Overview, true),
         machine: t.overview_machine(16, "64 GiB", parts::span(t, 3_542_400)),
         figures: vec![
@@ -414,6 +419,7 @@ fn card(t: Text) -> Row {
         note: "0.35 · mina".into(),
         hue: 2,
         busy: None,
+        fill: Fill::Foot,
         weight,
         href: Some("/sessions/x".into()),
         label: String::new(),
@@ -437,13 +443,26 @@ fn card(t: Text) -> Row {
     }
 }
 
+fn plan(t: Text, page: &str) -> gpus::Plan {
+    gpus::Plan {
+        idle: true,
+        ..gpus::Plan::new(
+            t,
+            gpus::By::Load,
+            page,
+            &[],
+            rules::units::Timestamp::default(),
+        )
+    }
+}
+
 fn gpus(t: Text, empty: bool) -> GpusPage {
     GpusPage {
         t,
         f: frame(t, Nav::Gpus, true),
         lead: "8 × NVIDIA H100 80GB".into(),
         simulated: !empty,
-        by_memory: false,
+        plan: plan(t, "/gpus"),
         groups: if empty {
             Vec::new()
         } else {
@@ -482,6 +501,7 @@ fn gpu(t: Text) -> GpuPage {
             share: "0.35".into(),
             memory: "28 GiB".into(),
             sms: t.gpu_sms_of(46, 132),
+            doing: t.gpu_idle_for("12 min"),
             tone: "ok",
             state: t.state_running().into(),
         }],
@@ -709,6 +729,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         note: String::new(),
         hue: 0,
         busy: None,
+        fill: Fill::Foot,
         weight,
         href: None,
         label: String::new(),

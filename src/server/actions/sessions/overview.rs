@@ -19,6 +19,7 @@ use super::view::{Event, Owner};
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::catalog::events::Audience;
+use crate::catalog::samples::{UsageRow, load};
 use crate::{Failure, Server};
 
 /// Events shown on an overview.
@@ -126,6 +127,21 @@ pub struct Sample {
     pub cpu_waiting_percent: Option<f64>,
     /// The same of waiting for memory to be freed or read back.
     pub memory_waiting_percent: Option<f64>,
+    /// What it did with its shares of devices; None where it has none, or nobody can say.
+    pub gpu: Option<GpuSample>,
+}
+
+/// What a session did with its shares of devices, all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct GpuSample {
+    /// Per cent of its shares since the sample before; above 100 where it was given what others left. None
+    /// where nobody can say, as of hardware partitions.
+    pub load_percent: Option<f64>,
+    /// In use, contexts included.
+    pub memory: Option<Bytes>,
+    pub memory_percent_of_limit: Option<f64>,
+    /// The devices do not exist, and this is made up.
+    pub simulated: bool,
 }
 
 /// The box as the caller may see it.
@@ -273,6 +289,9 @@ pub async fn samples(
         .samples_of(row.id, since.unwrap_or_default())
         .await?;
     let demand = row.order.demand;
+    let held = row.holds();
+    let granted: Bytes = held.iter().map(|part| part.memory).sum();
+    let simulated = held.iter().any(|part| part.simulated);
     let percent = |part: f64, whole: f64| {
         if whole > 0.0 {
             part / whole * 100.0
@@ -303,7 +322,25 @@ pub async fn samples(
                 processes: after.processes,
                 cpu_waiting_percent: waiting(|waited| waited.cpu_microseconds),
                 memory_waiting_percent: waiting(|waited| waited.memory_microseconds),
+                gpu: gpu(before, after, granted, simulated),
             }
         })
         .collect())
+}
+
+fn gpu(before: &UsageRow, after: &UsageRow, granted: Bytes, simulated: bool) -> Option<GpuSample> {
+    let load_percent = load(before.worked, after.worked);
+    if load_percent.is_none() && after.device_memory.is_none() {
+        return None;
+    }
+    let of_limit = |memory: Bytes| memory.0 as f64 / granted.0 as f64 * 100.0;
+    Some(GpuSample {
+        load_percent,
+        memory: after.device_memory,
+        memory_percent_of_limit: after
+            .device_memory
+            .filter(|_| granted != Bytes::ZERO)
+            .map(of_limit),
+        simulated,
+    })
 }

@@ -933,6 +933,7 @@ async fn samples_are_rates_of_the_limit() {
                 cpu_microseconds: tick * 300_000,
                 memory_microseconds: 0,
             }),
+            devices: Vec::new(),
         };
         server
             .catalog()
