@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rules::messages::{DeviceUse, SliceUse, Usage};
 use rules::names::ContainerName;
-use rules::resources::DeviceShare;
+use rules::resources::{Device, DeviceShare};
 use rules::units::{Bytes, Timestamp};
 
 use crate::gpu::lookout::Lookout;
@@ -24,6 +24,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) shares: &'a Shares,
     pub(crate) watch: Option<&'a Watch>,
     pub(crate) lookout: Option<&'a Arc<Lookout>>,
+    /// What this machine says it has besides what is found; simulated ones.
+    pub(crate) devices: &'a [Device],
     /// The shares of devices, simulated ones included, that those which run are held to.
     pub(crate) grants: &'a BTreeMap<ContainerName, Vec<DeviceShare>>,
     pub(crate) time: Timestamp,
@@ -63,7 +65,16 @@ impl Measured {
             now: turns::now(),
         };
         self.usage.clear();
-        self.made_up.clear();
+        let simulated = sources.devices.iter().filter(|device| device.simulated);
+        self.made_up = simulated
+            .map(|device| DeviceUse {
+                device: device.index,
+                memory: Some(Bytes::ZERO),
+                busy_percent: Some(0),
+                celsius: None,
+                milliwatts: None,
+            })
+            .collect();
         for sight in sources.runtime.sights() {
             let runtime::Standing::Running { since, paused, .. } = sight.standing else {
                 continue;
@@ -99,20 +110,11 @@ impl Measured {
             .made_up
             .iter_mut()
             .find(|doing| doing.device == share.index);
-        let memory = slice.memory.unwrap_or_default();
-        let busy = (share.share.0 * percent).div_ceil(100);
-        match known {
-            Some(doing) => {
-                doing.memory = Some(doing.memory.unwrap_or_default() + memory);
-                doing.busy_percent = doing.busy_percent.map(|before| (before + busy).min(100));
-            }
-            None => self.made_up.push(DeviceUse {
-                device: share.index,
-                memory: Some(memory),
-                busy_percent: Some(busy.min(100)),
-                celsius: None,
-                milliwatts: None,
-            }),
+        if let Some(doing) = known {
+            let busy = (share.share.0 * percent).div_ceil(100);
+            let memory = slice.memory.unwrap_or_default();
+            doing.memory = doing.memory.map(|before| before + memory);
+            doing.busy_percent = doing.busy_percent.map(|before| (before + busy).min(100));
         }
     }
 }

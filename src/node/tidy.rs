@@ -480,6 +480,7 @@ impl Tidy {
             shares: &self.shares,
             watch: self.watch.as_ref(),
             lookout: self.lookout.as_ref(),
+            devices: &self.capacity.devices,
             grants: &self.grants,
             time: self.clock.now(),
         });

@@ -150,6 +150,15 @@ fn idle(slice: &GpuSlice, now: Timestamp) -> Option<u64> {
     (seconds >= IDLE_AFTER && !slice.paused).then_some(seconds)
 }
 
+/// What is given to sessions that have not used it for a while.
+pub fn idle_share(all: &[Gpu], now: Timestamp) -> GpuShare {
+    all.iter()
+        .flat_map(|gpu| &gpu.slices)
+        .filter(|slice| idle(slice, now).is_some())
+        .map(|slice| slice.share)
+        .sum()
+}
+
 /// Devices that hang together.
 pub struct Group {
     pub title: String,

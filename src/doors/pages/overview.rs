@@ -220,7 +220,7 @@ async fn read(
                 machine_line(t, &seen)
             )
         },
-        figures: figures(t, &seen, live, &devices.items),
+        figures: figures(t, &seen, live, &devices.items, now),
         gpus: gpus::groups(
             t,
             &devices.items,
@@ -403,7 +403,7 @@ fn machine_line(t: Text, seen: &Overview) -> String {
     t.overview_machine_line(cpu, parts::size(memory.0))
 }
 
-fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> {
+fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp) -> Vec<Figure> {
     let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
     let cpu_used: CpuShare = seen.machines.iter().map(|machine| machine.cpu_used).sum();
     let cpu_busy: f64 = seen
@@ -521,6 +521,25 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu]) -> Vec<Figure> 
                 t.gpu_figure_memory_note(parts::size(block.unwrap_or_default().0)),
             ),
         );
+        let busy: Vec<f64> = devices
+            .iter()
+            .filter_map(|gpu| Some(f64::from(gpu.doing?.busy_percent?)))
+            .collect();
+        if !busy.is_empty() {
+            // In the place of how many run, which the menu tells as well.
+            all.remove(4);
+            let percent = parts::percent(busy.iter().sum(), busy.len() as f64 * 100.0);
+            let note = match gpus::idle_share(devices, now) {
+                GpuShare::ZERO => t.gpu_figure_none_idle().to_owned(),
+                idle => t.gpu_figure_idle(gpus::share(idle)),
+            };
+            let of = t.common_of(busy.len());
+            let value = format!("{percent}%");
+            all.insert(
+                1,
+                figure(t.gpu_figure_busy(), value, of, "a", percent, note),
+            );
+        }
     }
     all
 }

@@ -357,11 +357,18 @@ impl Row {
                 }
             } else if block.kind != Kind::Ghost || width >= 22 {
                 // The blank is not seen, but it parts the words for those who hear them.
+                // Of what a small block does, its first word says the most.
+                let brief =
+                    !tiny.is_empty() && (block.fill != Fill::Foot || block.kind == Kind::Idle);
+                let note = match block.note.split_once(' ') {
+                    Some((first, _)) if brief => first,
+                    _ => &block.note,
+                };
                 let _ = write!(
                     out,
                     "<b>{}</b> <span>{}</span>",
                     escaped(&block.name),
-                    escaped(&block.note)
+                    escaped(note)
                 );
             }
             if !block.label.is_empty() {
@@ -655,6 +662,42 @@ mod tests {
         let html = row.rack().to_string();
         assert_eq!(html.matches("<a ").count(), 2, "{html}");
         assert_eq!(html.matches("title=\"s, n, half\"").count(), 3, "{html}");
+    }
+
+    #[test]
+    fn what_is_in_use_is_drawn_as_asked_and_told_in_words() {
+        let block = |kind, fill, weight| Block {
+            kind,
+            name: "s".into(),
+            note: "84% of 0.35".into(),
+            hue: 1,
+            busy: Some(84),
+            fill,
+            weight,
+            href: None,
+            label: "84% busy".into(),
+        };
+        let row = Row {
+            blocks: vec![
+                block(Kind::Idle, Fill::Foot, 50),
+                block(Kind::Session, Fill::Heat, 42),
+                block(Kind::Session, Fill::Whole, 8),
+            ],
+            ..Row::default()
+        };
+        let html = row.rack().to_string();
+        for drawn in [
+            "sl p1 idle w-50",
+            "sl p1 fills heat w-42",
+            "<span class=\"u full h4\"><i class=\"w-84\">",
+            "sl p1 tiny fills w-8",
+            "title=\"s, 84% of 0.35, 84% busy\"",
+            "<span class=\"sr\">84% busy</span>",
+            // Where there is no room for more.
+            "<span>84%</span>",
+        ] {
+            assert!(html.contains(drawn), "{drawn}: {html}");
+        }
     }
 
     #[test]

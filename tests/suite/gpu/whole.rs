@@ -427,7 +427,8 @@ fn a_driver_that_hangs_ends_no_session_and_blocks_no_request() {
 /// Puts a process of the host among those of a session, as if it were one of them that the session's own
 /// driver knows nothing of.
 fn join(pid: u32, session: &str) {
-    let below = format!("/sessions/{}", session.rsplit('/').next().expect("an id"));
+    let id = session.rsplit('/').next().expect("an id");
+    let below = format!("/sessions/{}-", id.replace('-', ""));
     let processes = fs::read_dir("/proc").expect("it is mounted").flatten();
     let groups: Vec<String> = processes
         .filter_map(|entry| fs::read_to_string(entry.path().join("cgroup")).ok())
