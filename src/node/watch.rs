@@ -18,7 +18,7 @@ use rules::session::Reason;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::gpu::limits::{self, Offers, Part, Walls};
+use crate::gpu::limits::{self, Offers, Part, Wall, Walls};
 use crate::gpu::shares::Shares;
 use crate::gpu::watchdog::{Answer, Held, LOOK_EVERY, Truth, Watchdog};
 use crate::runtime::{ContainerName, Runtime, RuntimeFault};
@@ -126,7 +126,7 @@ struct Beside {
 struct InForce {
     limit: u64,
     offers: Offers,
-    hold: Hold,
+    wall: Wall,
     /// Why nothing better holds it.
     problem: Option<Reason>,
     /// When it was tried.
@@ -328,6 +328,7 @@ fn watch(inner: &Weak<Inner>) {
             let granted = inner.grants.granted();
             if granted.is_empty() {
                 *awake = false;
+                whole(&inner.beside.in_force).clear();
                 return;
             }
             granted
@@ -522,30 +523,37 @@ impl Beside {
             return false;
         };
         let part = Part::Slice { bytes: grant.limit };
-        let (wall, fault) = limits::hold(&*self.walls, &grant.device, &group, part);
+        let before = known.as_ref().map_or(Wall::None, |kept| kept.wall.clone());
+        let (wall, fault) = limits::hold(&*self.walls, &grant.device, &group, part, &before);
         let problem = fault.map(|fault| {
             let why = chain(&fault);
             let (container, limit) = (&grant.container, Bytes(grant.limit));
-            let by = match wall.hold() {
-                Hold::HookAndKernel => "our library and the kernel hold",
-                _ => "our library alone holds",
+            let by = match &wall {
+                Wall::Kernel { bytes, .. } => {
+                    format!("the kernel holds it to {}, and our library", Bytes(*bytes))
+                }
+                Wall::Driver { bytes } => {
+                    format!("the driver holds it to {}, and our library", Bytes(*bytes))
+                }
+                Wall::None | Wall::Hardware => "our library alone holds it".to_owned(),
             };
             Reason::new(
                 "gpu.wall-missing",
-                format!("{container} was not held to {limit} by all that this machine has ({why}): {by} it, with the watchdog behind."),
+                format!("{container} was not held to {limit} by all that this machine has ({why}): {by}, with the watchdog behind."),
             )
             .with("container", container)
             .with("limit", limit)
             .with("why", &why)
         });
-        let told = known.is_none_or(|kept| kept.hold != wall.hold() || kept.problem != problem);
+        let told =
+            known.is_none_or(|kept| kept.wall.hold() != wall.hold() || kept.problem != problem);
         if told && let Some(problem) = &problem {
             tracing::warn!(container = %grant.container, code = problem.code, "{}", problem.text);
         }
         let now = InForce {
             limit: grant.limit,
             offers,
-            hold: wall.hold(),
+            wall,
             problem,
             at: Instant::now(),
         };
@@ -556,7 +564,7 @@ impl Beside {
     fn weakest(&self, device: &DeviceId) -> Option<Hold> {
         let all = whole(&self.in_force);
         let its = all.iter().filter(|((_, of), _)| of == device);
-        its.map(|(_, kept)| kept.hold)
+        its.map(|(_, kept)| kept.wall.hold())
             .min_by_key(|hold| *hold != Hold::Hook)
     }
 }

@@ -73,7 +73,7 @@ impl Wall {
 pub enum NotHeld {
     #[error("the kernel did not take the limit of {region}")]
     Refused { region: String, source: io::Error },
-    #[error("the kernel says {said:?} for {region}, where {bytes} bytes were written")]
+    #[error("the kernel says {said} for {region}, where {bytes} bytes were written")]
     Otherwise {
         region: String,
         bytes: u64,
@@ -98,14 +98,16 @@ pub trait Walls: Send + Sync {
     ) -> Result<(), NotHeld>;
 }
 
-/// Holds a control group to a part of a device by the best there is, and gives what is in force then.
-/// Where one of the two fails the other is tried; where both do, neither is left half in force: our library
-/// holds it alone, and the failure is said beside it.
+/// Holds a control group to a part of a device by the best there is, and gives what is in force then; `before`
+/// is what was in force until now. Where one of the two fails the other is tried. Where both do, a larger
+/// limit of before stays (neither takes one that is less than what is in use), and a smaller one is taken
+/// away: nobody is held to less than was granted. The failure is said beside it.
 pub fn hold(
     walls: &dyn Walls,
     device: &[u8; 16],
     group: &Path,
     part: Part,
+    before: &Wall,
 ) -> (Wall, Option<NotHeld>) {
     let offers = walls.offers(device);
     let first = offers.wall(part);
@@ -124,7 +126,24 @@ pub fn hold(
         let Err(fault) = done else {
             return (wall, failed);
         };
-        // What may be in force of it, or of an earlier limit. Not to be had either: the failure is said.
+        let stays = match (&wall, before) {
+            (Wall::Driver { bytes }, Wall::Driver { bytes: older }) if older >= bytes => {
+                Some(before.clone())
+            }
+            (Wall::Kernel { region, bytes }, _) => stands(group, region)
+                .ok()
+                .flatten()
+                .filter(|older| older >= bytes)
+                .map(|bytes| Wall::Kernel {
+                    region: region.clone(),
+                    bytes,
+                }),
+            _ => None,
+        };
+        if let Some(wall) = stays {
+            return (wall, Some(failed.unwrap_or(fault)));
+        }
+        // Where that fails too, nothing can be done but to say so.
         let _ = match &wall {
             Wall::Driver { .. } => walls.ask_driver(device, group, None).map_err(|_| ()),
             Wall::Kernel { region, .. } => lift(group, region).map_err(|_| ()),
@@ -194,10 +213,10 @@ fn region(list: &str, pci: &str) -> Option<Region> {
     })
 }
 
-/// Sets the kernel's limit for the control group at `group`, and looks whether it is in force. What is in use
-/// beyond it stays; nothing more is given.
+/// Sets the kernel's limit for the control group at `group`, and looks whether it is in force.
 ///
-/// Errors: `Refused` for a group without the controller, `Otherwise` where the kernel keeps another number.
+/// Errors: `Refused` for a group without the controller, `Otherwise` where the kernel keeps another number. A
+/// limit below what is in use is not taken: kernels differ in whether they say so, and keep the older one.
 pub fn set(group: &Path, region: &str, bytes: u64) -> Result<(), NotHeld> {
     let refused = |source| NotHeld::Refused {
         region: region.to_owned(),
@@ -209,20 +228,24 @@ pub fn set(group: &Path, region: &str, bytes: u64) -> Result<(), NotHeld> {
         .open(&path)
         .map_err(refused)?;
     io::Write::write_all(&mut file, format!("{region} {bytes}\n").as_bytes()).map_err(refused)?;
-    let text = fs::read_to_string(&path).map_err(refused)?;
-    let said = text
-        .lines()
-        .find_map(|line| line.strip_prefix(region)?.strip_prefix(' '))
-        .unwrap_or_default();
     // The kernel counts in pages, and rounds down.
-    match said.parse::<u64>() {
-        Ok(kept) if kept <= bytes && bytes - kept < 4096 => Ok(()),
-        _ => Err(NotHeld::Otherwise {
+    match stands(group, region).map_err(refused)? {
+        Some(kept) if kept <= bytes && bytes - kept < 4096 => Ok(()),
+        said => Err(NotHeld::Otherwise {
             region: region.to_owned(),
             bytes,
-            said: said.to_owned(),
+            said: said.map_or_else(|| "no number".to_owned(), |kept| kept.to_string()),
         }),
     }
+}
+
+/// The kernel's limit of a control group; None where it has none.
+fn stands(group: &Path, region: &str) -> io::Result<Option<u64>> {
+    let text = fs::read_to_string(group.join(LIMIT))?;
+    Ok(text
+        .lines()
+        .find_map(|line| line.strip_prefix(region)?.strip_prefix(' '))
+        .and_then(|said| said.trim().parse().ok()))
 }
 
 /// Takes the kernel's limit away again.
@@ -393,7 +416,7 @@ mod tests {
                 takes,
                 asked: std::sync::Mutex::default(),
             };
-            let (got, fault) = hold(&card, &[7; 16], group.path(), slice);
+            let (got, fault) = hold(&card, &[7; 16], group.path(), slice, &Wall::None);
             assert_eq!(got, wall, "{call} {takes} {file}");
             assert_eq!(fault.is_some(), fails, "{call} {takes} {file}: {fault:?}");
             let text = fs::read_to_string(group.path().join(LIMIT)).unwrap_or_default();
@@ -421,11 +444,64 @@ mod tests {
             takes: false,
             asked: std::sync::Mutex::default(),
         };
-        let (wall, fault) = hold(&card, &[7; 16], group.path(), Part::Slice { bytes: GIB });
+        let (wall, fault) = hold(
+            &card,
+            &[7; 16],
+            group.path(),
+            Part::Slice { bytes: GIB },
+            &Wall::None,
+        );
         assert_eq!(wall, Wall::None);
         assert!(
             matches!(fault, Some(NotHeld::Otherwise { .. })),
             "{fault:?}"
         );
+    }
+
+    #[test]
+    fn a_limit_below_what_is_in_use_leaves_the_larger_one_and_a_smaller_one_is_taken_away() {
+        use std::io::Write as _;
+        use std::os::fd::AsRawFd as _;
+
+        const REGION: &str = "drm/0000:41:00.0/vram0";
+        let older = |bytes| Wall::Kernel {
+            region: REGION.into(),
+            bytes,
+        };
+        // A file that shows two gibibytes and takes no other number, as the kernel's does.
+        let name = c"kernel";
+        let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::ALLOW_SEALING);
+        let mut file = fs::File::from(file.expect("made"));
+        writeln!(file, "{REGION} {}", 2 * GIB).expect("written");
+        rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::WRITE).expect("sealed");
+        let group = tempfile::tempdir().expect("a directory");
+        let shown = format!("/proc/self/fd/{}", file.as_raw_fd());
+        std::os::unix::fs::symlink(shown, group.path().join(LIMIT)).expect("linked");
+        let card = |call| Card {
+            offers: Offers {
+                region: region(&format!("{REGION} 85899345920\n"), PCI),
+                call,
+            },
+            takes: false,
+            asked: std::sync::Mutex::default(),
+        };
+        let held = |card: &Card, bytes, before: &Wall| {
+            hold(card, &[7; 16], group.path(), Part::Slice { bytes }, before)
+        };
+        let (wall, fault) = held(&card(false), GIB, &older(2 * GIB));
+        assert_eq!(wall, older(2 * GIB));
+        assert!(matches!(fault, Some(NotHeld::Refused { .. })), "{fault:?}");
+        // Granted more than that: it cannot be taken away here, and nobody says that it holds.
+        let (wall, fault) = held(&card(false), 3 * GIB, &older(2 * GIB));
+        assert_eq!(wall, Wall::None);
+        assert!(fault.is_some());
+        // The driver the same: it is asked to let go of the smaller one only.
+        let before = Wall::Driver { bytes: 2 * GIB };
+        let driver = card(true);
+        assert_eq!(held(&driver, GIB, &before).0, before);
+        assert_eq!(*driver.asked.lock().expect("alive"), [Some(GIB)]);
+        let driver = card(true);
+        assert_eq!(held(&driver, 3 * GIB, &before).0, Wall::None);
+        assert_eq!(*driver.asked.lock().expect("alive"), [Some(3 * GIB), None]);
     }
 }

@@ -209,7 +209,7 @@ fn a_slice_is_held_by_the_best_wall_that_there_is_and_the_card_says_by_which() {
     machine.ground.groups = Some(machine.root.path().join("groups"));
     let slice = Part::Slice { bytes: MIB };
     let card = state::uuid(0);
-    let held = |lookout: &Lookout| limits::hold(lookout, &card, &group, slice);
+    let held = |lookout: &Lookout| limits::hold(lookout, &card, &group, slice, &Wall::None);
     // The driver's own call, as its helper says.
     let lookout = machine.lookout();
     lookout.look();
