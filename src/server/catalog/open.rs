@@ -7,6 +7,7 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base::observe::{Clock, dice};
 use rules::names::NodeId;
@@ -47,8 +48,26 @@ pub(super) enum Readers {
 
 /// The state is this process' alone as long as this lives.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
+
+impl Drop for Lock {
+    /// Lets go at once. Closing the file would not do: a process that was forked meanwhile and has not yet
+    /// become another program holds the same open file, and with it the lock.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "the lock on the state is let go only when the file is closed");
+        }
+    }
+}
+
+/// How long somebody who wants the state waits for one that ends. A server that is killed may leave a
+/// process behind which it had just forked, and which holds the lock until it becomes another program.
+/// Longer: whoever starts a second server by mistake waits for the answer. Shorter: on a busy machine a
+/// restart after a kill may find the state taken.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How often it looks.
+const LOOKS: u32 = 20;
 
 pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
     let (mut writer, readers, lock, reserve) = match place {
@@ -313,7 +332,15 @@ pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
         .mode(0o600)
         .open(&path)
         .map_err(|error| unwritable(&path, &error))?;
-    match file.try_lock() {
+    let mut taken = file.try_lock();
+    for _ in 0..LOOKS {
+        if !matches!(taken, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(PATIENCE / LOOKS);
+        taken = file.try_lock();
+    }
+    match taken {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
@@ -336,5 +363,5 @@ pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
     written.map_err(|error| unwritable(&path, &error))?;
-    Ok(Lock { _file: file })
+    Ok(Lock { file })
 }

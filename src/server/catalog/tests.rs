@@ -479,6 +479,19 @@ fn a_second_server_on_the_same_state_is_refused_by_process_number() {
 }
 
 #[test]
+fn state_that_is_about_to_be_free_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = on_disk(&directory);
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        drop(first);
+    });
+    let second = Catalog::open(&Place::Directory(directory.path().to_path_buf()), clock());
+    assert!(second.is_ok(), "{}", code(second.map(|_| ())));
+    ends.join().unwrap();
+}
+
+#[test]
 fn state_of_a_newer_version_and_foreign_files_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     drop(on_disk(&directory));
