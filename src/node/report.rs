@@ -52,6 +52,10 @@ pub(crate) fn sights(
                 state,
                 usage: usage.get(&name).cloned(),
                 devices: known.grants.get(&name).cloned().unwrap_or_default(),
+                ran: match &sight.standing {
+                    runtime::Standing::Running { pid, .. } => runtime::ran_millis(*pid),
+                    _ => None,
+                },
             },
         );
     }
@@ -64,6 +68,7 @@ pub(crate) fn sights(
             state,
             usage: None,
             devices: Vec::new(),
+            ran: None,
         });
     }
     for name in assigned(known) {
@@ -80,6 +85,7 @@ pub(crate) fn sights(
                     state: SightState::Lost { reason },
                     usage: None,
                     devices: Vec::new(),
+                    ran: None,
                 },
             );
         }
@@ -100,6 +106,7 @@ pub(crate) fn complete(mut sights: Vec<ContainerSight>, known: &Known<'_>) -> Ve
                 },
                 usage: None,
                 devices: Vec::new(),
+                ran: None,
             }),
     );
     sights

@@ -134,6 +134,12 @@ struct Entry {
     received: Vec<u8>,
 }
 
+/// Milliseconds that a container's first process has lived, on a clock that nobody can set; None once it is
+/// gone. Costs two small reads.
+pub(crate) fn ran_millis(pid: i32) -> Option<u64> {
+    identity::age_millis(pid)
+}
+
 impl Runtime {
     /// Opens the runtime and looks at what the machine can do. Succeeds also where no container
     /// could run: `findings` say why and `start` refuses. Touches no container; see `adopt`.

@@ -199,6 +199,10 @@ pub struct ContainerSight {
     /// The shares of devices that the machine holds it to at this moment; empty for none.
     #[serde(default)]
     pub devices: Vec<DeviceShare>,
+    /// Milliseconds that it has run when this was said, on a clock that nobody can set; None where it does
+    /// not run, and from machines of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

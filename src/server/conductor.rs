@@ -60,6 +60,7 @@ impl Conductor {
         let mut turn = Turn::new(sight, now);
         for report in reports {
             listen::listen(&mut turn, report);
+            self.watch.hear(&turn, report, steady);
         }
         limits::limits(&mut turn, &mut self.watch, steady);
         schedule::schedule(&mut turn, decide);

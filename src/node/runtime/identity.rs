@@ -46,6 +46,15 @@ impl ProcessIdentity {
     }
 }
 
+/// Milliseconds since a process began, on the clock that counts from the machine's boot and that nobody can
+/// set; None once it is gone. Exact to a clock tick, a hundredth of a second.
+pub(super) fn age_millis(pid: i32) -> Option<u64> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let (seconds, rest) = uptime.split_whitespace().next()?.split_once('.')?;
+    let hundredths: u64 = seconds.parse::<u64>().ok()? * 100 + rest.parse::<u64>().ok()?;
+    Some(hundredths.saturating_sub(start_time(pid).ok()?) * 10)
+}
+
 /// This start of the machine.
 pub(super) fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
@@ -65,6 +74,19 @@ fn start_time(pid: i32) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_grows_older_by_the_machines_own_clock() {
+        let own = std::process::id() as i32;
+        let before = age_millis(own).expect("this process lives");
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        let after = age_millis(own).expect("it still does");
+        assert!(
+            (before + 40..before + 10_000).contains(&after),
+            "{before} {after}"
+        );
+        assert_eq!(age_millis(i32::MAX), None);
+    }
 
     #[test]
     fn a_reused_number_or_another_boot_is_a_stranger() {

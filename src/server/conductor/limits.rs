@@ -1,9 +1,12 @@
-//! Stops what has run past a limit that its owner set. Run time is counted on a clock that nobody can
-//! set: a session neither expires early nor late because the time of day was put right.
+//! Stops what has run past a limit that its owner set. Run time is counted on clocks that nobody can set:
+//! between two looks on this process' own, and from the start on by the machine that the session runs on. A
+//! session neither expires early nor late because the time of day was put right, or because the server was
+//! started anew meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rules::messages::{NodeReport, SightState};
 use rules::names::ContainerName;
 use rules::placement;
 use rules::session::{Phase, Wish};
@@ -12,13 +15,41 @@ use rules::world::World;
 
 use crate::conductor::turn::Turn;
 
-/// Since when each limited session runs, on the steady clock. Empty after a restart; then the rows'
-/// times are believed once, for there is nothing better.
+/// Since when each limited session runs, on the steady clock. Empty after a restart: then nobody is stopped
+/// before their machine has said how long they have run.
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {
     since: BTreeMap<ContainerName, Duration>,
     /// Until the first limit of those that run; None where none has one.
     pub(crate) next: Option<Duration>,
+}
+
+impl Stopwatch {
+    /// Takes in how long a machine's sessions have run. What is told late makes them look younger than they
+    /// are, so the earliest start that was ever told counts.
+    pub(crate) fn hear(&mut self, turn: &Turn, report: &NodeReport, steady: Duration) {
+        for sight in &report.containers {
+            if !matches!(sight.state, SightState::Running { .. }) {
+                continue;
+            }
+            let known = self.since.get(&sight.name).copied();
+            let ran = match (sight.ran, known) {
+                (Some(ran), _) => ran,
+                (None, Some(_)) => continue,
+                // A machine of an older version does not say. The row's time is believed, once.
+                (None, None) => {
+                    let row = turn.world.session(sight.name.session);
+                    let Some(started) = row.and_then(|session| session.started_at) else {
+                        continue;
+                    };
+                    turn.now.millis_since(started)
+                }
+            };
+            let since = (ZERO + steady).saturating_sub(Duration::from_millis(ran));
+            let earliest = known.map_or(since, |known| known.min(since));
+            self.since.insert(sight.name, earliest);
+        }
+    }
 }
 
 /// Turns the wish of every overdue session to stop, with the limit as the reason. `steady` is the
@@ -36,9 +67,9 @@ pub(crate) fn limits(turn: &mut Turn, watch: &mut Stopwatch, steady: Duration) {
             continue;
         }
         let name = session.container();
-        let since = watch.since.get(&name).copied().unwrap_or_else(|| {
-            (ZERO + steady).saturating_sub(Duration::from_millis(now.millis_since(started)))
-        });
+        let Some(since) = watch.since.get(&name).copied() else {
+            continue;
+        };
         running.insert(name, since);
         let ran = (ZERO + steady).saturating_sub(since);
         let limit = Duration::from_millis(deadline.millis_since(started));

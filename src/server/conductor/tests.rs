@@ -144,6 +144,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
         state,
         usage: None,
         devices: Vec::new(),
+        ran: None,
     };
     let runs = |paused| SightState::Running {
         since: at(2),
@@ -273,6 +274,7 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
         vec![ContainerSight {
             name,
             devices: Vec::new(),
+            ran: None,
             state: SightState::Running {
                 since: at(5),
                 paused: false,
@@ -304,6 +306,7 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
         vec![ContainerSight {
             name: placed.world.sessions[0].container(),
             devices: Vec::new(),
+            ran: None,
             state: SightState::Lost {
                 reason: rules::session::Reason::new("node.rebooted", "Gone."),
             },
@@ -329,18 +332,52 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     limited.phase = Phase::Running;
     limited.started_at = Some(at(2));
     let sight = || sight_of(vec![limited.clone()], &[]);
-    let none: [&NodeReport; 0] = [];
-    let mut pass = |wall: i64, steady: u64| {
+    let told = |ran: Option<u64>| {
+        let state = SightState::Running {
+            since: at(2),
+            paused: false,
+        };
+        let sight = ContainerSight {
+            name: limited.container(),
+            state,
+            usage: None,
+            devices: Vec::new(),
+            ran: ran.map(|seconds| seconds * 1000),
+        };
+        report(1, vec![sight])
+    };
+    let pass = |conductor: &mut Conductor, wall: i64, steady: u64, said: Option<NodeReport>| {
         let steady = Duration::from_secs(steady);
-        let turn = conductor.passes(sight(), &none, at(wall), steady, &placement::decide);
+        let said: Vec<&NodeReport> = said.iter().collect();
+        let turn = conductor.passes(sight(), &said, at(wall), steady, &placement::decide);
         let phase = turn.world.sessions[0].phase;
         (phase, conductor.until_due(&turn).map(|due| due.as_secs()))
     };
-    assert_eq!(pass(12, 100), (Phase::Running, Some(50)));
+    let running = |left| (Phase::Running, Some(left));
+    assert_eq!(
+        pass(&mut conductor, 12, 100, Some(told(Some(10)))),
+        running(50)
+    );
     // An hour forward, an hour back: ten seconds passed in truth, and then fifty.
-    assert_eq!(pass(3622, 110), (Phase::Running, Some(40)));
-    assert_eq!(pass(-3500, 149), (Phase::Running, Some(1)));
-    assert_eq!(pass(-3499, 150).0, Phase::Stopping);
+    assert_eq!(pass(&mut conductor, 3622, 110, None), running(40));
+    assert_eq!(pass(&mut conductor, -3500, 149, None), running(1));
+    assert_eq!(pass(&mut conductor, -3499, 150, None).0, Phase::Stopping);
+    // A server that is started anew an hour later by the wall waits for the machine's own word, and what
+    // comes late makes nobody younger.
+    let mut conductor = Conductor::default();
+    assert_eq!(pass(&mut conductor, 3632, 7, None), (Phase::Running, None));
+    assert_eq!(
+        pass(&mut conductor, 3633, 8, Some(told(Some(31)))),
+        running(29)
+    );
+    assert_eq!(
+        pass(&mut conductor, 3634, 9, Some(told(Some(20)))),
+        running(28)
+    );
+    assert_eq!(pass(&mut conductor, 3660, 37, None).0, Phase::Stopping);
+    // A machine of an older version says nothing of it: then there is only the row.
+    let mut conductor = Conductor::default();
+    assert_eq!(pass(&mut conductor, 32, 1, Some(told(None))), running(30));
 }
 
 fn catalog() -> Catalog {

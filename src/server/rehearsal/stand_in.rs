@@ -228,6 +228,7 @@ impl StandIn {
                 state: c.sight(),
                 usage: None,
                 devices: c.held.clone(),
+                ran: None,
             })
             .collect()
     }
@@ -236,6 +237,11 @@ impl StandIn {
     /// reported as about to be made, so that absence means gone.
     pub fn report(&self, now: Moment) -> NodeReport {
         let mut containers = self.sights();
+        for (sight, container) in containers.iter_mut().zip(&self.containers) {
+            if let Life::Running { since, .. } = &container.life {
+                sight.ran = Some(now.steady.millis_since(since.steady));
+            }
+        }
         for order in self.ledger.iter().flat_map(|a| &a.containers) {
             if !containers.iter().any(|c| c.name == order.name) {
                 containers.push(ContainerSight {
@@ -245,6 +251,7 @@ impl StandIn {
                     },
                     usage: None,
                     devices: Vec::new(),
+                    ran: None,
                 });
             }
         }

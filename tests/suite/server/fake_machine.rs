@@ -114,6 +114,7 @@ impl FakeMachine {
                     state: state.clone(),
                     usage: None,
                     devices: self.grants.get(name).cloned().unwrap_or_default(),
+                    ran: None,
                 })
                 .collect(),
             problems: Vec::new(),
