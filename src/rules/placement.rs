@@ -15,6 +15,8 @@ mod choice;
 pub mod explain;
 mod fit;
 mod ground;
+mod kept;
+mod line;
 mod order;
 
 pub use explain::{Draft, Explanation, Verdict, explain_draft, explain_session};
@@ -43,8 +45,9 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
     /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `gpu.memory-short`,
-    /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `start.later`,
-    /// (`queue.behind-other`, `dependency.waiting-other` where the reader may not know whose it is),
+    /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `queue.kept`, `start.later`,
+    /// (`queue.behind-other`, `queue.kept-other`, `dependency.waiting-other` where the reader may not know
+    /// whose it is),
     /// `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
     pub code: String,
     /// One English sentence.
@@ -58,56 +61,31 @@ pub struct Blocker {
 
 /// Lists decisions, oldest session first, at most one per session; empty when nothing can move.
 ///
-/// No overtaking: the first session that only lacks room holds back every later one, so nobody
-/// starves. Sessions that wait for a time, for a dependency, for one certain device, or because their
-/// owner holds all that one person may, hold back nobody.
+/// Who finds no room may be passed, but only by whoever takes nothing that they could get: no device that
+/// they could have, and no processor time or memory that they would need beside it. So the first in the
+/// queue starts as soon as if nobody had come after it, and everybody becomes the first. Sessions that wait
+/// for a time, for a dependency, for one certain device, or because their owner holds all that one person
+/// may, hold back nobody.
 /// Costs one visit a session and a device, and for each place about the logarithm of the machines.
 pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
-    let mut ground = ground::Ground::new(world, now);
+    let mut line = line::Line::new(world, now);
     let mut decisions = Vec::new();
     for session in order::waiting(world) {
-        if session.wish != Wish::Run {
-            decisions.push(Decision::End {
+        match line.step(session) {
+            line::Step::Place(place) => decisions.push(Decision::Place {
                 session: session.id,
                 seen: session.generation,
-                outcome: Outcome::Stopped,
-                because: Reason::new(
-                    "session.stopped-before-start",
-                    "It was stopped before it started.",
-                ),
-            });
-            continue;
-        }
-        match order::gate(world, session, now) {
-            order::Gate::Open => {}
-            order::Gate::Held(_) => continue,
-            order::Gate::Never(because) => {
-                decisions.push(Decision::End {
-                    session: session.id,
-                    seen: session.generation,
-                    outcome: Outcome::Refused,
-                    because,
-                });
-                continue;
-            }
-        }
-        // Who holds all they may waits for themselves alone.
-        if ground.past_quota(session.owner, &session.order.demand) {
-            continue;
-        }
-        match fit::place(&ground, session) {
-            Some(place) => {
-                ground.take(&place.found, &session.order.demand, session.owner);
-                decisions.push(Decision::Place {
-                    session: session.id,
-                    seen: session.generation,
-                    node: place.node,
-                    devices: place.devices,
-                    because: place.because,
-                });
-            }
-            None if session.only_on.is_some() => {}
-            None => break,
+                node: place.node,
+                devices: place.devices,
+                because: place.because,
+            }),
+            line::Step::End(outcome, because) => decisions.push(Decision::End {
+                session: session.id,
+                seen: session.generation,
+                outcome,
+                because,
+            }),
+            line::Step::Waits => {}
         }
     }
     decisions

@@ -314,18 +314,8 @@ impl Session {
     /// When it must be over by the limits its owner set; None without a limit or before its start.
     pub fn deadline(&self) -> Option<(Timestamp, &'static str)> {
         let started = self.started_at?;
-        let timeout = match self.order.kind {
-            SessionKind::Batch => self
-                .order
-                .timeout_seconds
-                .map(|s| (started.plus_seconds(s), "session.timeout")),
-            SessionKind::Interactive => None,
-        };
-        let longest = self
-            .order
-            .longest_run_seconds
-            .map(|s| (started.plus_seconds(s), "session.longest-run"));
-        [timeout, longest].into_iter().flatten().min()
+        let (seconds, code) = self.order.limit()?;
+        Some((started.plus_seconds(seconds), code))
     }
 }
 
@@ -480,6 +470,16 @@ pub const LARGEST_ORDER: usize = 256 << 10;
 pub const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
 
 impl Order {
+    /// Seconds that it may run by the limits its owner set, and the code of the limit that comes first.
+    pub fn limit(&self) -> Option<(u64, &'static str)> {
+        let timeout = match self.kind {
+            SessionKind::Batch => self.timeout_seconds.map(|s| (s, "session.timeout")),
+            SessionKind::Interactive => None,
+        };
+        let longest = self.longest_run_seconds.map(|s| (s, "session.longest-run"));
+        [timeout, longest].into_iter().flatten().min()
+    }
+
     /// Refuses what can never be right: NUL bytes, broken variable names, too much text.
     pub fn check(&self) -> Result<(), Refusal> {
         self.demand.check()?;

@@ -2,8 +2,8 @@
 //! thirty sizes. What the bench and the simulation measure the scheduler on; nothing of it exists.
 
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
-use rules::resources::{Capacity, Demand, Device};
-use rules::session::{Environment, Order, Session, SessionKind};
+use rules::resources::{Capacity, Demand, Device, DeviceShare};
+use rules::session::{Environment, Order, Reason, Session, SessionKind};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::{Node, World};
 
@@ -67,4 +67,38 @@ pub(super) fn large() -> World {
         sessions: sessions.collect(),
         ..World::default()
     }
+}
+
+/// Somebody holds every card, all but the last wait for shares of them in ninety sizes, and the last wants
+/// none: it may pass them all.
+pub(super) fn overrun() -> World {
+    let mut world = large();
+    let wish = |n: usize, session: &mut Session| {
+        let share = session.order.demand.gpu.0;
+        session.order.demand.cpu = CpuShare(share / 2 + 1 + (n / 30 % 3) as u32);
+    };
+    for (n, session) in world.sessions.iter_mut().enumerate() {
+        wish(n, session);
+    }
+    if let Some(last) = world.sessions.last_mut() {
+        last.order.demand.gpu = GpuShare::ZERO;
+    }
+    let like = world.sessions[0].clone();
+    for (n, node) in world.nodes.iter().enumerate() {
+        let mut holder = like.clone();
+        holder.id = SessionId(uuid::Uuid::from_u128(n as u128 | 1 << 66));
+        holder.name = SessionName::parse(&format!("h{n}")).expect("letters");
+        holder.order.demand.gpu = GpuShare(800);
+        let devices = node.capacity.devices.iter().map(|device| DeviceShare {
+            index: device.index,
+            share: GpuShare(100),
+            memory: device.memory,
+            part: None,
+            simulated: false,
+        });
+        let because = Reason::new("bench", "Placed by the bench.");
+        holder.place(node.id, devices.collect(), because, AT);
+        world.sessions.push(holder);
+    }
+    world
 }

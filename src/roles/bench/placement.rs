@@ -11,14 +11,15 @@ use rules::world::World;
 use serde_json::{Value, json};
 
 use super::figures::{milliseconds, ms, round};
-use super::house::{AT, NODES, WAITING, large};
+use super::house::{AT, NODES, WAITING, large, overrun};
 use super::subject::Subject;
 
 /// Cards of the server that answers previews, and sessions on them.
 const CARDS: &str = "H100:8";
 const SESSIONS: usize = 9;
 
-/// One pass over everybody who waits, and one decision once all of them run.
+/// One pass over everybody who waits, one decision once all of them run, and one about somebody who may
+/// pass all the others.
 pub(super) fn decisions(times: usize) -> io::Result<Value> {
     let waiting = large();
     let mut passes = Vec::new();
@@ -39,6 +40,16 @@ pub(super) fn decisions(times: usize) -> io::Result<Value> {
             return Err(io::Error::other("the last one found no place"));
         }
     }
+    let overrun = overrun();
+    let mut past = Vec::new();
+    for _ in 0..times {
+        let began = Instant::now();
+        let decided = placement::decide(&overrun, AT);
+        past.push(ms(began.elapsed()));
+        if decided.len() != 1 {
+            return Err(io::Error::other("the last one did not pass the others"));
+        }
+    }
     let each = passes.iter().sum::<f64>() * 1000.0 / (count.max(1) * times.max(1)) as f64;
     Ok(json!({
         "what": format!("rules::placement::decide, {NODES} machines of 8 devices, {WAITING} waiting in thirty sizes, on one core"),
@@ -46,6 +57,7 @@ pub(super) fn decisions(times: usize) -> io::Result<Value> {
         "pass": milliseconds(&passes),
         "microseconds_each": round(each),
         "one_more": milliseconds(&one),
+        "one_past_all": milliseconds(&past),
     }))
 }
 

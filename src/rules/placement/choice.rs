@@ -34,6 +34,14 @@ pub(super) fn left(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
     )
 }
 
+/// The same for whoever may have nothing that somebody in front waits for.
+pub(super) fn left_over(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
+    if spot.shut[at] {
+        return (GpuShare::ZERO, Bytes::ZERO);
+    }
+    left(spot, at)
+}
+
 /// How badly a machine suits a demand for devices, where they would be packed: whether they would lie
 /// apart, what would be left of the device that gives the fraction, how many devices are empty; for
 /// spreading the last two the other way round. None where it does not fit.
@@ -90,7 +98,7 @@ pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<
     let devices = &spot.node.capacity.devices;
     let empty: Vec<usize> = (0..devices.len())
         .filter(|at| !devices[*at].is_cut() && takes_new(spot.node, &devices[*at]))
-        .filter(|at| spot.devices[*at].is_empty())
+        .filter(|at| spot.devices[*at].is_empty() && !spot.shut[*at])
         .collect();
     if empty.len() < whole {
         return None;
@@ -127,7 +135,8 @@ pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<
     None
 }
 
-/// The fraction of this very device, where it is free; a cordon is no matter.
+/// The fraction of this very device, where it is free; a cordon is no matter, and whoever else waits for a
+/// cordoned device cannot have it anyway.
 pub(super) fn on(spot: &Spot<'_>, device: &str, demand: &Demand) -> Option<DeviceShare> {
     let devices = &spot.node.capacity.devices;
     let at = devices.iter().position(|its| its.uuid == device)?;
@@ -136,7 +145,8 @@ pub(super) fn on(spot: &Spot<'_>, device: &str, demand: &Demand) -> Option<Devic
     let fits = demand.mig.is_none()
         && demand.gpu <= WHOLE.saturating_sub(held.share)
         && memory <= device.memory.saturating_sub(held.memory);
-    let usable = !device.is_cut() && !matches!(device.health, Health::Failing { .. });
+    let kept = spot.shut[at] && takes_new(spot.node, device);
+    let usable = !kept && !device.is_cut() && !matches!(device.health, Health::Failing { .. });
     (fits && usable).then_some(DeviceShare {
         index: device.index,
         share: demand.gpu,
@@ -189,7 +199,7 @@ fn fraction(
         .filter_map(|at| {
             let device = &devices[at];
             let memory = slice_memory(device, demand, part)?;
-            let (share, room) = left(spot, at);
+            let (share, room) = left_over(spot, at);
             let fits = share >= part && (room >= memory || device.memory == Bytes::ZERO);
             fits.then_some((at, share, memory))
         })
@@ -214,6 +224,9 @@ fn fraction(
 }
 
 fn partition(spot: &Spot<'_>, profile: crate::devices::MigProfile) -> Option<DeviceShare> {
+    if spot.shut_parts.contains(&profile) {
+        return None;
+    }
     let devices = &spot.node.capacity.devices;
     devices
         .iter()

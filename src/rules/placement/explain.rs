@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
 use crate::names::{NodeId, SessionId, UserId};
-use crate::placement::ground::Ground;
-use crate::placement::{Blocker, choice, fit, order};
+use crate::placement::ground::{Found, Ground, Spot};
+use crate::placement::line::Line;
+use crate::placement::{Blocker, choice, fit, kept, order};
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{Environment, Phase, Reason, Session};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -191,28 +192,14 @@ fn draft_gate(world: &World, draft: &Draft, now: Timestamp) -> Result<Option<Blo
 
 fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation {
     // Everybody in front of it takes their room first, as `decide` would give it to them.
-    let mut ground = Ground::new(world, now);
-    let mut stuck_in_front = None;
+    let mut line = Line::new(world, now);
     for session in order::waiting(world)
         .into_iter()
         .take(waiting.before as usize)
     {
-        let demand = &session.order.demand;
-        if session.wish != crate::session::Wish::Run
-            || !matches!(order::gate(world, session, now), order::Gate::Open)
-            || ground.past_quota(session.owner, demand)
-        {
-            continue;
-        }
-        match ground.place(session) {
-            Some(found) => ground.take(&found, demand, session.owner),
-            None if session.only_on.is_some() => {}
-            None => {
-                stuck_in_front = Some(session);
-                break;
-            }
-        }
+        line.step(session);
     }
+    let ground = &line.ground;
     let mut answer = Explanation {
         verdict: Verdict::Wait,
         sentence: String::new(),
@@ -224,7 +211,7 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         blockers: Vec::new(),
         checks: Vec::new(),
         alternatives: Vec::new(),
-        rooms: rooms(&ground, None),
+        rooms: rooms(ground, None),
         simulated: simulated(world),
     };
     if let Err(refusal) = fit::possible(world, waiting.demand, waiting.environment) {
@@ -232,7 +219,7 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         answer.sentence = refusal.to_string();
         answer.queue_position = None;
         answer.reason = Some(Reason::new(refusal.code, refusal.text));
-        answer.alternatives = nearest(&ground, waiting);
+        answer.alternatives = nearest(ground, waiting);
         return answer;
     }
     match &waiting.held {
@@ -253,26 +240,21 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
     if let Some(owner) = waiting.owner
         && ground.past_quota(owner, waiting.demand)
     {
-        let blocker = fit::quota(&ground, waiting.demand, owner);
+        let blocker = fit::quota(ground, waiting.demand, owner);
         answer.sentence = blocker.text.clone();
         answer.blockers.push(blocker);
-        answer.alternatives = nearest(&ground, waiting);
+        answer.alternatives = nearest(ground, waiting);
         return answer;
     }
-    let behind = stuck_in_front.is_some();
-    if let Some(front) = stuck_in_front {
-        answer.blockers.push(Blocker {
-            code: "queue.behind".into(),
-            text: format!("{} is in front of it and waits for room.", front.name),
-            params: [("session".to_owned(), front.name.to_string())].into(),
-            ends_with: Some(front.id),
-        });
-    }
+    let owes = waiting
+        .owner
+        .is_some_and(|owner| ground.owes_quota(owner, waiting.demand));
     let place = match waiting.session {
-        Some(session) => fit::place(&ground, session),
-        None => fit::best(&ground, waiting.demand, waiting.environment),
+        _ if owes || line.is_full() => None,
+        Some(session) => fit::place(ground, session),
+        None => fit::best(ground, waiting.demand, waiting.environment),
     };
-    if let (Some(place), true) = (&place, answer.blockers.is_empty()) {
+    if let Some(place) = &place {
         let name = world
             .node(place.node)
             .map(|n| n.name.clone())
@@ -282,29 +264,77 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         answer.queue_position = Some(waiting.before + 1);
         answer.reason = Some(place.because.clone());
         answer.devices = place.devices.clone();
-        answer.checks = checks(&ground, place, waiting);
-        answer.rooms = rooms(&ground, Some(place.node));
+        answer.checks = checks(ground, place, waiting);
+        answer.rooms = rooms(ground, Some(place.node));
         answer.node = Some(name);
         return answer;
     }
+    let bare = ground.bare();
+    answer.blockers.extend(in_front(&line, &bare, waiting));
     answer.blockers.extend(fit::blockers(
-        &ground,
+        &bare,
         waiting.demand,
         waiting.environment,
         waiting.owner,
         now,
     ));
-    // Behind somebody who waits for room, a smaller one would wait too.
-    if !behind {
-        answer.alternatives = nearest(&ground, waiting);
+    if !line.is_full() {
+        answer.alternatives = nearest(ground, waiting);
     }
-    answer.eta = eta(ground, waiting, now);
+    answer.eta = eta(&line, bare, waiting, now);
     answer.sentence = answer
         .blockers
         .first()
         .map(|b| b.text.clone())
         .unwrap_or_default();
     answer
+}
+
+/// The session in front that it waits behind: the first one that waits for something it wants too, or for
+/// which what is free is kept. None where it only lacks room.
+fn in_front(line: &Line<'_>, bare: &Ground<'_>, waiting: &Waiting<'_>) -> Option<Blocker> {
+    let (ground, demand) = (&line.ground, waiting.demand);
+    let host = *waiting.environment == Environment::Host;
+    let sizes = &ground.kept().sizes;
+    let behind = |front: &Session| Blocker {
+        code: "queue.behind".into(),
+        text: format!("{} is in front of it and waits for room.", front.name),
+        params: [("session".to_owned(), front.name.to_string())].into(),
+        ends_with: Some(front.id),
+    };
+    if let Some(owner) = waiting.owner
+        && ground.owes_quota(owner, demand)
+    {
+        let mut own = line.waiting.iter();
+        let own = own.find(|s| s.owner == owner && s.order.demand.gpu > GpuShare::ZERO);
+        return own.map(|front| behind(front));
+    }
+    let could_be_on = |spot: &&Spot<'_>| kept::could(spot.node, demand, host);
+    let competitor = sizes.iter().find(|size| {
+        let mut spots = ground.spots.iter().filter(could_be_on);
+        spots.any(|spot| kept::competes(spot, size, demand))
+    });
+    if let Some(size) = competitor {
+        return Some(behind(size.first));
+    }
+    let free = bare.best(demand, waiting.environment);
+    if line.is_full() && free.is_some() {
+        return line.waiting.last().map(|front| behind(front));
+    }
+    let spot = &ground.spots[free?.spot];
+    let size = sizes
+        .iter()
+        .find(|size| kept::could(spot.node, &size.demand, size.host))?;
+    let front = size.first;
+    Some(Blocker {
+        code: "queue.kept".into(),
+        text: format!(
+            "What is free is kept for {}, which is in front of it.",
+            front.name
+        ),
+        params: [("session".to_owned(), front.name.to_string())].into(),
+        ends_with: Some(front.id),
+    })
 }
 
 /// Whether devices here are simulated: then every answer that speaks of them says so.
@@ -443,29 +473,85 @@ fn checks(ground: &Ground<'_>, place: &fit::Place, waiting: &Waiting<'_>) -> Vec
     all
 }
 
-/// When enough running sessions reach the limits their owners set, the latest of those ends is when
-/// this one fits. None where somebody in the way has no limit: then nobody knows.
-fn eta(mut ground: Ground<'_>, waiting: &Waiting<'_>, now: Timestamp) -> Option<Eta> {
+/// Searches for a place that one estimate may cost, times machines. More: a page that asks while somebody
+/// types answers later. Fewer: a long queue has no estimate.
+const MOST_SEARCHES: usize = 20_000;
+
+/// When enough sessions will have reached the limits their owners set that everybody in front of this one
+/// has a place, and then this one: at the latest, for some end sooner. None where somebody in the way has
+/// no limit: then nobody knows. None too where counting it out would take too long.
+fn eta<'w>(
+    line: &Line<'w>,
+    mut ground: Ground<'w>,
+    waiting: &Waiting<'_>,
+    now: Timestamp,
+) -> Option<Eta> {
     let world = ground.world();
-    let mut ends: Vec<(Timestamp, &Session)> = world
+    let running = world
         .sessions
         .iter()
         .filter(|s| s.phase == Phase::Running && s.node.is_some())
-        .filter_map(|s| s.deadline().map(|(at, _)| (at, s)))
-        .collect();
-    ends.sort_by_key(|(at, s)| (*at, s.id));
-    for (at, session) in ends {
-        ground.give_back(session);
+        .filter_map(|s| Some((s.deadline()?.0, Ending::Runs(s))));
+    let started = line.placed.iter().filter_map(|(session, found)| {
+        let end = now.plus_seconds(session.order.limit()?.0);
+        Some((end, Ending::Given(session, found.clone())))
+    });
+    let mut ends: Vec<(Timestamp, Ending<'_>)> = running.chain(started).collect();
+    let mut queue = line.waiting.clone();
+    let mut searches = MOST_SEARCHES / ground.spots.len().max(1);
+    loop {
+        let next = (0..ends.len()).min_by_key(|at| (ends[*at].0, ends[*at].1.session().id))?;
+        let (at, end) = ends.swap_remove(next);
+        match &end {
+            Ending::Runs(session) => ground.give_back(session),
+            Ending::Given(session, found) => {
+                ground.free(found, &session.order.demand, session.owner);
+            }
+        }
+        ground = ground.bare();
+        let mut left = Vec::new();
+        for session in queue {
+            searches = searches.checked_sub(1)?;
+            let demand = &session.order.demand;
+            match ground.place(session) {
+                Some(found) => {
+                    ground.take(&found, demand, session.owner);
+                    if let Some((seconds, _)) = session.order.limit() {
+                        ends.push((at.plus_seconds(seconds), Ending::Given(session, found)));
+                    }
+                }
+                None => {
+                    ground.keep(session);
+                    left.push(session);
+                }
+            }
+        }
+        queue = left;
+        searches = searches.checked_sub(1)?;
         if ground.best(waiting.demand, waiting.environment).is_some() {
             let seconds = at.seconds_since(now);
             return Some(Eta {
                 p50_seconds: seconds,
                 p90_seconds: seconds,
-                basis: format!("{} ends at its own limit by then.", session.name),
+                basis: format!("{} ends at its own limit by then.", end.session().name),
             });
         }
     }
-    None
+}
+
+/// A session that is going to reach its limit.
+enum Ending<'w> {
+    Runs(&'w Session),
+    /// It does not run yet: this is the place it will have had.
+    Given(&'w Session, Found),
+}
+
+impl<'w> Ending<'w> {
+    fn session(&self) -> &'w Session {
+        match self {
+            Self::Runs(session) | Self::Given(session, _) => session,
+        }
+    }
 }
 
 /// The largest smaller request that would start now, if there is one.
@@ -477,7 +563,7 @@ fn nearest(ground: &Ground<'_>, waiting: &Waiting<'_>) -> Vec<Alternative> {
     });
     let mut best: Option<Demand> = None;
     for spot in &ground.spots {
-        let (cpu, memory) = spot.free();
+        let (cpu, memory) = ground.kept().left(spot);
         let smaller = Demand {
             cpu: wanted.cpu.min(cpu),
             memory: wanted.memory.min(memory),
@@ -526,7 +612,7 @@ fn nearest(ground: &Ground<'_>, waiting: &Waiting<'_>) -> Vec<Alternative> {
 /// free, in the administrator's steps.
 fn smaller_shares(
     ground: &Ground<'_>,
-    spot: &crate::placement::ground::Spot<'_>,
+    spot: &Spot<'_>,
     demand: &Demand,
     quota: Option<GpuShare>,
 ) -> Vec<Demand> {
@@ -535,7 +621,7 @@ fn smaller_shares(
         return all;
     }
     let free = (0..spot.devices.len())
-        .map(|at| choice::left(spot, at).0)
+        .map(|at| choice::left_over(spot, at).0)
         .max()
         .unwrap_or_default();
     let most = free

@@ -529,7 +529,7 @@ pub(super) fn possible(
 
 /// Whether the devices of a machine hold a demand while nobody else has any of them. A cordon and a
 /// device's health pass, so they do not count.
-fn holds_when_empty(node: &Node, demand: &Demand) -> bool {
+pub(super) fn holds_when_empty(node: &Node, demand: &Demand) -> bool {
     if !demand.wants_device() {
         return true;
     }

@@ -4,13 +4,17 @@
 //! Equal demands share one heap of machines. A change of a machine is noted in a list; a heap takes in
 //! what was noted since it was last asked, so that a place costs the logarithm of the machines and not
 //! their number.
+//!
+//! What is kept for somebody in front is given to nobody. Within one walk of the queue room only becomes
+//! less, so whoever finds none need not be looked for again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use super::kept::{Beside, Kept, could, could_use};
 use super::{choice, fit};
-use crate::devices::{Held, Spreading};
+use crate::devices::{Held, MigProfile, Spreading};
 use crate::names::{NodeId, UserId};
 use crate::resources::{Demand, DeviceShare, Used};
 use crate::session::{Environment, Session};
@@ -22,18 +26,28 @@ use crate::world::{Node, World};
 const MOST_HEAPS: usize = 64;
 
 /// One machine while places are given away.
+#[derive(Clone)]
 pub(super) struct Spot<'w> {
     pub(super) node: &'w Node,
     pub(super) cpu: CpuShare,
     pub(super) memory: Bytes,
     /// What is given of each device, in the order of the machine's list.
     pub(super) devices: Vec<Held>,
+    /// Devices that somebody in front waits for, in the order of the machine's list.
+    pub(super) shut: Vec<bool>,
+    /// Sizes of partitions that somebody in front waits for.
+    pub(super) shut_parts: Vec<MigProfile>,
+    /// What everybody who has devices here has beside them.
+    pub(super) beside: Vec<Beside>,
+    /// What `Kept` counted here last, and for which versions.
+    pub(super) most: Cell<Option<(u32, u32, (u64, u64))>>,
     /// It takes new sessions at all.
     open: bool,
-    version: u32,
+    pub(super) version: u32,
 }
 
 /// Where a demand would go.
+#[derive(Clone)]
 pub(super) struct Found {
     pub(super) spot: usize,
     pub(super) devices: Vec<DeviceShare>,
@@ -57,6 +71,9 @@ pub(super) struct Ground<'w> {
     at: BTreeMap<NodeId, usize>,
     /// Hundredths of devices that each person holds.
     owned: BTreeMap<UserId, u32>,
+    kept: Kept<'w>,
+    /// Some machine has a device whose slices nobody in front waits for.
+    some_unshut: bool,
     changes: Vec<usize>,
     searches: RefCell<BTreeMap<(Demand, bool), Search>>,
 }
@@ -72,6 +89,10 @@ impl<'w> Ground<'w> {
                 cpu: CpuShare::ZERO,
                 memory: Bytes::ZERO,
                 devices: vec![Held::default(); node.capacity.devices.len()],
+                shut: vec![false; node.capacity.devices.len()],
+                shut_parts: Vec::new(),
+                beside: Vec::new(),
+                most: Cell::new(None),
                 open: fit::closed(node, now).is_none(),
                 version: 0,
             })
@@ -86,6 +107,8 @@ impl<'w> Ground<'w> {
             spots,
             at,
             owned: BTreeMap::new(),
+            kept: Kept::default(),
+            some_unshut: true,
             changes: Vec::new(),
             searches: RefCell::default(),
         };
@@ -108,6 +131,55 @@ impl<'w> Ground<'w> {
         self.at.get(&node).copied()
     }
 
+    /// The same with nothing kept for anybody.
+    pub(super) fn bare(&self) -> Self {
+        let mut spots = self.spots.clone();
+        for spot in &mut spots {
+            spot.shut.fill(false);
+            spot.shut_parts.clear();
+            spot.most.set(None);
+        }
+        Self {
+            world: self.world,
+            spots,
+            at: self.at.clone(),
+            owned: self.owned.clone(),
+            kept: Kept::default(),
+            some_unshut: true,
+            changes: Vec::new(),
+            searches: RefCell::default(),
+        }
+    }
+
+    pub(super) fn kept(&self) -> &Kept<'w> {
+        &self.kept
+    }
+
+    /// Keeps for somebody who waits all that they could get. Costs one visit a device for each new size.
+    pub(super) fn keep(&mut self, session: &'w Session) {
+        let demand = &session.order.demand;
+        let host = session.order.environment == Environment::Host;
+        if !self.kept.add(session) || !demand.wants_device() {
+            return;
+        }
+        let mut unshut = false;
+        for spot in &mut self.spots {
+            if could(spot.node, demand, host) {
+                match demand.mig {
+                    Some(profile) => spot.shut_parts.push(profile),
+                    None => {
+                        for at in 0..spot.shut.len() {
+                            spot.shut[at] = spot.shut[at] || could_use(spot, at, demand);
+                        }
+                    }
+                }
+            }
+            let devices = &spot.node.capacity.devices;
+            unshut = unshut || (0..devices.len()).any(|at| !spot.shut[at] && !devices[at].is_cut());
+        }
+        self.some_unshut = unshut;
+    }
+
     /// Gives a place away.
     pub(super) fn take(&mut self, found: &Found, demand: &Demand, owner: UserId) {
         self.hold(found.spot, demand, &found.devices, owner);
@@ -125,6 +197,9 @@ impl<'w> Ground<'w> {
         spot.version += 1;
         self.changes.push(at);
         let shares: u32 = devices.iter().map(|d| d.share.0).sum();
+        if !devices.is_empty() {
+            spot.beside.push(beside(shares, demand));
+        }
         if shares > 0 {
             let owned = self.owned.entry(owner).or_default();
             *owned = owned.saturating_add(shares);
@@ -133,22 +208,34 @@ impl<'w> Ground<'w> {
 
     /// Takes a session's place back, as its end will.
     pub(super) fn give_back(&mut self, session: &Session) {
-        let Some(at) = session.node.and_then(|id| self.spot(id)) else {
-            return;
-        };
-        let spot = &mut self.spots[at];
-        spot.cpu = spot.cpu.saturating_sub(session.order.demand.cpu);
-        spot.memory = spot.memory.saturating_sub(session.order.demand.memory);
+        if let Some(spot) = session.node.and_then(|id| self.spot(id)) {
+            let devices = session.holds().into_owned();
+            let found = Found { spot, devices };
+            self.free(&found, &session.order.demand, session.owner);
+        }
+    }
+
+    /// Takes a place back that was given away.
+    pub(super) fn free(&mut self, found: &Found, demand: &Demand, owner: UserId) {
+        let spot = &mut self.spots[found.spot];
+        spot.cpu = spot.cpu.saturating_sub(demand.cpu);
+        spot.memory = spot.memory.saturating_sub(demand.memory);
         let mut shares = 0;
-        for part in session.holds().iter() {
+        for part in &found.devices {
             if let Some(at) = place_of(spot.node, part.index) {
                 spot.devices[at].give_back(part);
             }
             shares += part.share.0;
         }
+        let mine = beside(shares, demand);
+        if !found.devices.is_empty()
+            && let Some(at) = spot.beside.iter().position(|one| *one == mine)
+        {
+            spot.beside.swap_remove(at);
+        }
         spot.version += 1;
-        self.changes.push(at);
-        if let Some(owned) = self.owned.get_mut(&session.owner) {
+        self.changes.push(found.spot);
+        if let Some(owned) = self.owned.get_mut(&owner) {
             *owned = owned.saturating_sub(shares);
         }
     }
@@ -166,9 +253,22 @@ impl<'w> Ground<'w> {
         })
     }
 
-    /// The best place there is; None where there is none.
+    /// Whether that much more would be past it once their own who wait in front have started.
+    pub(super) fn owes_quota(&self, owner: UserId, demand: &Demand) -> bool {
+        let owed = GpuShare(self.kept.owed.get(&owner).copied().unwrap_or_default());
+        let each = self.world.policy.each;
+        each.is_some_and(|each| {
+            demand.gpu > GpuShare::ZERO && self.owned(owner) + owed + demand.gpu > each
+        })
+    }
+
+    /// The best place there is that is not kept for somebody; None where there is none.
     pub(super) fn best(&self, demand: &Demand, environment: &Environment) -> Option<Found> {
         let host = *environment == Environment::Host;
+        let shut = demand.gpu > GpuShare::ZERO && !self.some_unshut;
+        if shut || self.kept.is_vain(demand, host) {
+            return None;
+        }
         let mut searches = self.searches.borrow_mut();
         let key = (*demand, host);
         if !searches.contains_key(&key) && searches.len() >= MOST_HEAPS {
@@ -189,7 +289,9 @@ impl<'w> Ground<'w> {
         search.noted = self.changes.len();
         while let Some(Reverse((_, at, version))) = search.heap.peek() {
             let spot = &self.spots[*at];
+            // What is kept becomes more only, so what it refuses once it refuses to the end.
             if *version == spot.version
+                && self.kept.leaves_room(spot, demand)
                 && let Some(devices) = choice::choose(self.world, spot, demand)
             {
                 return Some(Found { spot: *at, devices });
@@ -209,7 +311,9 @@ impl<'w> Ground<'w> {
         self.spots.iter().enumerate().find_map(|(at, spot)| {
             let (cpu, memory) = spot.free();
             let open = spot.open && (!host || spot.node.host_environment);
-            let room = cpu >= order.demand.cpu && memory >= order.demand.memory;
+            let room = cpu >= order.demand.cpu
+                && memory >= order.demand.memory
+                && self.kept.leaves_room(spot, &order.demand);
             let part = choice::on(spot, device, &order.demand).filter(|_| open && room)?;
             Some(Found {
                 spot: at,
@@ -221,6 +325,7 @@ impl<'w> Ground<'w> {
     fn scan(&self, demand: &Demand, host: bool) -> Option<Found> {
         (0..self.spots.len())
             .filter_map(|at| self.entry(at, demand, host))
+            .filter(|Reverse((_, at, _))| self.kept.leaves_room(&self.spots[*at], demand))
             .max()
             .and_then(|Reverse((_, at, _))| {
                 let devices = choice::choose(self.world, &self.spots[at], demand)?;
@@ -273,7 +378,26 @@ impl<'w> Ground<'w> {
     }
 }
 
+fn beside(shares: u32, demand: &Demand) -> Beside {
+    Beside {
+        share: u64::from(shares),
+        cpu: u64::from(demand.cpu.0),
+        memory: demand.memory.0,
+    }
+}
+
 impl Spot<'_> {
+    /// Processor time and memory of those here who have no device.
+    pub(super) fn without_devices(&self) -> (CpuShare, Bytes) {
+        let cpu: u64 = self.beside.iter().map(|one| one.cpu).sum();
+        let memory: u64 = self.beside.iter().map(|one| one.memory).sum();
+        (
+            self.cpu
+                .saturating_sub(CpuShare(u32::try_from(cpu).unwrap_or(u32::MAX))),
+            self.memory.saturating_sub(Bytes(memory)),
+        )
+    }
+
     pub(super) fn free(&self) -> (CpuShare, Bytes) {
         (
             self.node.capacity.cpu.saturating_sub(self.cpu),

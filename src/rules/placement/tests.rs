@@ -1,5 +1,7 @@
 //! Placement by small worlds written as text: `node a cpu 2 mem 4g | kim 1 1g | …`.
 
+mod passing;
+
 use super::*;
 use crate::names::{BootId, SessionName, UserId};
 use crate::resources::{Capacity, Device};
@@ -140,11 +142,129 @@ fn a_fraction_goes_to_the_fullest_device_that_holds_it() {
 }
 
 #[test]
-fn nobody_overtakes_one_that_waits_for_room() {
-    check(
-        "node a 2 8g 0 | kim 1.5 1g 0 | lee 1 1g 0 | jo 0.5 1g 0",
-        "kim a | lee waits | jo waits",
+fn nobody_overtakes_one_that_waits_for_the_same() {
+    for (text, expected) in [
+        (
+            "node a 2 8g 0 | kim 1.5 1g 0 | lee 1 1g 0 | jo 0.5 1g 0",
+            "kim a | lee waits | jo waits",
+        ),
+        (
+            "node a 8 64g 1 | kim 1 1g 0.6 | lee 1 1g 0.5 | jo 1 1g 0.1",
+            "kim a/0:0.6 | lee waits | jo waits",
+        ),
+    ] {
+        check(text, expected);
+    }
+}
+
+#[test]
+fn whoever_wants_nothing_that_is_waited_for_starts() {
+    for (text, expected) in [
+        (
+            "node a 8 64g 1 | kim 1 1g 1 | lee 1 1g 0.5 | jo 1 1g 0",
+            "kim a/0:1 | lee waits | jo a",
+        ),
+        // lee and ann take kim's place one after the other, so their cores are kept once, not twice.
+        (
+            "node a 4 64g 1 | kim 2 1g 1 | lee 2 1g 1 | ann 2 1g 1 | jo 2 1g 0",
+            "kim a/0:1 | lee waits | ann waits | jo a",
+        ),
+        // lee needs one core more than kim gives back.
+        (
+            "node a 4 64g 1 | kim 2 1g 1 | lee 3 1g 1 | jo 2 1g 0 | ann 1 1g 0",
+            "kim a/0:1 | lee waits | jo waits | ann waits",
+        ),
+        // Two halves may come for the one that kim has.
+        (
+            "node a 4 64g 1 | kim 1 1g 1 | lee 1.5 1g 0.5 | ann 1.5 1g 0.5 | jo 1.5 1g 0 | ed 1 1g 0",
+            "kim a/0:1 | lee waits | ann waits | jo waits | ed waits",
+        ),
+        // b could never hold lee.
+        (
+            "node a 4 8g 0 | node b 2 8g 0 | kim 3 1g 0 | lee 4 1g 0 | jo 2 1g 0 | ann 1 1g 0",
+            "kim a | lee waits | jo b | ann waits",
+        ),
+    ] {
+        check(text, expected);
+    }
+}
+
+#[test]
+fn a_device_that_cannot_give_what_is_waited_for_is_given_to_others() {
+    let mut world = world(
+        "node a 8 64g 2 | kim 1 1g 0.99 | lee 1 1g 0.5 | jo 1 1g 0.5 | ann 1 1g 1 | ed 1 1g 0.2",
     );
+    world.nodes[0].capacity.devices[1].memory = Bytes::gib(24);
+    let on_the_large_one = |s: &mut Session| s.order.demand.gpu_memory = Some(Bytes::gib(30));
+    on_the_large_one(&mut world.sessions[0]);
+    on_the_large_one(&mut world.sessions[1]);
+    let decisions = decide(&world, Timestamp::from_millis(1000));
+    let given: Vec<(u128, u32)> = decisions
+        .iter()
+        .filter_map(|d| match d {
+            Decision::Place {
+                session, devices, ..
+            } => Some((session.0.as_u128() - 100, devices[0].index)),
+            Decision::End { .. } => None,
+        })
+        .collect();
+    // lee waits for the large card, jo has half of the small one; ann waits for a whole one, and ed behind her.
+    assert_eq!(given, [(1, 0), (3, 1)]);
+    let why = explain_session(&world, &world.sessions[4], Timestamp::from_millis(1000));
+    assert_eq!(why.blockers[0].code, "queue.behind");
+}
+
+#[test]
+fn what_is_kept_is_said() {
+    let world = world(
+        "node a 4 64g 1 | kim 1 1g 1 | lee 1.5 1g 0.5 | ann 1.5 1g 0.5 | jo 1.5 1g 0 | ed 1.5 1g 0.2",
+    );
+    let now = Timestamp::from_millis(1000);
+    let why = |at: usize| explain_session(&world, &world.sessions[at], now);
+    let jo = why(3);
+    assert_eq!(
+        (jo.verdict, jo.sentence.as_str()),
+        (
+            Verdict::Wait,
+            "What is free is kept for lee, which is in front of it."
+        )
+    );
+    assert_eq!(jo.blockers[0].code, "queue.kept");
+    assert_eq!(jo.blockers[0].ends_with, Some(world.sessions[1].id));
+    // Three of the three cores that are free would be kept for lee and ann; one more is the machine's.
+    assert_eq!(jo.alternatives[0].demand.cpu, CpuShare(100));
+    let lee = why(1);
+    assert!(lee.blockers.iter().all(|b| !b.code.starts_with("queue.")));
+    assert_eq!(why(4).blockers[0].code, "queue.behind");
+    let draft = |cpu: &str| Draft {
+        environment: Environment::Host,
+        demand: demand(cpu, "1g", "0"),
+        start_at: None,
+        depends_on: Vec::new(),
+        copies: 1,
+        owner: None,
+    };
+    // jo waits for processor time now, and so does whoever comes after.
+    assert_eq!(
+        explain_draft(&world, &draft("1"), now).verdict,
+        Verdict::Wait
+    );
+}
+
+#[test]
+fn an_estimate_counts_those_in_front() {
+    let mut world = world("node a 8 64g 1 | kim 1 1g 1 | lee 1 1g 1 | jo 1 1g 0.5");
+    let now = Timestamp::from_millis(1000);
+    let limit = |s: &mut Session, seconds: u64| s.order.timeout_seconds = Some(seconds);
+    limit(&mut world.sessions[0], 60);
+    let eta = |world: &World, at: usize| {
+        let told = explain_session(world, &world.sessions[at], now);
+        told.eta.map(|eta| eta.p50_seconds)
+    };
+    assert_eq!(eta(&world, 1), Some(60));
+    assert_eq!(eta(&world, 2), None, "nobody knows when lee ends");
+    limit(&mut world.sessions[1], 30);
+    assert_eq!(eta(&world, 2), Some(90));
 }
 
 #[test]

@@ -251,6 +251,10 @@ fn discreet(mut explained: Explanation, world: &World, caller: &Caller) -> Expla
                     "queue.behind-other",
                     "A session of somebody else is in front of it and waits for room.",
                 ),
+                "queue.kept" => (
+                    "queue.kept-other",
+                    "What is free is kept for a session of somebody else, which is in front of it.",
+                ),
                 _ => (
                     "dependency.waiting-other",
                     "It waits for a session of somebody else.",

@@ -1,0 +1,229 @@
+//! What is kept for those who wait in front, so that whoever comes later may pass them without taking
+//! anything they could get. Of a machine on which somebody in front could ever be, whoever passes gets no
+//! device that they could have, and only so much processor time and memory that all of them who could be
+//! there together would still have theirs.
+//!
+//! Run-time limits are not looked at: a session may end long before its limit, and whoever had passed
+//! because of that limit would then stand in the way.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::ground::Spot;
+use super::{choice, fit};
+use crate::names::UserId;
+use crate::resources::Demand;
+use crate::session::{Environment, Session};
+use crate::units::{Bytes, CpuShare};
+use crate::world::Node;
+
+/// Different sizes that may wait in front while somebody behind them is still looked at. More: a pass over a
+/// queue in which every request differs takes longer. Fewer: such a queue lets fewer pass.
+pub(super) const MOST_SIZES: usize = 128;
+
+/// Sessions of one size that wait in front.
+pub(super) struct Size<'w> {
+    pub(super) demand: Demand,
+    pub(super) host: bool,
+    pub(super) count: u32,
+    /// The one of them that is nearest to its turn.
+    pub(super) first: &'w Session,
+}
+
+/// Everybody in front who waits for room; empty as long as everybody found a place.
+#[derive(Default)]
+pub(super) struct Kept<'w> {
+    /// In the order of the queue.
+    pub(super) sizes: Vec<Size<'w>>,
+    known: BTreeMap<(Demand, bool), usize>,
+    /// Hundredths of devices that each person waits for.
+    pub(super) owed: BTreeMap<UserId, u32>,
+    /// Changes whenever more could be asked of some machine by those who want devices.
+    pub(super) version: u32,
+}
+
+/// What a session or a group of equal ones has, or wants, beside so much of devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Beside {
+    /// Hundredths of devices.
+    pub(super) share: u64,
+    pub(super) cpu: u64,
+    pub(super) memory: u64,
+}
+
+impl<'w> Kept<'w> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.sizes.is_empty()
+    }
+
+    /// Somebody in front who wants no more in any respect has found no place: then this one finds none. Costs
+    /// one comparison a size.
+    pub(super) fn is_vain(&self, demand: &Demand, host: bool) -> bool {
+        self.known.contains_key(&(*demand, host))
+            || self.sizes.iter().any(|size| {
+                let its = &size.demand;
+                (its.gpu, its.gpu_memory, its.mig) == (demand.gpu, demand.gpu_memory, demand.mig)
+                    && its.cpu <= demand.cpu
+                    && its.memory <= demand.memory
+                    && (host || !size.host)
+            })
+    }
+
+    /// Notes one more who waits. True where nobody of that size did.
+    pub(super) fn add(&mut self, session: &'w Session) -> bool {
+        let demand = session.order.demand;
+        let host = session.order.environment == Environment::Host;
+        *self.owed.entry(session.owner).or_default() += demand.gpu.0;
+        let new = !self.known.contains_key(&(demand, host));
+        let at = *self.known.entry((demand, host)).or_insert_with(|| {
+            self.sizes.push(Size {
+                demand,
+                host,
+                count: 0,
+                first: session,
+            });
+            self.sizes.len() - 1
+        });
+        self.sizes[at].count += 1;
+        if demand.wants_device() {
+            self.version += 1;
+        }
+        new
+    }
+
+    /// Whether all who wait in front and could be on this machine would still have processor time and memory
+    /// there beside what runs and this demand, whichever of them come and whatever ends.
+    pub(super) fn leaves_room(&self, spot: &Spot<'_>, demand: &Demand) -> bool {
+        let (cpu, memory) = self.left(spot);
+        demand.cpu <= cpu && demand.memory <= memory
+    }
+
+    /// Processor time and memory of a machine that nobody has and that is kept for nobody.
+    pub(super) fn left(&self, spot: &Spot<'_>) -> (CpuShare, Bytes) {
+        if self.is_empty() {
+            return spot.free();
+        }
+        let capacity = &spot.node.capacity;
+        let (mut cpu, mut memory) = (u64::from(capacity.cpu.0), capacity.memory.0);
+        let mut keep = |of_cpu: u64, of_memory: u64| {
+            cpu = cpu.saturating_sub(of_cpu);
+            memory = memory.saturating_sub(of_memory);
+            cpu > 0 && memory > 0
+        };
+        let (held_cpu, held_memory) = spot.without_devices();
+        let (with_cpu, with_memory) = self.most_beside_devices(spot);
+        let mut some = keep(u64::from(held_cpu.0), held_memory.0) && keep(with_cpu, with_memory);
+        for size in self.sizes.iter().filter(|s| !s.demand.wants_device()) {
+            if !some {
+                break;
+            }
+            if could(spot.node, &size.demand, size.host) {
+                let count = u64::from(size.count);
+                some = keep(
+                    u64::from(size.demand.cpu.0) * count,
+                    size.demand.memory.0.saturating_mul(count),
+                );
+            }
+        }
+        (
+            CpuShare(u32::try_from(cpu).unwrap_or(u32::MAX)),
+            Bytes(memory),
+        )
+    }
+
+    /// The most processor time and memory that those who have devices here and those who wait for some could
+    /// have together: never more of them at once than the devices hold.
+    fn most_beside_devices(&self, spot: &Spot<'_>) -> (u64, u64) {
+        if let Some((version, kept, most)) = spot.most.get()
+            && (version, kept) == (spot.version, self.version)
+        {
+            return most;
+        }
+        let devices = spot.node.capacity.devices.len() as u64 * 100;
+        let mut all = spot.beside.clone();
+        let waiting = self.sizes.iter().filter(|s| s.demand.wants_device());
+        for size in waiting.filter(|s| could(spot.node, &s.demand, s.host)) {
+            let count = u64::from(size.count);
+            all.push(Beside {
+                // What part of a device's time a partition has is known only once it is given: none is the
+                // safe side.
+                share: u64::from(size.demand.gpu.0) * count,
+                cpu: u64::from(size.demand.cpu.0) * count,
+                memory: size.demand.memory.0.saturating_mul(count),
+            });
+        }
+        let most = (
+            most(devices, &mut all, |beside| beside.cpu),
+            most(devices, &mut all, |beside| beside.memory),
+        );
+        spot.most.set(Some((spot.version, self.version, most)));
+        most
+    }
+}
+
+/// No choice among these, together no more than so many hundredths of devices, has more than this: the
+/// dearest for their share are taken first, the last one in part.
+fn most(mut room: u64, all: &mut [Beside], of: impl Fn(&Beside) -> u64) -> u64 {
+    let dearest_first = |a: &Beside, b: &Beside| -> Ordering {
+        let (a, b) = (
+            u128::from(of(a)) * u128::from(b.share),
+            u128::from(of(b)) * u128::from(a.share),
+        );
+        b.cmp(&a)
+    };
+    let mut sum: u64 = 0;
+    let (free, mut paid): (Vec<Beside>, Vec<Beside>) = all.iter().partition(|one| one.share == 0);
+    for one in &free {
+        sum = sum.saturating_add(of(one));
+    }
+    paid.sort_by(dearest_first);
+    for one in &paid {
+        if one.share <= room {
+            room -= one.share;
+            sum = sum.saturating_add(of(one));
+            continue;
+        }
+        let part = (u128::from(of(one)) * u128::from(room)).div_ceil(u128::from(one.share));
+        return sum.saturating_add(u64::try_from(part).unwrap_or(u64::MAX));
+    }
+    sum
+}
+
+/// Whether a machine could hold a demand if nobody else were on it.
+pub(super) fn could(node: &Node, demand: &Demand, host: bool) -> bool {
+    (!host || node.host_environment)
+        && node.capacity.cpu >= demand.cpu
+        && node.capacity.memory >= demand.memory
+        && fit::holds_when_empty(node, demand)
+}
+
+/// Whether a demand could have this very device, or a part of it.
+pub(super) fn could_use(spot: &Spot<'_>, at: usize, demand: &Demand) -> bool {
+    let device = &spot.node.capacity.devices[at];
+    match demand.mig {
+        Some(profile) => device.mig.iter().any(|part| part.profile == profile),
+        None if device.is_cut() => false,
+        None => {
+            let part = crate::units::GpuShare(demand.gpu.0 % 100);
+            demand.gpu.0 >= 100
+                || (demand.gpu.0 > 0 && choice::slice_memory(device, demand, part).is_some())
+        }
+    }
+}
+
+/// Whether somebody who waits in front, and could be on this machine, waits for something that this demand
+/// wants there too: a device, or the processor time and memory that everybody needs.
+pub(super) fn competes(spot: &Spot<'_>, size: &Size<'_>, demand: &Demand) -> bool {
+    if !could(spot.node, &size.demand, size.host) {
+        return false;
+    }
+    let devices = 0..spot.devices.len();
+    let same_profile = |at: usize| match (size.demand.mig, demand.mig) {
+        (Some(a), Some(b)) => a == b && could_use(spot, at, demand),
+        (None, None) => could_use(spot, at, &size.demand) && could_use(spot, at, demand),
+        _ => false,
+    };
+    let (cpu, memory): (CpuShare, Bytes) = spot.free();
+    let short = cpu < size.demand.cpu || memory < size.demand.memory;
+    short || (size.demand.wants_device() && devices.into_iter().any(same_profile))
+}

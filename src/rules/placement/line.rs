@@ -1,0 +1,100 @@
+//! The queue, one after the other, as the scheduler and every answer about it walk it: who starts, and for
+//! whom what is kept who cannot start yet.
+
+use super::fit::{self, Place};
+use super::ground::{Found, Ground};
+use super::kept::MOST_SIZES;
+use super::order::{self, Gate};
+use crate::session::{Outcome, Reason, Session, Wish};
+use crate::units::Timestamp;
+use crate::world::World;
+
+/// The queue up to somebody.
+pub(super) struct Line<'w> {
+    world: &'w World,
+    now: Timestamp,
+    pub(super) ground: Ground<'w>,
+    /// Those who wait for room, in order.
+    pub(super) waiting: Vec<&'w Session>,
+    /// Those who got a place, in order.
+    pub(super) placed: Vec<(&'w Session, Found)>,
+    /// Too many sizes wait: nobody behind them is looked at.
+    full: bool,
+}
+
+/// What the queue means for one session.
+pub(super) enum Step {
+    Place(Place),
+    End(Outcome, Reason),
+    /// It has no place now.
+    Waits,
+}
+
+impl<'w> Line<'w> {
+    /// Nobody was looked at yet.
+    pub(super) fn new(world: &'w World, now: Timestamp) -> Self {
+        Self {
+            world,
+            now,
+            ground: Ground::new(world, now),
+            waiting: Vec::new(),
+            placed: Vec::new(),
+            full: false,
+        }
+    }
+
+    /// Looks at the next one.
+    pub(super) fn step(&mut self, session: &'w Session) -> Step {
+        if session.wish != Wish::Run {
+            let because = Reason::new(
+                "session.stopped-before-start",
+                "It was stopped before it started.",
+            );
+            return Step::End(Outcome::Stopped, because);
+        }
+        match order::gate(self.world, session, self.now) {
+            Gate::Open => {}
+            Gate::Held(_) => return Step::Waits,
+            Gate::Never(because) => return Step::End(Outcome::Refused, because),
+        }
+        // Who holds all they may, or will once those of theirs in front have started, waits for themselves
+        // alone.
+        let demand = &session.order.demand;
+        if self.ground.past_quota(session.owner, demand)
+            || self.ground.owes_quota(session.owner, demand)
+        {
+            return Step::Waits;
+        }
+        if let Some(place) = self.look(session) {
+            self.ground.take(&place.found, demand, session.owner);
+            self.placed.push((session, place.found.clone()));
+            return Step::Place(place);
+        }
+        // Who is bound to a device holds nobody back.
+        if session.only_on.is_none() {
+            self.wait(session);
+        }
+        Step::Waits
+    }
+
+    /// The place that a session would have were it next; None where it has none.
+    pub(super) fn look(&self, session: &Session) -> Option<Place> {
+        if self.full {
+            return None;
+        }
+        fit::place(&self.ground, session)
+    }
+
+    /// Whether so many sizes wait in front that nobody behind them is looked at.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    fn wait(&mut self, session: &'w Session) {
+        self.waiting.push(session);
+        if !self.full {
+            self.ground.keep(session);
+            self.full = self.ground.kept().sizes.len() >= MOST_SIZES;
+        }
+    }
+}

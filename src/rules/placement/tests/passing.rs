@@ -1,0 +1,222 @@
+//! Who may pass somebody that waits: never anybody who takes what those in front could get, whatever ends
+//! when; and so everybody gets their turn, however many small ones come after.
+
+use super::*;
+
+/// Sessions on machines and in the queue, of every sort.
+fn crowded(numbers: &mut Numbers) -> World {
+    let mut world = machines(numbers);
+    for node in &mut world.nodes {
+        // Tight in each respect, now and then.
+        node.capacity.cpu = CpuShare(200 + 100 * numbers.below(30));
+        node.capacity.memory = Bytes::gib(u64::from(8 + numbers.below(40)));
+    }
+    world.policy.each = None;
+    for n in 0..50_u32 {
+        add(&mut world, numbers, n);
+    }
+    world
+}
+
+fn any(numbers: &mut Numbers) -> Demand {
+    let mut demand = wish(numbers);
+    if numbers.below(3) == 0 {
+        demand = super::demand("1", "1g", "0");
+    }
+    demand.cpu = CpuShare(25 + numbers.below(500));
+    demand.memory = Bytes::mib(u64::from(64 + numbers.below(6000)));
+    demand
+}
+
+fn add(world: &mut World, numbers: &mut Numbers, n: u32) {
+    let wish = any(numbers);
+    if wish.check().is_err() || possible(world, &wish, &Environment::Host).is_err() {
+        return;
+    }
+    let mut session = super::world(&format!("s{n} 1 1g 0")).sessions.remove(0);
+    session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
+    session.owner = UserId(uuid::Uuid::from_u128(u128::from(n)));
+    session.order.demand = wish;
+    session.queued_at = Timestamp::from_millis(i64::from(n));
+    world.sessions.push(session);
+}
+
+const NOW: Timestamp = Timestamp::from_millis(1000);
+
+/// One pass; the ids of those who got a place.
+fn pass(world: &mut World) -> Vec<SessionId> {
+    let mut placed = Vec::new();
+    for decision in decide(world, NOW) {
+        if let Decision::Place {
+            session,
+            node,
+            devices,
+            because,
+            ..
+        } = decision
+        {
+            let row = world.sessions.iter_mut().find(|s| s.id == session).unwrap();
+            row.place(node, devices, because, NOW);
+            row.phase = Phase::Running;
+            row.started_at = Some(NOW);
+            placed.push(session);
+        }
+    }
+    let broken = crate::findings::findings(world);
+    assert!(broken.is_empty(), "{broken:?}");
+    placed
+}
+
+/// Whether somebody who waits would have a place on one machine if nobody else waited.
+fn fits_on(world: &World, node: NodeId, waiting: &Session) -> bool {
+    let mut alone = world.clone();
+    alone.nodes.retain(|n| n.id == node);
+    alone.sessions.retain(|s| s.phase.holds_resources());
+    alone.sessions.push(waiting.clone());
+    !decide(&alone, NOW).is_empty()
+}
+
+#[test]
+fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
+    let (mut passed, mut compared) = (0, 0);
+    for seed in 0..400 {
+        let mut numbers = Numbers(seed);
+        let mut world = crowded(&mut numbers);
+        for round in 0..4 {
+            let placed = pass(&mut world);
+            let waiting: Vec<Session> = order::waiting(&world).into_iter().cloned().collect();
+            for front in &waiting {
+                let behind: Vec<&Session> = placed
+                    .iter()
+                    .filter_map(|id| world.session(*id))
+                    .filter(|s| (s.queued_at, s.id) > (front.queued_at, front.id))
+                    .collect();
+                passed += behind.len();
+                let mut nodes: Vec<NodeId> = behind.iter().filter_map(|s| s.node).collect();
+                nodes.dedup();
+                for _ in 0..3 {
+                    // Any of those who run may end.
+                    let mut with = world.clone();
+                    let stays = |s: &Session| behind.iter().any(|b| b.id == s.id);
+                    with.sessions.retain(|s| stays(s) || numbers.below(2) == 0);
+                    let mut without = with.clone();
+                    without.sessions.retain(|s| !stays(s));
+                    for node in &nodes {
+                        compared += 1;
+                        assert_eq!(
+                            fits_on(&with, *node, front),
+                            fits_on(&without, *node, front),
+                            "seed {seed}, round {round}: {:?} is delayed by {behind:?}",
+                            front.order.demand,
+                        );
+                    }
+                }
+            }
+            world
+                .sessions
+                .retain(|s| s.phase == Phase::Pending || numbers.below(3) > 0);
+        }
+    }
+    // There was something to see.
+    assert!(passed > 1000 && compared > 1000, "{passed}, {compared}");
+}
+
+#[test]
+fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
+    let mut waited = 0;
+    for seed in 0..400 {
+        let mut numbers = Numbers(seed);
+        let mut with = crowded(&mut numbers);
+        pass(&mut with);
+        let Some(first) = order::waiting(&with).first().map(|s| s.id) else {
+            continue;
+        };
+        let mut without = with.clone();
+        without
+            .sessions
+            .retain(|s| s.id == first || s.phase != Phase::Pending);
+        // Those who ran before end in some order; those who pass never do.
+        let mut running: Vec<SessionId> = with
+            .sessions
+            .iter()
+            .filter(|s| s.phase == Phase::Running)
+            .map(|s| s.id)
+            .collect();
+        let mut n = 100;
+        while !running.is_empty() {
+            let ends = running.swap_remove(numbers.below(running.len() as u32) as usize);
+            with.sessions.retain(|s| s.id != ends);
+            without.sessions.retain(|s| s.id != ends);
+            for _ in 0..3 {
+                add(&mut with, &mut numbers, n);
+                n += 1;
+            }
+            let (a, b) = (pass(&mut with), pass(&mut without));
+            assert_eq!(
+                a.contains(&first),
+                b.contains(&first),
+                "seed {seed}: somebody who came later delays the first"
+            );
+            if a.contains(&first) {
+                break;
+            }
+            waited += 1;
+        }
+    }
+    assert!(waited > 300, "{waited}");
+}
+
+#[test]
+fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
+    // Nothing runs longer than this many rounds.
+    const LONGEST: u32 = 5;
+    for (large, small) in [
+        (("1", "1g", "4"), ("1", "1g", "0.2")),
+        (("60", "1g", "0"), ("1", "1g", "0")),
+        (("1", "500g", "0"), ("1", "9g", "0")),
+        (("40", "1g", "2"), ("3", "1g", "0")),
+        (("8", "1g", "1"), ("5", "1g", "0.1")),
+    ] {
+        let mut numbers = Numbers(7);
+        let mut world = super::world("node a 64 512g 4 | node b 32 256g 4");
+        let mut left: BTreeMap<SessionId, u32> = BTreeMap::new();
+        let mut n: u32 = 0;
+        // Who is the first in the queue, and for how many rounds.
+        let (mut first, mut rounds_first) = (None, 0);
+        let mut larges = 0;
+        for _ in 0..80 {
+            for _ in 0..8 {
+                n += 1;
+                let (cpu, memory, gpu) = if n.is_multiple_of(40) { large } else { small };
+                let mut session = super::world(&format!("s{n} {cpu} {memory} {gpu}"))
+                    .sessions
+                    .remove(0);
+                session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
+                session.queued_at = Timestamp::from_millis(i64::from(n));
+                world.sessions.push(session);
+            }
+            for id in pass(&mut world) {
+                left.insert(id, 1 + numbers.below(LONGEST));
+                let n = id.0.as_u128() - 1000;
+                larges += u32::from(n.is_multiple_of(40));
+            }
+            let now_first = order::waiting(&world).first().map(|s| s.id);
+            rounds_first = if now_first == first {
+                rounds_first + 1
+            } else {
+                0
+            };
+            first = now_first;
+            assert!(
+                first.is_none() || rounds_first <= LONGEST,
+                "{large:?} is passed by {small:?} without end"
+            );
+            for rounds in left.values_mut() {
+                *rounds -= 1;
+            }
+            world.sessions.retain(|s| left.get(&s.id) != Some(&0));
+            left.retain(|_, rounds| *rounds > 0);
+        }
+        assert!(larges > 5, "{large:?} came {larges} times only");
+    }
+}
