@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use base::observe::chain;
+use rules::devices::{MigPart, MigProfile, SharePolicy, Spreading};
 use rules::findings::findings;
 use rules::messages::{Assignment, ContainerOrder, NodeReport};
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
@@ -24,9 +25,12 @@ use server::rehearsal::stand_in::{Moment, Plan, StandIn};
 
 /// The commands of a script, for the help text and for whoever mistypes one.
 pub const COMMANDS: &str = "\
-node NAME cpu CORES mem SIZE [gpus N] [prepare SECONDS] [stop SECONDS]
-submit NAME [GPU] [cpu CORES] [mem SIZE] [gpu SHARE] [batch SECONDS] [exit CODE] [after NAME,…]
-       [at SECONDS] [timeout SECONDS] [longest SECONDS]
+rules [least SHARE] [step SHARE] [each SHARE] [spreading pack|spread]
+node NAME cpu CORES mem SIZE [gpus N] [card SIZE] [sockets N] [cut PROFILE,…] [prepare SECONDS]
+       [stop SECONDS]        `cut` cuts the last of its devices
+submit NAME [GPU] [cpu CORES] [mem SIZE] [gpu SHARE] [gpu-mem SIZE] [mig PROFILE] [batch SECONDS]
+       [exit CODE] [after NAME,…] [at SECONDS] [timeout SECONDS] [longest SECONDS]
+resize NAME GPU
 stop NAME · kill NAME · restart NAME · pause NAME · resume NAME
 tick [SECONDS]        time passes, machines work and report, the server decides
 silent NODE [SECONDS] nothing passes its link (until `heard NODE` without a number)
@@ -159,12 +163,14 @@ impl Stage {
 
     fn command(&mut self, words: &[&str]) -> Result<(), Failure> {
         match words {
+            ["rules", rest @ ..] => self.rules(rest),
             ["node", name, rest @ ..] => self.node(name, rest),
             ["submit", name, rest @ ..] => self.submit(name, rest),
             ["tick"] => self.tick(1),
             ["tick", seconds] => self.tick(whole("tick", seconds)?),
             ["stop", name] => self.wish(name, Wish::Stop),
             ["kill", name] => self.wish(name, Wish::Kill),
+            ["resize", name, share] => self.resize(name, share),
             ["restart", name] => self.restart(name),
             ["pause", name] => self.pause(name, true),
             ["resume", name] => self.pause(name, false),
@@ -212,15 +218,56 @@ impl Stage {
             .ok_or_else(|| wrong(format!("the row of {name} is gone.")))
     }
 
+    fn rules(&mut self, words: &[&str]) -> Result<(), Failure> {
+        let mut options = Options::read(words)?;
+        let usual = SharePolicy::default();
+        let mut share = |name: &str| options.take(name).map(GpuShare::parse).transpose();
+        let policy = SharePolicy {
+            least: share("least")?.unwrap_or(usual.least),
+            step: share("step")?.unwrap_or(usual.step),
+            each: share("each")?,
+            spreading: match options.take("spreading") {
+                None | Some("pack") => Spreading::Pack,
+                Some("spread") => Spreading::Spread,
+                Some(word) => return Err(wrong(format!("rules: {word} is not pack or spread."))),
+            },
+            ..usual
+        };
+        options.all_used("rules")?;
+        self.server.set_policy(policy);
+        Ok(())
+    }
+
     fn node(&mut self, name: &str, words: &[&str]) -> Result<(), Failure> {
         let mut options = Options::read(words)?;
-        let gpus = options.whole("gpus")?.unwrap_or(0);
+        let gpus = options.whole("gpus")?.unwrap_or(0) as u32;
+        let card = options.take("card").map(Bytes::parse).transpose()?;
+        let sockets = options.whole("sockets")?.unwrap_or(1) as u32;
+        let each_socket = gpus.div_ceil(sockets.max(1)).max(1);
+        let mut cut = Vec::new();
+        for profile in options.take("cut").into_iter().flat_map(|l| l.split(',')) {
+            let profile = MigProfile::parse(profile)?;
+            cut.push(MigPart {
+                uuid: String::new(),
+                profile,
+                memory: Bytes::gib(u64::from(profile.gigabytes)),
+                sms: 16 * u32::from(profile.compute),
+            });
+        }
         let capacity = Capacity {
             cpu: CpuShare::parse(options.needed("node", "cpu")?)?,
             memory: Bytes::parse(options.needed("node", "mem")?)?,
-            devices: (0..gpus as u32)
+            devices: (0..gpus)
                 .map(|index| Device {
-                    memory: Bytes::gib(80),
+                    memory: card.unwrap_or(Bytes::gib(80)),
+                    sms: 132,
+                    numa: (sockets > 1).then_some(index / each_socket),
+                    link: (sockets > 1).then_some(index / each_socket),
+                    mig: if index + 1 == gpus {
+                        std::mem::take(&mut cut)
+                    } else {
+                        Vec::new()
+                    },
                     ..Device::new(index, "rehearsed")
                 })
                 .collect(),
@@ -273,7 +320,8 @@ impl Stage {
                 memory: Bytes::parse(options.take("mem").unwrap_or("256m"))?,
                 shm: Bytes::ZERO,
                 gpu: GpuShare::parse(gpu)?,
-                ..Demand::default()
+                gpu_memory: options.take("gpu-mem").map(Bytes::parse).transpose()?,
+                mig: options.take("mig").map(MigProfile::parse).transpose()?,
             },
             timeout_seconds: options.whole("timeout")?,
             longest_run_seconds: options.whole("longest")?,
@@ -281,11 +329,12 @@ impl Stage {
             depends_on,
         };
         options.all_used("submit")?;
-        order.check()?;
         let demand = order.demand;
-        if let Err(refusal) =
-            placement::possible(&self.server.world()?, &demand, &Environment::Host)
-        {
+        let world = self.server.world()?;
+        let checked = order
+            .check()
+            .and_then(|()| placement::possible(&world, &demand, &Environment::Host));
+        if let Err(refusal) = checked {
             self.say(&format!("  refused: {refusal}"));
             return Ok(());
         }
@@ -308,6 +357,32 @@ impl Stage {
         let now = self.now().wall;
         let because = Reason::new("session.stopped", "It was stopped.");
         self.server.edit(id, move |s| s.stop(wish, because, now))?;
+        Ok(())
+    }
+
+    /// Another share of the devices that it has, as the action of a person gives it.
+    fn resize(&mut self, name: &str, share: &str) -> Result<(), Failure> {
+        let row = self.session(name)?;
+        let demand = Demand {
+            gpu: GpuShare::parse(share)?,
+            gpu_memory: None,
+            ..row.order.demand
+        };
+        let world = self.server.world()?;
+        let granted = demand
+            .check()
+            .and_then(|()| placement::possible(&world, &demand, &Environment::Host))
+            .and_then(|()| placement::regrant(&world, &row, &demand));
+        match granted {
+            Ok(devices) => {
+                self.server.edit(row.id, move |s| {
+                    s.order.demand = demand;
+                    s.regrant(devices);
+                    true
+                })?;
+            }
+            Err(refusal) => self.say(&format!("  refused: {refusal}")),
+        }
         Ok(())
     }
 
@@ -440,7 +515,10 @@ impl Stage {
                 .iter()
                 .map(|d| {
                     let held = held.devices.get(&d.index).cloned().unwrap_or_default();
-                    format!("device {} {}", d.index, held.share)
+                    match d.mig.len() {
+                        0 => format!("device {} {}", d.index, held.share),
+                        parts => format!("device {} {}/{parts} parts", d.index, held.parts.len()),
+                    }
                 })
                 .collect();
             let silent = if node.is_silent(self.now().wall) {
@@ -483,6 +561,9 @@ impl Stage {
         for blocker in explanation.blockers {
             self.say(&format!("  {}: {}", blocker.code, blocker.text));
         }
+        if let Some(eta) = explanation.eta {
+            self.say(&format!("  in {} s: {}", eta.p50_seconds, eta.basis));
+        }
         for alternative in explanation.alternatives {
             self.say(&format!("  or: {}", alternative.text));
         }
@@ -516,6 +597,11 @@ fn place(world: &World, session: &Session) -> String {
     let mut text = node.name.clone();
     for part in &session.devices {
         let _ = write!(text, "  device {} {}", part.index, part.share);
+        if let Some(number) = part.part {
+            let _ = write!(text, " (partition {number})");
+        } else if session.order.demand.gpu_memory.is_some() {
+            let _ = write!(text, " ({})", part.memory);
+        }
     }
     if session.incarnation > 1 {
         let _ = write!(text, "  start {}", session.incarnation);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::observe::Clock;
 use base::settings::{Layer, Settings};
+use rules::devices::SharePolicy;
 use rules::messages::{Assignment, NodeReport};
 use rules::names::{SessionId, UserId};
 use rules::placement::Decision;
@@ -65,6 +66,11 @@ impl Rehearsal {
 
     fn catalog(&self) -> &Catalog {
         self.server.catalog()
+    }
+
+    /// Sets the administrator's rules for shares.
+    pub fn set_policy(&self, policy: SharePolicy) {
+        self.catalog().set_policy(policy);
     }
 
     /// Moves the server's clock.
