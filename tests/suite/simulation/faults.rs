@@ -4,7 +4,7 @@
 use rules::messages::{ExitRecord, NodeReport, SightState};
 use rules::names::IncidentId;
 use rules::placement::{self, Decision};
-use rules::session::Phase;
+use rules::session::{Phase, Session};
 use rules::units::Timestamp;
 use rules::world::World;
 
@@ -33,6 +33,8 @@ pub(super) enum Fault {
     SaidOnlyOnce,
     /// Run time is counted on the clock that people set.
     LimitsByTheWall,
+    /// A server that was started anew goes by the time of day, for how long a session has run.
+    RestartBelievesTheWall,
     /// What a resize takes from a session is given away before its machine has confirmed it.
     ShareFreedUnconfirmed,
     /// A machine confirms what it was told, not what it holds its containers to.
@@ -50,10 +52,12 @@ pub(super) enum Fault {
     IncidentToldOnce,
     /// An answer gets its number from whoever hears it, each time anew.
     IncidentNumberedByItsHearer,
+    /// Whoever fits now starts now, whoever waits in front.
+    PassesWhateverFits,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -65,6 +69,7 @@ impl Fault {
         Self::IncarnationReused,
         Self::SaidOnlyOnce,
         Self::LimitsByTheWall,
+        Self::RestartBelievesTheWall,
         Self::ShareFreedUnconfirmed,
         Self::ConfirmedBeforeDone,
         Self::ConfirmedOnlyOnce,
@@ -73,6 +78,7 @@ impl Fault {
         Self::WatchForgotten,
         Self::IncidentToldOnce,
         Self::IncidentNumberedByItsHearer,
+        Self::PassesWhateverFits,
     ];
 }
 
@@ -88,9 +94,48 @@ pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec
                 session.unconfirmed.clear();
             }
         }
+        Some(Fault::PassesWhateverFits) => return whatever_fits(world, now),
         _ => {}
     }
     placement::decide(&world, now)
+}
+
+/// Everybody is decided on as if nobody else waited.
+fn whatever_fits(mut world: World, now: Timestamp) -> Vec<Decision> {
+    let mut waiting: Vec<Session> = world.sessions.clone();
+    waiting.retain(|s| s.phase == Phase::Pending);
+    waiting.sort_by_key(|s| (s.queued_at, s.id));
+    world.sessions.retain(|s| s.phase != Phase::Pending);
+    let mut decisions = Vec::new();
+    // Those whom others depend on are there all the while.
+    for session in &waiting {
+        if session
+            .order
+            .depends_on
+            .iter()
+            .any(|id| waiting.iter().any(|other| other.id == *id))
+        {
+            continue;
+        }
+        world.sessions.push(session.clone());
+        let decided = placement::decide(&world, now);
+        world.sessions.pop();
+        for decision in decided {
+            if let Decision::Place {
+                node,
+                devices,
+                because,
+                ..
+            } = &decision
+            {
+                let mut placed = session.clone();
+                placed.place(*node, devices.clone(), because.clone(), now);
+                world.sessions.push(placed);
+            }
+            decisions.push(decision);
+        }
+    }
+    decisions
 }
 
 /// A report as the server reads it.
@@ -104,6 +149,9 @@ pub(super) fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
         }
     }
     for sight in &mut report.containers {
+        if fault == Some(Fault::RestartBelievesTheWall) {
+            sight.ran = None;
+        }
         match (fault, &sight.state) {
             (Some(Fault::EndedWhileItLives), SightState::Stopping { .. }) => {
                 sight.state = SightState::Ended(ExitRecord {

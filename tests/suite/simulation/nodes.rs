@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::housekeeping::{self, Step};
-use rules::messages::{Answer, Assignment, ContainerOrder, Incident, NodeReport, SightState};
+use rules::messages::{
+    Answer, Assignment, ContainerOrder, ContainerSight, Incident, NodeReport, SightState,
+};
 use rules::names::{BootId, ContainerName, IncidentId, NodeId};
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::session::SessionKind;
@@ -33,6 +35,7 @@ pub(super) struct Machine {
     cases: BTreeMap<ContainerName, Case>,
     /// Every answer that was ever given here.
     pub answered: BTreeMap<IncidentId, Incident>,
+    thieves: u8,
     dice: Dice,
 }
 
@@ -57,16 +60,18 @@ const FROZEN_AFTER: u64 = 4;
 const STOPPED_AFTER: u64 = 14;
 
 /// From which second on, and until which, a container holds more than it was granted; by its number, so
-/// that no die is thrown for it. Some let go once they are warned.
-fn offence(order: &ContainerOrder) -> Option<(u64, u64)> {
+/// that no die is thrown for it. One in `thieves` of those with a device does; some let go once they are
+/// warned.
+fn offence(order: &ContainerOrder, thieves: u8) -> Option<(u64, u64)> {
     let number = order.name.session.0.as_u128();
-    let thief = !order.devices.is_empty() && number.is_multiple_of(3);
-    let lets_go = !(number / 3).is_multiple_of(4);
+    let thieves = u128::from(thieves);
+    let thief = !order.devices.is_empty() && number.is_multiple_of(thieves);
+    let lets_go = !(number / thieves).is_multiple_of(4);
     thief.then_some((1, if lets_go { 4 } else { u64::MAX }))
 }
 
 impl Machine {
-    pub(super) fn new(number: u64, now: Timestamp, dice: &mut Dice) -> Self {
+    pub(super) fn new(number: u64, now: Timestamp, dice: &mut Dice, thieves: u8) -> Self {
         let mut dice = dice.split();
         let id = NodeId::make(now, dice.bytes());
         let boot = BootId::make(now, dice.bytes());
@@ -97,6 +102,7 @@ impl Machine {
             reported_at: now,
             cases: BTreeMap::new(),
             answered: BTreeMap::new(),
+            thieves,
             dice,
         }
     }
@@ -115,7 +121,7 @@ impl Machine {
             let Life::Running { since, .. } = &container.life else {
                 continue;
             };
-            let Some((from, until)) = offence(&container.order) else {
+            let Some((from, until)) = offence(&container.order, self.thieves) else {
                 continue;
             };
             let name = container.order.name;
@@ -286,8 +292,13 @@ impl Machine {
                 _ => {}
             }
         }
+        let untimed = |report: &NodeReport| -> Vec<ContainerSight> {
+            let mut sights = report.containers.clone();
+            sights.iter_mut().for_each(|sight| sight.ran = None);
+            sights
+        };
         let news = self.last_report.as_ref().is_none_or(|last| {
-            last.containers != report.containers
+            untimed(last) != untimed(&report)
                 || last.generation != report.generation
                 || last.boot != report.boot
                 || last.incidents != report.incidents

@@ -15,8 +15,8 @@ use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserNa
 use rules::people::Role;
 use rules::permissions::Subject;
 use rules::placement;
-use rules::resources::{Demand, Used};
-use rules::session::{Environment, Order, Phase, Session, SessionKind};
+use rules::resources::{Capacity, Demand, Used};
+use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::World;
 use server::Failure;
@@ -39,6 +39,11 @@ const REST: u64 = 90;
 const END: u64 = 60;
 /// Seconds that anything may take to move on once nobody disturbs.
 const PATIENCE: u64 = 45;
+
+/// Seconds that a message may be on its way, and the next one wait for its turn.
+const SLOWEST: u64 = 50;
+/// Sessions of one machine of which every choice is tried; more would take long.
+const MOST_TRIED: usize = 10;
 
 /// What a run came to.
 #[derive(Debug, Default, Clone, Copy)]
@@ -169,9 +174,14 @@ struct Run {
     dead: BTreeMap<SessionId, u64>,
     quiet_since: u64,
     ran: BTreeMap<ContainerName, Ran>,
-    /// Seconds in which clocks were set, and the last one in which the server died.
-    jumps: Vec<u64>,
+    /// Who waited for nothing but room a second ago, and where every placed one was.
+    waited: BTreeSet<SessionId>,
+    placed: BTreeSet<ContainerName>,
+    /// Machines on which some grant was not confirmed a second ago.
+    unsettled: BTreeSet<NodeId>,
+    /// The last second in which the server died, and in which it last heard of each machine.
     crashed_at: u64,
+    heard: BTreeMap<NodeId, u64>,
     /// Generations that were put on a link before, for `Fault::SaidOnlyOnce`.
     said: BTreeSet<(NodeId, u64)>,
     tally: Tally,
@@ -192,9 +202,21 @@ struct FateDice {
     died: bool,
 }
 
+/// One session with a device in so many holds more than it was granted, unless a scenario says otherwise.
+const THIEVES: u8 = 3;
+
 /// Plays one seed.
 pub(super) fn play(seed: u64, fault: Option<Fault>) -> Result<Tally, Box<Broken>> {
-    let mut run = Run::new(seed, fault);
+    play_among(THIEVES, seed, fault)
+}
+
+/// The same where one session with a device in `thieves` holds more than it was granted.
+pub(super) fn play_among(
+    thieves: u8,
+    seed: u64,
+    fault: Option<Fault>,
+) -> Result<Tally, Box<Broken>> {
+    let mut run = Run::new(seed, fault, thieves);
     match run.through() {
         Ok(()) => Ok(run.tally),
         Err(promise) => Err(Box::new(Broken {
@@ -209,7 +231,7 @@ pub(super) fn play(seed: u64, fault: Option<Fault>) -> Result<Tally, Box<Broken>
 type Kept = Result<(), String>;
 
 impl Run {
-    fn new(seed: u64, fault: Option<Fault>) -> Self {
+    fn new(seed: u64, fault: Option<Fault>, thieves: u8) -> Self {
         let mut dice = Dice::new(seed);
         let start = Timestamp::from_millis(1_790_000_000_000);
         let server = Rehearsal::open(start).expect("a catalog in memory opens");
@@ -238,7 +260,7 @@ impl Run {
         });
         let nodes = dice.between(1, 3);
         let machines = (0..nodes)
-            .map(|number| Machine::new(number, start, &mut dice))
+            .map(|number| Machine::new(number, start, &mut dice, thieves))
             .collect();
         Self {
             dice,
@@ -265,8 +287,11 @@ impl Run {
             dead: BTreeMap::new(),
             quiet_since: 0,
             ran: BTreeMap::new(),
-            jumps: Vec::new(),
+            waited: BTreeSet::new(),
+            placed: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
             crashed_at: 0,
+            heard: BTreeMap::new(),
             said: BTreeSet::new(),
             tally: Tally::default(),
             trace: VecDeque::new(),
@@ -342,7 +367,6 @@ impl Run {
         if self.dice.chance(2) {
             let jump = *self.dice.pick(&[-3_600_000, -20_000, 20_000, 3_600_000]);
             self.ahead += jump;
-            self.jumps.push(self.second);
             self.say(format!("the clock jumps by {jump} ms"));
         }
         if self.dice.chance(2) {
@@ -706,6 +730,9 @@ impl Run {
             // It died within this second; what arrived is lost.
             return Ok(());
         }
+        for report in reports {
+            self.heard.insert(report.node, self.second);
+        }
         let fault = self.fault;
         let decide = move |world: &World, now| faults::decide(fault, world, now);
         let mut by = now;
@@ -790,6 +817,7 @@ impl Run {
         self.living_have_rows(&world)?;
         self.requests_are_single(&world)?;
         self.limits_are_kept(&world)?;
+        self.passing_delays_nobody(&world, now)?;
         self.answers_are_kept(&world)?;
         if self.second.is_multiple_of(20) {
             self.acknowledged_exist()?;
@@ -936,9 +964,78 @@ impl Run {
         Ok(())
     }
 
+    /// Whoever got a place took nothing that somebody in front of it could get there, whichever of those
+    /// who hold the machine end: all choices of them are tried.
+    fn passing_delays_nobody(&mut self, world: &World, now: Moment) -> Kept {
+        let holds = |s: &&Session| s.phase.holds_resources();
+        let settled = |s: &&Session| s.unconfirmed.is_empty();
+        let unsettled: BTreeSet<NodeId> = world
+            .sessions
+            .iter()
+            .filter(|s| !settled(s))
+            .filter_map(|s| s.node)
+            .collect();
+        let is_new = |s: &Session| !self.placed.contains(&s.container());
+        for passing in world.sessions.iter().filter(holds).filter(|s| is_new(s)) {
+            let Some(node) = passing.node.and_then(|id| world.node(id)) else {
+                continue;
+            };
+            // A change of a grant counts once it is confirmed, which may be between two turns of a second.
+            if unsettled.contains(&node.id) || self.unsettled.contains(&node.id) {
+                continue;
+            }
+            let there: Vec<&Session> = world
+                .sessions
+                .iter()
+                .filter(holds)
+                .filter(|s| s.node == passing.node && !is_new(s))
+                .take(MOST_TRIED)
+                .collect();
+            let in_front = |s: &&Session| {
+                self.waited.contains(&s.id)
+                    && waits_for_room(world, s, now.wall)
+                    && (s.queued_at, s.id) < (passing.queued_at, passing.id)
+            };
+            for front in world.sessions.iter().filter(in_front) {
+                for choice in 0..1_u32 << there.len() {
+                    let stay = there.iter().enumerate();
+                    let stay = stay
+                        .filter(|(at, _)| choice >> at & 1 == 1)
+                        .map(|(_, s)| *s);
+                    let mut used = Used::default();
+                    for s in stay {
+                        used.add(&s.order.demand, &s.holds());
+                    }
+                    let without = has_room(&node.capacity, &used, &front.order.demand);
+                    used.add(&passing.order.demand, &passing.holds());
+                    if without && !has_room(&node.capacity, &used, &front.order.demand) {
+                        return Err(format!(
+                            "{} passes {} and takes what it could get on {}",
+                            passing.name, front.name, node.name
+                        ));
+                    }
+                }
+            }
+        }
+        self.placed = world
+            .sessions
+            .iter()
+            .filter(holds)
+            .map(Session::container)
+            .collect();
+        self.waited = world
+            .sessions
+            .iter()
+            .filter(|s| waits_for_room(world, s, now.wall))
+            .map(|s| s.id)
+            .collect();
+        self.unsettled = unsettled;
+        Ok(())
+    }
+
     /// A limit of its owner ends a session neither before it ran that long nor much later, however
-    /// clocks were set. Only a server that was restarted meanwhile has nothing but the clock on the
-    /// wall to go by.
+    /// clocks were set, and however often the server died. A server that was started anew has to hear
+    /// from the machine first, and what it hears may have been on the way for long.
     fn limits_are_kept(&mut self, world: &World) -> Kept {
         for session in &world.sessions {
             let name = session.container();
@@ -956,10 +1053,14 @@ impl Run {
             else {
                 continue;
             };
-            let jumped = self.jumps.iter().any(|at| (*from..=*known).contains(at));
-            if jumped || self.crashed_at >= *known {
-                continue;
-            }
+            let heard = session.node.and_then(|node| self.heard.get(&node));
+            let slack = if self.crashed_at < *known {
+                Some(2)
+            } else {
+                heard
+                    .is_some_and(|heard| *heard > self.crashed_at)
+                    .then_some(SLOWEST)
+            };
             let limits = [
                 session.order.longest_run_seconds,
                 match session.order.kind {
@@ -983,7 +1084,8 @@ impl Run {
             }
             let able =
                 self.second >= self.server_back_at + 2 && self.second >= self.disk_free_at + 2;
-            if able && session.phase == Phase::Running && ran > limit + 2 {
+            let over = slack.is_some_and(|slack| ran > limit + slack);
+            if able && session.phase == Phase::Running && over {
                 return Err(format!(
                     "{} runs for {ran} s, past its limit of {limit} s",
                     session.name
@@ -1101,6 +1203,32 @@ impl Run {
         }
         self.acknowledged_exist()
     }
+}
+
+/// Whether nothing but room keeps a session from its start.
+fn waits_for_room(world: &World, session: &Session, now: Timestamp) -> bool {
+    let order = &session.order;
+    session.phase == Phase::Pending
+        && order.start_at.is_none_or(|at| at <= now)
+        && order
+            .depends_on
+            .iter()
+            .all(|id| world.ended.get(id) == Some(&Some(Outcome::Succeeded)))
+}
+
+/// Whether a machine that is used so has room for a demand; counted without the scheduler's own rules.
+fn has_room(capacity: &Capacity, used: &Used, demand: &Demand) -> bool {
+    let left = |at: u32| {
+        let held = used.devices.get(&at).map_or(0, |held| held.share.0);
+        WHOLE.0.saturating_sub(held)
+    };
+    let devices = capacity.devices.iter().map(|d| left(d.index));
+    let fits = match demand.gpu.0 {
+        0 => true,
+        share if share < WHOLE.0 => devices.into_iter().any(|left| left >= share),
+        share => devices.filter(|left| *left == WHOLE.0).count() >= (share / WHOLE.0) as usize,
+    };
+    fits && used.cpu + demand.cpu <= capacity.cpu && used.memory + demand.memory <= capacity.memory
 }
 
 fn request_of(session: &Session) -> u64 {
