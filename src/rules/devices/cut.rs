@@ -1,6 +1,6 @@
 //! Cutting a device into hardware partitions: which profiles its maker gives it, whether a wish fits, what it
 //! comes to, and whom it ends. Pure; cuts nothing. The geometry is the maker's published one (eight slices of
-//! memory, seven of compute, fixed places for each size) and is not yet measured on hardware.
+//! memory and seven of compute, or four of both; fixed places for each size) and is not yet measured on hardware.
 
 use std::collections::BTreeMap;
 
@@ -11,49 +11,78 @@ use crate::resources::Device;
 use crate::session::{Session, SessionKind, Wish};
 use crate::units::Bytes;
 
-/// Slices of memory that a device of this kind has.
+/// Parts of a device's memory in which places are told. A card of four slices counts two for each.
 pub const MEMORY_SLICES: u8 = 8;
 /// Partitions of one device at most.
 pub const MOST_PARTS: usize = 7;
 
-/// One size in the maker's table: slices of compute, slices of memory, and where it may begin.
+/// One size in the maker's table: slices of compute, eighths of the memory, where it may begin, and whether
+/// there is one with the media engines. A card has one set of those.
 struct Size {
     compute: u8,
     memory: u8,
     starts: &'static [u8],
+    media: bool,
 }
 
-const fn size(compute: u8, memory: u8, starts: &'static [u8]) -> Size {
+const fn size(compute: u8, memory: u8, starts: &'static [u8], media: bool) -> Size {
     Size {
         compute,
         memory,
         starts,
+        media,
     }
 }
 
-/// Smallest first, as people read them.
-const SIZES: &[Size] = &[
-    size(1, 1, &[0, 1, 2, 3, 4, 5, 6]),
-    size(1, 2, &[0, 2, 4, 6]),
-    size(2, 2, &[0, 2, 4]),
-    size(3, 4, &[0, 4]),
-    size(4, 4, &[0]),
-    size(7, 8, &[0]),
-];
+/// Cards that are cut alike.
+struct Kind {
+    /// Words of their models; cards of the same memory that cannot be cut are many.
+    models: &'static [&'static str],
+    /// Slices of compute that can be given, and what one of them is of the card's multiprocessors.
+    compute: u8,
+    one_of: u32,
+    /// Smallest first, as people read them.
+    sizes: &'static [Size],
+    /// Names that the maker gives to one, two, four and eight eighths of memory, by what the card has in all.
+    names: &'static [(u64, [u16; 4])],
+}
 
-/// Names that the maker gives to one, two, four and eight slices of memory, by what the card has in all.
-const FAMILIES: &[(u64, [u16; 4])] = &[
-    (40, [5, 10, 20, 40]),
-    (80, [10, 20, 40, 80]),
-    (94, [12, 24, 47, 94]),
-    (96, [12, 24, 48, 96]),
-    (141, [18, 35, 71, 141]),
-    (180, [23, 45, 90, 180]),
-];
-
-/// Words of models that can be cut; cards of the same memory that cannot are many.
-const MODELS: &[&str] = &[
-    "A100", "H100", "H200", "H20", "H800", "GH200", "B200", "GB200",
+const KINDS: [Kind; 2] = [
+    Kind {
+        models: &[
+            "A100", "H100", "H200", "H20", "H800", "GH200", "B200", "GB200", "B300", "GB300",
+        ],
+        compute: 7,
+        one_of: 8,
+        sizes: &[
+            size(1, 1, &[0, 1, 2, 3, 4, 5, 6], true),
+            size(1, 2, &[0, 2, 4, 6], false),
+            size(2, 2, &[0, 2, 4], false),
+            size(3, 4, &[0, 4], false),
+            size(4, 4, &[0], false),
+            size(7, 8, &[0], false),
+        ],
+        names: &[
+            (40, [5, 10, 20, 40]),
+            (80, [10, 20, 40, 80]),
+            (94, [12, 24, 47, 94]),
+            (96, [12, 24, 48, 96]),
+            (141, [18, 35, 71, 141]),
+            (180, [23, 45, 90, 180]),
+            (269, [34, 67, 135, 269]),
+        ],
+    },
+    Kind {
+        models: &["A30"],
+        compute: 4,
+        one_of: 4,
+        sizes: &[
+            size(1, 2, &[0, 2, 4, 6], true),
+            size(2, 4, &[0, 4], true),
+            size(4, 8, &[0], false),
+        ],
+        names: &[(24, [0, 6, 12, 24])],
+    },
 ];
 
 /// What a cut comes to.
@@ -72,30 +101,45 @@ pub struct Plan {
 /// The profiles that a device can be cut into, smallest first; empty where it cannot be cut, or where its
 /// maker's table is not known here.
 pub fn profiles(device: &Device) -> Vec<MigProfile> {
-    let Some(names) = family(device) else {
-        return Vec::new();
-    };
-    let profile = |size: &Size| MigProfile {
-        compute: size.compute,
-        gigabytes: names[usize::from(size.memory.ilog2() as u8)],
-        media: false,
-    };
-    SIZES.iter().map(profile).collect()
+    let known = known(device).into_iter();
+    known.map(|(profile, _)| profile).collect()
 }
 
-fn family(device: &Device) -> Option<&'static [u16; 4]> {
-    let known = device
-        .model
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .any(|word| MODELS.contains(&word));
+/// The same with the size that each of them is.
+fn known(device: &Device) -> Vec<(MigProfile, &'static Size)> {
+    let Some((kind, names)) = kind(device) else {
+        return Vec::new();
+    };
+    let named = |size: &'static Size, media: bool| {
+        let profile = MigProfile {
+            compute: size.compute,
+            gigabytes: names[usize::from(size.memory.ilog2() as u8)],
+            media,
+        };
+        (profile, size)
+    };
+    let mut all = Vec::new();
+    for size in kind.sizes {
+        all.push(named(size, false));
+        all.extend(size.media.then(|| named(size, true)));
+    }
+    all
+}
+
+/// How cards of its kind are cut, and the names of this one's sizes.
+fn kind(device: &Device) -> Option<(&'static Kind, &'static [u16; 4])> {
+    let words = || device.model.split(|c: char| !c.is_ascii_alphanumeric());
+    let kind = KINDS
+        .iter()
+        .find(|kind| words().any(|word| kind.models.contains(&word)))?;
     // A card's own figure is some hundred MiB beside its name.
     let gib = device.memory.0 as f64 / f64::from(1 << 30);
     let near = |whole: u64| (gib - whole as f64).abs() <= whole as f64 * 0.05;
-    FAMILIES
+    kind.names
         .iter()
-        .filter(|(whole, _)| known && near(*whole))
+        .filter(|(whole, _)| near(*whole))
         .min_by_key(|(whole, _)| ((gib - *whole as f64).abs() * 1000.0) as u64)
-        .map(|(_, names)| names)
+        .map(|(_, names)| (kind, names))
 }
 
 /// What cutting a device so would come to, and whom it would end; no profile makes it whole again.
@@ -107,6 +151,7 @@ pub fn plan<'a>(
     wanted: &[MigProfile],
     sessions: impl IntoIterator<Item = &'a Session>,
 ) -> Result<Plan, Refusal> {
+    let sizes = known(device);
     let known = profiles(device);
     if known.is_empty() {
         return Err(Refusal::conflict(
@@ -130,9 +175,9 @@ pub fn plan<'a>(
         .at("/profiles")
         .hint(format!("{} would work.", listed(&known))));
     }
-    let Some(placed) = places(wanted, &known) else {
+    let Some(placed) = places(wanted, &sizes) else {
         let mut fewer = wanted.to_vec();
-        while !fewer.is_empty() && places(&fewer, &known).is_none() {
+        while !fewer.is_empty() && places(&fewer, &sizes).is_none() {
             fewer.pop();
         }
         return Err(Refusal::invalid(
@@ -170,6 +215,8 @@ pub fn plan<'a>(
 
 /// The partitions of a device that is cut so, with names made from its own.
 pub fn parts(device: &Device, profiles: &[MigProfile]) -> Vec<MigPart> {
+    // What is simulated may be called anything; most cards are of the first kind.
+    let kind = kind(device).map_or(&KINDS[0], |(kind, _)| kind);
     (0..)
         .zip(profiles)
         .map(|(number, profile): (u32, _)| MigPart {
@@ -177,8 +224,8 @@ pub fn parts(device: &Device, profiles: &[MigProfile]) -> Vec<MigPart> {
             profile: *profile,
             memory: Bytes::gib(u64::from(profile.gigabytes)),
             sms: match profile.compute {
-                7 => device.sms,
-                compute => device.sms / 8 * u32::from(compute),
+                all if all == kind.compute => device.sms,
+                compute => device.sms / kind.one_of * u32::from(compute),
             },
         })
         .collect()
@@ -241,15 +288,16 @@ type Placed = Vec<(MigProfile, (u8, u8))>;
 
 /// A place for each, none over another; None where there is none. At most seven are placed, each at one of
 /// at most seven places, largest first, so the search is short.
-fn places(wanted: &[MigProfile], known: &[MigProfile]) -> Option<Placed> {
-    if wanted.len() > MOST_PARTS {
+fn places(wanted: &[MigProfile], known: &[(MigProfile, &'static Size)]) -> Option<Placed> {
+    let with_media = wanted.iter().filter(|profile| profile.media).count();
+    if wanted.len() > MOST_PARTS || with_media > 1 {
         return None;
     }
     let mut order: Vec<(&Size, MigProfile)> = wanted
         .iter()
         .filter_map(|profile| {
-            let at = known.iter().position(|known| known == profile)?;
-            Some((&SIZES[at], *profile))
+            let (_, size) = known.iter().find(|(known, _)| known == profile)?;
+            Some((*size, *profile))
         })
         .collect();
     order.sort_by_key(|(size, profile)| (std::cmp::Reverse((size.memory, size.compute)), *profile));
@@ -299,7 +347,11 @@ mod tests {
     }
 
     fn check(text: &str) -> Result<String, Refusal> {
-        let plan = plan(&card("NVIDIA H100 80GB", 80), &wish(text), [])?;
+        placed(&card("NVIDIA H100 80GB", 80), text)
+    }
+
+    fn placed(card: &Device, text: &str) -> Result<String, Refusal> {
+        let plan = plan(card, &wish(text), [])?;
         let words: Vec<String> = plan
             .parts
             .iter()
@@ -315,22 +367,32 @@ mod tests {
             (
                 "NVIDIA A100-SXM4-40GB",
                 40,
-                "1g.5gb, 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb and 7g.40gb",
+                "1g.5gb, 1g.5gb+me, 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb and 7g.40gb",
             ),
             (
                 "NVIDIA H100 80GB HBM3",
                 80,
-                "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb and 7g.80gb",
+                "1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb and 7g.80gb",
             ),
             (
                 "NVIDIA H200",
                 141,
-                "1g.18gb, 1g.35gb, 2g.35gb, 3g.71gb, 4g.71gb and 7g.141gb",
+                "1g.18gb, 1g.18gb+me, 1g.35gb, 2g.35gb, 3g.71gb, 4g.71gb and 7g.141gb",
             ),
             (
                 "NVIDIA B200",
                 180,
-                "1g.23gb, 1g.45gb, 2g.45gb, 3g.90gb, 4g.90gb and 7g.180gb",
+                "1g.23gb, 1g.23gb+me, 1g.45gb, 2g.45gb, 3g.90gb, 4g.90gb and 7g.180gb",
+            ),
+            (
+                "NVIDIA B300 SXM6 AC",
+                269,
+                "1g.34gb, 1g.34gb+me, 1g.67gb, 2g.67gb, 3g.135gb, 4g.135gb and 7g.269gb",
+            ),
+            (
+                "NVIDIA A30",
+                24,
+                "1g.6gb, 1g.6gb+me, 2g.12gb, 2g.12gb+me and 4g.24gb",
             ),
             ("NVIDIA L4", 24, "nothing"),
             ("NVIDIA RTX 5880", 80, "nothing"),
@@ -344,7 +406,7 @@ mod tests {
         };
         assert_eq!(
             profiles(&own_figure).len(),
-            6,
+            7,
             "a card's own figure is not its name"
         );
     }
@@ -367,6 +429,32 @@ mod tests {
         ] {
             assert_eq!(check(wanted).as_deref(), Ok(placed), "{wanted}");
         }
+        let media = check("1g.10gb+me 3g.40gb").expect("one with media fits");
+        assert_eq!(media, "3g.40gb@0+4 1g.10gb+me@4+1");
+        let a30 = Device {
+            sms: 56,
+            ..card("NVIDIA A30", 24)
+        };
+        for (wanted, there) in [
+            ("4g.24gb", "4g.24gb@0+8"),
+            (
+                "2g.12gb 1g.6gb+me 1g.6gb",
+                "2g.12gb@0+4 1g.6gb@4+2 1g.6gb+me@6+2",
+            ),
+            (
+                "1g.6gb 1g.6gb 1g.6gb 1g.6gb",
+                "1g.6gb@0+2 1g.6gb@2+2 1g.6gb@4+2 1g.6gb@6+2",
+            ),
+        ] {
+            assert_eq!(placed(&a30, wanted).as_deref(), Ok(there), "{wanted}");
+        }
+        // The media engines are one set, whatever size has them.
+        for wanted in ["1g.6gb+me 2g.12gb+me", "2g.12gb 2g.12gb 1g.6gb"] {
+            let refused = placed(&a30, wanted).expect_err(wanted);
+            assert_eq!(refused.code, "gpu.cut-too-large", "{wanted}");
+        }
+        let quarter = &parts(&a30, &wish("1g.6gb"))[0];
+        assert_eq!((quarter.memory, quarter.sms), (Bytes::gib(6), 14));
         let seven = check(&"1g.10gb ".repeat(7)).expect("seven fit");
         assert_eq!(seven.split(' ').count(), 7);
     }
@@ -385,7 +473,12 @@ mod tests {
                 "2 × 3g.40gb would work.",
             ),
             ("1g.18gb", "gpu.no-such-profile", "7g.80gb would work."),
-            ("1g.10gb+me", "gpu.no-such-profile", "1g.10gb"),
+            ("2g.20gb+me", "gpu.no-such-profile", "1g.10gb+me"),
+            (
+                "1g.10gb+me 1g.10gb+me",
+                "gpu.cut-too-large",
+                "1g.10gb+me would work.",
+            ),
         ] {
             let refusal = check(wanted).expect_err(wanted);
             assert_eq!(refusal.code, code, "{wanted}");
@@ -400,8 +493,13 @@ mod tests {
     /// Whatever is taken adds up to no more than the card has.
     #[test]
     fn no_cut_is_larger_than_the_card() {
-        let device = card("NVIDIA H100 80GB", 80);
-        let known = profiles(&device);
+        for device in [card("NVIDIA H100 80GB", 80), card("NVIDIA A30", 24)] {
+            whatever_is_taken_fits(&device);
+        }
+    }
+
+    fn whatever_is_taken_fits(device: &Device) {
+        let known = profiles(device);
         for mut seed in 0..40_000_u32 {
             let mut wanted = Vec::new();
             while seed > 0 {
@@ -409,7 +507,7 @@ mod tests {
                 wanted.extend(known.get(digit));
                 seed /= known.len() as u32 + 1;
             }
-            if let Ok(plan) = plan(&device, &wanted, []) {
+            if let Ok(plan) = plan(device, &wanted, []) {
                 let memory: u64 = plan.parts.iter().map(|part| part.memory.0).sum();
                 let sms: u32 = plan.parts.iter().map(|part| part.sms).sum();
                 let mut taken = 0_u16;
