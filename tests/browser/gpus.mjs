@@ -120,7 +120,7 @@ test("what a share is used for is shown on the floor plan and on the session's p
   }
   const seen = await visit("/gpus");
   const { page } = seen;
-  const slice = page.locator("#plan .sl", { hasText: "half" });
+  const slice = page.locator("#plan .sl", { hasText: "half" }).first();
   await slice.locator(".u").waitFor();
   assert.match(await slice.getAttribute("title"), /half, .*% busy · \S+ of 60 GiB in use/);
   await Promise.all([page.waitForEvent("framenavigated"), page.click(".seg a[href='/gpus?by=load']")]);
