@@ -3,7 +3,7 @@
 //! that still holds it (or, where the administrator says so, to the emptiest).
 
 use super::ground::Spot;
-use crate::devices::{CONTEXT_OVERHEAD, Health, Spreading, WHOLE};
+use crate::devices::{CONTEXT_OVERHEAD, Health, MigPart, Spreading, WHOLE};
 use crate::resources::{Demand, Device, DeviceShare};
 use crate::units::{Bytes, GpuShare};
 use crate::world::{Node, World};
@@ -223,6 +223,25 @@ fn fraction(
         })
 }
 
+/// What the engines of a partition are of its whole device.
+pub(super) fn share_of(device: &Device, part: &MigPart) -> GpuShare {
+    let share = (part.sms * 100).checked_div(device.sms);
+    GpuShare(share.unwrap_or(u32::from(part.profile.compute) * 100 / 7))
+}
+
+/// How much of devices a demand counts for what one person may hold. A partition counts what its engines are
+/// of a device, on whichever machine that is most. Costs one visit a partition.
+pub(super) fn asked(world: &World, demand: &Demand) -> GpuShare {
+    let Some(profile) = demand.mig else {
+        return demand.gpu;
+    };
+    let devices = world.nodes.iter().flat_map(|node| &node.capacity.devices);
+    let parts = devices.flat_map(|device| device.mig.iter().map(move |part| (device, part)));
+    let such = parts.filter(|(_, part)| part.profile == profile);
+    let shares = such.map(|(device, part)| share_of(device, part));
+    shares.max().unwrap_or_default()
+}
+
 fn partition(spot: &Spot<'_>, profile: crate::devices::MigProfile) -> Option<DeviceShare> {
     if spot.shut_parts.contains(&profile) {
         return None;
@@ -236,12 +255,9 @@ fn partition(spot: &Spot<'_>, profile: crate::devices::MigProfile) -> Option<Dev
             let (number, part) = (0..)
                 .zip(&device.mig)
                 .find(|(number, part)| part.profile == profile && !held.parts.contains(number))?;
-            let share = (part.sms * 100)
-                .checked_div(device.sms)
-                .unwrap_or(u32::from(profile.compute) * 100 / 7);
             Some(DeviceShare {
                 index: device.index,
-                share: GpuShare(share),
+                share: share_of(device, part),
                 memory: part.memory,
                 part: Some(number),
                 simulated: device.simulated,

@@ -306,7 +306,7 @@ fn in_front(line: &Line<'_>, bare: &Ground<'_>, waiting: &Waiting<'_>) -> Option
         && ground.owes_quota(owner, demand)
     {
         let mut own = line.waiting.iter();
-        let own = own.find(|s| s.owner == owner && s.order.demand.gpu > GpuShare::ZERO);
+        let own = own.find(|s| s.owner == owner && s.order.demand.wants_device());
         return own.map(|front| behind(front));
     }
     let could_be_on = |spot: &&Spot<'_>| kept::could(spot.node, demand, host);
@@ -458,16 +458,16 @@ fn checks(ground: &Ground<'_>, place: &fit::Place, waiting: &Waiting<'_>) -> Vec
         }
     }
     if let (Some(owner), Some(each)) = (waiting.owner, ground.world().policy.each)
-        && demand.gpu > GpuShare::ZERO
+        && demand.wants_device()
     {
-        let held = ground.owned(owner);
+        let (held, asked) = (ground.owned(owner), ground.asked(demand));
         all.push(check(
             "gpu-quota",
             None,
             held.to_string(),
-            (held + demand.gpu).to_string(),
+            (held + asked).to_string(),
             each.to_string(),
-            held + demand.gpu <= each,
+            held + asked <= each,
         ));
     }
     all

@@ -258,15 +258,12 @@ fn short(code: &str, node: &str, need: String, free: String, text: String) -> Bl
 /// Somebody holds as much of devices as one person may.
 pub(super) fn quota(ground: &Ground<'_>, demand: &Demand, owner: UserId) -> Blocker {
     let each = ground.world().policy.each.unwrap_or_default();
-    let held = ground.owned(owner);
+    let (held, need) = (ground.owned(owner), ground.asked(demand));
     Blocker {
         code: "gpu.quota".into(),
-        text: format!(
-            "It needs {} of devices; its owner holds {held} of at most {each}.",
-            demand.gpu
-        ),
+        text: format!("It needs {need} of devices; its owner holds {held} of at most {each}."),
         params: [
-            ("need".to_owned(), demand.gpu.to_string()),
+            ("need".to_owned(), need.to_string()),
             ("held".to_owned(), held.to_string()),
             ("limit".to_owned(), each.to_string()),
         ]
@@ -470,6 +467,17 @@ pub(super) fn possible(
         );
     }
     world.policy.check(demand)?;
+    if let Some(each) = world.policy.each
+        && choice::asked(world, demand) > each
+    {
+        return Err(Refusal::invalid(
+            "gpu.over-quota",
+            format!("One person holds at most {each} of devices here."),
+        )
+        .with("limit", each)
+        .at("/resources/mig")
+        .hint("A smaller partition would work; an administrator can raise it."));
+    }
     let fits = |n: &Node| {
         n.capacity.cpu >= demand.cpu
             && n.capacity.memory >= demand.memory

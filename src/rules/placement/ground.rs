@@ -74,6 +74,8 @@ pub(super) struct Ground<'w> {
     kept: Kept<'w>,
     /// Some machine has a device whose slices nobody in front waits for.
     some_unshut: bool,
+    /// What partitions of a size count.
+    partitions: RefCell<BTreeMap<MigProfile, GpuShare>>,
     changes: Vec<usize>,
     searches: RefCell<BTreeMap<(Demand, bool), Search>>,
 }
@@ -109,6 +111,7 @@ impl<'w> Ground<'w> {
             owned: BTreeMap::new(),
             kept: Kept::default(),
             some_unshut: true,
+            partitions: RefCell::default(),
             changes: Vec::new(),
             searches: RefCell::default(),
         };
@@ -146,6 +149,7 @@ impl<'w> Ground<'w> {
             owned: self.owned.clone(),
             kept: Kept::default(),
             some_unshut: true,
+            partitions: RefCell::default(),
             changes: Vec::new(),
             searches: RefCell::default(),
         }
@@ -159,7 +163,8 @@ impl<'w> Ground<'w> {
     pub(super) fn keep(&mut self, session: &'w Session) {
         let demand = &session.order.demand;
         let host = session.order.environment == Environment::Host;
-        if !self.kept.add(session) || !demand.wants_device() {
+        let asked = self.asked(demand);
+        if !self.kept.add(session, asked) || !demand.wants_device() {
             return;
         }
         let mut unshut = false;
@@ -245,21 +250,33 @@ impl<'w> Ground<'w> {
         GpuShare(self.owned.get(&owner).copied().unwrap_or_default())
     }
 
+    /// How much of devices a demand counts for what one person may hold.
+    pub(super) fn asked(&self, demand: &Demand) -> GpuShare {
+        let Some(profile) = demand.mig else {
+            return demand.gpu;
+        };
+        let mut known = self.partitions.borrow_mut();
+        *known
+            .entry(profile)
+            .or_insert_with(|| choice::asked(self.world, demand))
+    }
+
     /// Whether that much more would be past what one person may hold.
     pub(super) fn past_quota(&self, owner: UserId, demand: &Demand) -> bool {
-        let each = self.world.policy.each;
-        each.is_some_and(|each| {
-            demand.gpu > GpuShare::ZERO && self.owned(owner) + demand.gpu > each
-        })
+        self.past_quota_beside(owner, demand, GpuShare::ZERO)
     }
 
     /// Whether that much more would be past it once their own who wait in front have started.
     pub(super) fn owes_quota(&self, owner: UserId, demand: &Demand) -> bool {
-        let owed = GpuShare(self.kept.owed.get(&owner).copied().unwrap_or_default());
-        let each = self.world.policy.each;
-        each.is_some_and(|each| {
-            demand.gpu > GpuShare::ZERO && self.owned(owner) + owed + demand.gpu > each
-        })
+        let owed = self.kept.owed.get(&owner).copied().unwrap_or_default();
+        self.past_quota_beside(owner, demand, GpuShare(owed))
+    }
+
+    fn past_quota_beside(&self, owner: UserId, demand: &Demand, owed: GpuShare) -> bool {
+        let Some(each) = self.world.policy.each else {
+            return false;
+        };
+        demand.wants_device() && self.owned(owner) + owed + self.asked(demand) > each
     }
 
     /// The best place there is that is not kept for somebody; None where there is none.

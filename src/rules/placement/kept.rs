@@ -14,7 +14,7 @@ use super::{choice, fit};
 use crate::names::UserId;
 use crate::resources::Demand;
 use crate::session::{Environment, Session};
-use crate::units::{Bytes, CpuShare};
+use crate::units::{Bytes, CpuShare, GpuShare};
 use crate::world::Node;
 
 /// Different sizes that may wait in front while somebody behind them is still looked at. More: a pass over a
@@ -69,11 +69,11 @@ impl<'w> Kept<'w> {
             })
     }
 
-    /// Notes one more who waits. True where nobody of that size did.
-    pub(super) fn add(&mut self, session: &'w Session) -> bool {
+    /// Notes one more who waits, and for how much of devices. True where nobody of that size did.
+    pub(super) fn add(&mut self, session: &'w Session, asked: GpuShare) -> bool {
         let demand = session.order.demand;
         let host = session.order.environment == Environment::Host;
-        *self.owed.entry(session.owner).or_default() += demand.gpu.0;
+        *self.owed.entry(session.owner).or_default() += asked.0;
         let new = !self.known.contains_key(&(demand, host));
         let at = *self.known.entry((demand, host)).or_insert_with(|| {
             self.sizes.push(Size {
@@ -204,7 +204,7 @@ pub(super) fn could_use(spot: &Spot<'_>, at: usize, demand: &Demand) -> bool {
         Some(profile) => device.mig.iter().any(|part| part.profile == profile),
         None if device.is_cut() => false,
         None => {
-            let part = crate::units::GpuShare(demand.gpu.0 % 100);
+            let part = GpuShare(demand.gpu.0 % 100);
             demand.gpu.0 >= 100
                 || (demand.gpu.0 > 0 && choice::slice_memory(device, demand, part).is_some())
         }

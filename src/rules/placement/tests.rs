@@ -565,7 +565,8 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             if let Some(each) = world.policy.each {
                 let mut held: BTreeMap<UserId, u32> = BTreeMap::new();
                 for s in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
-                    *held.entry(s.owner).or_default() += s.order.demand.gpu.0;
+                    let shares = s.devices.iter().map(|d| d.share.0);
+                    *held.entry(s.owner).or_default() += shares.sum::<u32>();
                 }
                 assert!(
                     held.values().all(|h| *h <= each.0),
@@ -655,6 +656,38 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
     assert!(decide(&world, now).is_empty(), "given away too early");
     world.sessions[0].unconfirmed.clear();
     assert_eq!(decide(&world, now).len(), 1);
+}
+
+#[test]
+fn a_partition_counts_for_what_one_person_may_hold() {
+    let mut world = world("node a 8 64g 2 | kim 1 1g 0.9 | lee 1 1g 0 | jo 1 1g 0");
+    world.policy.each = Some(GpuShare(100));
+    let device = &mut world.nodes[0].capacity.devices[1];
+    (device.sms, device.mig) = (132, cut_in_two());
+    let profile = device.mig[0].profile;
+    for at in [1, 2] {
+        world.sessions[at].order.demand.mig = Some(profile);
+    }
+    let other = UserId(uuid::Uuid::from_u128(7));
+    world.sessions[2].owner = other;
+    // A partition is 0.12 of its device: too much beside kim's 0.9, and not for somebody else.
+    let now = Timestamp::from_millis(1000);
+    let placed = decide(&world, now);
+    let ids: Vec<SessionId> = placed
+        .iter()
+        .filter_map(|d| match d {
+            Decision::Place { session, .. } => Some(*session),
+            Decision::End { .. } => None,
+        })
+        .collect();
+    assert_eq!(ids, [world.sessions[0].id, world.sessions[2].id]);
+    let why = explain_session(&world, &world.sessions[1], now);
+    assert_eq!(why.blockers[0].code, "gpu.quota");
+    assert!(why.sentence.contains("0.12"), "{}", why.sentence);
+    world.policy.each = Some(GpuShare(10));
+    let demand = world.sessions[1].order.demand;
+    let refused = possible(&world, &demand, &Environment::Host).map_err(|r| r.code);
+    assert_eq!(refused, Err("gpu.over-quota".into()));
 }
 
 #[test]
