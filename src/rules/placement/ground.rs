@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::kept::{Beside, Kept, could, could_use};
+use super::kept::{Beside, Counted, Kept, could, could_use};
 use super::{choice, fit};
 use crate::devices::{Held, MigProfile, Spreading};
 use crate::names::{NodeId, UserId};
@@ -39,8 +39,8 @@ pub(super) struct Spot<'w> {
     pub(super) shut_parts: Vec<MigProfile>,
     /// What everybody who has devices here has beside them.
     pub(super) beside: Vec<Beside>,
-    /// What `Kept` counted here last, and for which versions.
-    pub(super) most: Cell<Option<(u32, u32, (u64, u64))>>,
+    /// What `Kept` counted here last.
+    pub(super) most: Cell<Option<Counted>>,
     /// It takes new sessions at all.
     open: bool,
     pub(super) version: u32,

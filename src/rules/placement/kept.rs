@@ -51,6 +51,14 @@ pub(super) struct Beside {
     pub(super) memory: u64,
 }
 
+/// What was counted of a machine, and for which versions of the machine and of what is kept.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    versions: (u32, u32),
+    /// Processor time and memory.
+    most: (u64, u64),
+}
+
 impl<'w> Kept<'w> {
     pub(super) fn is_empty(&self) -> bool {
         self.sizes.is_empty()
@@ -134,10 +142,11 @@ impl<'w> Kept<'w> {
     /// The most processor time and memory that those who have devices here and those who wait for some could
     /// have together: never more of them at once than the devices hold.
     fn most_beside_devices(&self, spot: &Spot<'_>) -> (u64, u64) {
-        if let Some((version, kept, most)) = spot.most.get()
-            && (version, kept) == (spot.version, self.version)
+        let versions = (spot.version, self.version);
+        if let Some(counted) = spot.most.get()
+            && counted.versions == versions
         {
-            return most;
+            return counted.most;
         }
         let devices = spot.node.capacity.devices.len() as u64 * 100;
         let mut all = spot.beside.clone();
@@ -156,7 +165,7 @@ impl<'w> Kept<'w> {
             most(devices, &mut all, |beside| beside.cpu),
             most(devices, &mut all, |beside| beside.memory),
         );
-        spot.most.set(Some((spot.version, self.version, most)));
+        spot.most.set(Some(Counted { versions, most }));
         most
     }
 }
