@@ -69,6 +69,8 @@ struct Physical {
 
 #[derive(Default)]
 struct Stream {
+    /// 0 for the default streams, which are in every context.
+    context: Handle,
     done_at: u64,
     capture: Option<Handle>,
 }
@@ -97,7 +99,8 @@ struct Driver {
     physical: HashMap<u64, Physical>,
     maps: HashMap<Pointer, (u64, u64)>,
     streams: HashMap<Handle, Stream>,
-    events: HashMap<Handle, u64>,
+    /// When each is reached, and the context it was made in.
+    events: HashMap<Handle, (u64, Handle)>,
     graphs: HashMap<Handle, Graph>,
     executables: HashMap<Handle, Graph>,
     graph_reserved: HashMap<usize, u64>,
@@ -410,8 +413,10 @@ impl Driver {
     }
 
     fn launch(&mut self, stream: Handle, nanoseconds: u64) -> std::result::Result<(), Result> {
-        let (_, device) = self.here()?;
+        let (here, _) = self.here()?;
         let stream = meant(stream);
+        let context = self.context_of(stream).unwrap_or(here);
+        let device = self.contexts.get(&context).ok_or(INVALID_CONTEXT)?.device;
         if let Some(graph) = self.streams.get(&stream).and_then(|stream| stream.capture) {
             self.graphs.entry(graph).or_default().nanoseconds += nanoseconds;
             return Ok(());
@@ -422,6 +427,12 @@ impl Driver {
             stream.done_at = stream.done_at.max(done);
         }
         Ok(())
+    }
+
+    /// The context that a stream was made in; none for default streams, and for what is no stream.
+    fn context_of(&self, stream: Handle) -> Option<Handle> {
+        let found = self.streams.get(&stream)?;
+        (found.context != 0).then_some(found.context)
     }
 
     fn done_at(&self, stream: Handle) -> u64 {
@@ -955,7 +966,8 @@ exports! {
     fn cuStreamCreate(stream: *mut Handle, _flags: c_uint) {
         answer(|driver| {
             let handle = driver.handle();
-            driver.streams.insert(handle, Stream::default());
+            let (context, _) = driver.here()?;
+            driver.streams.insert(handle, Stream { context, ..Stream::default() });
             put(stream, handle);
             Ok(())
         })
@@ -976,8 +988,14 @@ exports! {
         })
     }
     fn cuStreamIsCapturing_ptsz(stream: Handle, status: *mut c_int) { cuStreamIsCapturing(meant_per_thread(stream), status) }
-    fn cuStreamGetCtx(_stream: Handle, context: *mut Handle) { cuCtxGetCurrent(context) }
-    fn cuStreamGetCtx_ptsz(_stream: Handle, context: *mut Handle) { cuCtxGetCurrent(context) }
+    fn cuStreamGetCtx(stream: Handle, context: *mut Handle) {
+        answer(|driver| {
+            let (here, _) = driver.here()?;
+            put(context, driver.context_of(meant(stream)).unwrap_or(here));
+            Ok(())
+        })
+    }
+    fn cuStreamGetCtx_ptsz(stream: Handle, context: *mut Handle) { cuStreamGetCtx(meant_per_thread(stream), context) }
     fn cuStreamBeginCapture_v2(stream: Handle, _mode: c_int) {
         answer(|driver| {
             let stream = meant(stream);
@@ -998,7 +1016,13 @@ exports! {
     fn cuStreamWaitEvent(_stream: Handle, _event: Handle, _flags: c_uint) { OK }
     fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) { put(mode, 0); OK }
     fn cuEventCreate(event: *mut Handle, _flags: c_uint) {
-        answer(|driver| { let handle = driver.handle(); driver.events.insert(handle, 0); put(event, handle); Ok(()) })
+        answer(|driver| {
+            let (context, _) = driver.here()?;
+            let handle = driver.handle();
+            driver.events.insert(handle, (0, context));
+            put(event, handle);
+            Ok(())
+        })
     }
     fn cuEventDestroy_v2(event: Handle) { answer(|driver| { driver.events.remove(&event); Ok(()) }) }
     fn cuEventRecord(event: Handle, stream: Handle) {
@@ -1008,23 +1032,27 @@ exports! {
                 return Err(900);
             }
             let done = driver.done_at(stream);
-            driver.events.insert(event, done);
+            let (_, made_in) = *driver.events.get(&event).ok_or(INVALID_HANDLE)?;
+            if driver.context_of(stream).is_some_and(|context| context != made_in) {
+                return Err(INVALID_HANDLE);
+            }
+            driver.events.insert(event, (done, made_in));
             Ok(())
         })
     }
     fn cuEventRecord_ptsz(event: Handle, stream: Handle) { cuEventRecord(event, meant_per_thread(stream)) }
     fn cuEventQuery(event: Handle) {
         answer(|driver| {
-            let done = *driver.events.get(&event).ok_or(INVALID_HANDLE)?;
+            let (done, _) = *driver.events.get(&event).ok_or(INVALID_HANDLE)?;
             if driver.hold.now() >= done { Ok(()) } else { Err(NOT_READY) }
         })
     }
     fn cuEventSynchronize(event: Handle) {
-        wait_until(move |driver| driver.events.get(&event).copied().unwrap_or(0))
+        wait_until(move |driver| driver.events.get(&event).map_or(0, |(done, _)| *done))
     }
     fn cuEventElapsedTime(milliseconds: *mut f32, from: Handle, to: Handle) {
         answer(|driver| {
-            let at = |event| driver.events.get(&event).copied().ok_or(INVALID_HANDLE);
+            let at = |event| driver.events.get(&event).map(|(done, _)| *done).ok_or(INVALID_HANDLE);
             put(milliseconds, (at(to)?.saturating_sub(at(from)?)) as f32 / 1e6);
             Ok(())
         })

@@ -425,7 +425,10 @@ impl Process {
         let used = || {
             let sum = account.sum(device);
             let (overhead, kept) = terms.beyond(sum.contexts);
-            (sum.total.saturating_add(overhead).saturating_add(kept), kept)
+            (
+                sum.total.saturating_add(overhead).saturating_add(kept),
+                kept,
+            )
         };
         // Frameworks size what they take once and for all by this answer.
         let asked = || match used() {

@@ -94,9 +94,11 @@ fn wait(stream: u64, per_thread: bool) {
 
 /// The mark of a stream that nothing was launched into yet, or not lately, or by another thread.
 fn first(process: &'static Process, account: &Account, number: u64) -> Option<&'static Mark> {
-    let here = here().ok()??;
-    let own = &account.slot[process.tenure()?.slot].device[here.device];
-    process.launches.of(&here, number, own)
+    streams::in_context_of(number, || {
+        let here = here().ok()??;
+        let own = &account.slot[process.tenure()?.slot].device[here.device];
+        process.launches.of(&here, number, own)
+    })
 }
 
 /// The gate of one device, for one thread before it.
@@ -155,23 +157,32 @@ pub fn watch(until: Until, wait: impl FnOnce() -> Code) -> Code {
     let Some(tenure) = here.process.tenure() else {
         return wait();
     };
-    let own = &account.slot[tenure.slot].device[here.device];
-    own.watching.fetch_add(1, SeqCst);
     let launches = &here.process.launches;
+    let (device, context) = match until {
+        // Launches are numbered by device, and the stream may be on another.
+        Until::Stream(number) => launches
+            .find(number)
+            .map_or((here.device, here.context), |mark| {
+                (mark.device(), mark.context())
+            }),
+        Until::Context | Until::Event => (here.device, here.context),
+    };
+    let own = &account.slot[tenure.slot].device[device];
+    own.watching.fetch_add(1, SeqCst);
     let before = own.submitted.load(SeqCst);
     let code = wait();
     if code == OK {
         let me = threads::me();
-        launches.finish(before, |stream, context, thread| {
+        launches.finish(before, |stream, its_context, thread| {
             let waited_for = match until {
                 Until::Stream(waited_for) => stream == waited_for && (thread == 0 || thread == me),
                 Until::Context => true,
                 Until::Event => false,
             };
-            waited_for && context == here.context
+            waited_for && its_context == context
         });
     }
-    launches.report(here.device, own, false);
+    launches.report(device, own, false);
     own.watching.fetch_sub(1, SeqCst);
     code
 }

@@ -33,6 +33,8 @@ const PER_THREAD: u64 = 2;
 const ENDED: u64 = u64::MAX;
 /// The driver's "not ready" of an event.
 const NOT_DONE: Code = 600;
+/// What the driver says of streams that record, and of those that must not be used because others do.
+const RECORDING: core::ops::RangeInclusive<Code> = 900..=910;
 /// An event without a time: cheaper, and nobody asks for it.
 const WITHOUT_TIME: u32 = 2;
 
@@ -146,7 +148,9 @@ impl Launches {
         if number <= PER_THREAD {
             self.threads.remember(threads::me(), set * WAYS + way);
         }
-        Some(&self.marks[set][way])
+        let mark = &self.marks[set][way];
+        mark.prepare();
+        Some(mark)
     }
 
     fn known(&self, set: usize, number: u64, context: u64, thread: u64) -> Option<usize> {
@@ -284,6 +288,23 @@ impl Launches {
     }
 }
 
+/// Does so in the context that a stream lives in, which may be another than the thread's: launches go where
+/// the stream is.
+pub fn in_context_of<T>(number: u64, work: impl FnOnce() -> T) -> T {
+    let (mut own, mut theirs) = (0u64, 0u64);
+    let is_elsewhere = number > PER_THREAD
+        && real!(cuStreamGetCtx(number, &mut theirs): fn(u64, &mut u64)) == OK
+        && real!(cuCtxGetCurrent(&mut own): fn(&mut u64)) == OK
+        && theirs != own
+        && theirs != 0;
+    if !is_elsewhere || real!(cuCtxPushCurrent_v2(theirs): fn(u64)) != OK {
+        return work();
+    }
+    let answer = work();
+    real!(cuCtxPopCurrent_v2(&mut own): fn(&mut u64));
+    answer
+}
+
 /// Streams have numbers that are no others'; default streams have the same in each context.
 fn set_of(number: u64, context: u64, thread: u64) -> usize {
     let own = number ^ context.rotate_left(21) ^ thread.rotate_left(42);
@@ -294,6 +315,10 @@ impl Mark {
     /// The place of its device in the control page.
     pub fn device(&self) -> usize {
         self.device.load(SeqCst) as usize
+    }
+
+    pub fn context(&self) -> u64 {
+        self.context.load(SeqCst)
     }
 
     fn is_busy(&self) -> bool {
@@ -417,11 +442,18 @@ impl Mark {
     /// Puts a marker behind all that was launched, by way of that stream.
     fn put(&self, stream: u64, now: u64) {
         let event = self.event.load(SeqCst);
+        if event == 0 {
+            return;
+        }
         let behind = self.last.load(SeqCst);
-        if real!(cuEventRecord(event, stream): fn(u64, u64)) == OK {
+        let code = real!(cuEventRecord(event, stream): fn(u64, u64));
+        if code == OK {
             self.behind.store(behind, SeqCst);
             self.since.store(now, SeqCst);
             self.launches.store(0, SeqCst);
+        } else if !RECORDING.contains(&code) {
+            // The stream or its context is gone, or the device is lost: nobody will ever say more.
+            self.done.fetch_max(behind, SeqCst);
         }
     }
 

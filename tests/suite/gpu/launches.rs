@@ -112,6 +112,15 @@ fn main() {
             must!(library, cuCtxCreate_v4(&mut third, 0, 0, 0): &mut u64, u64, u32, c_int);
             library.launch(nothing, 0, 2);
         }
+        // 40 on device 0 by a thread whose context is on device 1.
+        "elsewhere" => {
+            let stream = library.stream();
+            library.context(1);
+            library.launch(nothing, stream, 40);
+            must!(library, cuStreamSynchronize(stream): u64);
+            library.launch(library.function("spin1000"), stream, 1);
+            must!(library, cuStreamSynchronize(stream): u64);
+        }
         // 50 that run, and 200 that are only recorded.
         "recording" => {
             let (stream, beside) = (library.stream(), library.stream());

@@ -241,6 +241,13 @@ fn a_launch_counts_for_the_device_of_the_context_that_it_goes_to() {
 }
 
 #[test]
+fn a_launch_into_a_stream_of_another_context_counts_where_the_stream_is() {
+    let (rig, program) = case(2, "elsewhere");
+    assert_eq!([told_of(&rig, 0), told_of(&rig, 1)], [[41, 41], [0, 0]]);
+    drop(program);
+}
+
+#[test]
 fn what_is_launched_beside_and_after_a_recording_counts_and_what_is_recorded_does_not() {
     let (rig, program) = case(1, "recording");
     assert_eq!(told(&rig)[0], 50);
