@@ -3,18 +3,20 @@
 
 use std::fs;
 
-use rules::resources::{Capacity, Device};
+use rules::resources::{Capacity, Device, OtherDevices};
 use rules::units::{Bytes, CpuShare};
 
 /// Memory kept back for the system and for fardel itself: a twentieth, at least this much. Less:
 /// a full box swaps or kills its own server. More: small boxes have nothing to give.
 const LEAST_RESERVE: Bytes = Bytes::mib(512);
 
-/// What the machine offers, with the administrator's own bounds where set, and those devices.
+/// What the machine offers, with the administrator's own bounds where set, those devices, and those others
+/// that it has and does not offer.
 pub(crate) fn capacity(
     cpu: Option<CpuShare>,
     memory: Option<Bytes>,
     devices: Vec<Device>,
+    others: Vec<OtherDevices>,
 ) -> Capacity {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cores = CpuShare(u32::try_from(cores * 100).unwrap_or(u32::MAX));
@@ -25,6 +27,7 @@ pub(crate) fn capacity(
         cpu: cpu.map_or(cores, |bound| bound.min(cores)),
         memory: memory.map_or(offered, |bound| bound.min(total)),
         devices,
+        others,
     }
 }
 
@@ -51,14 +54,20 @@ mod tests {
 
     #[test]
     fn the_administrators_bound_wins_but_never_exceeds_the_machine() {
-        let whole = capacity(None, None, Vec::new());
+        let whole = capacity(None, None, Vec::new(), Vec::new());
         assert!(whole.cpu >= CpuShare(100) && whole.memory > Bytes::ZERO);
         assert_eq!(
-            capacity(Some(CpuShare(50)), Some(Bytes::gib(1)), Vec::new()).cpu,
+            capacity(
+                Some(CpuShare(50)),
+                Some(Bytes::gib(1)),
+                Vec::new(),
+                Vec::new()
+            )
+            .cpu,
             CpuShare(50)
         );
         assert_eq!(
-            capacity(Some(CpuShare(9_999_999)), None, Vec::new()).cpu,
+            capacity(Some(CpuShare(9_999_999)), None, Vec::new(), Vec::new()).cpu,
             whole.cpu
         );
     }

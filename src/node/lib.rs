@@ -154,7 +154,12 @@ impl Node {
             clock,
             name: inventory::machine_name(),
             boot,
-            capacity: inventory::capacity(options.cpu, options.memory, options.devices),
+            capacity: inventory::capacity(
+                options.cpu,
+                options.memory,
+                options.devices,
+                gpu::accelerators::others(&options.driver_root),
+            ),
             host_environment: options.host_environment,
             problems,
             refused: BTreeMap::new(),

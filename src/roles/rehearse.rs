@@ -271,6 +271,7 @@ impl Stage {
                     ..Device::new(index, "rehearsed")
                 })
                 .collect(),
+            others: Vec::new(),
         };
         let plan = Plan {
             prepare: options.whole("prepare")?.unwrap_or(1),

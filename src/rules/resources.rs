@@ -93,6 +93,18 @@ pub struct Capacity {
     pub memory: Bytes,
     /// One entry a device, in the order of their indexes; empty where there is none.
     pub devices: Vec<Device>,
+    /// Accelerators of families that sessions cannot have, by name of the family; empty where none was found.
+    #[serde(default)]
+    pub others: Vec<OtherDevices>,
+}
+
+/// Accelerators that were found on a machine and are not given to sessions: how they are found was tried on
+/// made-up trees, never on hardware.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherDevices {
+    /// The family's usual name, or the kind in the vendor's own description.
+    pub family: String,
+    pub number: u32,
 }
 
 /// One accelerator of a machine.

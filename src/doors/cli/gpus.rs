@@ -167,8 +167,18 @@ fn path(gpu: &str) -> String {
     format!("/api/v1/gpus/{}", encoded(gpu))
 }
 
-/// Says on standard error that nothing of it exists, where nothing does.
+/// Says on standard error which accelerators are not given, and that nothing exists where nothing does.
 fn remark(view: &View, body: &Value) {
+    for other in body["others"].as_array().into_iter().flatten() {
+        if view.for_people() {
+            complain(&format!(
+                "{} x {} on {}: discovery tested, never run on hardware; sessions cannot have them yet\n",
+                text(other, "number"),
+                text(other, "family"),
+                text(other, "node_name"),
+            ));
+        }
+    }
     if view.for_people() && body["simulated"] == true {
         complain(&format!("{SIMULATED}\n"));
     }

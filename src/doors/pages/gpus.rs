@@ -35,6 +35,8 @@ pub struct GpusPage {
     pub simulated: bool,
     pub plan: Plan,
     pub groups: Vec<Group>,
+    /// Accelerators of other families: name, and how many on which machine.
+    pub others: Vec<(String, String)>,
     pub rules: Vec<(String, String)>,
 }
 
@@ -358,6 +360,14 @@ async fn read(
                 ..Drawing::at(now)
             },
         ),
+        others: all
+            .others
+            .iter()
+            .map(|other| {
+                let where_to = t.gpu_others_of(other.number, &other.node_name);
+                (other.family.clone(), where_to)
+            })
+            .collect(),
         rules: rules(t, &all),
     })
 }

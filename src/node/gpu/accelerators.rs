@@ -10,6 +10,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use rules::resources::OtherDevices;
+
 use super::DeviceOrder;
 
 pub mod cdi;
@@ -325,6 +327,21 @@ pub fn discover(root: &Path) -> Vec<Found> {
                 first, beside, sys, ..
             } => named(root, family, first, beside, sys),
         })
+        .collect()
+}
+
+/// The same counted by family, with those that vendors describe, by name; for whoever only shows them.
+pub fn others(root: &Path) -> Vec<OtherDevices> {
+    let mut counted: BTreeMap<String, u32> = BTreeMap::new();
+    for found in discover(root) {
+        *counted.entry(found.family.title.to_owned()).or_default() += 1;
+    }
+    for device in cdi::discover(root).0 {
+        *counted.entry(device.kind).or_default() += 1;
+    }
+    counted
+        .into_iter()
+        .map(|(family, number)| OtherDevices { family, number })
         .collect()
 }
 

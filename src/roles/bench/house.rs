@@ -31,6 +31,7 @@ pub(super) fn large() -> World {
                     ..Device::new(index, "H100")
                 })
                 .collect(),
+            others: Vec::new(),
         },
         host_environment: true,
         seen_at: at,

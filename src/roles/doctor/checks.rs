@@ -636,14 +636,7 @@ fn asked(root: &Path) -> Check {
 /// Devices of other families. What their rows say was tried on made-up trees only, so nobody is told more.
 fn accelerators(root: &Path) -> Check {
     const ID: &str = "accelerators";
-    let mut seen: std::collections::BTreeMap<String, usize> = Default::default();
-    for found in node::gpu::accelerators::discover(root) {
-        *seen.entry(found.family.title.to_owned()).or_default() += 1;
-    }
-    let (described, left) = node::gpu::accelerators::cdi::discover(root);
-    for device in described {
-        *seen.entry(device.kind).or_default() += 1;
-    }
+    let (_, left) = node::gpu::accelerators::cdi::discover(root);
     if let Some(left) = left.first() {
         return Check::warn(
             ID,
@@ -651,12 +644,13 @@ fn accelerators(root: &Path) -> Check {
             "Look for a newer description by the vendor, or remove the file.",
         );
     }
-    if seen.is_empty() {
+    let others = node::gpu::accelerators::others(root);
+    if others.is_empty() {
         return Check::ok(ID, "No accelerator of another family.");
     }
-    let list: Vec<String> = seen
+    let list: Vec<String> = others
         .iter()
-        .map(|(title, count)| format!("{count} x {title}"))
+        .map(|other| format!("{} x {}", other.number, other.family))
         .collect();
     Check::warn(
         ID,

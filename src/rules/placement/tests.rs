@@ -40,6 +40,7 @@ fn world(text: &str) -> World {
                             ..Device::new(index, "test")
                         })
                         .collect(),
+                    others: Vec::new(),
                 },
                 host_environment: true,
                 seen_at: Timestamp::from_millis(0),

@@ -31,11 +31,24 @@ pub mod prove;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gpus {
     pub items: Vec<Gpu>,
+    /// Accelerators of other families; sessions cannot have them.
+    #[serde(default)]
+    pub others: Vec<Others>,
     pub policy: SharePolicy,
     /// About what a program's context takes of its slice; not yet measured on hardware.
     pub context_overhead: Bytes,
     /// At least one of them does not exist.
     pub simulated: bool,
+}
+
+/// Accelerators of one family that a machine has and does not give: they are found as on made-up trees, and
+/// were never run on hardware.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Others {
+    pub node: NodeId,
+    pub node_name: String,
+    pub family: String,
+    pub number: u32,
 }
 
 /// One device with all that holds a part of it.
@@ -230,11 +243,26 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
             Ok(Gpus {
                 simulated: items.iter().any(|gpu| gpu.simulated),
                 items,
+                others: others(&world),
                 policy: world.policy,
                 context_overhead: CONTEXT_OVERHEAD,
             })
         })
         .await
+}
+
+fn others(world: &World) -> Vec<Others> {
+    let of = |node: &Node| {
+        let (id, name) = (node.id, node.name.clone());
+        let others = node.capacity.others.clone().into_iter();
+        others.map(move |other| Others {
+            node: id,
+            node_name: name.clone(),
+            family: other.family,
+            number: other.number,
+        })
+    };
+    world.nodes.iter().flat_map(of).collect()
 }
 
 /// The administrator's rules for shares. Reads no row.

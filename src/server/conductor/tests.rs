@@ -60,6 +60,7 @@ fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
             cpu: CpuShare(400),
             memory: Bytes::gib(8),
             devices: Vec::new(),
+            others: Vec::new(),
         },
         host_environment: true,
         containers,

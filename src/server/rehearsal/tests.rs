@@ -98,6 +98,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
             cpu: CpuShare(400),
             memory: Bytes::gib(8),
             devices: Vec::new(),
+            others: Vec::new(),
         },
     );
     let machine = tokio::spawn(machine(node_end, node));

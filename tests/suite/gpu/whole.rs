@@ -147,6 +147,15 @@ impl Whole {
         let rig = Rig::with(1, card, card);
         let root = tempfile::tempdir().expect("a directory");
         lay(root.path(), &rig.place);
+        let npu = root.path().join("dev/npu0");
+        fs::create_dir_all(npu.parent().expect("below the root")).expect("made");
+        nix::sys::stat::mknod(
+            &npu,
+            nix::sys::stat::SFlag::S_IFCHR,
+            nix::sys::stat::Mode::from_bits_truncate(0o600),
+            nix::sys::stat::makedev(240, 0),
+        )
+        .expect("root makes nodes");
         installation.settings = vec![("FARDEL_DRIVER_ROOT", root.path().to_owned())];
         let more = more
             .iter()
@@ -608,6 +617,14 @@ fn a_card_is_cut_by_its_machine_and_again_after_a_restart() {
         whole.ask("POST", "/api/v1/gpus/0/cut", &body)
     };
     let wanted = Some(vec!["\"1g.10gb\"".to_owned(), "\"3g.40gb\"".to_owned()]);
+
+    // Another maker's is counted, and nobody is given it.
+    let others = &whole.get("/api/v1/gpus")["others"];
+    assert_eq!(others[0]["family"], "FuriosaAI Warboy", "{others}");
+    assert_eq!(
+        (&others[0]["number"], &others[1]),
+        (&json!(1), &json!(null))
+    );
 
     // What runs there ends first; nothing is cut below it.
     let session = whole.launch("slice", "sleep 600", Some(0.25));

@@ -104,6 +104,7 @@ impl FakeMachine {
                 cpu: CpuShare(CORES * 100),
                 memory: rules::units::Bytes::gib(GIBIBYTES),
                 devices: self.devices.clone(),
+                others: Vec::new(),
             },
             host_environment: self.host_environment,
             containers: self

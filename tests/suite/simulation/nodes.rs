@@ -90,6 +90,7 @@ impl Machine {
                     ..Device::new(index, "paper")
                 })
                 .collect(),
+            others: Vec::new(),
         };
         Self {
             stand_in: StandIn::new(id, &format!("box-{number}"), boot, capacity),

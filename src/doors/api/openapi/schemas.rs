@@ -154,11 +154,22 @@ pub(super) struct Grant {
 #[derive(ToSchema)]
 pub(super) struct Gpus {
     items: Vec<Gpu>,
+    others: Vec<OtherAccelerators>,
     policy: SharePolicy,
     /// About what a program's context takes of its slice, bytes; not yet measured on hardware.
     context_overhead: u64,
     /// At least one of them does not exist.
     simulated: bool,
+}
+
+/// Accelerators of one family that a machine has and sessions cannot have: discovery tested, never run on
+/// hardware.
+#[derive(ToSchema)]
+pub(super) struct OtherAccelerators {
+    node: String,
+    node_name: String,
+    family: String,
+    number: u32,
 }
 
 /// The administrator's rules for shares of devices.

@@ -263,6 +263,7 @@ mod tests {
     fn shown(items: Vec<Gpu>, policy: SharePolicy, typed: &str) -> Option<Card> {
         let all = Gpus {
             items,
+            others: Vec::new(),
             policy,
             context_overhead: Bytes::mib(512),
             simulated: true,

@@ -475,6 +475,10 @@ fn gpus(t: Text, empty: bool) -> GpusPage {
                 }],
             }]
         },
+        others: vec![(
+            "AMD Instinct and Radeon (ROCm)".into(),
+            t.gpu_others_of(2, "fardel-01"),
+        )],
         rules: vec![(t.gpu_least().into(), "0.01".into())],
     }
 }

@@ -314,6 +314,7 @@ async fn running(server: &Server) -> rules::session::Session {
             cpu: rules::units::CpuShare(400),
             memory: rules::units::Bytes::gib(8),
             devices: vec![],
+            others: Vec::new(),
         },
         host_environment: true,
         seen_at: server.clock().now(),

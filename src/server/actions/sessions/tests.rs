@@ -26,6 +26,7 @@ fn server() -> Server {
             cpu: CpuShare(400),
             memory: Bytes::gib(8),
             devices: vec![],
+            others: Vec::new(),
         },
         host_environment: true,
         seen_at: server.clock().now(),
