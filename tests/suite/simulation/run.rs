@@ -1055,7 +1055,8 @@ impl Run {
             };
             let heard = session.node.and_then(|node| self.heard.get(&node));
             let slack = if self.crashed_at < *known {
-                Some(2)
+                // It looked as much younger as the first word of it was on its way.
+                Some(2 + known.saturating_sub(*from))
             } else {
                 heard
                     .is_some_and(|heard| *heard > self.crashed_at)
