@@ -45,7 +45,7 @@ fn body(route: &Route) -> String {
         Some("CertificateImport") => json!({"certificate": "none"}).to_string(),
         Some("CertificateReset") => json!({"to": "own"}).to_string(),
         Some("CutRequest") => json!({"profiles": []}).to_string(),
-        Some("CordonRequest" | "DrainRequest") => "{}".to_owned(),
+        Some("CordonRequest" | "DrainRequest" | "TestRequest") => "{}".to_owned(),
         Some("StopRequest") => "{}".to_owned(),
         Some(other) => panic!("roles.rs does not know the body {other}"),
         None => String::new(),
