@@ -158,7 +158,7 @@ impl Node {
                 options.cpu,
                 options.memory,
                 options.devices,
-                gpu::accelerators::others(&options.driver_root),
+                gpu::accelerators::others(&options.driver_root).0,
             ),
             host_environment: options.host_environment,
             problems,

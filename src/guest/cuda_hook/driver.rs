@@ -86,6 +86,23 @@ macro_rules! real {
     }};
 }
 
+/// Keeps the six words that arguments come in; once more, since calls are made with the stack on a multiple
+/// of 16.
+#[macro_export]
+macro_rules! keep {
+    () => {
+        "push rdi\npush rsi\npush rdx\npush rcx\npush r8\npush r9\npush r9"
+    };
+}
+
+/// Puts them back.
+#[macro_export]
+macro_rules! put_back {
+    () => {
+        "pop r9\npop r9\npop r8\npop rcx\npop rdx\npop rsi\npop rdi"
+    };
+}
+
 /// A name before whose call something of ours is done, whatever arguments it has: keeps the six words that
 /// arguments come in, and jumps on. `before!(cuCtxDetach, forget)`, where `forget` is an `extern "C" fn()`.
 #[macro_export]
@@ -95,22 +112,9 @@ macro_rules! before {
         #[unsafe(naked)]
         unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                // Once more: calls are made with the stack on a multiple of 16.
-                "push r9",
+                $crate::keep!(),
                 "call {first}",
-                "pop r9",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
+                $crate::put_back!(),
                 "jmp qword ptr [rip + {real} + 8*{at}]",
                 first = sym $first,
                 real = sym $crate::driver::REAL,

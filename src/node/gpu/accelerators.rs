@@ -330,19 +330,22 @@ pub fn discover(root: &Path) -> Vec<Found> {
         .collect()
 }
 
-/// The same counted by family, with those that vendors describe, by name; for whoever only shows them.
-pub fn others(root: &Path) -> Vec<OtherDevices> {
+/// The same counted by family, with those that vendors describe, by name, for whoever only shows them; and the
+/// descriptions that were left out.
+pub fn others(root: &Path) -> (Vec<OtherDevices>, Vec<cdi::Left>) {
     let mut counted: BTreeMap<String, u32> = BTreeMap::new();
     for found in discover(root) {
         *counted.entry(found.family.title.to_owned()).or_default() += 1;
     }
-    for device in cdi::discover(root).0 {
+    let (described, left) = cdi::discover(root);
+    for device in described {
         *counted.entry(device.kind).or_default() += 1;
     }
-    counted
+    let others = counted
         .into_iter()
         .map(|(family, number)| OtherDevices { family, number })
-        .collect()
+        .collect();
+    (others, left)
 }
 
 fn rendering(root: &Path, family: &'static Family, vendor: &str) -> Vec<Found> {

@@ -636,7 +636,7 @@ fn asked(root: &Path) -> Check {
 /// Devices of other families. What their rows say was tried on made-up trees only, so nobody is told more.
 fn accelerators(root: &Path) -> Check {
     const ID: &str = "accelerators";
-    let (_, left) = node::gpu::accelerators::cdi::discover(root);
+    let (others, left) = node::gpu::accelerators::others(root);
     if let Some(left) = left.first() {
         return Check::warn(
             ID,
@@ -644,7 +644,6 @@ fn accelerators(root: &Path) -> Check {
             "Look for a newer description by the vendor, or remove the file.",
         );
     }
-    let others = node::gpu::accelerators::others(root);
     if others.is_empty() {
         return Check::ok(ID, "No accelerator of another family.");
     }

@@ -20,6 +20,18 @@ fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
     }
 }
 
+/// What somebody thinks of launching.
+fn draft(cpu: &str) -> Draft {
+    Draft {
+        environment: Environment::Host,
+        demand: demand(cpu, "1g", "0"),
+        start_at: None,
+        depends_on: Vec::new(),
+        copies: 1,
+        owner: None,
+    }
+}
+
 /// `node NAME CPU MEMORY DEVICES` and `NAME CPU MEMORY GPU`, parted by `|`.
 fn world(text: &str) -> World {
     let mut world = World::default();
@@ -237,14 +249,6 @@ fn what_is_kept_is_said() {
     let lee = why(1);
     assert!(lee.blockers.iter().all(|b| !b.code.starts_with("queue.")));
     assert_eq!(why(4).blockers[0].code, "queue.behind");
-    let draft = |cpu: &str| Draft {
-        environment: Environment::Host,
-        demand: demand(cpu, "1g", "0"),
-        start_at: None,
-        depends_on: Vec::new(),
-        copies: 1,
-        owner: None,
-    };
     // jo waits for processor time now, and so does whoever comes after.
     assert_eq!(
         explain_draft(&world, &draft("1"), now).verdict,
@@ -331,14 +335,6 @@ fn a_dependency_that_failed_ends_what_waits_for_it() {
 #[test]
 fn the_preview_says_what_the_scheduler_does() {
     let busy = world("node a 2 4g 0 | kim 1 1g 0 | lee 1 1g 0");
-    let draft = |cpu: &str| Draft {
-        environment: Environment::Host,
-        demand: demand(cpu, "1g", "0"),
-        start_at: None,
-        depends_on: Vec::new(),
-        copies: 1,
-        owner: None,
-    };
     let now = Timestamp::from_millis(1000);
     let waits = explain_draft(&busy, &draft("1"), now);
     assert_eq!(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::messages::{Assignment, CutOrder, DeviceUse, Uncut};
+use rules::messages::{Assignment, CutOrder, NodeReport};
 use rules::names::{ImageId, NodeId, SessionId, UserId};
 use rules::refusal::{Kind, Refusal};
 use rules::session::Session;
@@ -12,6 +12,7 @@ use rules::world::{Node, World};
 
 use super::Catalog;
 use super::events::Note;
+use super::nodes;
 use super::reader::View;
 use super::sessions::Written;
 use super::value;
@@ -58,6 +59,7 @@ impl View<'_> {
     /// Everything a turn looks at. Costs one visit a live session, a node and an image.
     pub(crate) fn sight(&self) -> Result<Sight, Failure> {
         let world = self.world()?;
+        let said = self.devices()?;
         let mut assigned = BTreeMap::new();
         for node in &world.nodes {
             if let Some(assignment) = self.assignment(node.id)? {
@@ -71,8 +73,8 @@ impl View<'_> {
             Ok((ImageId(value::id(row, "id")?), row.get("digest")?))
         })?;
         Ok(Sight {
-            cuts: self.cuts(&world.nodes)?,
-            cut_orders: self.cut_orders(&world.nodes)?,
+            cuts: nodes::cuts(&said, &world.nodes),
+            cut_orders: nodes::cut_orders(&said, &world.nodes),
             world,
             assigned,
             digests: rows.collect::<Result<_, _>>()?,
@@ -179,14 +181,9 @@ impl Catalog {
         self.0.heard.note(node, at);
     }
 
-    /// Notes what a node's devices are doing. No row is written.
-    pub(crate) fn heard_uses(&self, node: NodeId, uses: Vec<DeviceUse>) {
-        self.0.heard.note_uses(node, uses);
-    }
-
-    /// Notes which devices of a node cannot be cut as ordered. No row is written.
-    pub(crate) fn heard_uncut(&self, node: NodeId, uncut: Vec<Uncut>) {
-        self.0.heard.note_uncut(node, uncut);
+    /// Notes what a node's devices are doing, and which cannot be cut as ordered. No row is written.
+    pub(crate) fn heard_devices(&self, report: &NodeReport) {
+        self.0.heard.note_devices(report);
     }
 
     /// Forgets when nodes were heard of, as a restart does.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rules::devices::{MigPart, MigProfile, SharePolicy, cut};
-use rules::messages::{Assignment, CutOrder, DeviceUse, Uncut};
+use rules::messages::{Assignment, CutOrder, DeviceUse, NodeReport, Uncut};
 use rules::names::{BootId, NodeId};
 use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
@@ -37,12 +37,18 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
 /// devices were doing then, and which could not be cut as ordered. And the administrator's rules for shares of devices, which come from the
 /// settings.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(
-    Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
-    Arc<RwLock<SharePolicy>>,
-    Arc<Mutex<BTreeMap<NodeId, Vec<DeviceUse>>>>,
-    Arc<Mutex<BTreeMap<NodeId, Vec<Uncut>>>>,
-);
+pub(crate) struct Heard {
+    times: Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
+    policy: Arc<RwLock<SharePolicy>>,
+    told: Arc<Mutex<BTreeMap<NodeId, Told>>>,
+}
+
+/// What a machine said last and no row keeps.
+#[derive(Clone, Default)]
+struct Told {
+    uses: Vec<DeviceUse>,
+    uncut: Vec<Uncut>,
+}
 
 /// What an administrator said of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,43 +77,83 @@ pub(crate) fn profiles_of(device: &Device) -> Vec<MigProfile> {
     device.mig.iter().map(|part| part.profile).collect()
 }
 
+/// The partitions of simulated devices that were cut here, whatever their machines report of them; `said` is
+/// what administrators said of devices.
+pub(crate) fn cuts(said: &[DeviceRow], nodes: &[Node]) -> BTreeMap<String, Vec<MigPart>> {
+    wanted(said, nodes)
+        .filter(|(_, device, _)| device.simulated)
+        .map(|(_, device, _)| (device.uuid.clone(), device.mig.clone()))
+        .collect()
+}
+
+/// How the real devices of each machine are to be cut, by the devices' numbers; without those of which nobody
+/// said anything.
+pub(crate) fn cut_orders(said: &[DeviceRow], nodes: &[Node]) -> BTreeMap<NodeId, Vec<CutOrder>> {
+    let mut orders: BTreeMap<NodeId, Vec<CutOrder>> = BTreeMap::new();
+    for (node, device, cut) in wanted(said, nodes).filter(|(_, device, _)| !device.simulated) {
+        orders.entry(node.id).or_default().push(CutOrder {
+            device: device.uuid.clone(),
+            profiles: cut.profiles.clone(),
+        });
+    }
+    for orders in orders.values_mut() {
+        orders.sort_by(|a, b| a.device.cmp(&b.device));
+    }
+    orders
+}
+
+/// Every device that is to be cut in a certain way, with its machine. Costs one look-up a device.
+fn wanted<'a>(
+    said: &'a [DeviceRow],
+    nodes: &'a [Node],
+) -> impl Iterator<Item = (&'a Node, &'a Device, &'a WantedCut)> {
+    let cuts: BTreeMap<&str, &WantedCut> = said
+        .iter()
+        .filter_map(|said| Some((said.uuid.as_str(), said.cut.as_ref()?)))
+        .collect();
+    nodes
+        .iter()
+        .flat_map(|node| {
+            node.capacity
+                .devices
+                .iter()
+                .map(move |device| (node, device))
+        })
+        .filter_map(move |(node, device)| Some((node, device, *cuts.get(device.uuid.as_str())?)))
+}
+
 impl Heard {
     pub(super) fn note(&self, node: NodeId, at: Timestamp) {
         self.times().insert(node, at);
     }
 
-    pub(super) fn note_uses(&self, node: NodeId, uses: Vec<DeviceUse>) {
-        self.uses().insert(node, uses);
+    pub(super) fn note_devices(&self, report: &NodeReport) {
+        let told = Told {
+            uses: report.device_uses.clone(),
+            uncut: report.uncut.clone(),
+        };
+        self.told().insert(report.node, told);
     }
 
-    fn uses(&self) -> MutexGuard<'_, BTreeMap<NodeId, Vec<DeviceUse>>> {
-        self.2.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn note_uncut(&self, node: NodeId, uncut: Vec<Uncut>) {
-        self.uncut().insert(node, uncut);
-    }
-
-    fn uncut(&self) -> MutexGuard<'_, BTreeMap<NodeId, Vec<Uncut>>> {
-        self.3.lock().unwrap_or_else(PoisonError::into_inner)
+    fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn set_policy(&self, policy: SharePolicy) {
-        *self.1.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
     pub(super) fn policy(&self) -> SharePolicy {
-        *self.1.read().unwrap_or_else(PoisonError::into_inner)
+        *self.policy.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn forget(&self) {
         self.times().clear();
-        self.uses().clear();
-        self.uncut().clear();
+        self.told().clear();
     }
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<NodeId, Timestamp>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -151,12 +197,16 @@ impl View<'_> {
     /// What the devices of a machine were doing when it was last heard of; empty since a restart, and for
     /// devices that say nothing.
     pub(crate) fn device_uses(&self, node: NodeId) -> Vec<DeviceUse> {
-        self.heard.uses().get(&node).cloned().unwrap_or_default()
+        let told = self.heard.told();
+        told.get(&node)
+            .map_or_else(Vec::new, |told| told.uses.clone())
     }
 
     /// Why devices of a machine could not be cut as ordered, when it was last heard of.
     pub(crate) fn uncut(&self, node: NodeId) -> Vec<Uncut> {
-        self.heard.uncut().get(&node).cloned().unwrap_or_default()
+        let told = self.heard.told();
+        told.get(&node)
+            .map_or_else(Vec::new, |told| told.uncut.clone())
     }
 
     /// Whether a device is not yet cut as it is to be. A simulated one is, as soon as nothing holds it that
@@ -199,48 +249,6 @@ impl View<'_> {
             }
         }
         Ok(false)
-    }
-
-    /// The partitions of simulated devices that were cut here, whatever their machines report of them.
-    pub(crate) fn cuts(&self, nodes: &[Node]) -> Result<BTreeMap<String, Vec<MigPart>>, Failure> {
-        let said: BTreeSet<String> = self
-            .devices()?
-            .into_iter()
-            .filter(|device| device.cut.is_some())
-            .map(|device| device.uuid)
-            .collect();
-        Ok(nodes
-            .iter()
-            .flat_map(|node| &node.capacity.devices)
-            .filter(|device| device.simulated && said.contains(&device.uuid))
-            .map(|device| (device.uuid.clone(), device.mig.clone()))
-            .collect())
-    }
-
-    /// How the real devices of each machine are to be cut, by the devices' numbers; without those of which
-    /// nobody said anything.
-    pub(crate) fn cut_orders(
-        &self,
-        nodes: &[Node],
-    ) -> Result<BTreeMap<NodeId, Vec<CutOrder>>, Failure> {
-        let mut orders: BTreeMap<NodeId, Vec<CutOrder>> = BTreeMap::new();
-        for said in self.devices()? {
-            let Some(wanted) = said.cut else { continue };
-            let holder = nodes.iter().find(|node| {
-                let mut devices = node.capacity.devices.iter();
-                devices.any(|device| device.uuid == said.uuid && !device.simulated)
-            });
-            if let Some(node) = holder {
-                orders.entry(node.id).or_default().push(CutOrder {
-                    device: said.uuid,
-                    profiles: wanted.profiles,
-                });
-            }
-        }
-        for orders in orders.values_mut() {
-            orders.sort_by(|a, b| a.device.cmp(&b.device));
-        }
-        Ok(orders)
     }
 
     /// The administrator's rules for shares of devices.

@@ -517,7 +517,7 @@ fn state_of_a_newer_version_and_foreign_files_are_refused_by_name() {
 
 #[test]
 fn what_is_changed_by_hand_is_changed_back() {
-    use crate::catalog::nodes::{DeviceRow, WantedCut};
+    use crate::catalog::nodes::{DeviceRow, WantedCut, cut_orders};
     use rules::devices::{MigProfile, cut};
     let catalog = memory();
     let now = catalog.clock().now();
@@ -567,7 +567,7 @@ fn what_is_changed_by_hand_is_changed_back() {
     let (closed, rows) = heard(machine(&device));
     assert!(closed == 1 && rows[0].cut.is_some(), "it is cut already");
     let orders = || {
-        let look = |view: &View<'_>| view.cut_orders(&view.nodes()?);
+        let look = |view: &View<'_>| Ok(cut_orders(&view.devices()?, &view.nodes()?));
         let orders = catalog.read_now("orders", look).unwrap();
         orders.values().flatten().count()
     };

@@ -93,8 +93,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                     };
                     let at = clock.now();
                     catalog.heard(report.node, at);
-                    catalog.heard_uses(report.node, report.device_uses.clone());
-                    catalog.heard_uncut(report.node, report.uncut.clone());
+                    catalog.heard_devices(&report);
                     catalog.record_usage(&report, at);
                     let known = heard.is_none()
                         && absorbed.as_deref().is_some_and(|a| listen::same(a, &report));
