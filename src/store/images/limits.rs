@@ -28,13 +28,16 @@ pub struct ImportLimits {
     pub images: usize,
     /// Bytes of a path and of a link target; the kernel's own PATH_MAX less its final zero.
     pub path_bytes: usize,
-    /// Directories above a file. Higher: removal holds one descriptor per level.
+    /// Directories above a file. Higher: a check of a kept layer holds one descriptor per level.
     pub depth: usize,
     /// Bytes of names of directories remembered until a layer ends, the only memory that grows with
     /// the archive. Real layers need a few MiB.
     pub directory_name_bytes: usize,
-    /// Bytes of one extended header of a member (long names, attributes).
+    /// Bytes of all extended headers of one member together (long names, attributes).
     pub header_bytes: u64,
+    /// Extended headers of one member. Producers write at most three: a long name, a long link and one of
+    /// attributes.
+    pub headers: usize,
     /// Bytes of a manifest, an index or an image configuration.
     pub document_bytes: u64,
     /// Environment variables of an image.
@@ -61,6 +64,7 @@ impl Default for ImportLimits {
             depth: 256,
             directory_name_bytes: 64 << 20,
             header_bytes: 1 << 20,
+            headers: 16,
             document_bytes: 4 << 20,
             variables: 10_000,
             argument_bytes: 131_071,

@@ -90,6 +90,9 @@ struct Extended {
     sparse_map: Option<Vec<u8>>,
     sparse_old: bool,
     any: bool,
+    /// How many headers there were, and their bytes.
+    headers: usize,
+    bytes: u64,
 }
 
 impl<'a, R: Skip> Members<'a, R> {
@@ -165,21 +168,21 @@ impl<'a, R: Skip> Members<'a, R> {
             let stored = self.number(header.entry_size(), "size")?;
             match header.entry_type() {
                 EntryType::GNULongName => {
-                    extended.name = Some(trim_zeros(self.document(stored)?));
+                    extended.name = Some(trim_zeros(self.document(stored, &mut extended)?));
                     extended.any = true;
                 }
                 EntryType::GNULongLink => {
-                    extended.link = Some(trim_zeros(self.document(stored)?));
+                    extended.link = Some(trim_zeros(self.document(stored, &mut extended)?));
                     extended.any = true;
                 }
                 EntryType::XHeader => {
-                    let records = self.document(stored)?;
+                    let records = self.document(stored, &mut extended)?;
                     self.pax(&records, &mut extended)?;
                     extended.any = true;
                 }
                 // Comments for the whole archive (git writes them); no meaning inside a layer.
                 EntryType::XGlobalHeader => {
-                    self.document(stored)?;
+                    self.document(stored, &mut extended)?;
                 }
                 kind => return self.member(&header, kind, stored, extended).map(Some),
             }
@@ -481,12 +484,21 @@ impl<'a, R: Skip> Members<'a, R> {
         Ok(Some(header))
     }
 
-    /// Reads an extended header whole; refused above the limit, so memory stays bounded.
-    fn document(&mut self, stored: u64) -> Result<Vec<u8>, ImageError> {
-        if stored > self.limits.header_bytes {
+    /// Reads an extended header whole. All that stand before one member count together: each may give names
+    /// and attributes that are kept until the member comes.
+    fn document(&mut self, stored: u64, of: &mut Extended) -> Result<Vec<u8>, ImageError> {
+        of.headers += 1;
+        of.bytes = of.bytes.saturating_add(stored);
+        if of.bytes > self.limits.header_bytes {
             return Err(self.bad(&format!(
-                "an extended header declares {stored} bytes, more than {}",
-                self.limits.header_bytes
+                "the extended headers of a member declare {} bytes, more than {}",
+                of.bytes, self.limits.header_bytes
+            )));
+        }
+        if of.headers > self.limits.headers {
+            return Err(self.bad(&format!(
+                "a member has more than {} extended headers",
+                self.limits.headers
             )));
         }
         let mut bytes = vec![0; usize::try_from(stored).expect("at most header_bytes")];

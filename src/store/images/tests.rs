@@ -1306,6 +1306,49 @@ fn bombs_and_full_disks_are_refused_early() {
 }
 
 #[test]
+fn the_extended_headers_of_one_member_are_bounded_together() {
+    let attributes = |bytes: usize| b"19 SCHILY.xattr.a=\n".repeat(bytes / 19);
+    let header = |tar: Tar, kind, data: &[u8]| {
+        tar.add(&Entry {
+            name: "extended",
+            kind,
+            data,
+            ..Entry::default()
+        })
+    };
+    let records = |tar, bytes| header(tar, EntryType::XHeader, &attributes(bytes));
+    let name = |tar| header(tar, EntryType::GNULongName, b"manifest.json\0");
+    let comment = |tar| header(tar, EntryType::XGlobalHeader, b"12 comment=\n");
+    let few = |tar| name(records(comment(tar), 700 << 10));
+    let told = |tar: Tar| code(Bench::new().import(&tar.file("manifest.json", b"").end()));
+    let ordinary = told(few(Tar::default()));
+    assert_ne!(
+        ordinary, "image.bad-member",
+        "one long name and many attributes"
+    );
+    // Each member has a measure of its own.
+    let two = few(records(Tar::default(), 700 << 10).file("other", b""));
+    assert_eq!(told(two), ordinary);
+    for (what, tar) in [
+        (
+            "bytes",
+            records(records(Tar::default(), 700 << 10), 700 << 10),
+        ),
+        ("names", (0..17).fold(Tar::default(), |tar, _| name(tar))),
+        (
+            "comments",
+            (0..17).fold(Tar::default(), |tar, _| comment(tar)),
+        ),
+        (
+            "records",
+            (0..17).fold(Tar::default(), |tar, _| records(tar, 100)),
+        ),
+    ] {
+        assert_eq!(told(tar), "image.bad-member", "{what}");
+    }
+}
+
+#[test]
 fn the_usual_devices_are_left_out_with_a_warning() {
     if !can_unpack("the_usual_devices_are_left_out_with_a_warning") {
         return;
