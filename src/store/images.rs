@@ -448,14 +448,9 @@ fn names(path: &Path) -> Result<Vec<String>, ImageError> {
     Ok(names)
 }
 
-/// Removes a tree of the store's own; links inside are removed, never followed.
+/// Removes a tree of the store's own, whatever an archive put into it.
 fn remove_tree(path: &Path) -> Result<(), ImageError> {
-    let meta = fs::symlink_metadata(path).doing(|| format!("look at {}", path.display()))?;
-    let removed = match meta.is_dir() {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
-    };
-    removed.doing(|| format!("remove {}", path.display()))
+    crate::trees::remove(path).doing(|| format!("remove {}", path.display()))
 }
 
 fn write_file(directory: BorrowedFd<'_>, name: &str, bytes: &[u8]) -> std::io::Result<()> {

@@ -713,11 +713,8 @@ fn write(place: &Path, record: &Record) -> io::Result<()> {
 }
 
 fn remove(place: &Path) {
-    match fs::remove_dir_all(place) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %place.display(), %error, "a container's pages cannot be removed");
-        }
-        _ => {}
+    if let Err(error) = store::trees::remove(place) {
+        tracing::warn!(path = %place.display(), %error, "a container's pages cannot be removed");
     }
 }
 

@@ -565,9 +565,16 @@ impl Group {
         let Some(path) = self.directory("pids").or_else(|| self.directory("memory")) else {
             return Vec::new();
         };
-        let mut all = Vec::new();
-        collect_processes(&path, &mut all);
-        all
+        let groups = groups_below(&path);
+        let texts = groups
+            .iter()
+            .filter_map(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
+        texts
+            .flat_map(|text| {
+                let pids = text.lines().filter_map(|line| line.parse::<i32>().ok());
+                pids.collect::<Vec<_>>()
+            })
+            .collect()
     }
 
     /// Kills everything inside and waits until it is gone. Does nothing when the group is absent.
@@ -668,15 +675,21 @@ fn join(path: &Path, pid: i32) -> Result<(), CgroupError> {
     write(&path.join("cgroup.procs"), &pid.to_string())
 }
 
-fn collect_processes(path: &Path, into: &mut Vec<i32>) {
-    if let Ok(text) = fs::read_to_string(path.join("cgroup.procs")) {
-        into.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+/// A group and every group below it, each after the one it lies in. By a list and not by recursion: whoever
+/// may make groups may nest them.
+fn groups_below(path: &Path) -> Vec<PathBuf> {
+    let mut all = vec![path.to_owned()];
+    let mut seen = 0;
+    while let Some(next) = all.get(seen) {
+        let below = fs::read_dir(next).into_iter().flatten().flatten();
+        let below: Vec<PathBuf> = below
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect();
+        all.extend(below);
+        seen += 1;
     }
-    for below in fs::read_dir(path).into_iter().flatten().flatten() {
-        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect_processes(&below.path(), into);
-        }
-    }
+    all
 }
 
 fn remove_tree(path: &Path) -> io::Result<()> {
@@ -685,12 +698,13 @@ fn remove_tree(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(_) => {}
     }
-    for below in fs::read_dir(path)?.flatten() {
-        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_tree(&below.path())?;
+    for group in groups_below(path).iter().rev() {
+        match fs::remove_dir(group) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
-    fs::remove_dir(path)
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<String, CgroupError> {
@@ -860,6 +874,28 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=7
         assert!(is_held(part.path()));
         put("cgroup.controllers", "cpu\n");
         assert!(!is_held(part.path()), "it would hold no session's memory");
+    }
+
+    #[test]
+    fn nested_groups_are_found_and_removed_however_they_nest() {
+        let root = tempfile::tempdir().expect("a directory");
+        let top = root.path().join("session");
+        let mut deepest = top.clone();
+        for _ in 0..500 {
+            deepest.push("g");
+        }
+        fs::create_dir_all(&deepest).expect("made");
+        fs::create_dir(top.join("beside")).expect("made");
+        let all = groups_below(&top);
+        assert_eq!(all.len(), 502);
+        assert_eq!((&all[0], all.last()), (&top, Some(&deepest)));
+        std::thread::scope(|scope| {
+            let small = std::thread::Builder::new().stack_size(64 << 10);
+            let work = || remove_tree(&top).expect("removed");
+            small.spawn_scoped(scope, work).expect("started");
+        });
+        assert!(!top.exists());
+        remove_tree(&top).expect("it is gone already");
     }
 
     #[test]
