@@ -1,6 +1,7 @@
 //! Leads byte streams into containers: terminal, command, log, port. Turns the shim's frames into
 //! the link's words; decides nothing about who may enter.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use base::link::streams::{
 };
 use base::observe::chain;
 use bytes::Bytes;
-use rules::names::ContainerName;
+use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -91,6 +92,25 @@ impl Streams for Dial {
             socket.set_nonblocking(true).map_err(failed)?;
             let socket = tokio::net::TcpStream::from_std(socket).map_err(failed)?;
             Ok(Box::new(socket) as ByteStream)
+        })
+    }
+
+    fn forget_logs(&self, sessions: Vec<SessionId>) -> Later<()> {
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let forgotten = tokio::task::spawn_blocking(move || {
+                let gone: BTreeSet<SessionId> = sessions.into_iter().collect();
+                for name in runtime.logs()? {
+                    let of = name.as_str().parse::<ContainerName>();
+                    if of.is_ok_and(|of| gone.contains(&of.session)) {
+                        runtime.forget_log(&name)?;
+                    }
+                }
+                Ok::<(), RuntimeFault>(())
+            });
+            let failed = |text: String| Refusal::unavailable("log.kept", text);
+            let forgotten = forgotten.await.map_err(|e| failed(e.to_string()))?;
+            forgotten.map_err(|fault| failed(format!("A log stays: {}.", chain(&fault))))
         })
     }
 }
@@ -252,5 +272,45 @@ fn read_log(
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Places;
+
+    #[tokio::test]
+    async fn the_logs_of_deleted_sessions_go_and_no_others() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let places = Places {
+            data: folder.path().join("data"),
+            run: folder.path().join("run"),
+            shim_binary: "/proc/self/exe".into(),
+        };
+        let runtime = Runtime::open(places).expect("it opens on every machine");
+        let dial = Dial {
+            runtime: Arc::new(runtime),
+        };
+        let sessions: Vec<SessionId> = (1..=3)
+            .map(|number| SessionId(uuid::Uuid::from_u128(number)))
+            .collect();
+        let log = |session: usize, incarnation: u32| {
+            let name = ContainerName {
+                session: sessions[session],
+                incarnation,
+            };
+            folder.path().join("data/logs").join(name.to_string())
+        };
+        for (session, incarnation) in [(0, 1), (0, 2), (1, 1)] {
+            std::fs::create_dir(log(session, incarnation)).expect("made");
+            let line = log(session, incarnation).join("console-00000000000000000000.log");
+            std::fs::write(line, "secret\n").expect("written");
+        }
+        let gone = vec![sessions[0], sessions[2]];
+        dial.forget_logs(gone.clone()).await.expect("forgotten");
+        assert!(!log(0, 1).exists() && !log(0, 2).exists());
+        assert!(log(1, 1).exists(), "it was not deleted");
+        dial.forget_logs(gone).await.expect("told again");
     }
 }

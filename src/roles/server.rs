@@ -103,6 +103,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     let streams = machine.streams();
     server.bring_streams(Arc::clone(&streams));
     let note = machine_note(&machine);
+    let logs = tokio::spawn(server::forget_logs(&server, Arc::clone(&streams)));
     let app = doors::router(server.clone(), streams).layer(axum::middleware::from_fn(put_peer));
     let certificates = match settings.encrypted() {
         true => Some(server.certificates()?),
@@ -149,6 +150,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     // The conductor holds the other end of the machine's link: without it the machine lets go too.
     conductor.abort();
     house.abort();
+    logs.abort();
     let _ = tokio::time::timeout(FAREWELL, &mut node).await;
     let _ = std::fs::remove_file(&socket);
     Ok(())

@@ -9,6 +9,7 @@ mod assign;
 pub(crate) mod driver;
 mod limits;
 mod listen;
+pub(crate) mod logs;
 mod retention;
 mod schedule;
 mod turn;

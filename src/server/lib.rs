@@ -231,6 +231,15 @@ pub fn conduct(
     conductor::driver::run(catalog, link, clock, server.settings().keep_days)
 }
 
+/// Has the logs of sessions that people delete removed from the machine behind `streams`, those that were
+/// deleted before included. Runs until it is dropped; at most one a server.
+pub fn forget_logs(
+    server: &Server,
+    streams: Arc<dyn base::link::streams::Streams>,
+) -> impl Future<Output = ()> + Send + use<> {
+    conductor::logs::run(server.catalog().clone(), streams)
+}
+
 /// Does what is due by the clock and not by rows: backups; and the self-tests of cards. Runs until it is
 /// dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {

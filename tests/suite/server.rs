@@ -4,6 +4,7 @@
 mod bad_input;
 mod command_line;
 pub(crate) mod fake_machine;
+mod forgotten;
 mod gpus;
 mod lan;
 mod openapi;

@@ -1,7 +1,7 @@
 //! Event rows: what happened, in order, for ever. Written in the same transaction as the change
 //! itself; never changed afterwards. The sequence is the journal that streams resume by.
 
-use rules::names::UserId;
+use rules::names::{SessionId, UserId};
 use rules::permissions::{Subject, Verb, may};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -134,6 +134,34 @@ impl View<'_> {
             events.last().map_or(sequence, |event| event.sequence)
         };
         Ok((events, looked))
+    }
+
+    /// Sessions that people deleted after `sequence`, at most `most`; and up to which sequence was looked.
+    pub(crate) fn sessions_deleted_after(
+        &self,
+        sequence: u64,
+        most: u32,
+    ) -> Result<(Vec<SessionId>, u64), Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select sequence, object
+             from event
+             where sequence > ?1
+             and topic = 'sessions'
+             and code = 'session.deleted'
+             order by sequence
+             limit ?2",
+        )?;
+        let rows = statement.query_map((value::signed(sequence), most), |row| {
+            Ok((value::unsigned(row, "sequence")?, row.get("object")?))
+        })?;
+        let found: Vec<(u64, String)> = rows.collect::<Result<_, _>>()?;
+        let looked = match found.last() {
+            Some((last, _)) if found.len() == most as usize => *last,
+            _ => self.event_range()?.1.max(sequence),
+        };
+        // Nothing else ever stood there; what cannot be read names no session.
+        let gone = found.iter().filter_map(|(_, object)| object.parse().ok());
+        Ok((gone.collect(), looked))
     }
 
     /// The newest events that `audience` may see, newest first, at most `most`.

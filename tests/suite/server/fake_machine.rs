@@ -11,7 +11,7 @@ use base::link::streams::{
 };
 use bytes::Bytes;
 use rules::messages::{Assignment, ContainerSight, ExitRecord, NodeReport, SightState, Want};
-use rules::names::{BootId, ContainerName, NodeId};
+use rules::names::{BootId, ContainerName, NodeId, SessionId};
 use rules::refusal::Refusal;
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::units::{CpuShare, Timestamp};
@@ -143,6 +143,8 @@ pub(crate) const LOG: &str = "line one\nline two\n";
 #[derive(Default, Clone)]
 pub(crate) struct FakeStreams {
     pub(crate) execs: Arc<Mutex<Vec<ExecRequest>>>,
+    /// Sessions whose logs were to go, in the order in which it was told.
+    pub(crate) forgotten: Arc<Mutex<Vec<SessionId>>>,
 }
 
 impl Streams for FakeStreams {
@@ -208,6 +210,17 @@ impl Streams for FakeStreams {
                 let _ = tokio::io::copy(&mut read, &mut write).await;
             });
             Ok(Box::new(theirs) as ByteStream)
+        })
+    }
+
+    fn forget_logs(&self, sessions: Vec<SessionId>) -> Later<()> {
+        let forgotten = Arc::clone(&self.forgotten);
+        Box::pin(async move {
+            forgotten
+                .lock()
+                .expect("no test panics with it")
+                .extend(sessions);
+            Ok(())
         })
     }
 }
