@@ -20,6 +20,7 @@ use store::images::ImageStore;
 
 mod assignment;
 mod dial;
+pub mod disk;
 pub mod gpu;
 mod inventory;
 mod measure;
@@ -35,6 +36,7 @@ pub fn session_ids() -> std::ops::Range<u64> {
 }
 
 use assignment::Ledger;
+use disk::DiskWatch;
 use gpu::cutter::Cutter;
 use gpu::lookout::{Ground, Lookout};
 use gpu::shares::Shares;
@@ -98,6 +100,7 @@ impl Node {
             pages: options.places.run.join("gpu"),
         };
         let record = options.places.run.join("watchdog.json");
+        let paused = options.places.run.join("disk.json");
         let runtime = Arc::new(Runtime::open(options.places)?);
         let living = runtime.adopt()?;
         let living = living
@@ -147,6 +150,11 @@ impl Node {
                 move || rung.ring(),
             )
         });
+        let rung = Arc::clone(&runtime);
+        let disk = DiskWatch::begin(Arc::clone(&runtime), clock.clone(), &paused, move || {
+            rung.ring();
+        })
+        .map_err(NodeFault::Thread)?;
         let tidy = Tidy {
             runtime: Arc::clone(&runtime),
             images,
@@ -173,6 +181,7 @@ impl Node {
             cutter: Cutter::default(),
             measured: Measured::default(),
             watch,
+            disk,
             logs: data.join("logs"),
             keep_days: options.keep_days,
         };

@@ -431,6 +431,12 @@ impl Runtime {
         Ok(())
     }
 
+    /// Whether its processes stand still at this moment: a paused container that is told to end goes on.
+    pub fn stands_still(&self, name: &ContainerName) -> bool {
+        let group = self.shared.group(name);
+        group.is_ok_and(|group| group.frozen())
+    }
+
     /// Lets a paused container go on.
     pub fn resume(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         self.running(name)?;

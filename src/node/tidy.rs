@@ -21,6 +21,7 @@ use store::images::ImageStore;
 use store::images::digest::Digest;
 
 use crate::assignment::Ledger;
+use crate::disk::DiskWatch;
 use crate::gpu::cutter::Cutter;
 use crate::gpu::lookout::Lookout;
 use crate::gpu::shares::{self, Shares};
@@ -91,6 +92,8 @@ pub(crate) struct Tidy {
     pub(crate) measured: Measured,
     /// Looks after containers with real shares; None where no device of this machine can be shared.
     pub(crate) watch: Option<Watch>,
+    /// Pauses whoever fills the disk.
+    pub(crate) disk: DiskWatch,
     /// Where the runtime keeps logs, and for how many days after the last line.
     pub(crate) logs: std::path::PathBuf,
     pub(crate) keep_days: u32,
@@ -222,7 +225,7 @@ impl Tidy {
                 Step::Start(_) => {}
                 Step::Adjust(order) => self.adjust(&order),
                 Step::Pause(name) => self.act("pause", name, |r, n| r.pause(n)),
-                // What the watchdog froze stands still whatever its owner wants.
+                // What the machine holds stands still whatever its owner wants.
                 Step::Resume(name) if self.is_held(name) => {}
                 Step::Resume(name) => self.act("resume", name, |r, n| r.resume(n)),
                 Step::Stop(name) => self.stop(name, &sights),
@@ -240,11 +243,9 @@ impl Tidy {
     }
 
     fn is_held(&self, name: ContainerName) -> bool {
-        let name = runtime_name(name);
-        self.watch
-            .as_ref()
-            .zip(name)
-            .is_some_and(|(watch, name)| watch.holds(&name))
+        runtime_name(name).is_some_and(|name| {
+            self.watch.as_ref().is_some_and(|watch| watch.holds(&name)) || self.disk.holds(&name)
+        })
     }
 
     fn start(&mut self, order: &ContainerOrder) {
@@ -452,6 +453,9 @@ impl Tidy {
         if let Some((watch, name)) = self.watch.as_ref().zip(runtime_name(name)) {
             watch.forget(&name);
         }
+        if let Some(name) = runtime_name(name) {
+            self.disk.forget(&name);
+        }
         self.act("forget", name, |r, n| match r.forget(n) {
             // Its supervisor has said the last word but not yet left; the next change comes with that.
             Err(runtime::RuntimeFault::StillThere(_)) => Ok(()),
@@ -605,6 +609,7 @@ impl Tidy {
                 .iter()
                 .flat_map(Watch::incidents)
                 .filter_map(|incident| report::incident(&incident))
+                .chain(self.disk.incidents())
                 .collect(),
             uncut: self.cutter.uncut(),
         }

@@ -125,17 +125,20 @@ pub struct DeviceUse {
     pub milliwatts: Option<u32>,
 }
 
-/// A container held more of a device's memory than it was granted, or no longer does.
+/// A container held more of a device's memory than it was granted, or filled its machine's disk; or no longer
+/// does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
     pub id: IncidentId,
     pub at: Timestamp,
     pub container: ContainerName,
-    /// The device's number as its machine reports it.
+    /// The device's number as its machine reports it; of the disk `disk`, or `files` where it runs out of
+    /// names before it runs out of bytes.
     pub device: String,
     pub answer: Answer,
-    /// As the driver counted it, whatever the container says of itself.
+    /// As the driver or the disk counted it, whatever the container says of itself.
     pub held: Bytes,
+    /// What it was granted; of the disk, what is left for everybody.
     pub limit: Bytes,
 }
 
@@ -150,10 +153,21 @@ pub enum Answer {
     Stopped,
     /// It holds no more than it may again.
     Cleared,
+    /// All its processes stand still, for the disk's sake. Only the machine itself lets them go on.
+    Paused,
+    /// There is room on the disk again.
+    Resumed,
 }
 
 impl Answer {
-    pub const ALL: [Self; 4] = [Self::Warned, Self::Frozen, Self::Stopped, Self::Cleared];
+    pub const ALL: [Self; 6] = [
+        Self::Warned,
+        Self::Frozen,
+        Self::Stopped,
+        Self::Cleared,
+        Self::Paused,
+        Self::Resumed,
+    ];
 
     /// The word used in codes and JSON.
     pub fn word(self) -> &'static str {
@@ -162,6 +176,16 @@ impl Answer {
             Self::Frozen => "frozen",
             Self::Stopped => "stopped",
             Self::Cleared => "cleared",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+        }
+    }
+
+    /// What it is about: the first word of codes.
+    pub fn subject(self) -> &'static str {
+        match self {
+            Self::Warned | Self::Frozen | Self::Stopped | Self::Cleared => "gpu",
+            Self::Paused | Self::Resumed => "disk",
         }
     }
 }
@@ -183,8 +207,20 @@ impl Incident {
             Answer::Cleared => {
                 format!("It holds no more GPU memory than the {limit} it was granted again.")
             }
+            Answer::Paused if self.device == "files" => format!(
+                "It was paused: it makes files, and the machine's disk has room for few more. It goes on by itself once there is room; what it wrote, {held}, goes when it is stopped."
+            ),
+            Answer::Paused => format!(
+                "It was paused: it writes, and the machine's disk has {limit} left. It goes on by itself once there is room; what it wrote, {held}, goes when it is stopped."
+            ),
+            Answer::Resumed => format!("It goes on: the machine's disk has {limit} of room again."),
         };
-        Reason::new(format!("gpu.over-limit-{}", self.answer.word()), text)
+        let code = match (self.answer, self.device.as_str()) {
+            (Answer::Paused, "files") => "disk.files-paused".to_owned(),
+            (Answer::Paused | Answer::Resumed, _) => format!("disk.{}", self.answer.word()),
+            (answer, _) => format!("gpu.over-limit-{}", answer.word()),
+        };
+        Reason::new(code, text)
             .with("held", held)
             .with("limit", limit)
     }

@@ -258,8 +258,8 @@ pub struct Session {
     pub incidents: Vec<Incident>,
 }
 
-/// Incidents that a session remembers. At least as many as a machine says again of one container, so
-/// that none is taken for new twice.
+/// Incidents that a session remembers of each subject. At least as many as a machine says again of one
+/// container, so that none is taken for new twice.
 const MOST_INCIDENTS: usize = 16;
 
 impl Session {
@@ -372,8 +372,13 @@ impl Session {
             return false;
         }
         self.incidents.push(incident.clone());
-        if self.incidents.len() > MOST_INCIDENTS {
-            self.incidents.remove(0);
+        let subject = incident.answer.subject();
+        let all = self.incidents.iter().enumerate();
+        let mut same = all
+            .filter(|(_, each)| each.answer.subject() == subject)
+            .map(|(at, _)| at);
+        if let (Some(oldest), true) = (same.next(), same.count() >= MOST_INCIDENTS) {
+            self.incidents.remove(oldest);
         }
         // A wish to end it has its own reason.
         if self.wish == Wish::Run {

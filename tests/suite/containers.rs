@@ -2,6 +2,7 @@
 //! root, control groups and user namespaces; elsewhere each test says what is missing.
 
 mod crash;
+mod disk;
 pub(crate) mod ground;
 mod hold;
 mod idle;

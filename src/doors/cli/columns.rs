@@ -9,7 +9,12 @@ use rules::units::Timestamp;
 /// `running`, `running, paused`, `ended 7`, `ended, stopped`.
 pub(super) fn state(row: &Value) -> String {
     let state = text(row, "state");
-    if row["paused"] == true {
+    // By its owner, or by its machine because it fills the disk.
+    let by_machine = matches!(
+        row["reason"]["code"].as_str(),
+        Some("disk.paused" | "disk.files-paused")
+    );
+    if row["paused"] == true || (by_machine && state == "running") {
         return format!("{state}, paused");
     }
     match (&row["exit_code"], row["outcome"].as_str()) {

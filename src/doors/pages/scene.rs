@@ -22,6 +22,7 @@ pub fn state(t: Text, session: &Session) -> (&'static str, &'static str) {
         Phase::Pending => ("warn", t.state_waiting()),
         Phase::Scheduled | Phase::Preparing => ("acc", t.state_preparing()),
         Phase::Running if session.paused => ("", t.state_paused()),
+        Phase::Running if session.stands_still() => ("warn", t.state_paused()),
         Phase::Running => ("ok", t.state_running()),
         Phase::Stopping => ("warn", t.state_stopping()),
         Phase::Ended => match session.outcome {
@@ -384,6 +385,8 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.gpu-frozen" => ("w", t.gpu_over_frozen()),
         "session.gpu-stopped" => ("w", t.gpu_over_stopped()),
         "session.gpu-cleared" => ("", t.gpu_over_cleared()),
+        "session.disk-paused" => ("w", t.disk_paused()),
+        "session.disk-resumed" => ("", t.disk_resumed()),
         "session.restarted" | "session.restarting" => ("a", t.timeline_restarted()),
         _ => return None,
     })

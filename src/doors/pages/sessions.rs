@@ -884,17 +884,17 @@ fn typed_size(size: Bytes) -> String {
     }
 }
 
-/// What the watchdog has against a session that runs.
+/// What its machine has against a session that runs.
 fn watched(t: Text, session: &Session) -> Option<Alert> {
-    let reason = session.reason.as_ref().filter(|reason| {
-        matches!(
-            reason.code.as_str(),
-            "gpu.over-limit-warned" | "gpu.over-limit-frozen"
-        )
-    })?;
+    let reason = session.reason.as_ref()?;
+    let title = match reason.code.as_str() {
+        "gpu.over-limit-warned" | "gpu.over-limit-frozen" => t.gpu_over_alert(),
+        "disk.paused" | "disk.files-paused" => t.disk_alert(),
+        _ => return None,
+    };
     let runs = session.state == Phase::Running;
     runs.then(|| {
-        Alert::bad(t.gpu_over_alert())
+        Alert::bad(title)
             .detail(codes::reason(t, reason))
             .code(reason.code.clone())
     })

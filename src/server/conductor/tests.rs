@@ -219,6 +219,87 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
 }
 
 #[test]
+fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
+    let mut running = session(1, Environment::Host);
+    running.phase = Phase::Running;
+    running.node = Some(NODE);
+    let incident = |number: u128, device: &str, answer| Incident {
+        id: IncidentId(uuid::Uuid::from_u128(number)),
+        at: at(3),
+        container: running.container(),
+        device: device.into(),
+        answer,
+        held: Bytes::gib(2),
+        limit: Bytes::mib(500),
+    };
+    let mut conductor = Conductor::default();
+    let mut heard = report(
+        1,
+        vec![ContainerSight {
+            name: running.container(),
+            state: SightState::Running {
+                since: at(2),
+                paused: true,
+            },
+            usage: None,
+            devices: Vec::new(),
+            ran: None,
+        }],
+    );
+    let mut sight = sight_of(vec![running.clone()], &[]);
+    let mut told = Vec::new();
+    // More often than is remembered: each is news once, whatever else is said again.
+    for number in 0..20 {
+        for (step, device, answer, event, code) in [
+            (
+                0,
+                "disk",
+                Answer::Paused,
+                "session.disk-paused",
+                "disk.paused",
+            ),
+            (
+                1,
+                "disk",
+                Answer::Resumed,
+                "session.disk-resumed",
+                "disk.resumed",
+            ),
+            (
+                2,
+                "files",
+                Answer::Paused,
+                "session.disk-paused",
+                "disk.files-paused",
+            ),
+        ] {
+            told.push(incident(10 + number * 3 + step, device, answer));
+            let frozen = incident(1, "GPU-1", Answer::Warned);
+            heard.incidents = told.iter().rev().take(8).rev().cloned().collect();
+            heard.incidents.insert(0, frozen);
+            let turn = take(&mut conductor, sight, &[&heard, &heard]);
+            let writes = turn.writes().unwrap();
+            let codes: Vec<&str> = writes.happened.iter().map(|each| &*each.code).collect();
+            let news = codes.iter().filter(|code| **code == event).count();
+            assert_eq!(news, 1, "{codes:?}");
+            let first = number == 0 && step == 0;
+            assert_eq!(codes.contains(&"session.gpu-warned"), first, "{codes:?}");
+            let session = &turn.world.sessions[0];
+            let reason = session.reason.clone().unwrap();
+            assert_eq!(reason.code, code);
+            assert_eq!(
+                reason.text.contains("500 MiB"),
+                device == "disk",
+                "{}",
+                reason.text
+            );
+            assert!(session.incidents.len() <= 17);
+            sight = written(&turn, &[]);
+        }
+    }
+}
+
+#[test]
 fn a_list_is_sent_again_until_the_node_has_it() {
     let mut conductor = Conductor::default();
     let turn = take(

@@ -71,7 +71,8 @@ impl Turn {
         } else if let Some(incident) = session.incidents.last()
             && answered != Some(incident.id)
         {
-            format!("session.gpu-{}", incident.answer.word())
+            let answer = incident.answer;
+            format!("session.{}-{}", answer.subject(), answer.word())
         } else if waits && session.unconfirmed.is_empty() {
             "session.share-confirmed".to_owned()
         } else {

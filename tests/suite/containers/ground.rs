@@ -27,7 +27,12 @@ pub(crate) struct Ground {
 impl Ground {
     /// An installation, or nothing after saying why containers cannot run here.
     pub(crate) fn lay(test: &str) -> Option<Self> {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self::lay_in(test, &std::env::temp_dir())
+    }
+
+    /// The same in a directory of one's own below this one.
+    pub(crate) fn lay_in(test: &str, below: &std::path::Path) -> Option<Self> {
+        let directory = tempfile::tempdir_in(below).expect("a temporary directory");
         let runtime = open(&directory);
         if let Some(finding) = runtime
             .findings()

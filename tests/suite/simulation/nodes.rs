@@ -146,7 +146,7 @@ impl Machine {
                 None | Some(Answer::Cleared) => (WARNED_AFTER, Answer::Warned),
                 Some(Answer::Warned) => (FROZEN_AFTER, Answer::Frozen),
                 Some(Answer::Frozen) => (STOPPED_AFTER, Answer::Stopped),
-                Some(Answer::Stopped) => continue,
+                Some(Answer::Stopped | Answer::Paused | Answer::Resumed) => continue,
             };
             if over >= after {
                 steps.push((name, answer));
@@ -171,7 +171,7 @@ impl Machine {
             let step = match answer {
                 Answer::Frozen => Step::Pause(name),
                 Answer::Stopped => Step::Kill(name),
-                Answer::Warned | Answer::Cleared => continue,
+                Answer::Warned | Answer::Cleared | Answer::Paused | Answer::Resumed => continue,
             };
             self.stand_in
                 .perform(step, now, &mut |order| plan(order, &mut self.dice));

@@ -114,6 +114,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Whether its machine paused it, because it fills the disk.
+    pub fn stands_still(&self) -> bool {
+        let code = self.reason.as_ref().map(|reason| reason.code.as_str());
+        self.state == Phase::Running && matches!(code, Some("disk.paused" | "disk.files-paused"))
+    }
+
     /// As `owner` sees a row on one of these machines.
     pub(super) fn of(
         row: &session::Session,

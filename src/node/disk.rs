@@ -1,0 +1,633 @@
+//! Keeps sessions from filling the machine's disk: looks how much room is left where they write, finds who
+//! took it, and pauses whoever grows most before the reserve that the rest of the machine lives on is
+//! touched. They go on when there is room again. Only a session that grew is ever paused; until there are
+//! quotas, everybody may write as long as there is room. Never removes anything, and measures nothing while
+//! the disk does not fill.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use base::observe::{Clock, chain};
+use rules::messages::{Answer, Incident};
+use rules::names::IncidentId;
+use rules::units::Bytes;
+use serde::{Deserialize, Serialize};
+use store::trees::{self, Size};
+
+use crate::runtime::{ContainerName, Runtime, RuntimeFault, Standing};
+
+/// Free bytes below which whoever grows is paused; on a small disk an eighth of it, where that is less. Higher:
+/// people wait on a disk that has room. Lower: a fast writer gets past it between two looks, down to what the
+/// catalog and the logs need.
+pub const PAUSE_BELOW: u64 = 512 << 20;
+
+/// Free names (inodes) below which whoever makes files is paused; on a small disk an eighth of all.
+pub const PAUSE_BELOW_FILES: u64 = 20_000;
+
+/// How often the disk is looked at while there is plenty of room, which costs one call.
+const LOOK_FAR: Duration = Duration::from_secs(1);
+
+/// The same where there is less than this many times what somebody would be paused for, or somebody is.
+const LOOK_NEAR: Duration = Duration::from_millis(100);
+const NEAR: u64 = 4;
+
+/// Room that has to be gone before it is asked who took it: with plenty left, and with none to spare.
+const FELL_FAR: Room = Room {
+    bytes: 64 << 20,
+    files: 4096,
+};
+const FELL_NEAR: Room = Room {
+    bytes: 1 << 20,
+    files: 64,
+};
+
+/// While there is plenty of room, sessions are measured no more often than this. Shorter: their files are
+/// walked all the time while somebody unpacks something. Longer: what was written long ago is laid to
+/// somebody's charge when the disk fills.
+const MEASURED_EVERY: Duration = Duration::from_secs(30);
+
+/// Measuring may take one part in so many of the time; half of it where there is no room to spare.
+const PART_OF_TIME: u32 = 10;
+
+/// Names of one session that are looked at. More: a session of millions of files keeps the thread busy for
+/// long. Fewer: more of them are judged by what they wrote instead.
+const MOST_NAMES: u64 = 1_000_000;
+
+/// Incidents told of one session; the oldest go first.
+const TOLD: usize = 8;
+
+/// What the incidents call the disk, by what is about to run out.
+const DISK: &str = "disk";
+const FILES: &str = "files";
+
+/// Room for bytes and for names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Room {
+    bytes: u64,
+    files: u64,
+}
+
+/// Where somebody is paused, and where everybody goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Marks {
+    pause: Room,
+    go_on: Room,
+}
+
+/// What one session did since it was measured before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grown {
+    bytes: u64,
+    files: u64,
+    /// Bytes that its processes wrote anywhere: what a walk does not see, such as files without a name.
+    written: u64,
+    /// Names in it, where they are too many to be counted.
+    beyond: u64,
+}
+
+/// What is known of one session.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    size: Size,
+    written: u64,
+}
+
+/// The watch over one machine's disk.
+pub struct DiskWatch {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runtime: Arc<Runtime>,
+    clock: Clock,
+    /// Where `Seen` is written.
+    record: PathBuf,
+    /// Called after each incident, so that it is reported at once.
+    ring: Box<dyn Fn() + Send + Sync>,
+    seen: Mutex<Seen>,
+}
+
+/// What the next server has to know.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    held: BTreeSet<ContainerName>,
+    incidents: BTreeMap<ContainerName, Vec<Incident>>,
+}
+
+/// What the thread alone remembers.
+#[derive(Default)]
+struct Eyes {
+    known: BTreeMap<ContainerName, Known>,
+    /// Room when everybody was measured, when that was and how long it took; None before the first time.
+    measured: Option<(Room, Instant, Duration)>,
+    written: Seen,
+}
+
+impl DiskWatch {
+    /// A watch that goes on where the one that wrote `record` ended, for the containers that still exist, and
+    /// begins to look. `ring` is called when there is something new to tell.
+    pub fn begin(
+        runtime: Arc<Runtime>,
+        clock: Clock,
+        record: &Path,
+        ring: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let mut seen = read(record).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %record.display(), "who was paused for the disk cannot be read; they go on");
+            Seen::default()
+        });
+        let there = runtime.sights().into_iter().map(|sight| sight.name);
+        seen.keep(&there.collect());
+        let inner = Arc::new(Inner {
+            runtime,
+            clock,
+            record: record.to_owned(),
+            ring: Box::new(ring),
+            seen: Mutex::new(seen),
+        });
+        let watched = Arc::downgrade(&inner);
+        std::thread::Builder::new()
+            .name("disk".to_owned())
+            .spawn(move || watch(&watched))?;
+        Ok(Self { inner })
+    }
+
+    /// Whether this container is paused for the disk's sake: then nobody else lets it go on.
+    pub fn holds(&self, container: &ContainerName) -> bool {
+        self.inner.seen().held.contains(container)
+    }
+
+    /// Everything that was done to containers that are not forgotten, oldest first for each.
+    pub fn incidents(&self) -> Vec<Incident> {
+        let seen = self.inner.seen();
+        seen.incidents.values().flatten().cloned().collect()
+    }
+
+    /// Drops what is known of a container that is gone for good.
+    pub fn forget(&self, container: &ContainerName) {
+        let mut seen = self.inner.seen();
+        seen.held.remove(container);
+        seen.incidents.remove(container);
+    }
+}
+
+impl Seen {
+    fn keep(&mut self, there: &BTreeSet<ContainerName>) {
+        self.held.retain(|name| there.contains(name));
+        self.incidents.retain(|name, _| there.contains(name));
+    }
+}
+
+/// Looks until the machine is closed.
+fn watch(inner: &Weak<Inner>) {
+    let mut eyes = Eyes::default();
+    loop {
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        let near = match inner.look(&mut eyes) {
+            Ok(near) => near,
+            Err(error) => {
+                tracing::warn!(%error, "the room on the disk cannot be seen");
+                false
+            }
+        };
+        drop(inner);
+        std::thread::sleep(if near { LOOK_NEAR } else { LOOK_FAR });
+    }
+}
+
+impl Inner {
+    /// Changed in one step each; a panic elsewhere leaves nothing half done.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One look at the disk; says whether the next should come soon.
+    fn look(&self, eyes: &mut Eyes) -> io::Result<bool> {
+        let (room, marks) = look_at(&self.runtime.written_to())?;
+        let running = self.running();
+        eyes.known.retain(|name, _| running.contains_key(name));
+        self.seen().held.retain(|name| running.contains_key(name));
+        if eyes.is_due(room, marks) {
+            let (fell, grown) = self.measure(eyes, room, &running);
+            if room.bytes < marks.pause.bytes {
+                for name in by_bytes(fell.bytes, &grown) {
+                    self.pause(&name, DISK, eyes, room);
+                }
+            }
+            if room.files < marks.pause.files {
+                for name in by_files(fell.files, &grown) {
+                    self.pause(&name, FILES, eyes, room);
+                }
+            }
+        }
+        if room.bytes >= marks.go_on.bytes && room.files >= marks.go_on.files {
+            self.let_one_go_on(eyes, room);
+        }
+        self.write_down(eyes);
+        let near = |left: u64, mark: u64| left < mark.saturating_mul(NEAR);
+        Ok(near(room.bytes, marks.pause.bytes)
+            || near(room.files, marks.pause.files)
+            || !self.seen().held.is_empty())
+    }
+
+    /// Containers that run, and whether they are said to be paused.
+    fn running(&self) -> BTreeMap<ContainerName, bool> {
+        let sights = self.runtime.sights().into_iter();
+        sights
+            .filter_map(|sight| match sight.standing {
+                Standing::Running { paused, .. } => Some((sight.name, paused)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Measures everybody anew; gives how much room went since the last time, and what each did meanwhile.
+    fn measure(
+        &self,
+        eyes: &mut Eyes,
+        room: Room,
+        running: &BTreeMap<ContainerName, bool>,
+    ) -> (Room, BTreeMap<ContainerName, Grown>) {
+        let began = Instant::now();
+        let before = eyes.measured.map(|(room, _, _)| room);
+        let mut grown = BTreeMap::new();
+        for (name, paused) in running {
+            let size = match trees::measure(&self.runtime.own_files(name), MOST_NAMES) {
+                Ok(size) => size,
+                Err(error) => {
+                    tracing::debug!(container = %name, %error, "its files cannot be measured");
+                    Size::default()
+                }
+            };
+            let now = Known {
+                size,
+                written: self.runtime.written(name),
+            };
+            let then = eyes.known.insert(name.clone(), now);
+            // Whoever is new since the last time began with nothing.
+            let then = then.or(before.is_some().then_some(Known {
+                size: Size {
+                    whole: true,
+                    ..Size::default()
+                },
+                written: 0,
+            }));
+            // Who stands still cannot grow; who is told to end goes on until then.
+            let still = *paused && self.runtime.stands_still(name);
+            if let (Some(then), false) = (then, still) {
+                grown.insert(name.clone(), Grown::between(&then, &now));
+            }
+        }
+        eyes.measured = Some((room, Instant::now(), began.elapsed()));
+        (before.unwrap_or(room).less(room), grown)
+    }
+
+    /// Pauses one container, and keeps it so.
+    fn pause(&self, name: &ContainerName, short: &str, eyes: &Eyes, room: Room) {
+        // Before it stands still: nobody may let it go on in between.
+        let new = self.seen().held.insert(name.clone());
+        match self.runtime.pause(name) {
+            Ok(()) if new => self.tell(name, Answer::Paused, short, eyes, room),
+            // It was told to end and grows instead: it is killed after its grace, where it stands.
+            Ok(()) => {}
+            Err(fault) => {
+                self.seen().held.remove(name);
+                let over = matches!(
+                    fault,
+                    RuntimeFault::NotRunning(_) | RuntimeFault::Unknown(_)
+                );
+                if !over {
+                    tracing::error!(container = %name, error = %chain(&fault), "it fills the disk and cannot be paused");
+                }
+            }
+        }
+    }
+
+    /// Whoever wants it to run lets it go on. One at a look: all at once would fill the disk at once.
+    fn let_one_go_on(&self, eyes: &Eyes, room: Room) {
+        let Some(name) = self.seen().held.pop_first() else {
+            return;
+        };
+        self.tell(&name, Answer::Resumed, DISK, eyes, room);
+    }
+
+    fn tell(&self, name: &ContainerName, answer: Answer, short: &str, eyes: &Eyes, room: Room) {
+        let held = eyes.known.get(name).map_or(0, |known| known.size.bytes);
+        tracing::warn!(container = %name, ?answer, short, held, free = room.bytes, free_files = room.files, "the disk is short of room");
+        if let Ok(container) = name.as_str().parse() {
+            let incident = Incident {
+                id: IncidentId(uuid::Uuid::now_v7()),
+                at: self.clock.now(),
+                container,
+                device: short.to_owned(),
+                answer,
+                held: Bytes(held),
+                limit: Bytes(room.bytes),
+            };
+            let mut seen = self.seen();
+            let told = seen.incidents.entry(name.clone()).or_default();
+            told.push(incident);
+            if told.len() > TOLD {
+                told.remove(0);
+            }
+        }
+        (self.ring)();
+    }
+
+    /// Writes what the next server has to know, where it is not what stands there.
+    fn write_down(&self, eyes: &mut Eyes) {
+        let now = self.seen().clone();
+        if now == eyes.written {
+            return;
+        }
+        match write(&self.record, &now) {
+            Ok(()) => eyes.written = now,
+            Err(error) => {
+                tracing::warn!(%error, path = %self.record.display(), "who is paused for the disk cannot be written; a next server would let them go on");
+            }
+        }
+    }
+}
+
+impl Eyes {
+    /// Whether it is time to ask who took the room.
+    fn is_due(&self, room: Room, marks: Marks) -> bool {
+        let Some((before, at, took)) = self.measured else {
+            return true;
+        };
+        let fell = before.less(room);
+        let by = |step: Room| fell.bytes >= step.bytes || fell.files >= step.files;
+        let short = room.bytes < marks.pause.bytes || room.files < marks.pause.files;
+        let rest = match short {
+            true => took,
+            false => MEASURED_EVERY.max(took * PART_OF_TIME),
+        };
+        at.elapsed() >= rest && by(if short { FELL_NEAR } else { FELL_FAR })
+    }
+}
+
+impl Room {
+    /// How much less there is in the other.
+    fn less(self, now: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(now.bytes),
+            files: self.files.saturating_sub(now.files),
+        }
+    }
+}
+
+impl Grown {
+    fn between(then: &Known, now: &Known) -> Self {
+        let counted = then.size.whole && now.size.whole;
+        let known = |then: u64, now: u64| match counted {
+            true => now.saturating_sub(then),
+            false => 0,
+        };
+        Self {
+            bytes: known(then.size.bytes, now.size.bytes),
+            files: known(then.size.entries, now.size.entries),
+            written: now.written.saturating_sub(then.written),
+            beyond: match counted {
+                true => 0,
+                false => now.size.entries,
+            },
+        }
+    }
+}
+
+/// Who has to be paused for the bytes that went.
+fn by_bytes(fell: u64, grown: &BTreeMap<ContainerName, Grown>) -> Vec<ContainerName> {
+    choose(fell, grown, |each| each.bytes, |each| each.written)
+}
+
+/// Who has to be paused for the names that went.
+fn by_files(fell: u64, grown: &BTreeMap<ContainerName, Grown>) -> Vec<ContainerName> {
+    choose(fell, grown, |each| each.files, |each| each.beyond)
+}
+
+/// Those that grew most, until they make up for half of all growth. Where nobody's growth makes up for half of
+/// what went, the one that `otherwise` says most of, if all together say enough; else it was no session.
+fn choose(
+    fell: u64,
+    grown: &BTreeMap<ContainerName, Grown>,
+    by: impl Fn(&Grown) -> u64,
+    otherwise: impl Fn(&Grown) -> u64,
+) -> Vec<ContainerName> {
+    let all: u64 = grown.values().map(&by).sum();
+    if all > 0 && all.saturating_mul(2) >= fell {
+        let mut most: Vec<(u64, &ContainerName)> =
+            grown.iter().map(|(name, each)| (by(each), name)).collect();
+        most.sort_by(|one, other| other.0.cmp(&one.0));
+        let mut sum = 0u64;
+        return most
+            .into_iter()
+            .take_while(|(amount, _)| {
+                let more = *amount > 0 && sum.saturating_mul(2) < all;
+                sum += amount;
+                more
+            })
+            .map(|(_, name)| name.clone())
+            .collect();
+    }
+    let rest = fell.saturating_sub(all);
+    let hints: u64 = grown.values().map(&otherwise).sum();
+    if hints == 0 || hints.saturating_mul(2) < rest {
+        return Vec::new();
+    }
+    let most = grown.iter().max_by_key(|(_, each)| otherwise(each));
+    most.map(|(name, _)| name.clone()).into_iter().collect()
+}
+
+/// Room on the disk of a directory, and the marks of a disk of its size.
+fn look_at(directory: &Path) -> io::Result<(Room, Marks)> {
+    let found = rustix::fs::statvfs(directory)?;
+    let room = Room {
+        bytes: found.f_bavail.saturating_mul(found.f_frsize),
+        // Some file systems have as many as there is room for, and say none.
+        files: match found.f_files {
+            0 => u64::MAX,
+            _ => found.f_favail,
+        },
+    };
+    let all = Room {
+        bytes: found.f_blocks.saturating_mul(found.f_frsize),
+        files: found.f_files,
+    };
+    Ok((room, Marks::of(all)))
+}
+
+impl Marks {
+    /// The marks of a disk with so much room in all.
+    fn of(all: Room) -> Self {
+        let pause = Room {
+            bytes: PAUSE_BELOW.min(all.bytes / 8),
+            files: PAUSE_BELOW_FILES.min(all.files / 8),
+        };
+        // Half as much again: whoever goes on at the mark would be paused at once.
+        let go_on = Room {
+            bytes: pause.bytes / 2 * 3,
+            files: pause.files / 2 * 3,
+        };
+        Self { pause, go_on }
+    }
+}
+
+/// What an earlier watch knew; nothing where there was none.
+fn read(record: &Path) -> io::Result<Seen> {
+    match fs::read(record) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whole or not at all.
+fn write(record: &Path, seen: &Seen) -> io::Result<()> {
+    let draft = record.with_extension("draft");
+    fs::write(&draft, serde_json::to_vec(seen)?)?;
+    fs::rename(&draft, record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Name, bytes, files, written, beyond.
+    fn grown(all: &[(&str, u64, u64, u64, u64)]) -> BTreeMap<ContainerName, Grown> {
+        let of = |&(name, bytes, files, written, beyond): &(&str, u64, u64, u64, u64)| {
+            let name = ContainerName::parse(name).expect("a plain name");
+            let grown = Grown {
+                bytes,
+                files,
+                written,
+                beyond,
+            };
+            (name, grown)
+        };
+        all.iter().map(of).collect()
+    }
+
+    fn names(chosen: &[ContainerName]) -> String {
+        let names: Vec<&str> = chosen.iter().map(ContainerName::as_str).collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn whoever_grew_most_is_paused_and_nobody_who_did_not_grow() {
+        let (big, small, still) = (
+            ("big", 90, 0, 0, 0),
+            ("small", 10, 0, 0, 0),
+            ("still", 0, 0, 0, 0),
+        );
+        for (fell, all, wanted) in [
+            (100, vec![big, small, still], "big"),
+            (10, vec![small, still], "small"),
+            (
+                100,
+                vec![("one", 50, 0, 0, 0), ("two", 40, 0, 0, 0), still],
+                "one",
+            ),
+            (
+                100,
+                vec![
+                    ("one", 30, 0, 0, 0),
+                    ("two", 30, 0, 0, 0),
+                    ("three", 30, 0, 0, 0),
+                ],
+                "one three",
+            ),
+            // A file that has no name any more: the walk sees nothing, the kernel counts what was written.
+            (
+                100,
+                vec![("thief", 0, 0, 100, 0), ("small", 5, 0, 5, 0)],
+                "thief",
+            ),
+            // It was the machine itself.
+            (100, vec![("small", 5, 0, 5, 0), still], ""),
+            (100, vec![], ""),
+            (0, vec![still], ""),
+        ] {
+            assert_eq!(names(&by_bytes(fell, &grown(&all))), wanted, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_makes_files_is_paused_though_they_are_empty() {
+        let all = [("many", 0, 900, 0, 0), ("few", 500, 3, 500, 0)];
+        assert_eq!(names(&by_files(1000, &grown(&all))), "many");
+        let all = [("uncounted", 0, 0, 0, MOST_NAMES), ("few", 0, 3, 0, 0)];
+        assert_eq!(names(&by_files(1000, &grown(&all))), "uncounted");
+        assert_eq!(names(&by_files(1000, &grown(&[("few", 0, 3, 0, 0)]))), "");
+    }
+
+    #[test]
+    fn what_was_too_much_to_count_is_no_growth() {
+        let known = |bytes, whole| Known {
+            size: Size {
+                bytes,
+                entries: 7,
+                whole,
+            },
+            written: bytes,
+        };
+        let grew = Grown::between(&known(10, true), &known(30, true));
+        assert_eq!((grew.bytes, grew.written, grew.beyond), (20, 20, 0));
+        let grew = Grown::between(&known(10, true), &known(30, false));
+        assert_eq!((grew.bytes, grew.written, grew.beyond), (0, 20, 7));
+        let grew = Grown::between(&known(30, true), &known(10, true));
+        assert_eq!((grew.bytes, grew.written), (0, 0), "it gave something back");
+    }
+
+    #[test]
+    fn imports_and_uploads_stop_before_anybody_is_paused_for_them() {
+        let imports = store::images::limits::ImportLimits::default().reserve_bytes;
+        let uploads = store::uploads::UploadLimits::default().reserve_bytes;
+        for gib in [1, 4, 100, 100_000] {
+            let all = Room {
+                bytes: gib << 30,
+                files: gib << 16,
+            };
+            let marks = Marks::of(all);
+            assert!(marks.pause.bytes < marks.go_on.bytes);
+            assert!(marks.go_on.bytes < imports.min(uploads), "{gib} GiB");
+            assert!(marks.go_on.files < all.files);
+        }
+    }
+
+    #[test]
+    fn nobody_is_measured_while_the_disk_does_not_fill() {
+        let room = |mib: u64| Room {
+            bytes: mib * MIB,
+            files: 1_000_000,
+        };
+        let marks = Marks::of(Room {
+            bytes: 100 << 30,
+            files: 6_000_000,
+        });
+        let mut eyes = Eyes::default();
+        assert!(eyes.is_due(room(9000), marks), "the first time");
+        eyes.measured = Some((room(9000), Instant::now(), Duration::ZERO));
+        assert!(!eyes.is_due(room(9000), marks));
+        assert!(!eyes.is_due(room(2000), marks), "it was measured just now");
+        assert!(eyes.is_due(room(400), marks), "there is none to spare");
+        eyes.measured = Some((room(400), Instant::now(), Duration::ZERO));
+        assert!(!eyes.is_due(room(400), marks), "nothing went");
+        assert!(!eyes.is_due(room(500), marks), "it became more");
+        assert!(eyes.is_due(room(398), marks));
+        let files = Room {
+            files: 1000,
+            ..room(400)
+        };
+        assert!(eyes.is_due(files, marks));
+        eyes.measured = Some((room(9000), Instant::now(), Duration::from_secs(60)));
+        assert!(!eyes.is_due(room(400), marks), "it takes too long");
+    }
+}

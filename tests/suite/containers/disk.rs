@@ -1,0 +1,274 @@
+//! What sessions leave on the disk, and what they do to it: trees that nobody may walk down, clearing that
+//! delays nobody, and a disk that is kept from being full.
+
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::observe::Clock;
+use node::disk::DiskWatch;
+use node::runtime::{ContainerName, Standing};
+use rules::messages::Answer;
+
+use super::ground::Ground;
+
+/// Longer than anything here takes on a loaded machine; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The depth that ended the server of the landed release.
+const DEEP: usize = 25_000;
+
+fn until(what: &str, ready: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !ready() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn below(path: &Path) -> usize {
+    fs::read_dir(path).map_or(0, Iterator::count)
+}
+
+/// Ends a container and has it forgotten.
+fn end(ground: &Ground, name: &ContainerName) {
+    ground.runtime.kill(name).expect("it lives");
+    ground.ended(name);
+    until("its supervisor leaves", || {
+        ground.runtime.forget(name).is_ok()
+    });
+}
+
+/// As a session leaves it: a chain of directories, one in the other.
+fn chain(root: &Path, depth: usize) {
+    fs::create_dir(root).expect("made");
+    let mut here = fs::File::open(root).expect("opened");
+    for _ in 0..depth {
+        let next = format!("/proc/self/fd/{}/d", here.as_raw_fd());
+        fs::create_dir(&next).expect("made");
+        here = fs::File::open(&next).expect("opened");
+    }
+}
+
+#[test]
+fn a_session_that_leaves_a_very_deep_tree_ends_nobody_but_itself() {
+    let Some(mut ground) =
+        Ground::lay("a_session_that_leaves_a_very_deep_tree_ends_nobody_but_itself")
+    else {
+        return;
+    };
+    let name = ground.start(&ground.shell("sleep 1000"));
+    ground.running(&name);
+    chain(&ground.runtime.own_files(&name).join("upper/deep"), DEEP);
+    ground.runtime.kill(&name).expect("it lives");
+    ground.ended(&name);
+    // The next server finds it and forgets it too.
+    ground.crash();
+    ground.reopen();
+    until("it is forgotten", || ground.runtime.forget(&name).is_ok());
+    let data = ground.directory.path().join("data");
+    assert_eq!(below(&data.join("containers")), 0);
+    until("its tree is gone", || below(&data.join("trash")) == 0);
+}
+
+#[test]
+fn clearing_after_a_session_delays_no_neighbour() {
+    /// Enough that removing them takes far longer than all that is done meanwhile.
+    const FILES: usize = 10_000;
+    let Some(ground) = Ground::lay("clearing_after_a_session_delays_no_neighbour") else {
+        return;
+    };
+    let wasteful = ground.start(&ground.shell("sleep 1000"));
+    ground.running(&wasteful);
+    let waste = ground.runtime.own_files(&wasteful).join("upper/waste");
+    for folder in 0..FILES / 1000 {
+        let folder = waste.join(folder.to_string());
+        fs::create_dir_all(&folder).expect("made");
+        for file in 0..1000 {
+            fs::write(folder.join(file.to_string()), "x").expect("written");
+        }
+    }
+    end(&ground, &wasteful);
+    let trash = ground.directory.path().join("data/trash");
+    assert_eq!(below(&trash), 1, "it is forgotten before it is removed");
+    assert!(!ground.runtime.own_files(&wasteful).exists());
+    until("it is removed", || below(&trash) == 0);
+}
+
+/// A small disk of its own, unmounted and removed at the end.
+struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// A disk of so many MiB and names; nothing where none can be made, after saying so.
+    fn make(test: &str, mib: u64, names: u64) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a directory");
+        let image = folder.path().join("image");
+        let file = fs::File::create(&image).expect("made");
+        file.set_len(mib << 20).expect("room");
+        let disk = Self { folder };
+        fs::create_dir(disk.at()).expect("made");
+        let mut format = Command::new("mkfs.ext4");
+        format.args(["-q", "-F", "-m", "0", "-N", &names.to_string()]);
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop"]).arg(&image).arg(disk.at());
+        for mut step in [(format, Some(&image)), (mount, None)] {
+            let done = step.0.args(step.1.as_slice()).output();
+            match done {
+                Ok(done) if done.status.success() => {}
+                Ok(done) => {
+                    skips::skip(test, String::from_utf8_lossy(&done.stderr).trim());
+                    return None;
+                }
+                Err(error) => {
+                    skips::skip(test, &error.to_string());
+                    return None;
+                }
+            }
+        }
+        Some(disk)
+    }
+
+    fn at(&self) -> PathBuf {
+        self.folder.path().join("disk")
+    }
+
+    /// Free bytes and names.
+    fn free(&self) -> (u64, u64) {
+        let found = nix::sys::statvfs::statvfs(&self.at()).expect("mounted");
+        (
+            found.blocks_available() * found.fragment_size(),
+            found.files_available(),
+        )
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Not mounted where it was skipped.
+        let _ = Command::new("umount").arg("-l").arg(self.at()).output();
+    }
+}
+
+fn watch(ground: &Ground) -> DiskWatch {
+    let record = ground.directory.path().join("disk.json");
+    let runtime = Arc::clone(&ground.runtime);
+    DiskWatch::begin(runtime, Clock::system(), &record, || {}).expect("a thread")
+}
+
+fn is_paused(ground: &Ground, name: &ContainerName) -> bool {
+    matches!(
+        ground.standing(name),
+        Standing::Running { paused: true, .. }
+    )
+}
+
+/// A session with a name as the product gives them, which incidents need.
+fn session(ground: &Ground, number: u32, script: &str) -> ContainerName {
+    let mut order = ground.shell(script);
+    let name = format!("{number:032x}-1");
+    order.name = ContainerName::parse(&name).expect("a plain name");
+    ground.start(&order)
+}
+
+fn answers(watch: &DiskWatch) -> Vec<Answer> {
+    watch.incidents().iter().map(|each| each.answer).collect()
+}
+
+#[test]
+fn a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room() {
+    const NAME: &str = "a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room";
+    let Some(disk) = SmallDisk::make(NAME, 320, 20_000) else {
+        return;
+    };
+    let Some(ground) = Ground::lay_in(NAME, &disk.at()) else {
+        return;
+    };
+    let ballast = ground.directory.path().join("ballast");
+    fs::write(&ballast, vec![7; 80 << 20]).expect("written");
+    let first_watch = watch(&ground);
+    let quiet = session(
+        &ground,
+        1,
+        "echo x > /home/work/mine; while :; do sleep 0.1; done",
+    );
+    let greedy = session(
+        &ground,
+        2,
+        "trap '' TERM; cd /home/work; i=0; while :; do i=$((i+1)); head -c 2000000 /dev/zero > $i; sleep 0.05; done",
+    );
+    ground.running(&quiet);
+    ground.running(&greedy);
+    until("it is paused", || is_paused(&ground, &greedy));
+    let record = ground.directory.path().join("disk.json");
+    until("it is written down", || {
+        fs::read_to_string(&record).is_ok_and(|text| text.contains("disk"))
+    });
+    assert!(first_watch.holds(&greedy) && !first_watch.holds(&quiet));
+    assert!(!is_paused(&ground, &quiet), "it did not grow");
+    let (left, _) = disk.free();
+    assert!(left > 8 << 20, "{left} bytes are left for everybody else");
+    let told = first_watch.incidents();
+    assert_eq!(answers(&first_watch), [Answer::Paused]);
+    assert_eq!(told[0].container.to_string(), greedy.as_str());
+    assert_eq!(told[0].reason().code, "disk.paused");
+    // The next server knows it too.
+    drop(first_watch);
+    let watch = watch(&ground);
+    assert!(watch.holds(&greedy));
+    assert_eq!(watch.incidents(), told);
+    // Somebody makes room: then it may go on, and whoever lets it go on finds it where it stood.
+    fs::remove_file(&ballast).expect("removed");
+    until("it may go on", || !watch.holds(&greedy));
+    assert_eq!(answers(&watch), [Answer::Paused, Answer::Resumed]);
+    ground.runtime.resume(&greedy).expect("it goes on");
+    until("it is paused again", || is_paused(&ground, &greedy));
+    assert!(watch.holds(&greedy) && !is_paused(&ground, &quiet));
+    // Told to end, it goes on, and must not fill the disk instead.
+    ground
+        .runtime
+        .stop(&greedy, Duration::from_secs(600))
+        .expect("asked");
+    until("it stands still", || ground.runtime.stands_still(&greedy));
+    assert!(disk.free().0 > 8 << 20, "{:?}", disk.free());
+    // What stands still is ended all the same, and gives back what it wrote.
+    ground.runtime.kill(&greedy).expect("asked");
+    assert_eq!(ground.ended(&greedy).code, 137);
+    until("it is forgotten", || ground.runtime.forget(&greedy).is_ok());
+    watch.forget(&greedy);
+    assert!(watch.incidents().is_empty() && !watch.holds(&greedy));
+    until("there is room", || disk.free().0 > 200 << 20);
+}
+
+#[test]
+fn a_session_that_makes_files_without_end_is_paused() {
+    const NAME: &str = "a_session_that_makes_files_without_end_is_paused";
+    let Some(disk) = SmallDisk::make(NAME, 256, 8000) else {
+        return;
+    };
+    let Some(ground) = Ground::lay_in(NAME, &disk.at()) else {
+        return;
+    };
+    let watch = watch(&ground);
+    let greedy = session(
+        &ground,
+        1,
+        "cd /home/work; i=0; while :; do i=$((i+1)); : > $i; [ $((i%20)) = 0 ] && sleep 0.02; done",
+    );
+    ground.running(&greedy);
+    until("it is paused", || is_paused(&ground, &greedy));
+    until("it is told", || !watch.incidents().is_empty());
+    assert!(watch.holds(&greedy));
+    assert_eq!(watch.incidents()[0].reason().code, "disk.files-paused");
+    let (bytes, names) = disk.free();
+    assert!(
+        names > 200 && bytes > 100 << 20,
+        "{names} names, {bytes} bytes are left"
+    );
+    ground.runtime.kill(&greedy).expect("it lives");
+    assert_eq!(ground.ended(&greedy).code, 137);
+}
