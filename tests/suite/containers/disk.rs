@@ -8,10 +8,19 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::link::ServerEnd;
 use base::observe::Clock;
 use node::disk::DiskWatch;
-use node::runtime::{ContainerName, Standing};
-use rules::messages::Answer;
+use node::runtime::{ContainerName, Places, Runtime, Standing};
+use node::{Node, Options};
+use rules::messages::{
+    Answer, Assignment, ContainerOrder, NodeReport, RootFileSystem, SightState, Want,
+};
+use rules::names::NodeId;
+use rules::resources::Demand;
+use rules::session::SessionKind;
+use store::images::ImageStore;
+use store::images::limits::ImportLimits;
 
 use super::ground::Ground;
 
@@ -271,4 +280,113 @@ fn a_session_that_makes_files_without_end_is_paused() {
     );
     ground.runtime.kill(&greedy).expect("it lives");
     assert_eq!(ground.ended(&greedy).code, 137);
+}
+
+/// Waits for a report that shows it.
+async fn heard(
+    link: &mut ServerEnd,
+    what: &str,
+    shows: impl Fn(&NodeReport) -> bool,
+) -> Arc<NodeReport> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let report = tokio::time::timeout(left, link.report()).await;
+        let report = report.unwrap_or_else(|_| panic!("never: {what}"));
+        let report = report.expect("the machine is there");
+        if shows(&report) {
+            return report;
+        }
+    }
+}
+
+fn stands_still(report: &NodeReport) -> bool {
+    report
+        .containers
+        .iter()
+        .any(|each| matches!(each.state, SightState::Running { paused: true, .. }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself() {
+    const NAME: &str = "a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself";
+    let Some(disk) = SmallDisk::make(NAME, 256, 20_000) else {
+        return;
+    };
+    let at = |name: &str| disk.at().join(name);
+    let places = Places {
+        data: at("data"),
+        run: at("run"),
+        shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
+    };
+    let options = Options {
+        id: NodeId(uuid::Uuid::from_u128(1)),
+        places: places.clone(),
+        host_environment: true,
+        cpu: None,
+        memory: None,
+        devices: Vec::new(),
+        driver_root: at("no-driver"),
+        gpu_mode: node::gpu::arbiter::Mode::Hard,
+        keep_days: 1,
+    };
+    let images = ImageStore::open(&at("images"), ImportLimits::default()).expect("it opens");
+    let machine = Node::open(options, Arc::new(images), Clock::system()).expect("it opens");
+    let mut findings = machine.findings().iter();
+    if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
+        skips::skip(NAME, &finding.what);
+        return;
+    }
+    let ballast = at("ballast");
+    fs::write(&ballast, vec![7; 80 << 20]).expect("written");
+    let (mut link, theirs) = base::link::local();
+    let runs = tokio::spawn(machine.run(theirs));
+    let script =
+        "cd /home/work; while :; do i=$((i+1)); head -c 2000000 /dev/zero > $i; sleep 0.05; done";
+    let order = ContainerOrder {
+        name: format!("{:032x}-1", 7).parse().expect("a name"),
+        hostname: "greedy".into(),
+        kind: SessionKind::Batch,
+        root: RootFileSystem::Host,
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        env: Default::default(),
+        demand: Demand::default(),
+        devices: Vec::new(),
+        want: Want::Run,
+    };
+    let assign = |generation, containers| Assignment {
+        node: NodeId(uuid::Uuid::from_u128(1)),
+        generation,
+        containers,
+        cuts: Vec::new(),
+    };
+    link.send(assign(1, vec![order.clone()]));
+    let told = heard(&mut link, "it is paused", |report| {
+        stands_still(report) && !report.incidents.is_empty()
+    });
+    let told = told.await;
+    assert_eq!(told.incidents[0].answer, Answer::Paused);
+    assert_eq!(told.incidents[0].reason().code, "disk.paused");
+    // It is wanted to run all the while: that does not let it go on.
+    link.send(assign(2, vec![order]));
+    let wanted = heard(&mut link, "it is wanted again", |r| r.generation == 2);
+    assert!(stands_still(&*wanted.await));
+    let later = heard(&mut link, "a later report", |_| true).await;
+    assert!(stands_still(&later) && later.incidents.len() == 1);
+    fs::remove_file(&ballast).expect("removed");
+    heard(&mut link, "it goes on", |report| {
+        let answers: Vec<Answer> = report.incidents.iter().map(|each| each.answer).collect();
+        // It may have filled the disk once more before this was heard.
+        answers.starts_with(&[Answer::Paused, Answer::Resumed])
+            && (answers.len() > 2 || !stands_still(report))
+    })
+    .await;
+    link.send(assign(3, Vec::new()));
+    heard(&mut link, "it is gone", |report| {
+        report.containers.is_empty()
+    })
+    .await;
+    drop(link);
+    runs.await.expect("no panic").expect("it ran");
+    Runtime::open(places).expect("it opens").retire();
 }

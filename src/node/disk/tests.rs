@@ -1,0 +1,136 @@
+//! Who is paused for the room that went, where the marks are, and when anybody is measured at all.
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// Name, bytes, files, written, beyond.
+fn grown(all: &[(&str, u64, u64, u64, u64)]) -> BTreeMap<ContainerName, Grown> {
+    let of = |&(name, bytes, files, written, beyond): &(&str, u64, u64, u64, u64)| {
+        let name = ContainerName::parse(name).expect("a plain name");
+        let grown = Grown {
+            bytes,
+            files,
+            written,
+            beyond,
+        };
+        (name, grown)
+    };
+    all.iter().map(of).collect()
+}
+
+fn names(chosen: &[ContainerName]) -> String {
+    let names: Vec<&str> = chosen.iter().map(ContainerName::as_str).collect();
+    names.join(" ")
+}
+
+#[test]
+fn whoever_grew_most_is_paused_and_nobody_who_did_not_grow() {
+    let (big, small, still) = (
+        ("big", 90, 0, 0, 0),
+        ("small", 10, 0, 0, 0),
+        ("still", 0, 0, 0, 0),
+    );
+    for (fell, all, wanted) in [
+        (100, vec![big, small, still], "big"),
+        (10, vec![small, still], "small"),
+        (
+            100,
+            vec![("one", 50, 0, 0, 0), ("two", 40, 0, 0, 0), still],
+            "one",
+        ),
+        (
+            100,
+            vec![
+                ("one", 30, 0, 0, 0),
+                ("two", 30, 0, 0, 0),
+                ("three", 30, 0, 0, 0),
+            ],
+            "one three",
+        ),
+        // A file that has no name any more: the walk sees nothing, the kernel counts what was written.
+        (
+            100,
+            vec![("thief", 0, 0, 100, 0), ("small", 5, 0, 5, 0)],
+            "thief",
+        ),
+        // It was the machine itself.
+        (100, vec![("small", 5, 0, 5, 0), still], ""),
+        (100, vec![], ""),
+        (0, vec![still], ""),
+    ] {
+        assert_eq!(names(&by_bytes(fell, &grown(&all))), wanted, "{all:?}");
+    }
+}
+
+#[test]
+fn whoever_makes_files_is_paused_though_they_are_empty() {
+    let all = [("many", 0, 900, 0, 0), ("few", 500, 3, 500, 0)];
+    assert_eq!(names(&by_files(1000, &grown(&all))), "many");
+    let all = [("uncounted", 0, 0, 0, MOST_NAMES), ("few", 0, 3, 0, 0)];
+    assert_eq!(names(&by_files(1000, &grown(&all))), "uncounted");
+    assert_eq!(names(&by_files(1000, &grown(&[("few", 0, 3, 0, 0)]))), "");
+}
+
+#[test]
+fn what_was_too_much_to_count_is_no_growth() {
+    let known = |bytes, whole| Known {
+        size: Size {
+            bytes,
+            entries: 7,
+            whole,
+        },
+        written: bytes,
+    };
+    let grew = Grown::between(&known(10, true), &known(30, true));
+    assert_eq!((grew.bytes, grew.written, grew.beyond), (20, 20, 0));
+    let grew = Grown::between(&known(10, true), &known(30, false));
+    assert_eq!((grew.bytes, grew.written, grew.beyond), (0, 20, 7));
+    let grew = Grown::between(&known(30, true), &known(10, true));
+    assert_eq!((grew.bytes, grew.written), (0, 0), "it gave something back");
+}
+
+#[test]
+fn imports_and_uploads_stop_before_anybody_is_paused_for_them() {
+    let imports = store::images::limits::ImportLimits::default().reserve_bytes;
+    let uploads = store::uploads::UploadLimits::default().reserve_bytes;
+    for gib in [1, 4, 100, 100_000] {
+        let all = Room {
+            bytes: gib << 30,
+            files: gib << 16,
+        };
+        let marks = Marks::of(all);
+        assert!(marks.pause.bytes < marks.go_on.bytes);
+        assert!(marks.go_on.bytes < imports.min(uploads), "{gib} GiB");
+        assert!(marks.go_on.files < all.files);
+    }
+}
+
+#[test]
+fn nobody_is_measured_while_the_disk_does_not_fill() {
+    let room = |mib: u64| Room {
+        bytes: mib * MIB,
+        files: 1_000_000,
+    };
+    let marks = Marks::of(Room {
+        bytes: 100 << 30,
+        files: 6_000_000,
+    });
+    let mut eyes = Eyes::default();
+    assert!(eyes.is_due(room(9000), marks), "the first time");
+    eyes.measured = Some((room(9000), Instant::now(), Duration::ZERO));
+    assert!(!eyes.is_due(room(9000), marks));
+    assert!(!eyes.is_due(room(2000), marks), "it was measured just now");
+    assert!(eyes.is_due(room(400), marks), "there is none to spare");
+    eyes.measured = Some((room(400), Instant::now(), Duration::ZERO));
+    assert!(!eyes.is_due(room(400), marks), "nothing went");
+    assert!(!eyes.is_due(room(500), marks), "it became more");
+    assert!(eyes.is_due(room(398), marks));
+    let files = Room {
+        files: 1000,
+        ..room(400)
+    };
+    assert!(eyes.is_due(files, marks));
+    eyes.measured = Some((room(9000), Instant::now(), Duration::from_secs(60)));
+    assert!(!eyes.is_due(room(400), marks), "it takes too long");
+}
