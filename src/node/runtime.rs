@@ -55,6 +55,7 @@ mod order;
 mod people;
 mod proc_files;
 mod rootfs;
+pub mod run_directory;
 mod seccomp;
 pub mod shim;
 mod spec;

@@ -8,6 +8,7 @@ mod dice;
 pub(crate) mod http;
 pub(crate) mod installation;
 mod manners;
+mod owners;
 mod reunion;
 
 use std::collections::BTreeMap;
