@@ -135,6 +135,11 @@ impl Dial {
                             .hint("Its log can still be read.")
                     }
                     RuntimeFault::Refused(why) => Refusal::invalid("exec.refused", why),
+                    RuntimeFault::Busy(why) => {
+                        Refusal::unavailable("exec.too-many", format!("{why}."))
+                            .hint("End one of them, then try again.")
+                            .retry_after(5)
+                    }
                     other => Refusal::unavailable(
                         "container.unreachable",
                         format!("The session cannot be entered: {}.", chain(&other)),

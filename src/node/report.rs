@@ -150,6 +150,22 @@ fn state(standing: &runtime::Standing) -> SightState {
     }
 }
 
+/// What people are told where supervisors do not answer; None where all do.
+pub(crate) fn silent(names: &[runtime::ContainerName]) -> Option<Reason> {
+    let first = names.first()?;
+    let count = names.len();
+    Some(
+        Reason::new(
+            "node.supervisor-silent",
+            format!(
+                "Supervisors of {count} sessions do not answer (the first: {first}). They go on, and can be stopped; their terminals cannot be entered until the supervisors answer again."
+            ),
+        )
+        .with("count", count)
+        .with("first", first),
+    )
+}
+
 /// What the watchdog answered, in the link's words; None for a container that is no session's.
 pub(crate) fn incident(told: &watch::Incident) -> Option<Incident> {
     Some(Incident {

@@ -1,6 +1,6 @@
 //! Makes, enters, watches and ends containers on this machine: an order goes in, sights come out.
 //!
-//! Face: `Runtime::{open, adopt, start, sights, changes, stop, kill, pause, resume, set_cpu,
+//! Face: `Runtime::{open, adopt, start, sights, silent, changes, stop, kill, pause, resume, set_cpu,
 //! set_memory, usage, exec, attach, log, dial, forget, findings}`; `shim::main` and `hold::main`
 //! for the two roles that other processes of ours play. Everything is synchronous; streams are
 //! sockets that callers may make asynchronous.
@@ -8,15 +8,15 @@
 //! The server's side holds no container: each has a shim process that lives through every end of
 //! the server. What is known here is rebuilt from the shims by `adopt`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -28,7 +28,7 @@ use clearing::Clearing;
 use host_environment::{Digest, HostError};
 use launch::{Launch, RunRecord};
 use nursery::Nursery;
-use wire::{Kind, PROTOCOL, Reply, Request};
+use wire::{PROTOCOL, Reply, Request};
 
 pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
@@ -38,12 +38,14 @@ pub use order::{
 };
 pub use rootfs::HostGround;
 
+mod adoption;
 mod cgroup;
 mod claim;
 mod clearing;
 mod container;
 mod descriptors;
 mod devices;
+mod ending;
 mod exec;
 pub mod findings;
 pub mod hold;
@@ -57,14 +59,21 @@ mod order;
 mod people;
 mod proc_files;
 mod rootfs;
+pub mod run_directory;
 mod seccomp;
 pub mod shim;
 mod spec;
+mod supervision;
 mod terminal;
 pub mod wire;
 
 /// How long shims whose containers are over may take to leave. They give slow clients two seconds.
 const LEAVING: Duration = Duration::from_secs(4);
+
+/// How long a container may take to be over after its time before it is ended without its shim. Longer:
+/// somebody waits for a session that its supervisor does not end. Shorter: one with much memory to give
+/// back is ended twice.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// Where the runtime keeps things.
 #[derive(Clone, Debug)]
@@ -107,6 +116,8 @@ pub enum RuntimeFault {
     CannotRun(findings::Finding),
     #[error("{0}")]
     Refused(String),
+    #[error("{0}")]
+    Busy(String),
 }
 
 /// The containers of this machine.
@@ -124,6 +135,12 @@ struct Shared {
     nursery: Mutex<Nursery>,
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
+    /// What is being done beside others, so that nothing is done twice at the same time.
+    errands: Mutex<BTreeSet<(ContainerName, &'static str)>>,
+    /// How often those were begun that never came to run.
+    begun: Mutex<BTreeMap<ContainerName, u32>>,
+    /// Told, with the entries, whenever some shim spoke.
+    spoken: Condvar,
     /// Rung for callers when a standing changes.
     bell: OwnedFd,
     /// Rung for the watching thread when the set of shims changes.
@@ -133,9 +150,23 @@ struct Shared {
 /// What is known of one container.
 struct Entry {
     standing: Standing,
-    /// The subscription; absent once the container is over.
-    shim: Option<UnixStream>,
+    /// The subscription; absent once the shim is gone, and while a living one cannot be asked.
+    shim: Option<Arc<UnixStream>>,
     received: Vec<u8>,
+    /// Exactly the process that supervises it, once that is known.
+    process: Option<Arc<OwnedFd>>,
+    /// The number of the nursery that was asked for it; 0 where that matters no more.
+    nursery: u64,
+    /// Its shim has spoken to this server.
+    heard: bool,
+    /// Its shim left something unanswered for too long.
+    silent: bool,
+    /// When it is to be looked after.
+    due: Option<Instant>,
+    /// When it is ended without its shim.
+    force_at: Option<Instant>,
+    /// Somebody is finding out how it ended.
+    closing: bool,
 }
 
 /// Milliseconds that a container's first process has lived, on a clock that nobody can set; None once it is
@@ -186,6 +217,9 @@ impl Runtime {
             host: Mutex::default(),
             nursery: Mutex::default(),
             clearing,
+            errands: Mutex::default(),
+            begun: Mutex::default(),
+            spoken: Condvar::new(),
             bell: bell()?,
             watch: bell()?,
         });
@@ -199,7 +233,7 @@ impl Runtime {
             })?;
         std::thread::Builder::new()
             .name("containers".to_owned())
-            .spawn(move || watch(&watched, &bell))
+            .spawn(move || supervision::watch(&watched, &bell))
             .map_err(|source| RuntimeFault::System {
                 what: "start the watching thread",
                 source,
@@ -232,36 +266,11 @@ impl Runtime {
         &self.shared.box_id
     }
 
-    /// Finds the containers of an earlier server: subscribes to living shims, reads the ends of
-    /// dead ones, kills what has lost its supervisor. Gives the sights of all of them.
+    /// Finds the containers of an earlier server: asks living shims, reads the ends of dead ones, kills what
+    /// has lost its supervisor. Gives the sights of all of them, within two seconds however many shims do
+    /// not answer: see `silent`.
     pub fn adopt(&self) -> Result<Vec<ContainerSight>, RuntimeFault> {
-        let shared = &self.shared;
-        let mut names = names_below(&shared.places.run.join("c"))?;
-        names.extend(names_below(&shared.places.data.join("containers"))?);
-        names.sort();
-        names.dedup();
-        for name in names {
-            if shared.entries().contains_key(&name) {
-                continue;
-            }
-            let directory = shared.directory(&name);
-            let entry = match ExitRecord::read(&directory) {
-                Ok(record) => Entry::over(Standing::Ended(record)),
-                Err(_) if shared.never_began(&name)? => continue,
-                Err(_) => match launch::adopt(&directory)
-                    .and_then(|shim| first_sight(shim).map_err(launch::NotAdopted::Silent))
-                {
-                    Ok(entry) => entry,
-                    // It may have ended while we looked.
-                    Err(why) => match ExitRecord::read(&directory) {
-                        Ok(record) => Entry::over(Standing::Ended(record)),
-                        Err(_) => Entry::over(shared.declare_lost(&name, &why.to_string())),
-                    },
-                },
-            };
-            shared.entries().insert(name, entry);
-        }
-        shared.look_again();
+        self.shared.adopt()?;
         Ok(self.sights())
     }
 
@@ -305,10 +314,8 @@ impl Runtime {
             .write(&directory)
             .map_err(file("write the launch in", &directory))?;
         shared.hierarchies()?.make_room(&shared.box_id)?;
-        let shim = shared
-            .nursery
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let (shim, nursery) = shared
+            .nursery()
             .spawn(
                 &shared.places.shim_binary,
                 &shared.hierarchies()?.shims(&shared.box_id),
@@ -320,11 +327,10 @@ impl Runtime {
                 what: "prepare a socket",
                 source,
             })?;
-        let entry = Entry {
-            standing: Standing::Preparing,
-            shim: Some(shim),
-            received: Vec::new(),
-        };
+        let mut entry = Entry::waiting(Standing::Preparing);
+        entry.shim = Some(Arc::new(shim));
+        entry.nursery = nursery;
+        entry.due = Some(Instant::now() + supervision::FIRST_WORD);
         entries.insert(order.name.clone(), entry);
         drop(entries);
         shared.look_again();
@@ -375,15 +381,26 @@ impl Runtime {
     }
 
     /// Asks the command to end, and ends it after the grace. The shim counts the time, so this
-    /// survives the server.
+    /// survives the server; where the shim does not answer, the node does both. Returns at once.
     pub fn stop(&self, name: &ContainerName, grace: Duration) -> Result<(), RuntimeFault> {
         let grace_milliseconds = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        self.ask(name, &Request::Stop { grace_milliseconds })
+        self.ask(name, "stop", Request::Stop { grace_milliseconds }, grace)
     }
 
-    /// Ends the command now.
+    /// Ends the command now, by its shim; without it where that does not answer within two seconds, or has
+    /// not ended it within five. Returns at once.
     pub fn kill(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
-        self.ask(name, &Request::Kill)
+        self.ask(name, "kill", Request::Kill, Duration::ZERO)
+    }
+
+    /// Living containers whose shim does not answer, by name.
+    pub fn silent(&self) -> Vec<ContainerName> {
+        self.shared
+            .entries()
+            .iter()
+            .filter(|(_, entry)| entry.silent && !entry.is_over())
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// The root of the machine's control groups; None where they are of version 1.
@@ -536,7 +553,7 @@ impl Runtime {
         if shared
             .entries()
             .get(name)
-            .is_some_and(|entry| entry.shim.is_some())
+            .is_some_and(|entry| entry.shim.is_some() || entry.closing || !entry.is_over())
         {
             return Err(RuntimeFault::StillThere(name.clone()));
         }
@@ -545,8 +562,13 @@ impl Runtime {
             group.kill_all()?;
             group.remove()?;
         }
+        if let Ok(record) = RunRecord::read(&shared.directory(name)) {
+            // One that an earlier server heard the last word of may still stand there, stopped.
+            record.shim.signal(libc::SIGKILL);
+        }
         shared.clear(name)?;
         shared.entries().remove(name);
+        shared.begun().remove(name);
         Ok(())
     }
 
@@ -566,11 +588,7 @@ impl Runtime {
     /// stops being one. Leaves everything when a container still lives.
     pub fn retire(&self) {
         if let Some(hierarchies) = &self.shared.hierarchies {
-            self.shared
-                .nursery
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .end();
+            self.shared.nursery().end();
             // A shim that has said its last word is about to leave, and so is the nursery.
             let shims = hierarchies.shims(&self.shared.box_id);
             let until = Instant::now() + LEAVING;
@@ -591,16 +609,25 @@ impl Runtime {
         }
     }
 
-    fn ask(&self, name: &ContainerName, request: &Request) -> Result<(), RuntimeFault> {
+    /// Has a request brought to the shim, and ends the container without it where it is not over in time.
+    fn ask(
+        &self,
+        name: &ContainerName,
+        what: &'static str,
+        request: Request,
+        grace: Duration,
+    ) -> Result<(), RuntimeFault> {
         self.living(name)?;
-        match launch::ask(&self.shared.directory(name), request) {
-            Ok(Reply::Done) => Ok(()),
-            Ok(Reply::Refused { why }) => Err(RuntimeFault::Refused(why)),
-            Err(source) => Err(RuntimeFault::System {
-                what: "speak to the container's supervisor",
-                source,
-            }),
+        let by = Instant::now().checked_add(grace.saturating_add(ENDING));
+        if let (Some(entry), Some(by)) = (self.shared.entries().get_mut(name), by) {
+            entry.force_by(by);
         }
+        // Whoever watches the clock hears of the new time.
+        ring(&self.shared.watch);
+        self.shared.beside(name, what, move |shared, name| {
+            shared.deliver(name, &request)
+        });
+        Ok(())
     }
 
     fn open_stream(
@@ -611,7 +638,9 @@ impl Runtime {
         self.living(name)?;
         match launch::open_stream(&self.shared.directory(name), request) {
             Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(why)) => Err(RuntimeFault::Refused(why)),
+            Ok(Err(Reply::Busy { why })) => Err(RuntimeFault::Busy(why)),
+            Ok(Err(Reply::Refused { why })) => Err(RuntimeFault::Refused(why)),
+            Ok(Err(Reply::Done)) => Err(RuntimeFault::Refused("it does not say why".to_owned())),
             Err(source) => Err(RuntimeFault::System {
                 what: "speak to the container's supervisor",
                 source,
@@ -642,6 +671,18 @@ impl Shared {
     fn entries(&self) -> MutexGuard<'_, BTreeMap<ContainerName, Entry>> {
         // Entries are replaced whole; a panic elsewhere cannot leave one half changed.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nursery(&self) -> MutexGuard<'_, Nursery> {
+        self.nursery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn errands(&self) -> MutexGuard<'_, BTreeSet<(ContainerName, &'static str)>> {
+        self.errands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begun(&self) -> MutexGuard<'_, BTreeMap<ContainerName, u32>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn directory(&self, name: &ContainerName) -> PathBuf {
@@ -685,30 +726,6 @@ impl Shared {
         ring(&self.bell);
     }
 
-    /// The end of a container whose shim is gone: what it wrote down, or lost.
-    fn resolve(&self, name: &ContainerName) -> Standing {
-        match ExitRecord::read(&self.directory(name)) {
-            Ok(record) => Standing::Ended(record),
-            Err(_) => self.declare_lost(name, "its supervisor is gone"),
-        }
-    }
-
-    /// True for a container that an earlier server was about to start when it died: nothing of it
-    /// runs or ever will, and nothing of it is left, so that it can be started again.
-    fn never_began(&self, name: &ContainerName) -> Result<bool, RuntimeFault> {
-        let directory = self.directory(name);
-        // Without its directory it is one of an earlier boot, whatever became of it.
-        if !directory.is_dir() || directory.join("run.json").exists() {
-            return Ok(false);
-        }
-        let beginning = claim::settle(&directory).map_err(file("claim", &directory))?;
-        if beginning != claim::Beginning::Never {
-            return Ok(false);
-        }
-        self.clear(name)?;
-        Ok(true)
-    }
-
     /// Takes away what a container wrote, which is removed by nobody who is waited for, and our own records of
     /// it. Costs one rename, and a few removals.
     fn clear(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
@@ -718,166 +735,10 @@ impl Shared {
         store::trees::remove(&records).map_err(file("remove", &records))
     }
 
-    fn declare_lost(&self, name: &ContainerName, why: &str) -> Standing {
-        let killed = match self.group(name) {
-            Ok(group) => group.kill_all().and_then(|()| group.remove()),
-            Err(_) => Ok(()),
-        };
-        if let Err(error) = killed {
-            tracing::error!(%name, "processes of a lost container remain: {error}");
-        }
-        Standing::Lost {
-            why: why.to_owned(),
-        }
-    }
-
     fn look_again(&self) {
         ring(&self.watch);
         ring(&self.bell);
     }
-}
-
-impl Entry {
-    fn over(standing: Standing) -> Self {
-        Self {
-            standing,
-            shim: None,
-            received: Vec::new(),
-        }
-    }
-
-    /// Takes what the shim said; false when it hung up.
-    fn listen(&mut self) -> bool {
-        let Some(shim) = &mut self.shim else {
-            return true;
-        };
-        let mut buffer = [0u8; 4096];
-        loop {
-            match shim.read(&mut buffer) {
-                Ok(0) => return false,
-                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => return false,
-            }
-        }
-        self.take_events()
-    }
-
-    fn take_events(&mut self) -> bool {
-        loop {
-            match wire::take(&mut self.received) {
-                Ok(Some(frame)) if frame.kind == Kind::Event => {
-                    match serde_json::from_slice::<wire::Event>(&frame.payload) {
-                        Ok(event) => self.standing = event.standing,
-                        Err(_) => return false,
-                    }
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => return true,
-                Err(_) => return false,
-            }
-        }
-    }
-}
-
-/// Reads the first event of an adopted shim, so that a sight is true from the beginning.
-fn first_sight(shim: UnixStream) -> io::Result<Entry> {
-    let mut entry = Entry {
-        standing: Standing::Preparing,
-        shim: Some(shim),
-        received: Vec::new(),
-    };
-    let mut buffer = [0u8; 4096];
-    while entry.received.is_empty() {
-        let count = entry.shim.as_mut().expect("just given").read(&mut buffer)?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        entry.received.extend_from_slice(&buffer[..count]);
-        if !entry.take_events() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        if entry.received.is_empty() {
-            break;
-        }
-    }
-    entry
-        .shim
-        .as_ref()
-        .expect("just given")
-        .set_nonblocking(true)?;
-    Ok(entry)
-}
-
-/// Listens to all shims until the runtime is dropped.
-fn watch(shared: &std::sync::Weak<Shared>, bell: &OwnedFd) {
-    loop {
-        let Some(runtime) = shared.upgrade() else {
-            return;
-        };
-        let subscriptions: Vec<(ContainerName, OwnedFd)> = runtime
-            .entries()
-            .iter()
-            .filter_map(|(name, entry)| {
-                Some((
-                    name.clone(),
-                    entry.shim.as_ref()?.as_fd().try_clone_to_owned().ok()?,
-                ))
-            })
-            .collect();
-        // Not held while waiting: the last owner must be able to go.
-        drop(runtime);
-        let mut watched = vec![PollFd::new(bell, PollFlags::IN)];
-        watched.extend(
-            subscriptions
-                .iter()
-                .map(|(_, socket)| PollFd::new(socket, PollFlags::IN)),
-        );
-        if poll(&mut watched, None).is_err() {
-            continue;
-        }
-        let Some(runtime) = shared.upgrade() else {
-            return;
-        };
-        silence(bell);
-        let spoken: Vec<&ContainerName> = watched[1..]
-            .iter()
-            .zip(&subscriptions)
-            .filter(|(poll, _)| !poll.revents().is_empty())
-            .map(|(_, (name, _))| name)
-            .collect();
-        for name in spoken {
-            hear(&runtime, name);
-        }
-    }
-}
-
-fn hear(runtime: &Shared, name: &ContainerName) {
-    let hung_up = {
-        let mut entries = runtime.entries();
-        let Some(entry) = entries.get_mut(name) else {
-            return;
-        };
-        !entry.listen()
-    };
-    if hung_up {
-        let already = matches!(
-            runtime
-                .entries()
-                .get(name)
-                .map(|entry| entry.standing.clone()),
-            Some(Standing::Ended(_))
-        );
-        let standing = (!already).then(|| runtime.resolve(name));
-        if let Some(entry) = runtime.entries().get_mut(name) {
-            entry.shim = None;
-            if let Some(standing) = standing {
-                entry.standing = standing;
-            }
-        }
-    }
-    ring(&runtime.bell);
 }
 
 fn ring(bell: &OwnedFd) {

@@ -596,6 +596,7 @@ impl Tidy {
                 .iter()
                 .chain(self.unheld.values())
                 .cloned()
+                .chain(report::silent(&self.runtime.silent()))
                 .chain(seen.problems)
                 .chain(self.watch.iter().flat_map(Watch::problems))
                 .collect(),

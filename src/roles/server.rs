@@ -23,6 +23,7 @@ use base::settings::{Reading, Settings};
 use base::tls::keeper::Keeper;
 use base::tls::names::Names;
 use node::runtime::Places;
+use node::runtime::run_directory::RunDirectory;
 use node::{Node, Options};
 use rules::refusal::Refusal;
 use rules::units::{Bytes, CpuShare};
@@ -97,6 +98,8 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     folder(&settings.run, "run")?;
     let clock = Clock::system();
     let server = Server::start(reading, clock.clone())?;
+    // Before anything in it is touched, and until the end.
+    let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
     server.bring_examiner(super::support::examiner(&settings));
     let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;

@@ -9,4 +9,5 @@ mod idle;
 mod inside;
 mod life;
 mod limits;
+mod supervision;
 mod unified;

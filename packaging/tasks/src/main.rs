@@ -217,6 +217,12 @@ fn nightly(gate: &mut Gate) {
             .variable("FARDEL_SEEDS", "100000")
             .run()
     });
+    gate.stage("supervisors killed and stopped", || {
+        Program::cargo()
+            .words("test --release --locked --test suite who_keeps_sessions_alive")
+            .variable("FARDEL_EVENTS", "300")
+            .run()
+    });
     bed::nightly(gate);
 }
 

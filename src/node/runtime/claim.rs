@@ -4,7 +4,7 @@
 //! it did anything, and can start that container as if it had never been tried.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 
+use super::identity::ProcessIdentity;
+
 const NAME: &str = "claim";
-/// How long a living shim may take from its claim to its record. It takes a millisecond; this bounds
-/// one that is stopped.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What became of a start that has left no record.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +36,10 @@ pub(super) fn take(directory: &Path, server: &UnixStream) -> io::Result<Option<F
         return Ok(None);
     }
     let own = directory.join(format!("{NAME}.{}", std::process::id()));
-    let file = open(OpenOptions::new().create_new(true), &own)?;
+    let mut file = open(OpenOptions::new().create_new(true), &own)?;
+    // Whoever has to end a shim that never came to its record finds it by this.
+    let identity = ProcessIdentity::of(rustix::process::getpid().as_raw_nonzero().get())?;
+    file.write_all(&serde_json::to_vec(&identity)?)?;
     flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
     // Linked only when locked: nobody ever sees a claim of a living shim unlocked.
     let taken = fs::hard_link(&own, directory.join(NAME));
@@ -51,8 +53,9 @@ pub(super) fn take(directory: &Path, server: &UnixStream) -> io::Result<Option<F
 }
 
 /// Finds out whether the container of `directory`, which has no record, was begun; withdraws it
-/// where it was not. Waits for a living shim.
-pub(super) fn settle(directory: &Path) -> io::Result<Beginning> {
+/// where it was not. Waits for a living shim as long as `patience`: from its claim to its record it takes
+/// a millisecond, unless it is stopped.
+pub(super) fn settle(directory: &Path, patience: Duration) -> io::Result<Beginning> {
     let path = directory.join(NAME);
     match open(OpenOptions::new().create_new(true), &path) {
         Ok(_) => return Ok(Beginning::Never),
@@ -60,7 +63,7 @@ pub(super) fn settle(directory: &Path) -> io::Result<Beginning> {
         Err(error) => return Err(error),
     }
     let claim = open(&mut OpenOptions::new(), &path)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience;
     loop {
         if directory.join("run.json").exists() {
             return Ok(Beginning::Recorded);
@@ -74,6 +77,30 @@ pub(super) fn settle(directory: &Path) -> io::Result<Beginning> {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Whether nobody holds the claim of `directory` any more, neither its shim nor what that forked. Waits as
+/// long as `patience` for those who are about to end.
+pub(super) fn unheld(directory: &Path, patience: Duration) -> io::Result<bool> {
+    let claim = match open(&mut OpenOptions::new(), &directory.join(NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        opened => opened?,
+    };
+    let until = Instant::now() + patience;
+    loop {
+        match flock(claim.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The shim that took the claim of `directory`; None where nobody did, or one of an older version.
+pub(super) fn holder(directory: &Path) -> Option<ProcessIdentity> {
+    serde_json::from_slice(&fs::read(directory.join(NAME)).ok()?).ok()
 }
 
 fn open(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
@@ -94,18 +121,24 @@ fn hung_up(server: &UnixStream) -> bool {
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(3);
+
     #[test]
     fn one_claim_is_taken_and_a_dead_one_counts_as_never_begun() {
         let folder = tempfile::tempdir().unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
         let held = take(folder.path(), &near).unwrap();
         assert!(held.is_some());
+        let holder = holder(folder.path()).unwrap();
+        assert_eq!(holder.pid, std::process::id() as i32);
         assert!(
             take(folder.path(), &near).unwrap().is_none(),
             "a second shim"
         );
+        assert!(!unheld(folder.path(), Duration::ZERO).unwrap());
         drop(held);
-        assert_eq!(settle(folder.path()).unwrap(), Beginning::Never);
+        assert!(unheld(folder.path(), Duration::ZERO).unwrap());
+        assert_eq!(settle(folder.path(), PATIENCE).unwrap(), Beginning::Never);
     }
 
     #[test]
@@ -118,7 +151,10 @@ mod tests {
             std::thread::sleep(Duration::from_millis(30));
             fs::write(record, "{}").unwrap();
         });
-        assert_eq!(settle(folder.path()).unwrap(), Beginning::Recorded);
+        assert_eq!(
+            settle(folder.path(), PATIENCE).unwrap(),
+            Beginning::Recorded
+        );
         writer.join().unwrap();
     }
 
@@ -126,7 +162,7 @@ mod tests {
     fn what_a_server_withdrew_no_shim_begins() {
         let folder = tempfile::tempdir().unwrap();
         let (near, far) = UnixStream::pair().unwrap();
-        assert_eq!(settle(folder.path()).unwrap(), Beginning::Never);
+        assert_eq!(settle(folder.path(), PATIENCE).unwrap(), Beginning::Never);
         assert!(take(folder.path(), &near).unwrap().is_none());
         let other = tempfile::tempdir().unwrap();
         drop(far);

@@ -27,13 +27,15 @@ impl ProcessIdentity {
         })
     }
 
-    /// A handle to exactly this process, or nothing when it is gone or its number was reused.
+    /// A handle to exactly this process, or nothing when it is dead or its number was reused.
     pub(super) fn open(&self) -> Option<OwnedFd> {
         if boot_id().ok()? != self.boot_id {
             return None;
         }
         let handle = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
         // Compared after opening: from here on the handle cannot come to mean another process.
+        // One that only waits to be taken by its parent is dead.
+        living_session(self.pid)?;
         (start_time(self.pid).ok()? == self.start_time).then_some(handle)
     }
 
@@ -44,6 +46,51 @@ impl ProcessIdentity {
         self.open()
             .is_some_and(|handle| pidfd_send_signal(handle.as_fd(), signal).is_ok())
     }
+}
+
+/// Handles to the living members of the session (in the kernel's sense) that `leader` opened and did not
+/// survive: what it forked and what stayed with it. Empty where its number has passed to somebody else:
+/// then no member is left, because the kernel gives no number away that still names a session. Reads one
+/// small file for each process of the machine.
+pub(super) fn left_by(leader: &ProcessIdentity) -> Vec<OwnedFd> {
+    if boot_id().ok().as_ref() != Some(&leader.boot_id)
+        || start_time(leader.pid).is_ok_and(|since| since != leader.start_time)
+    {
+        return Vec::new();
+    }
+    let member = |pid: i32| (living_session(pid)? == leader.pid).then_some(());
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid: i32| {
+            member(pid)?;
+            let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+            // Looked at again: from here on the handle cannot come to mean another process.
+            member(pid).map(|()| handle)
+        })
+        .collect()
+}
+
+/// A handle to a living process whose session's leader is dead; None for every other.
+pub(super) fn leaderless(pid: i32) -> Option<OwnedFd> {
+    let without = || {
+        let session = living_session(pid)?;
+        (session != pid && living_session(session).is_none()).then_some(())
+    };
+    without()?;
+    let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    without().map(|()| handle)
+}
+
+/// The session that a process stands in; None once it is dead.
+fn living_session(pid: i32) -> Option<i32> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = line.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    let session = fields.nth(2)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(session)
 }
 
 /// Milliseconds since a process began, on the clock that counts from the machine's boot and that nobody can
@@ -86,6 +133,42 @@ mod tests {
             "{before} {after}"
         );
         assert_eq!(age_millis(i32::MAX), None);
+    }
+
+    #[test]
+    fn what_a_dead_leader_left_is_found_and_nothing_of_a_stranger() {
+        use std::io::Read as _;
+        use std::process::{Command, Stdio};
+        let mut leader = Command::new("setsid")
+            .args(["sh", "-c", "sleep 1000 <&- >&- 2>&- & echo; read wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a leader");
+        let mut said = [0u8; 1];
+        let mut output = leader.stdout.take().expect("piped");
+        output.read_exact(&mut said).expect("it forked");
+        let identity = ProcessIdentity::of(leader.id() as i32).expect("it lives");
+        leader.kill().expect("ended");
+        leader.wait().expect("waited for");
+        let left = left_by(&identity);
+        assert_eq!(left.len(), 1);
+        let own = ProcessIdentity::of(std::process::id() as i32).expect("this process lives");
+        for stranger in [
+            ProcessIdentity {
+                start_time: own.start_time + 1,
+                ..own.clone()
+            },
+            ProcessIdentity {
+                boot_id: "another".into(),
+                ..identity
+            },
+        ] {
+            assert!(left_by(&stranger).is_empty());
+        }
+        for handle in left {
+            pidfd_send_signal(handle, Signal::KILL).expect("ended");
+        }
     }
 
     #[test]

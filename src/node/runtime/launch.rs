@@ -1,9 +1,7 @@
-//! The server's side of a shim: what is written for it, how it is started, how a later server
-//! finds it again, and when it is declared lost. The files of one container lie in
+//! The server's side of a shim: what is written for it, and how it is spoken to. The files of one container lie in
 //! `RUN/c/NAME/{launch.json, run.json, exit.json, shim.sock, …}`.
 //!
-//! Adoption: a written end is final; else a start that was never begun is forgotten (`claim`); else
-//! a shim that answers is adopted; else the container is lost and its control group is killed. Never reports a container as running on a guess.
+//! Who is adopted, and who is lost, is decided in `adoption`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,16 +11,23 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, socket};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::identity::ProcessIdentity;
 use super::order::{ContainerOrder, ExitRecord};
 use super::rootfs::HostGround;
-use super::wire::{self, Frame, Kind, PROTOCOL, Reply, Request};
+use super::wire::{self, Frame, Kind, Reply, Request};
 
-/// How long a shim may take to answer a request. It answers in microseconds; this only bounds a hung one.
+/// How long a shim may take to answer what opens a stream. It answers in microseconds; this only bounds
+/// a hung one.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a shim may take to answer a stop or a kill before the node does it alone. Longer: a session
+/// whose supervisor is stopped outlives its end by that. Shorter: on a busy machine a container is ended
+/// over the head of a supervisor that would have written down its true code.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Everything a shim is told, in `launch.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,54 +123,45 @@ fn write_json<T: Serialize>(
     Ok(())
 }
 
-/// Why a container without a written end could not be adopted.
+/// Why a living shim's socket did not lead to it.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotAdopted {
-    #[error("it left no record")]
-    NoRecord(#[source] io::Error),
-    #[error("its supervisor is gone")]
-    Gone,
-    #[error("its supervisor speaks protocol {0}, this server {PROTOCOL}")]
-    Protocol(u32),
+pub(super) enum NotSubscribed {
+    #[error("somebody else answers on its socket")]
+    Stranger,
     #[error("its supervisor does not answer")]
-    Silent(#[source] io::Error),
+    Silent(#[from] io::Error),
 }
 
-/// Subscribes to the shim of `directory` when it lives and is the one that wrote the record.
-pub(super) fn adopt(directory: &Path) -> Result<UnixStream, NotAdopted> {
-    let record = RunRecord::read(directory).map_err(NotAdopted::NoRecord)?;
-    if record.protocol > PROTOCOL || record.protocol + 1 < PROTOCOL {
-        return Err(NotAdopted::Protocol(record.protocol));
-    }
-    // Held while connecting, so that the number cannot pass to another process in between.
-    let _held = record.shim.open().ok_or(NotAdopted::Gone)?;
-    let mut stream = connect(directory).map_err(NotAdopted::Silent)?;
-    let peer = rustix::net::sockopt::socket_peercred(&stream)
-        .map_err(|error| NotAdopted::Silent(error.into()))?;
+/// Subscribes to the shim that wrote `record` in `directory` and lives. Asks without waiting: its first
+/// event comes when it comes. The stream does not block.
+pub(super) fn subscribe(directory: &Path, record: &RunRecord) -> Result<UnixStream, NotSubscribed> {
+    let mut stream = connect(directory, CONTROL_PATIENCE)?;
+    stream.set_nonblocking(true)?;
+    let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(io::Error::from)?;
     if peer.pid.as_raw_nonzero().get() != record.shim.pid {
-        return Err(NotAdopted::Gone);
+        return Err(NotSubscribed::Stranger);
     }
-    send(&mut stream, &Request::Subscribe).map_err(NotAdopted::Silent)?;
+    send(&mut stream, &Request::Subscribe)?;
     Ok(stream)
 }
 
-/// Asks the shim of `directory` for something that has a plain answer.
+/// Asks the shim of `directory` for something that has a plain answer. Takes two seconds at most.
 pub(super) fn ask(directory: &Path, request: &Request) -> io::Result<Reply> {
     let mut stream = ContainerStream {
-        socket: connect(directory)?,
+        socket: connect(directory, CONTROL_PATIENCE)?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
     stream.reply()
 }
 
-/// Opens a stream (attach or exec) on the shim of `directory`.
+/// Opens a stream (attach or exec) on the shim of `directory`; its answer where that is no.
 pub(super) fn open_stream(
     directory: &Path,
     request: &Request,
-) -> io::Result<Result<ContainerStream, String>> {
+) -> io::Result<Result<ContainerStream, Reply>> {
     let mut stream = ContainerStream {
-        socket: connect(directory)?,
+        socket: connect(directory, ANSWER_PATIENCE)?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
@@ -174,16 +170,25 @@ pub(super) fn open_stream(
             stream.socket.set_read_timeout(None)?;
             Ok(Ok(stream))
         }
-        Reply::Refused { why } => Ok(Err(why)),
+        no @ (Reply::Refused { .. } | Reply::Busy { .. }) => Ok(Err(no)),
     }
 }
 
-fn connect(directory: &Path) -> io::Result<UnixStream> {
+/// Connects within `patience`, which then bounds every read and write as well. A shim that takes nobody
+/// has a full queue at last, where connecting would wait for ever.
+fn connect(directory: &Path, patience: Duration) -> io::Result<UnixStream> {
     // A socket address holds about a hundred bytes; the directory is reached through a descriptor.
     let held = File::open(directory)?;
-    let stream = UnixStream::connect(format!("/proc/self/fd/{}/shim.sock", held.as_raw_fd()))?;
-    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-    stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+    let path = format!("/proc/self/fd/{}/shim.sock", held.as_raw_fd());
+    let stream = UnixStream::from(socket(
+        AddressFamily::Unix,
+        SockType::Stream,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?);
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    nix::sys::socket::connect(stream.as_raw_fd(), &UnixAddr::new(path.as_str())?)?;
     Ok(stream)
 }
 

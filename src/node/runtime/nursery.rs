@@ -19,39 +19,61 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, sendmsg, socketpair,
 };
 
 use super::cgroup::{Group, Hierarchies};
 use super::descriptors::receive_with_descriptor;
+use super::identity::ProcessIdentity;
 use super::rootfs;
 
 /// The server's handle to its nursery.
 #[derive(Debug, Default)]
 pub(super) struct Nursery {
-    running: Option<OwnedFd>,
+    running: Option<Running>,
+    /// How many there were; the number of the one that runs.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    socket: OwnedFd,
+    /// Known unless it did not come to say it.
+    process: Option<ProcessIdentity>,
 }
 
 impl Nursery {
     /// Starts a shim for the launch written in `directory`, in the control group `group`; gives its
-    /// first subscription.
+    /// first subscription, and the number of the nursery that was asked.
     pub(super) fn spawn(
         &mut self,
         binary: &Path,
         group: &Group,
         directory: &Path,
-    ) -> io::Result<UnixStream> {
+    ) -> io::Result<(UnixStream, u64)> {
         let (near, far) = UnixStream::pair()?;
-        if let Some(socket) = &self.running {
-            if ask(socket, directory, &far).is_ok() {
-                return Ok(near);
+        if let Some(running) = &self.running {
+            if ask(&running.socket, directory, &far).is_ok() {
+                return Ok((near, self.count));
             }
         }
-        let socket = begin(binary, group)?;
-        ask(&socket, directory, &far)?;
-        // The old one, if there was one, is gone already: it ends with its socket.
-        self.running = Some(socket);
-        Ok(near)
+        let running = begin(binary, group)?;
+        ask(&running.socket, directory, &far)?;
+        // The old one, if there was one, is gone already, or ends with its socket.
+        self.running = Some(running);
+        self.count += 1;
+        Ok((near, self.count))
+    }
+
+    /// Ends the nursery of this number, which does not do what it is asked; what it was asked and has
+    /// not begun hangs up. Nothing where another runs by now.
+    pub(super) fn give_up(&mut self, number: u64) {
+        if number == self.count
+            && let Some(running) = self.running.take()
+            && let Some(process) = &running.process
+        {
+            process.signal(libc::SIGKILL);
+        }
     }
 
     /// Ends the nursery; its shims go on.
@@ -60,7 +82,7 @@ impl Nursery {
     }
 }
 
-fn begin(binary: &Path, group: &Group) -> io::Result<OwnedFd> {
+fn begin(binary: &Path, group: &Group) -> io::Result<Running> {
     let (near, far) = socketpair(
         AddressFamily::Unix,
         SockType::SeqPacket,
@@ -84,7 +106,16 @@ fn begin(binary: &Path, group: &Group) -> io::Result<OwnedFd> {
             String::from_utf8_lossy(&started.stderr).trim()
         )));
     }
-    Ok(near)
+    // Said by the process that forked it, before it left.
+    let mut number = [0u8; 4];
+    let process = recv(near.as_raw_fd(), &mut number, MsgFlags::MSG_DONTWAIT)
+        .ok()
+        .filter(|count| *count == number.len())
+        .and_then(|_| ProcessIdentity::of(i32::from_ne_bytes(number)).ok());
+    Ok(Running {
+        socket: near,
+        process,
+    })
 }
 
 fn ask(socket: &OwnedFd, directory: &Path, subscription: &UnixStream) -> io::Result<()> {
@@ -93,7 +124,8 @@ fn ask(socket: &OwnedFd, directory: &Path, subscription: &UnixStream) -> io::Res
         socket.as_raw_fd(),
         &[IoSlice::new(directory.as_os_str().as_bytes())],
         &[ControlMessage::ScmRights(&descriptors)],
-        MsgFlags::MSG_NOSIGNAL,
+        // One that is stopped must not stop us once its queue is full.
+        MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
         None,
     )?;
     Ok(())
@@ -187,7 +219,10 @@ fn settle() -> io::Result<Option<OwnedFd>> {
     // SAFETY: this process has one thread.
     match unsafe { libc::fork() } {
         0 => Ok(Some(socket)),
-        child if child > 0 => Ok(None),
+        child if child > 0 => {
+            rustix::io::write(&socket, &child.to_ne_bytes())?;
+            Ok(None)
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }

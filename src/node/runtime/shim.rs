@@ -42,9 +42,21 @@ use super::wire::{self, Kind, PROTOCOL, Reply, Request};
 use crate::gpu::FileUse;
 use crate::network;
 
-/// Connections one shim serves together. More: somebody leaks connections, and each costs memory
-/// in every shim. Fewer: twenty people watching one terminal.
-const MOST_CLIENTS: usize = 64;
+/// Streams (programs of their own, and whoever is attached) that one shim serves together; the next is
+/// refused as busy. More: each costs memory in every shim. Fewer: twenty people watching one terminal.
+const MOST_STREAMS: usize = 32;
+
+/// Connections that have not said what they want, or wait for a short answer; the next waits in the
+/// socket's queue until one has said it or is let go. Streams take none of these places, so whoever
+/// wants a stop or a kill always finds one.
+const MOST_NEWCOMERS: usize = 32;
+
+/// How long a connection may take to say what it wants. A server says it at once.
+const FIRST_WORDS: Duration = Duration::from_secs(1);
+
+/// Subscriptions together; with one more the oldest is let go. There is one server, and for a moment
+/// the one before it.
+const MOST_SUBSCRIBERS: usize = 4;
 
 /// Output that waits for a slow client before it is let go; it can come back and replay.
 const WAITING_OUTPUT: usize = 1024 * 1024;
@@ -184,6 +196,7 @@ struct Client {
     waiting: Vec<u8>,
     role: Role,
     gone: bool,
+    since: Instant,
     /// Frames sent so far.
     sent: u64,
     program: Option<Box<RunningProgram>>,
@@ -241,14 +254,7 @@ impl Shim {
         shim.write_run_record()?;
         let mut server = Client::new(server)?;
         server.role = Role::Subscriber;
-        wire::put_json(
-            &mut server.waiting,
-            Kind::Event,
-            &wire::Event {
-                standing: Standing::Preparing,
-            },
-        );
-        server.flush();
+        server.send_json(Kind::Event, &shim.event());
         shim.clients.push(server);
         Ok(shim)
     }
@@ -353,9 +359,10 @@ impl Shim {
             identity,
             started_at,
         });
-        created.start()?;
-        // Before anybody is told: whoever hears that it runs may rely on its record.
+        // Before the command runs: a record without a first process proves that it never did. And before
+        // anybody is told: whoever hears that it runs may rely on its record.
         self.write_run_record()?;
+        created.start()?;
         self.announce(Standing::Running {
             since: started_at,
             pid,
@@ -507,7 +514,9 @@ impl Shim {
                 client.conclude(&mut buffer);
             }
             self.clients.retain(|client| {
-                !client.gone && !(client.role == Role::Served && client.waiting.is_empty())
+                let silent = client.role == Role::New && client.since.elapsed() > FIRST_WORDS;
+                let served = client.role == Role::Served && client.waiting.is_empty();
+                !(client.gone || silent || served)
             });
             if !self.clients.iter().any(|client| {
                 client
@@ -563,16 +572,19 @@ impl Shim {
         let when = self
             .kill_at
             .map_or(self.next_look, |kill| kill.min(self.next_look));
+        let newcomers = self.newcomers();
+        // A newcomer that says nothing rings no bell.
+        let when = match newcomers {
+            0 => when,
+            _ => when.min(Instant::now() + FIRST_WORDS),
+        };
         let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         let timeout = Timespec {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: i64::from(left.subsec_nanos()),
         };
-        let mut sources = vec![Source::Signals, Source::Listener];
-        let mut watched = vec![
-            PollFd::new(&self.signals, PollFlags::IN),
-            PollFd::new(&self.listener, PollFlags::IN),
-        ];
+        let mut sources = vec![Source::Signals];
+        let mut watched = vec![PollFd::new(&self.signals, PollFlags::IN)];
         let mut watch = |source: Source, descriptor, flags: PollFlags| {
             if !flags.is_empty() {
                 sources.push(source);
@@ -586,6 +598,9 @@ impl Shim {
                 PollFlags::IN
             }
         };
+        if newcomers < MOST_NEWCOMERS {
+            watch(Source::Listener, self.listener.as_fd(), PollFlags::IN);
+        }
         if let Some(line) = &self.line {
             watch(Source::Line, line.as_fd(), listening(line));
         }
@@ -767,16 +782,32 @@ impl Shim {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        while self.newcomers() < MOST_NEWCOMERS {
+            let Ok((stream, _)) = self.listener.accept() else {
+                return;
+            };
             // Only root may speak to a shim; the socket's mode says so too, but modes can be changed.
             let root =
                 rustix::net::sockopt::socket_peercred(&stream).is_ok_and(|peer| peer.uid.is_root());
-            if root && self.clients.len() < MOST_CLIENTS {
-                if let Ok(client) = Client::new(stream) {
-                    self.clients.push(client);
-                }
+            if root && let Ok(client) = Client::new(stream) {
+                self.clients.push(client);
             }
         }
+    }
+
+    fn newcomers(&self) -> usize {
+        let new = |client: &&Client| client.role == Role::New && !client.gone;
+        self.clients.iter().filter(new).count()
+    }
+
+    /// Clients with a stream, and those whose ended program's last output waits for them.
+    fn streams(&self) -> usize {
+        let counts = |client: &&Client| match client.role {
+            Role::Attached | Role::Program => !client.gone,
+            Role::Served => !client.gone && !client.waiting.is_empty(),
+            Role::New | Role::Subscriber => false,
+        };
+        self.clients.iter().filter(counts).count()
     }
 
     fn serve(&mut self, number: usize, buffer: &mut [u8]) {
@@ -830,13 +861,25 @@ impl Shim {
     /// Carries out a request; one that opens a stream changes the client's role and answers itself.
     fn request(&mut self, number: usize, request: Request) -> Reply {
         match request {
+            Request::Attach { .. } | Request::Exec(_) if self.streams() >= MOST_STREAMS => {
+                return Reply::Busy {
+                    why: "The session serves as many programs and terminals as it can".to_owned(),
+                };
+            }
             Request::Subscribe => {
                 if let Standing::Running { paused, .. } = &mut self.standing {
                     *paused = self.group.frozen();
                 }
-                let event = wire::Event {
-                    standing: self.standing.clone(),
-                };
+                let subscribed =
+                    |client: &&mut Client| client.role == Role::Subscriber && !client.gone;
+                let mut subscribers = self.clients.iter_mut().filter(subscribed);
+                let oldest = subscribers.next();
+                if let Some(oldest) = oldest
+                    && subscribers.count() + 1 >= MOST_SUBSCRIBERS
+                {
+                    oldest.gone = true;
+                }
+                let event = self.event();
                 let client = &mut self.clients[number];
                 client.role = Role::Subscriber;
                 client.send_json(Kind::Event, &event);
@@ -995,11 +1038,16 @@ impl Shim {
         }
     }
 
+    fn event(&self) -> wire::Event {
+        wire::Event {
+            standing: self.standing.clone(),
+            name: Some(self.launch.order.name.clone()),
+        }
+    }
+
     fn announce(&mut self, standing: Standing) {
         self.standing = standing;
-        let event = wire::Event {
-            standing: self.standing.clone(),
-        };
+        let event = self.event();
         for client in self
             .clients
             .iter_mut()
@@ -1177,6 +1225,7 @@ impl Client {
             waiting: Vec::new(),
             role: Role::New,
             gone: false,
+            since: Instant::now(),
             sent: 0,
             program: None,
         })

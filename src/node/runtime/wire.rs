@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::order::{ExecOrder, Standing, TerminalSize};
+use super::order::{ContainerName, ExecOrder, Standing, TerminalSize};
 
 /// Spoken by this build; a server also understands one version earlier.
 pub const PROTOCOL: u32 = 1;
@@ -92,13 +92,22 @@ pub enum Request {
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     Done,
-    Refused { why: String },
+    Refused {
+        why: String,
+    },
+    /// It has as many streams as it serves; another time it would do.
+    Busy {
+        why: String,
+    },
 }
 
 /// An event for subscribers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     pub standing: Standing,
+    /// Whom the shim supervises, by its own memory; absent from shims of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<ContainerName>,
 }
 
 /// Appends one frame to `into`. Payloads beyond the bound are split, in order.

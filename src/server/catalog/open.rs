@@ -49,14 +49,18 @@ pub(super) enum Readers {
 /// The state is this process' alone as long as this lives.
 pub(super) struct Lock {
     file: File,
+    /// The directory itself: the lock on it stays when somebody removes the file.
+    directory: File,
 }
 
 impl Drop for Lock {
     /// Lets go at once. Closing the file would not do: a process that was forked meanwhile and has not yet
     /// become another program holds the same open file, and with it the lock.
     fn drop(&mut self) {
-        if let Err(error) = self.file.unlock() {
-            tracing::warn!(%error, "the lock on the state is let go only when the file is closed");
+        for held in [&self.file, &self.directory] {
+            if let Err(error) = held.unlock() {
+                tracing::warn!(%error, "the lock on the state is let go only when the file is closed");
+            }
         }
     }
 }
@@ -332,13 +336,15 @@ pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
         .mode(0o600)
         .open(&path)
         .map_err(|error| unwritable(&path, &error))?;
-    let mut taken = file.try_lock();
+    let held = File::open(directory).map_err(|error| unwritable(directory, &error))?;
+    let both = || file.try_lock().and_then(|()| held.try_lock());
+    let mut taken = both();
     for _ in 0..LOOKS {
         if !matches!(taken, Err(TryLockError::WouldBlock)) {
             break;
         }
         std::thread::sleep(PATIENCE / LOOKS);
-        taken = file.try_lock();
+        taken = both();
     }
     match taken {
         Ok(()) => {}
@@ -363,5 +369,8 @@ pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
     written.map_err(|error| unwritable(&path, &error))?;
-    Ok(Lock { file })
+    Ok(Lock {
+        file,
+        directory: held,
+    })
 }

@@ -68,6 +68,11 @@ impl Installation {
         .expect("the runtime opens")
     }
 
+    /// Its short name in control groups.
+    pub(crate) fn box_id(&self) -> String {
+        self.runtime().box_id().to_owned()
+    }
+
     /// The product with arguments and this installation's places, nothing else of our environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fardel"));

@@ -1,0 +1,329 @@
+//! Ends containers and finds out how they ended, also where their shim says nothing or is gone: by the
+//! control group and by what the shim wrote down, asking nobody inside. Everything here may take seconds
+//! and runs beside whoever wants it, once for each container and deed at a time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, pidfd_send_signal};
+use rustix::time::Timespec;
+
+use super::cgroup::CgroupError;
+use super::identity::{self, ProcessIdentity};
+use super::launch::{self, Launch, RunRecord};
+use super::order::{ContainerName, ExitRecord, Standing};
+use super::wire::{Reply, Request};
+use super::{RuntimeFault, Shared, claim, file, ring};
+
+/// How often a container that provably never ran is begun again. More: one that kills its supervisor each
+/// time keeps the machine busy. Fewer: a machine that loses supervisors by chance ends what it need not.
+const BEGINNINGS: u32 = 5;
+
+/// How long a shim that hung up may take to be dead. It has closed everything, so it is a moment.
+const DYING: Duration = Duration::from_secs(1);
+
+/// How long a shim whose container was ended over its head may take to write down the end itself.
+const OWN_WORD: Duration = Duration::from_secs(1);
+
+/// Looks for what a dead shim left. Each look kills what it finds; two in a row find nothing at the end.
+const LOOKS: u32 = 500;
+
+/// What became of a container whose shim does not answer for it any more.
+enum Became {
+    Over(Standing),
+    /// Its command never ran, and nothing of it is left.
+    Unbegun,
+    /// Its shim lives.
+    Lives,
+}
+
+impl Shared {
+    /// Does something about one container in a thread of its own; false where that is being done already,
+    /// or no thread can be had.
+    pub(super) fn beside(
+        self: &Arc<Self>,
+        name: &ContainerName,
+        what: &'static str,
+        act: impl FnOnce(&Self, &ContainerName) + Send + 'static,
+    ) -> bool {
+        let key = (name.clone(), what);
+        if !self.errands().insert(key.clone()) {
+            return false;
+        }
+        let shared = Arc::clone(self);
+        let begun = std::thread::Builder::new()
+            .name(what.to_owned())
+            .spawn(move || {
+                act(&shared, &key.0);
+                shared.errands().remove(&key);
+            });
+        if let Err(error) = &begun {
+            tracing::error!(container = %name, what, %error, "a thread cannot be started; tried again");
+            self.errands().remove(&(name.clone(), what));
+        }
+        begun.is_ok()
+    }
+
+    /// Brings a stop or a kill to the shim of a container; where it does not answer in time, does what it
+    /// was asked in its place.
+    pub(super) fn deliver(&self, name: &ContainerName, request: &Request) {
+        let directory = self.directory(name);
+        let answer = launch::ask(&directory, request);
+        if let Some(entry) = self.entries().get_mut(name) {
+            let silent = answer.is_err() && matches!(entry.standing, Standing::Running { .. });
+            if std::mem::replace(&mut entry.silent, silent) != silent {
+                ring(&self.bell);
+            }
+        }
+        match answer {
+            Ok(Reply::Done) => return,
+            Ok(Reply::Refused { why } | Reply::Busy { why }) => {
+                tracing::warn!(container = %name, "its supervisor refuses: {why}");
+            }
+            Err(error) => {
+                tracing::warn!(container = %name, %error, "its supervisor does not answer, and is not waited for");
+            }
+        }
+        match request {
+            Request::Kill => self.force(name),
+            _ => self.signal_first(name),
+        }
+    }
+
+    /// Gives a container's first process its stop signal, as its shim would.
+    fn signal_first(&self, name: &ContainerName) {
+        let directory = self.directory(name);
+        let (Ok(record), Ok(launch)) = (RunRecord::read(&directory), Launch::read(&directory))
+        else {
+            return;
+        };
+        let Some(first) = record.first else { return };
+        first.signal(launch.order.stop_signal);
+        if launch.order.terminal.is_some() {
+            first.signal(libc::SIGHUP);
+        }
+        if let Ok(group) = self.group(name)
+            && group.frozen()
+            && let Err(error) = group.thaw()
+        {
+            tracing::warn!(container = %name, %error, "a paused container does not go on");
+        }
+    }
+
+    /// Ends a container whatever its shim does: its control group, then the shim unless it writes down
+    /// the end. Leaves it as it is where processes do not die; whoever wants its end tries again.
+    pub(super) fn force(&self, name: &ContainerName) {
+        let over = || self.entries().get(name).is_none_or(|entry| entry.is_over());
+        let directory = self.directory(name);
+        if over() {
+            return;
+        }
+        let record = RunRecord::read(&directory).ok();
+        let first = record.as_ref().and_then(|record| record.first.as_ref());
+        if record.is_none()
+            && let Err(error) = claim::settle(&directory, Duration::ZERO)
+        {
+            tracing::debug!(container = %name, %error, "nobody can begin it any more");
+        }
+        let Ok(group) = self.group(name) else { return };
+        if let Err(error) = group.kill_all() {
+            tracing::error!(container = %name, %error, "it does not end");
+            return;
+        }
+        let until = Instant::now() + OWN_WORD;
+        while first.is_some() && ExitRecord::read(&directory).is_err() && Instant::now() < until {
+            if over() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if ExitRecord::read(&directory).is_err() {
+            let started_at = first
+                .and(record.as_ref())
+                .and_then(|record| record.started_at);
+            let forced = ended_without_shim(started_at);
+            if let Err(error) = forced.write(&directory) {
+                tracing::error!(container = %name, %error, "the end could not be written down");
+                return;
+            }
+            tracing::warn!(container = %name, "ended without its supervisor, which does not answer");
+            let shim = record.map(|record| record.shim);
+            if let Some(shim) = shim.or_else(|| claim::holder(&directory)) {
+                shim.signal(libc::SIGKILL);
+                if let Err(error) = self.clear_after(name, &shim) {
+                    tracing::error!(container = %name, %error, "processes of it remain");
+                }
+            }
+        }
+        self.conclude(name);
+    }
+
+    /// Finds out how a container ended whose shim is gone, and has that be known.
+    pub(super) fn conclude(&self, name: &ContainerName) {
+        let became = self.resolve(name);
+        {
+            let mut entries = self.entries();
+            if let Some(entry) = entries.get_mut(name) {
+                entry.closing = false;
+                match became {
+                    Became::Over(standing) => {
+                        entry.standing = standing;
+                        entry.shim = None;
+                        entry.process = None;
+                    }
+                    Became::Lives => {
+                        entry.shim = None;
+                        entry.due = Some(Instant::now());
+                    }
+                    Became::Unbegun => drop(entries.remove(name)),
+                }
+            }
+        }
+        self.spoken.notify_all();
+        self.look_again();
+    }
+
+    fn resolve(&self, name: &ContainerName) -> Became {
+        let directory = self.directory(name);
+        let ended = || ExitRecord::read(&directory).map(|end| Became::Over(Standing::Ended(end)));
+        if let Ok(ended) = ended() {
+            return ended;
+        }
+        if !directory.is_dir() {
+            return Became::Over(self.declare_lost(name, "it left no record"));
+        }
+        let record = RunRecord::read(&directory).ok();
+        let shim = record.as_ref().map(|record| record.shim.clone());
+        if let Some(shim) = shim.or_else(|| claim::holder(&directory)) {
+            if !dies(&shim) {
+                return Became::Lives;
+            }
+            // Its last deed may have been to write it down.
+            if let Ok(ended) = ended() {
+                return ended;
+            }
+            if let Err(error) = self.clear_after(name, &shim) {
+                tracing::error!(container = %name, %error, "processes of it remain");
+            }
+        }
+        let never = match &record {
+            Some(record) if record.first.is_some() => {
+                return Became::Over(self.declare_lost(name, "its supervisor is gone"));
+            }
+            Some(_) => claim::unheld(&directory, DYING),
+            None => claim::settle(&directory, DYING)
+                .map(|beginning| beginning == claim::Beginning::Never),
+        };
+        let cleared = match never {
+            Ok(true) => self.begin_again(name),
+            Ok(false) => return Became::Lives,
+            Err(error) => Err(file("claim", &directory)(error)),
+        };
+        cleared.unwrap_or_else(|error| {
+            tracing::error!(container = %name, error = %base::observe::chain(&error), "it cannot be begun again");
+            Became::Over(self.declare_lost(name, "its supervisor is gone"))
+        })
+    }
+
+    /// Removes what is left of a container whose command never ran, so that it can be started as if it
+    /// had never been tried; ends it where that was done too often.
+    fn begin_again(&self, name: &ContainerName) -> Result<Became, RuntimeFault> {
+        let directory = self.directory(name);
+        self.end_group(name);
+        let tries = {
+            let mut begun = self.begun();
+            let tries = begun.entry(name.clone()).or_default();
+            *tries += 1;
+            *tries
+        };
+        if tries >= BEGINNINGS {
+            let ended = ExitRecord {
+                reason: Some(format!(
+                    "its supervisor died {tries} times before it could begin"
+                )),
+                ..ended_without_shim(None)
+            };
+            ended
+                .write(&directory)
+                .map_err(file("write the end in", &directory))?;
+            return Ok(Became::Over(Standing::Ended(ended)));
+        }
+        self.clear(name)?;
+        tracing::info!(container = %name, "it never began, and is begun again");
+        Ok(Became::Unbegun)
+    }
+
+    /// Ends what a dead shim left: what it had forked on the way into its container, wherever that stands,
+    /// and the container.
+    fn clear_after(&self, name: &ContainerName, shim: &ProcessIdentity) -> Result<(), CgroupError> {
+        let group = self.hierarchies()?.session(&self.box_id, name);
+        let mut quiet = 0;
+        for _ in 0..LOOKS {
+            let left = identity::left_by(shim);
+            for process in &left {
+                if let Err(error) = pidfd_send_signal(process, Signal::KILL) {
+                    tracing::debug!(container = %name, %error, "it was gone already");
+                }
+            }
+            group.kill_all()?;
+            quiet = if left.is_empty() { quiet + 1 } else { 0 };
+            if quiet == 2 {
+                return group.remove();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(CgroupError::NotEmpty {
+            path: group.path().into(),
+        })
+    }
+
+    fn declare_lost(&self, name: &ContainerName, why: &str) -> Standing {
+        self.end_group(name);
+        Standing::Lost {
+            why: why.to_owned(),
+        }
+    }
+
+    fn end_group(&self, name: &ContainerName) {
+        let ended = match self.group(name) {
+            Ok(group) => group.kill_all().and_then(|()| group.remove()),
+            Err(_) => Ok(()),
+        };
+        if let Err(error) = ended {
+            tracing::error!(%name, "processes of a container without supervisor remain: {error}");
+        }
+    }
+}
+
+/// Whether a shim that hung up is dead, or is within a moment.
+fn dies(shim: &ProcessIdentity) -> bool {
+    let Some(process) = shim.open() else {
+        return true;
+    };
+    let mut watched = [PollFd::new(&process, PollFlags::IN)];
+    let patience = Timespec {
+        tv_sec: DYING.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
+    poll(&mut watched, Some(&patience)).is_ok_and(|count| count > 0)
+}
+
+fn ended_without_shim(started_at: Option<u64>) -> ExitRecord {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let (code, signal) = match started_at {
+        Some(_) => (128 + libc::SIGKILL, Some(libc::SIGKILL)),
+        None => (125, None),
+    };
+    ExitRecord {
+        code,
+        signal,
+        oom_killed: false,
+        peak_memory: None,
+        reason: Some("its supervisor did not answer".to_owned()),
+        started_at,
+        ended_at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,370 @@
+//! Listens to every shim of this machine and keeps the deadlines of what they owe: one thread that waits
+//! for words, for deaths and for the clock. It never waits for a shim and ends nothing itself; whatever
+//! takes longer is done beside it, once for each container at a time (`ending`).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use super::launch::{self, RunRecord};
+use super::order::{ContainerName, Standing};
+use super::wire::{self, Kind};
+use super::{Entry, Shared, claim, ring, silence};
+
+/// How long a launch may wait for the first word of its shim. It comes within milliseconds. Longer: a
+/// stopped nursery holds up everybody's launches by that. Shorter: on a busy machine a nursery is given up
+/// that was only slow; nothing is lost by it but time.
+pub(super) const FIRST_WORD: Duration = Duration::from_secs(5);
+
+/// How long a shim may take to make its container. Longer: one that was stopped meanwhile keeps its
+/// resources for that long. Shorter: a slow disk that lays out libraries for twenty at once is cut off.
+pub(super) const BIRTH: Duration = Duration::from_secs(120);
+
+/// How long a shim may stay after it said its last word. It gives slow clients two seconds, and its group
+/// ten to go away.
+const LEAVING: Duration = Duration::from_secs(15);
+
+/// How often somebody who is to be ended is ended again while something of it remains.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// How long the thread sleeps at most: by then it has seen that nobody holds the runtime any more.
+const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+
+/// How often a living shim is asked again that nobody listens to.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What a container is due for.
+enum Due {
+    /// To be ended without its shim.
+    Force,
+    /// Its shim said the last word and does not leave.
+    Leave,
+    /// Nobody has heard of its shim since the launch; asked of the nursery of this number.
+    Word(u64),
+    /// Its shim is to be asked again.
+    Ask,
+}
+
+impl Entry {
+    /// One whose end is known.
+    pub(super) fn over(standing: Standing) -> Self {
+        Self {
+            closing: false,
+            ..Self::waiting(standing)
+        }
+    }
+
+    /// One whose shim has to say something yet.
+    pub(super) fn waiting(standing: Standing) -> Self {
+        Self {
+            standing,
+            shim: None,
+            received: Vec::new(),
+            process: None,
+            nursery: 0,
+            heard: false,
+            silent: false,
+            due: None,
+            force_at: None,
+            closing: false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.standing, Standing::Ended(_) | Standing::Lost { .. })
+    }
+
+    /// True while nobody has said how it stands: neither its shim, nor whoever finds out without it.
+    pub(super) fn is_owed_a_word(&self) -> bool {
+        (self.closing || !self.heard) && !self.is_over()
+    }
+
+    /// Ends it without its shim unless it is over by `when`; an earlier time stays.
+    pub(super) fn force_by(&mut self, when: Instant) {
+        self.force_at = Some(self.force_at.map_or(when, |earlier| earlier.min(when)));
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        if self.closing || (self.is_over() && self.shim.is_none()) {
+            return None;
+        }
+        self.force_at.into_iter().chain(self.due).min()
+    }
+
+    /// What is due now; it is due again later where it does not help.
+    fn take_due(&mut self, now: Instant) -> Option<Due> {
+        if self.next_due()? > now {
+            return None;
+        }
+        if self.force_at.is_some_and(|when| when <= now) {
+            self.force_at = Some(now + AGAIN);
+            return Some(if self.is_over() {
+                Due::Leave
+            } else {
+                Due::Force
+            });
+        }
+        self.due = None;
+        if self.is_over() {
+            return None;
+        }
+        if self.shim.is_none() {
+            self.due = Some(now + ASK_AGAIN);
+            return Some(Due::Ask);
+        }
+        match self.standing {
+            Standing::Preparing | Standing::Starting if !self.heard && self.nursery > 0 => {
+                self.due = Some(now + FIRST_WORD);
+                Some(Due::Word(self.nursery))
+            }
+            Standing::Preparing | Standing::Starting => Some(Due::Force),
+            _ => None,
+        }
+    }
+
+    /// Takes what the shim said; false when it hung up or is not the shim of `name`.
+    fn listen(&mut self, name: &ContainerName) -> bool {
+        let Some(shim) = self.shim.clone() else {
+            return true;
+        };
+        let mut buffer = [0u8; 4096];
+        loop {
+            match std::io::Read::read(&mut &*shim, &mut buffer) {
+                Ok(0) => return false,
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+            if !self.take_events(name) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn take_events(&mut self, name: &ContainerName) -> bool {
+        loop {
+            match wire::take(&mut self.received) {
+                Ok(Some(frame)) if frame.kind == Kind::Event => {
+                    let Ok(event) = serde_json::from_slice::<wire::Event>(&frame.payload) else {
+                        return false;
+                    };
+                    if event.name.as_ref().is_some_and(|said| said != name) {
+                        tracing::error!(container = %name, said = ?event.name, "somebody else's supervisor answers in its place");
+                        return false;
+                    }
+                    self.hear(event.standing);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn hear(&mut self, standing: Standing) {
+        let now = Instant::now();
+        if !self.heard && matches!(standing, Standing::Preparing | Standing::Starting) {
+            self.due = Some(now + BIRTH);
+        }
+        self.heard = true;
+        self.silent = false;
+        self.standing = standing;
+        match self.standing {
+            Standing::Preparing | Standing::Starting => {}
+            Standing::Running { .. } => self.due = None,
+            Standing::Ended(_) | Standing::Lost { .. } => {
+                self.due = None;
+                self.force_at = Some(now + LEAVING);
+            }
+        }
+    }
+}
+
+/// Listens to all shims until the runtime is dropped.
+pub(super) fn watch(shared: &Weak<Shared>, bell: &OwnedFd) {
+    loop {
+        let Some(runtime) = shared.upgrade() else {
+            return;
+        };
+        attend(&runtime);
+        let mut next: Option<Instant> = None;
+        let mut names = Vec::new();
+        let mut sockets = Vec::new();
+        let mut processes = Vec::new();
+        for (name, entry) in runtime.entries().iter() {
+            next = next.into_iter().chain(entry.next_due()).min();
+            if let Some(shim) = &entry.shim {
+                names.push(name.clone());
+                sockets.push(Arc::clone(shim));
+            }
+        }
+        for (name, entry) in runtime.entries().iter() {
+            if let Some(process) = &entry.process {
+                names.push(name.clone());
+                processes.push(Arc::clone(process));
+            }
+        }
+        // Not held while waiting: the last owner must be able to go.
+        drop(runtime);
+        let mut watched = vec![PollFd::new(bell, PollFlags::IN)];
+        let plain = |descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+        watched.extend(sockets.iter().map(|socket| plain(socket.as_fd())));
+        watched.extend(processes.iter().map(|process| plain(process.as_fd())));
+        let left = next.map_or(LONGEST_SLEEP, |when| {
+            let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            left.min(LONGEST_SLEEP)
+        });
+        let patience = Timespec {
+            tv_sec: left.as_secs().cast_signed(),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        if poll(&mut watched, Some(&patience)).is_err() {
+            continue;
+        }
+        let Some(runtime) = shared.upgrade() else {
+            return;
+        };
+        silence(bell);
+        let mut spoken: Vec<&ContainerName> = watched[1..]
+            .iter()
+            .zip(&names)
+            .filter(|(poll, _)| !poll.revents().is_empty())
+            .map(|(_, name)| name)
+            .collect();
+        spoken.sort();
+        spoken.dedup();
+        for name in spoken {
+            hear(&runtime, name);
+        }
+    }
+}
+
+/// Hears a shim that said something, hung up or died; where it is gone, somebody finds out how its
+/// container ended.
+fn hear(runtime: &Arc<Shared>, name: &ContainerName) {
+    let gone = {
+        let mut entries = runtime.entries();
+        let Some(entry) = entries.get_mut(name) else {
+            return;
+        };
+        let mut gone = entry.shim.is_some() && !entry.listen(name);
+        if entry.heard && entry.process.is_none() && !gone {
+            // By its process alone one sees the death of a shim whose own children hold its sockets.
+            match RunRecord::read(&runtime.directory(name)) {
+                Ok(record) => match record.shim.open() {
+                    Some(process) => entry.process = Some(Arc::new(process)),
+                    None => gone = true,
+                },
+                // Looked for again with its next word.
+                Err(_) => {}
+            }
+        }
+        gone |= entry.process.as_ref().is_some_and(|process| {
+            let mut watched = [PollFd::new(process, PollFlags::IN)];
+            poll(&mut watched, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+        });
+        if gone {
+            entry.shim = None;
+            entry.process = None;
+        }
+        gone && !entry.is_over()
+    };
+    runtime.spoken.notify_all();
+    if gone {
+        find_out(runtime, name);
+    }
+    ring(&runtime.bell);
+}
+
+/// Has somebody find out how a container ended.
+fn find_out(runtime: &Arc<Shared>, name: &ContainerName) {
+    if let Some(entry) = runtime.entries().get_mut(name) {
+        entry.shim = None;
+        entry.closing = true;
+    }
+    if !runtime.beside(name, "resolve", Shared::conclude)
+        && let Some(entry) = runtime.entries().get_mut(name)
+    {
+        // Whoever is at it may have looked before this happened.
+        entry.closing = false;
+        entry.due = Some(Instant::now() + ASK_AGAIN);
+    }
+}
+
+/// Does what is due.
+fn attend(runtime: &Arc<Shared>) {
+    let now = Instant::now();
+    let due: Vec<(ContainerName, Due)> = runtime
+        .entries()
+        .iter_mut()
+        .filter_map(|(name, entry)| Some((name.clone(), entry.take_due(now)?)))
+        .collect();
+    for (name, due) in due {
+        match due {
+            Due::Force => {
+                runtime.beside(&name, "force", Shared::force);
+            }
+            Due::Leave => {
+                if let Ok(record) = RunRecord::read(&runtime.directory(&name)) {
+                    record.shim.signal(libc::SIGKILL);
+                }
+            }
+            Due::Word(number) => no_word(runtime, &name, number),
+            Due::Ask => ask_again(runtime, &name),
+        }
+    }
+}
+
+/// A launch that nobody has heard of: the nursery is given up where no shim began it.
+fn no_word(runtime: &Arc<Shared>, name: &ContainerName, number: u64) {
+    let directory = runtime.directory(name);
+    if let Some(shim) = claim::holder(&directory).and_then(|shim| shim.open()) {
+        if let Some(entry) = runtime.entries().get_mut(name) {
+            entry.nursery = 0;
+            entry.process = Some(Arc::new(shim));
+            entry.due = Some(Instant::now() + BIRTH);
+        }
+        return;
+    }
+    tracing::warn!(container = %name, "its launch is not begun; another process begins it");
+    runtime.nursery().give_up(number);
+    find_out(runtime, name);
+}
+
+/// Asks a living shim that nobody listens to.
+fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
+    let directory = runtime.directory(name);
+    let Ok(record) = RunRecord::read(&directory) else {
+        return;
+    };
+    let asked = launch::subscribe(&directory, &record);
+    {
+        let mut entries = runtime.entries();
+        let Some(entry) = entries.get_mut(name) else {
+            return;
+        };
+        if entry.is_over() || entry.closing {
+            return;
+        }
+        entry.process = record.shim.open().map(Arc::new);
+        match asked {
+            Ok(shim) if entry.process.is_some() => {
+                entry.received.clear();
+                entry.shim = Some(Arc::new(shim));
+                entry.due = None;
+                return;
+            }
+            Err(error) if entry.process.is_some() => {
+                return tracing::debug!(container = %name, %error, "asked again later");
+            }
+            _ => {}
+        }
+    }
+    // It is dead.
+    find_out(runtime, name);
+}
