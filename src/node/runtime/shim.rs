@@ -85,11 +85,13 @@ fn supervise(directory: &Path, server: UnixStream) {
         // Without an order there is nowhere to write to; the closed socket tells the server.
         Err(_) => return,
     };
+    let path = launch.log_directory.join("shim.log");
+    let before = fs::metadata(&path).map_or(0, |found| found.len());
     let log = OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
-        .open(launch.log_directory.join("shim.log"));
+        .open(path);
     if let Ok(log) = log {
         let _ = tracing::subscriber::set_global_default(journal::Journal::new(log));
     }
@@ -103,7 +105,8 @@ fn supervise(directory: &Path, server: UnixStream) {
     match shim.begin() {
         Ok(()) => shim.watch(),
         Err(error) => {
-            let reason = chain(&*error);
+            let reason =
+                journal::with_first_fault(&shim.launch.log_directory, before, chain(&*error));
             tracing::error!("could not start: {reason}");
             shim.end(ExitRecord {
                 code: 125,
@@ -1336,7 +1339,8 @@ mod journal {
 
     use std::fmt::{self, Write as _};
     use std::fs::File;
-    use std::io::Write as _;
+    use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+    use std::path::Path;
 
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
@@ -1391,6 +1395,51 @@ mod journal {
             let _ = if field.name() == "message" {
                 write!(self.0, " {value:?}")
             } else {
+    /// The journal that is read for a reason; the first fault stands near its beginning.
+    const MOST_READ: u64 = 64 * 1024;
+
+    /// Adds the first fault that was logged after `before` bytes to a reason. libcontainer tells its caller
+    /// only the outermost words of what went wrong in its children, and logs the rest.
+    pub(super) fn with_first_fault(log_directory: &Path, before: u64, reason: String) -> String {
+        let mut text = Vec::new();
+        let read = File::open(log_directory.join("shim.log")).and_then(|mut file| {
+            file.seek(SeekFrom::Start(before))?;
+            file.take(MOST_READ).read_to_end(&mut text)
+        });
+        let text = String::from_utf8_lossy(&text);
+        let fault = text.lines().find_map(|line| {
+            let (_, told) = line.split_once(" ERROR ")?;
+            Some(told.split_once(": ").map_or(told, |(_, told)| told).trim())
+        });
+        match (read, fault) {
+            (Ok(_), Some(fault)) if !reason.contains(fault) => format!("{reason} ({fault})"),
+            _ => reason,
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn a_reason_names_the_first_fault_of_this_start_only() {
+            let folder = tempfile::tempdir().expect("a directory");
+            let old = "1 ERROR libcontainer::a: failed to move err=EIO\n";
+            let new = "2 WARN x: slow\n3 ERROR libcontainer::process::init: failed to pivot root err=EINVAL\n\
+                4 ERROR libcontainer::b: failed to initialize\n";
+            std::fs::write(folder.path().join("shim.log"), format!("{old}{new}")).expect("written");
+            let told = |before, reason: &str| {
+                super::with_first_fault(folder.path(), before, reason.to_owned())
+            };
+            let said = told(old.len() as u64, "failed syscall");
+            assert_eq!(said, "failed syscall (failed to pivot root err=EINVAL)");
+            let (all, known) = (
+                (old.len() + new.len()) as u64,
+                "failed to pivot root err=EINVAL",
+            );
+            assert_eq!(told(all, "failed syscall"), "failed syscall");
+            assert_eq!(told(old.len() as u64, known), known);
+        }
+    }
+
                 write!(self.0, " {}={value:?}", field.name())
             };
         }
