@@ -34,7 +34,7 @@ use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
 use super::people::{self, Person};
 use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, Stage};
-use super::seccomp::answers::{self, Measure};
+use super::seccomp::answers::{self, Measure, Pace};
 use super::seccomp::{Filter, Revealing};
 use super::spec::{self, Ground};
 use super::terminal::{Heard, Line, Scrollback};
@@ -143,6 +143,7 @@ struct Shim {
     handover: Option<UnixStream>,
     /// Listeners of every filter in this container.
     questions: Vec<Option<OwnedFd>>,
+    pace: Pace,
     measure: Measure,
     proc_files: Option<ProcFiles>,
     /// Children that ended before their process number was known here.
@@ -229,6 +230,7 @@ impl Shim {
             revealing: Revealing::available(),
             handover: None,
             questions: vec![],
+            pace: Pace::new(Instant::now()),
             measure: Measure {
                 processors: proc_files::processors(launch.order.cpu_hundredths),
                 first: Digest::of(launch.order.name.as_str().as_bytes()) as usize % 4096,
@@ -566,7 +568,10 @@ impl Shim {
         let when = self
             .kill_at
             .map_or(self.next_look, |kill| kill.min(self.next_look));
-        let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let now = Instant::now();
+        let paced = self.pace.wait(now);
+        let left = when.saturating_duration_since(now) + Duration::from_millis(1);
+        let left = paced.map_or(left, |wait| left.min(wait + Duration::from_millis(1)));
         let timeout = Timespec {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: i64::from(left.subsec_nanos()),
@@ -596,7 +601,7 @@ impl Shim {
             watch(Source::Handover, handover.as_fd(), PollFlags::IN);
         }
         for (number, questions) in self.questions.iter().enumerate() {
-            if let Some(questions) = questions {
+            if let (Some(questions), None) = (questions, paced) {
                 watch(Source::Question(number), questions.as_fd(), PollFlags::IN);
             }
         }
@@ -668,6 +673,7 @@ impl Shim {
         while let Ok(count) = rustix::io::read(&self.signals, &mut block) {
             if count < 128 {
                 break;
+        self.pace.answered(Instant::now());
             }
             let number = u32::from_ne_bytes([block[0], block[1], block[2], block[3]]).cast_signed();
             if number != libc::SIGCHLD {
