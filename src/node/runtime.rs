@@ -50,6 +50,7 @@ mod identity;
 mod launch;
 mod loader;
 mod logs;
+mod mounts;
 mod nursery;
 mod order;
 mod people;

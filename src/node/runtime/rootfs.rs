@@ -17,6 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
+use super::mounts::{let_go, mount_points};
 use super::order::{ContainerOrder, IdRange};
 use crate::gpu::{DeviceOrder, FileUse};
 
@@ -91,10 +92,18 @@ impl Stage {
                 && !place.is_symlink()
                 && !ours.iter().any(|path| path.starts_with(place))
         };
-        let place = STAGES
-            .iter()
-            .map(PathBuf::from)
-            .find(|place| free(place))
+        let mounted = mount_points().map_err(step("list what is mounted"))?;
+        let on_it = |place: &Path| mounted.iter().any(|each| each.at == place);
+        let places = || STAGES.iter().map(PathBuf::from).filter(|place| free(place));
+        // A medium that the stage covers could be let go of by nobody while the session lives.
+        for below in mounted.iter().rev() {
+            if below.at.starts_with(&place) && below.at != place {
+                let_go(&below.at);
+            }
+        }
+        let place = places()
+            .find(|place| !on_it(place))
+            .or_else(|| places().next())
             .ok_or(GroundError::NoStage("/mnt, /media, /srv, /opt"))?;
         mount(
             Some("stage"),
@@ -104,6 +113,29 @@ impl Stage {
             Some("mode=0755,size=16m"),
         )
         .map_err(io::Error::from)
+    /// Lets go of every mount of the machine that a shim does not need, once the container has its own:
+    /// a medium that is unmounted outside is then free, and not held by us until the session ends.
+    /// `ours` are what the shim goes on reading and writing. Costs a read and a call for each.
+    pub(super) fn leave_mounts(&self, ours: &[&Path]) -> io::Result<()> {
+        let mounted = mount_points()?;
+        let proc = Path::new("/proc");
+        let groups = mounted
+            .iter()
+            .filter(|each| each.kind.starts_with("cgroup"));
+        let needed: Vec<&Path> = groups
+            .map(|each| each.at.as_path())
+            .chain(ours.iter().copied())
+            .chain([proc, &self.place])
+            .collect();
+        for each in mounted.iter().rev() {
+            let on_the_way = needed.iter().any(|path| path.starts_with(&each.at));
+            if !on_the_way && !each.at.starts_with(&self.place) {
+                let_go(&each.at);
+            }
+        }
+        Ok(())
+    }
+
         .map_err(at("cover", &place))?;
         Ok(Self { place })
     }

@@ -359,6 +359,12 @@ impl Shim {
             started_at,
         });
         created.start()?;
+        let kept = [
+            &*self.directory,
+            &self.launch.own_directory,
+            &self.launch.log_directory,
+        ];
+        stage.leave_mounts(&kept)?;
         // Before anybody is told: whoever hears that it runs may rely on its record.
         self.write_run_record()?;
         self.announce(Standing::Running {
