@@ -192,6 +192,27 @@ impl Stage {
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
         )
         .map_err(io::Error::from)
+    /// Shows a directory of the host on the stage, read-only and with nobody's ids: what belongs to the
+    /// machine's own users belongs inside to nobody, and root inside may there what everybody may.
+    pub(super) fn show_as_nobodys(&self, name: &str, from: &Path) -> Result<PathBuf> {
+        let place = self.directory(name)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, from, flags)
+            .map_err(io::Error::from)
+            .map_err(at("open", from))?;
+        restrict(tree.as_fd(), FileUse::Run).map_err(at("protect", from))?;
+        move_mount(
+            tree.as_fd(),
+            "",
+            CWD,
+            &place,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+        .map_err(io::Error::from)
+        .map_err(at("mount", &place))?;
+        Ok(place)
+    }
+
         .map_err(at("mount", &place))?;
         Ok(place)
     }
@@ -231,13 +252,7 @@ impl Stage {
     /// mount it on. Links are followed inside only. Says whether it is shown: it is not where the
     /// image has something there that is no file.
     pub(super) fn show_file(&self, file: &Path, at_path: &str, for_what: FileUse) -> Result<bool> {
-        let root = rustix::fs::open(
-            self.root(),
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(io::Error::from)
-        .map_err(at("open", &self.root()))?;
+        let root = open_root(&self.root())?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let name = at_path.trim_start_matches('/');
         make_directories(root.as_fd(), name);
@@ -316,6 +331,16 @@ impl Stage {
         )
         .map_err(io::Error::from)
         .map_err(at("bind", from))?;
+fn open_root(root: &Path) -> Result<OwnedFd> {
+    rustix::fs::open(
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(io::Error::from)
+    .map_err(at("open", root))
+}
+
         Ok(place)
     }
 }
@@ -368,7 +393,17 @@ pub(super) fn mount_root(
     stage.overlay(&root, &lower, &own_shown, "")?;
     if let Some(host) = host {
         for name in &host.trees {
-            let shown = stage.show(&format!("h-{name}"), &Path::new("/").join(name), ids, true)?;
+            let shown = stage.show_as_nobodys(&format!("h-{name}"), &Path::new("/").join(name))?;
+        // Below the machine's own programs nobody inside may make a directory, so a folder's place there
+        // is made here.
+        let inside = open_root(&root)?;
+        for mount in &order.mounts {
+            let place = mount.at.trim_matches('/');
+            let first = place.split('/').next().unwrap_or_default();
+            if host.trees.iter().any(|name| name == first) || root.join(first).is_symlink() {
+                make_directories(inside.as_fd(), &format!("{place}/"));
+            }
+        }
             let prefix = format!("{name}-");
             prepare_own(own, &prefix, order.ids)?;
             stage.overlay(&root.join(name), &[shown], &own_shown, &prefix)?;
