@@ -60,6 +60,7 @@ mod seccomp;
 pub mod shim;
 mod spec;
 mod terminal;
+mod user_namespace;
 pub mod wire;
 
 /// How long shims whose containers are over may take to leave. They give slow clients two seconds.

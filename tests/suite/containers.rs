@@ -8,4 +8,5 @@ mod idle;
 mod inside;
 mod life;
 mod limits;
+mod neighbours;
 mod unified;

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ use super::container::{self, Console};
 use super::descriptors::receive_descriptor;
 use super::devices;
 use super::exec::{self, News, Program};
-use super::findings;
 use super::host_environment::Digest;
 use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
@@ -38,6 +37,7 @@ use super::seccomp::answers::{self, Measure, Pace};
 use super::seccomp::{Filter, Revealing};
 use super::spec::{self, Ground};
 use super::terminal::{Heard, Line, Scrollback};
+use super::user_namespace::UserNamespace;
 use super::wire::{self, Kind, PROTOCOL, Reply, Request};
 use crate::gpu::FileUse;
 use crate::network;
@@ -272,7 +272,7 @@ impl Shim {
     fn begin(&mut self) -> Result<(), Fault> {
         let mut order = self.launch.order.clone();
         order.hostname = spec::plain_hostname(&order.hostname);
-        let ids = rootfs::UserNamespace::make(order.ids)?;
+        let ids = UserNamespace::make(order.ids)?;
         let mut ours = vec![
             self.directory.as_path(),
             &self.launch.own_directory,
@@ -289,7 +289,7 @@ impl Shim {
             &self.launch.own_directory,
             ids.as_fd(),
         )?;
-        let ground = self.ground(&stage, &order, ids.as_fd())?;
+        let ground = self.ground(&stage, &order, &ids)?;
         fs::write(
             self.directory.join("config.json"),
             spec::specification(&order, &ground).to_string(),
@@ -379,7 +379,7 @@ impl Shim {
         &mut self,
         stage: &Stage,
         order: &ContainerOrder,
-        ids: BorrowedFd<'_>,
+        ids: &UserNamespace,
     ) -> Result<Ground, Fault> {
         let root = stage.root();
         let person = self.usual_person(&root, order)?;
@@ -430,7 +430,12 @@ impl Shim {
             }
         }
         for (number, mount) in order.mounts.iter().enumerate() {
-            let shown = stage.show(&format!("m{number}"), &mount.from, ids, mount.read_only)?;
+            let shown = stage.show(
+                &format!("m{number}"),
+                &mount.from,
+                ids.as_fd(),
+                mount.read_only,
+            )?;
             binds.push((shown, mount.at.clone(), mount.read_only));
         }
         let (files, shown) = ProcFiles::lay(
@@ -440,12 +445,6 @@ impl Shim {
         )?;
         self.proc_files = Some(files);
         binds.extend(shown.into_iter().map(|(from, at)| (from, at, true)));
-        let uptime = fs::read_to_string("/proc/uptime")?;
-        let uptime_seconds = uptime
-            .split('.')
-            .next()
-            .and_then(|whole| whole.parse().ok())
-            .filter(|_| findings::time_namespaces());
         Ok(Ground {
             root,
             devices: nodes
@@ -454,7 +453,7 @@ impl Shim {
                 .map(|(node, device)| (node, device.at.clone()))
                 .collect(),
             cgroup_path: self.group.path().to_owned(),
-            user_namespace: PathBuf::from(format!("/proc/self/fd/{}", ids.as_raw_fd())),
+            user_namespace: PathBuf::from(format!("/proc/self/fd/{}", ids.as_fd().as_raw_fd())),
             uid: person.uid,
             gid: person.gid,
             groups: person.groups.clone(),
@@ -462,7 +461,9 @@ impl Shim {
             directory,
             environment: environment(order, &person),
             binds,
-            uptime_seconds,
+            time_namespace: ids
+                .clocks()
+                .map(|clocks| PathBuf::from(format!("/proc/self/fd/{}", clocks.as_raw_fd()))),
             open_files_hard_limit: rustix::process::getrlimit(rustix::process::Resource::Nofile)
                 .maximum
                 .unwrap_or(u64::MAX),
@@ -671,6 +672,7 @@ impl Shim {
         if !asked || answers::answer_one(listener, || measure).is_err() {
             self.questions[number] = None;
         }
+        self.pace.answered(Instant::now());
     }
 
     /// Takes ended children; gives the wait status of the container's first process when it is one of them.
@@ -679,7 +681,6 @@ impl Shim {
         while let Ok(count) = rustix::io::read(&self.signals, &mut block) {
             if count < 128 {
                 break;
-        self.pace.answered(Instant::now());
             }
             let number = u32::from_ne_bytes([block[0], block[1], block[2], block[3]]).cast_signed();
             if number != libc::SIGCHLD {
@@ -1400,13 +1401,6 @@ mod journal {
         }
     }
 
-    struct Line(String);
-
-    impl Visit for Line {
-        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-            let _ = if field.name() == "message" {
-                write!(self.0, " {value:?}")
-            } else {
     /// The journal that is read for a reason; the first fault stands near its beginning.
     const MOST_READ: u64 = 64 * 1024;
 
@@ -1452,6 +1446,13 @@ mod journal {
         }
     }
 
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            let _ = if field.name() == "message" {
+                write!(self.0, " {value:?}")
+            } else {
                 write!(self.0, " {}={value:?}", field.name())
             };
         }
