@@ -461,6 +461,7 @@ impl Shim {
             directory,
             environment: environment(order, &person),
             binds,
+            disks: proc_files::disk_directories(),
             time_namespace: ids
                 .clocks()
                 .map(|clocks| PathBuf::from(format!("/proc/self/fd/{}", clocks.as_raw_fd()))),
@@ -970,13 +971,6 @@ impl Shim {
                 News::Terminal(descriptor) => program.output = Line::new(descriptor, true).ok(),
                 News::Listener(listener) => self.questions.push(Some(listener)),
                 News::Failed(why) => return client.refuse(why),
-                News::NoCommand(code, why) => {
-                    client.program = None;
-                    client.role = Role::Served;
-                    client.send_json(Kind::Reply, &Reply::Done);
-                    client.send(Kind::Errors, format!("fardel: {why}\n").as_bytes());
-                    return client.send(Kind::Exit, &code.to_le_bytes());
-                }
                 News::End if program.pid.is_none() => {
                     return client.refuse("the program's forerunner died".to_owned());
                 }

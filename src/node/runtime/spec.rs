@@ -38,6 +38,36 @@ pub(super) const TERMINAL_MAJOR: u32 = 136;
 /// everybody. Higher: a few sessions take them all. Lower: somebody's many shells.
 const MOST_TERMINALS: u32 = 256;
 
+/// What tells of the machine and not of the session: a directory is empty inside, a file has no bytes.
+const MASKED: [&str; 26] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/cmdline",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/mdstat",
+    "/proc/partitions",
+    "/proc/pressure",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/swaps",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/block",
+    "/sys/class/block",
+    "/sys/dev/block",
+    "/sys/devices/virtual/block",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/kernel/debug",
+    "/sys/kernel/security",
+    "/sys/kernel/tracing",
+];
+
 /// How readily the kernel's memory killer takes a session's process before one of ours.
 pub(super) const OOM_SCORE: i32 = 200;
 
@@ -63,6 +93,8 @@ pub(super) struct Ground {
     pub devices: Vec<(PathBuf, String)>,
     /// Files and directories shown inside: from, at, read-only.
     pub binds: Vec<(PathBuf, String, bool)>,
+    /// Directories of the machine's disks below `/sys/devices`.
+    pub disks: Vec<String>,
     /// A namespace file with clocks that begin at zero. Nothing where the kernel cannot give the
     /// container clocks of its own.
     pub time_namespace: Option<PathBuf>,
@@ -149,12 +181,7 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
                 "cpu": { "quota": quota, "period": period, "shares": shares(order.cpu_hundredths) },
                 "pids": { "limit": order.pids },
             },
-            "maskedPaths": [
-                "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys",
-                "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list",
-                "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
-                "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security",
-            ],
+            "maskedPaths": MASKED.iter().copied().chain(ground.disks.iter().map(String::as_str)).collect::<Vec<_>>(),
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
         },
     });

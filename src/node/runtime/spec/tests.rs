@@ -49,6 +49,7 @@ fn ground() -> Ground {
         ],
         devices: vec![],
         binds: vec![(PathBuf::from("/mnt/files/hosts"), "/etc/hosts".into(), true)],
+        disks: vec!["/sys/devices/pci0000:00/0000:00:05.0/virtio4/block".into()],
         time_namespace: Some(PathBuf::from("/proc/self/fd/8")),
         open_files_hard_limit: 20_000,
     }
@@ -133,6 +134,24 @@ fn any_session_name_becomes_a_host_name() {
     assert_eq!(plain_hostname("my_notebook.1"), "my-notebook-1");
     assert_eq!(plain_hostname("훈련"), "session");
     assert_eq!(plain_hostname(&"x".repeat(200)).len(), 63);
+}
+
+#[test]
+fn what_tells_of_the_machine_is_masked() {
+    let spec = specification(&order(), &ground());
+    let masked = spec["linux"]["maskedPaths"]
+        .as_array()
+        .expect("a list")
+        .clone();
+    for path in [
+        "/proc/sys/kernel/random/boot_id",
+        "/proc/cmdline",
+        "/proc/pressure",
+        "/sys/block",
+        "/sys/devices/pci0000:00/0000:00:05.0/virtio4/block",
+    ] {
+        assert!(masked.contains(&path.into()), "{path} in {masked:?}");
+    }
 }
 
 #[test]
