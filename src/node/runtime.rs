@@ -54,6 +54,7 @@ mod identity;
 mod launch;
 mod loader;
 mod logs;
+mod mounts;
 mod nursery;
 mod order;
 mod people;
@@ -65,6 +66,7 @@ pub mod shim;
 mod spec;
 mod supervision;
 mod terminal;
+mod user_namespace;
 pub mod wire;
 
 /// How long shims whose containers are over may take to leave. They give slow clients two seconds.

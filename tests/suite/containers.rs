@@ -9,5 +9,6 @@ mod idle;
 mod inside;
 mod life;
 mod limits;
+mod neighbours;
 mod supervision;
 mod unified;

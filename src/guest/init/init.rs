@@ -2,7 +2,9 @@
 //! ends with the command's own exit code (128 + signal when a signal ended it, 127 when the
 //! command does not exist, 126 when it may not be run).
 //!
-//! Called as `init COMMAND ARGUMENT…` with the container's environment. Uses no standard library,
+//! Called as `init COMMAND ARGUMENT…` with the container's environment. Called as `enter COMMAND
+//! ARGUMENT…` it becomes the command itself: a program that joins the container later goes through it,
+//! so that what stands behind `/proc/self/exe` is never the supervisor's own file. Uses no standard library,
 //! no C library and no heap, so that it costs a container a few pages of memory. Never opens a
 //! file, never changes who it is: identity, limits and the system call filter are already in place.
 
@@ -83,6 +85,10 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
             say(b"fardel: the container has no command\n");
             leave(127);
         }
+        let name = *arguments;
+        if *name == b'e' && *name.add(1) == b'n' && *name.add(2) == b't' && *name.add(3) == b'e' && *name.add(4) == b'r' && *name.add(5) == 0 {
+            become_command(arguments.add(1), environment, false);
+        }
         let everything: u64 = !0;
         call(SYS_RT_SIGPROCMASK, SIG_BLOCK, &everything as *const u64 as usize, 0, 8);
         let mut group: i32 = 0;
@@ -127,7 +133,7 @@ unsafe fn supervise(child: i32) -> ! {
     }
 }
 
-/// Turns this (forked) process into the command; never returns.
+/// Turns this process into the command; never returns.
 unsafe fn become_command(arguments: *const *const u8, environment: *const *const u8, has_terminal: bool) -> ! {
     // SAFETY: the pointers come from the initial stack, which never moves.
     unsafe {

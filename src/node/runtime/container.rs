@@ -188,7 +188,7 @@ impl Executor for FirstProcess {
 
 /// The first process as a sealed file without a name: nothing inside can write to it, and its
 /// path says nothing about this machine.
-fn memory_file() -> io::Result<OwnedFd> {
+pub(super) fn memory_file() -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     let file = memfd_create("init", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut rest = INIT;

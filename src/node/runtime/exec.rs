@@ -16,6 +16,7 @@ use nix::sys::socket::{
 };
 
 use super::cgroup::Group;
+use super::container;
 use super::findings;
 use super::order::TerminalSize;
 use super::people::Person;
@@ -50,10 +51,9 @@ pub(super) enum News {
     Process(i32),
     Terminal(OwnedFd),
     Listener(OwnedFd),
-    /// It cannot be started; nothing of it runs.
+    /// It cannot be started; nothing of it runs. A command that does not exist says so itself, and ends
+    /// with 127 (126 when it may not be run).
     Failed(String),
-    /// The command does not exist (127) or may not be run (126).
-    NoCommand(i32, String),
     /// Nothing to tell now.
     Nothing,
     /// The program runs, or its forerunner ended without a word.
@@ -67,7 +67,6 @@ const TELL_PROCESS: u8 = b'p';
 const TELL_TERMINAL: u8 = b't';
 const TELL_LISTENER: u8 = b'l';
 const TELL_FAILED: u8 = b'f';
-const TELL_NO_COMMAND: u8 = b'c';
 
 /// Begins a program inside the container whose first process is held by `first`.
 pub(super) fn begin(
@@ -85,6 +84,7 @@ pub(super) fn begin(
         Some(_) => None,
         None => Some((io::pipe()?, io::pipe()?, io::pipe()?)),
     };
+    let image = container::memory_file()?;
     // SAFETY: the shim has one thread, so the child may use memory and files like any process.
     let child = unsafe { libc::fork() };
     if child < 0 {
@@ -99,7 +99,7 @@ pub(super) fn begin(
                 errors.1.as_raw_fd(),
             ]
         });
-        forerun(first, group, program, ends, &far);
+        forerun(first, group, program, ends, &image, &far);
     }
     rustix::io::ioctl_fionbio(&near, true)?;
     let mut starting = Starting {
@@ -156,7 +156,6 @@ pub(super) fn listen(news: BorrowedFd<'_>) -> News {
         (TELL_PROCESS, _) => News::Process(number),
         (TELL_TERMINAL, Some(descriptor)) => News::Terminal(descriptor),
         (TELL_LISTENER, Some(descriptor)) => News::Listener(descriptor),
-        (TELL_NO_COMMAND, _) => News::NoCommand(number, text()),
         _ => News::Failed(text()),
     }
 }
@@ -198,12 +197,16 @@ fn forerun(
     group: &Group,
     program: &Program,
     ends: Option<[RawFd; 3]>,
+    image: &OwnedFd,
     far: &OwnedFd,
 ) -> ! {
     let failed = |what: &str, error: &dyn std::fmt::Display| -> ! {
         tell(far, TELL_FAILED, 0, &format!("could not {what}: {error}"));
         leave()
     };
+    if let Err(error) = forget_own_name() {
+        failed("forget the name of this program", &error);
+    }
     // SAFETY: no memory is involved. As the container's own processes, and before anything is entered.
     let own = unsafe { libc::getpid() };
     if let Err(error) = group.join_existing(own) {
@@ -261,11 +264,38 @@ fn forerun(
         tell(far, TELL_PROCESS, child as i32, "");
         leave();
     }
-    become_program(program, ends, far)
+    become_program(program, ends, image, far)
+}
+
+/// Wipes the words that this process was started with: inside they can be read by everybody until it has
+/// become the program, and they tell where we lie on this machine.
+fn forget_own_name() -> io::Result<()> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    // The name of the program stands in parentheses and may hold anything.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = |number: usize| {
+        rest.split_whitespace()
+            .nth(number - 3)
+            .and_then(|word| word.parse::<usize>().ok())
+    };
+    let (Some(begin), Some(end)) = (field(48), field(49)) else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    if begin != 0 && begin < end {
+        // SAFETY: the kernel says where it laid this process's own arguments, on its stack and writable. Nothing
+        // of this forked process reads them again.
+        unsafe { std::ptr::write_bytes(begin as *mut u8, 0, end - begin) };
+    }
+    Ok(())
 }
 
 /// The second forked process: takes on the container's limits and becomes the program.
-fn become_program(program: &Program, ends: Option<[RawFd; 3]>, far: &OwnedFd) -> ! {
+fn become_program(
+    program: &Program,
+    ends: Option<[RawFd; 3]>,
+    image: &OwnedFd,
+    far: &OwnedFd,
+) -> ! {
     let failed = |what: &str, error: io::Error| -> ! {
         tell(far, TELL_FAILED, 0, &format!("could not {what}: {error}"));
         leave()
@@ -353,7 +383,10 @@ fn become_program(program: &Program, ends: Option<[RawFd; 3]>, far: &OwnedFd) ->
             .filter_map(|word| CString::new(word).ok())
             .collect()
     };
-    let arguments = words(program.command.clone());
+    // Not the command itself: it would be looked up by a process behind which our own file stands, and
+    // `/proc/self/exe`, or a script that names it, would be that file.
+    let mut arguments = vec![CString::from(c"enter")];
+    arguments.extend(words(program.command.clone()));
     let environment = words(
         program
             .environment
@@ -361,7 +394,6 @@ fn become_program(program: &Program, ends: Option<[RawFd; 3]>, far: &OwnedFd) ->
             .map(|(name, value)| format!("{name}={value}"))
             .collect(),
     );
-    let candidates = words(candidates(&program.command[0], &program.environment));
     match Filter::compile(program.revealing).install(program.revealing) {
         Ok(Some(listener)) => {
             if let Err(error) = hand_over(far, TELL_LISTENER, &listener) {
@@ -371,63 +403,25 @@ fn become_program(program: &Program, ends: Option<[RawFd; 3]>, far: &OwnedFd) ->
         Ok(None) => {}
         Err(error) => failed("install the system call filter", error),
     }
-    let refused = execute(&candidates, &arguments, &environment);
-    let (code, why) = match refused.raw_os_error() {
-        Some(libc::ENOENT | libc::ENOTDIR) => {
-            (127, "no such program in this environment".to_owned())
-        }
-        Some(libc::EACCES) => (126, "permission denied".to_owned()),
-        _ => (126, refused.to_string()),
-    };
-    tell(
-        far,
-        TELL_NO_COMMAND,
-        code,
-        &format!("cannot run {}: {why}", program.command[0]),
-    );
-    leave()
-}
-
-/// Where a command may lie: itself when it names a path, else every directory of PATH.
-fn candidates(command: &str, environment: &[(String, String)]) -> Vec<String> {
-    if command.contains('/') {
-        return vec![command.to_owned()];
-    }
-    let path = environment
-        .iter()
-        .rev()
-        .find(|(name, _)| name == "PATH")
-        .map_or("", |(_, value)| value);
-    path.split(':')
-        .map(|directory| {
-            format!(
-                "{}/{command}",
-                if directory.is_empty() { "." } else { directory }
-            )
-        })
-        .collect()
-}
-
-fn execute(candidates: &[CString], arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
         list.iter()
             .map(|word| CStr::as_ptr(word))
             .chain([std::ptr::null()])
             .collect()
     };
-    let (arguments, environment) = (pointers(arguments), pointers(environment));
-    let mut refused = io::Error::from_raw_os_error(libc::ENOENT);
-    for candidate in candidates {
-        // SAFETY: both arrays end with a null pointer; the call returns only on failure.
-        unsafe { libc::execve(candidate.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ENOTDIR) => {}
-            Some(libc::EACCES) => refused = error,
-            _ => return error,
-        }
+    let (arguments, environment) = (pointers(&arguments), pointers(&environment));
+    // SAFETY: both arrays end with a null pointer and outlive the call, which returns only on failure.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            image.as_raw_fd(),
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
     }
-    refused
+    failed("run the program", io::Error::last_os_error())
 }
 
 /// Keeps exactly the container's capabilities for its root, none for anybody else.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::Hierarchies;
 use super::order::IdRange;
 use super::rootfs;
+use super::user_namespace::UserNamespace;
 
 /// One thing that is missing or less than it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +77,7 @@ pub(super) fn look(data: &Path, hierarchies: Option<&Hierarchies>, box_id: &str)
         base: 0x7000_0000,
         size: 65_536,
     };
-    match rootfs::UserNamespace::make(probe) {
+    match UserNamespace::make(probe) {
         Err(error) => found.push(preventing(
             "no_user_namespaces",
             format!("user namespaces are refused: {}", deepest(&error)),

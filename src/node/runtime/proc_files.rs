@@ -138,6 +138,22 @@ pub(super) fn processors(hundredths: u32) -> usize {
     (hundredths.div_ceil(100) as usize).max(1)
 }
 
+/// The directories below `/sys/devices` in which this machine keeps what it knows of its disks; empty
+/// without any. A disk that comes later may bring another.
+pub(super) fn disk_directories() -> Vec<String> {
+    let mut found: Vec<String> = fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|disk| disk.path().canonicalize().ok())
+        .filter_map(|disk| Some(disk.parent()?.to_str()?.to_owned()))
+        .filter(|above| above.starts_with("/sys/devices/"))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 fn rewrite(file: &File, text: &str) -> io::Result<()> {
     file.write_all_at(text.as_bytes(), 0)?;
     file.set_len(text.len() as u64)

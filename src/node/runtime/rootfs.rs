@@ -1,5 +1,5 @@
-//! Lays the ground a container stands on: a mount namespace of the shim's own, a user namespace
-//! with the session's id range, id-mapped views of shared layers, and an overlay above them.
+//! Lays the ground a container stands on: a mount namespace of the shim's own, id-mapped views of
+//! shared layers, and an overlay above them.
 //!
 //! Everything is mounted in the shim's private namespace, so that nothing is left when shim and
 //! container are gone, whatever killed them. Never changes the owner or content of a layer or of a
@@ -17,6 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
+use super::mounts::{let_go, mount_points};
 use super::order::{ContainerOrder, IdRange};
 use crate::gpu::{DeviceOrder, FileUse};
 
@@ -38,10 +39,6 @@ pub(super) enum GroundError {
         "{path} lies on a file system without id-mapped mounts; move it to ext4, xfs, btrfs or tmpfs"
     )]
     NoIdMap { path: PathBuf, source: io::Error },
-    #[error(
-        "the id range {base}+{size} is not usable: it needs at least 65536 ids and may not include the machine's own first 65536"
-    )]
-    BadRange { base: u32, size: u32 },
     #[error("the environment has no layers")]
     NoLayers,
     #[error("no place for the stage: none of {0} is a free directory")]
@@ -91,11 +88,19 @@ impl Stage {
                 && !place.is_symlink()
                 && !ours.iter().any(|path| path.starts_with(place))
         };
-        let place = STAGES
-            .iter()
-            .map(PathBuf::from)
-            .find(|place| free(place))
+        let mounted = mount_points().map_err(step("list what is mounted"))?;
+        let on_it = |place: &Path| mounted.iter().any(|each| each.at == place);
+        let places = || STAGES.iter().map(PathBuf::from).filter(|place| free(place));
+        // A medium that the stage covers could be let go of by nobody while the session lives.
+        let place = places()
+            .find(|place| !on_it(place))
+            .or_else(|| places().next())
             .ok_or(GroundError::NoStage("/mnt, /media, /srv, /opt"))?;
+        for below in mounted.iter().rev() {
+            if below.at.starts_with(&place) && below.at != place {
+                let_go(&below.at);
+            }
+        }
         mount(
             Some("stage"),
             &place,
@@ -106,6 +111,29 @@ impl Stage {
         .map_err(io::Error::from)
         .map_err(at("cover", &place))?;
         Ok(Self { place })
+    }
+
+    /// Lets go of every mount of the machine that a shim does not need, once the container has its own:
+    /// a medium that is unmounted outside is then free, and not held by us until the session ends.
+    /// `ours` are what the shim goes on reading and writing. Costs a read and a call for each.
+    pub(super) fn leave_mounts(&self, ours: &[&Path]) -> io::Result<()> {
+        let mounted = mount_points()?;
+        let proc = Path::new("/proc");
+        let groups = mounted
+            .iter()
+            .filter(|each| each.kind.starts_with("cgroup"));
+        let needed: Vec<&Path> = groups
+            .map(|each| each.at.as_path())
+            .chain(ours.iter().copied())
+            .chain([proc, &self.place])
+            .collect();
+        for each in mounted.iter().rev() {
+            let on_the_way = needed.iter().any(|path| path.starts_with(&each.at));
+            if !on_the_way && !each.at.starts_with(&self.place) {
+                let_go(&each.at);
+            }
+        }
+        Ok(())
     }
 
     /// The container's root file system once it is mounted.
@@ -164,6 +192,27 @@ impl Stage {
         Ok(place)
     }
 
+    /// Shows a directory of the host on the stage, read-only and with nobody's ids: what belongs to the
+    /// machine's own users belongs inside to nobody, and root inside may there what everybody may.
+    pub(super) fn show_as_nobodys(&self, name: &str, from: &Path) -> Result<PathBuf> {
+        let place = self.directory(name)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, from, flags)
+            .map_err(io::Error::from)
+            .map_err(at("open", from))?;
+        restrict(tree.as_fd(), FileUse::Run).map_err(at("protect", from))?;
+        move_mount(
+            tree.as_fd(),
+            "",
+            CWD,
+            &place,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+        .map_err(io::Error::from)
+        .map_err(at("mount", &place))?;
+        Ok(place)
+    }
+
     /// Makes nodes of devices that the container is granted, each for everybody in it, and gives their
     /// places on the stage. Whether they open is the fence's affair.
     pub(super) fn nodes(&self, devices: &[DeviceOrder]) -> Result<Vec<PathBuf>> {
@@ -199,13 +248,7 @@ impl Stage {
     /// mount it on. Links are followed inside only. Says whether it is shown: it is not where the
     /// image has something there that is no file.
     pub(super) fn show_file(&self, file: &Path, at_path: &str, for_what: FileUse) -> Result<bool> {
-        let root = rustix::fs::open(
-            self.root(),
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(io::Error::from)
-        .map_err(at("open", &self.root()))?;
+        let root = open_root(&self.root())?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let name = at_path.trim_start_matches('/');
         make_directories(root.as_fd(), name);
@@ -288,6 +331,16 @@ impl Stage {
     }
 }
 
+fn open_root(root: &Path) -> Result<OwnedFd> {
+    rustix::fs::open(
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(io::Error::from)
+    .map_err(at("open", root))
+}
+
 /// Makes the directories above a path that are missing below `root`; what cannot be made shows when the
 /// path itself is opened.
 fn make_directories(root: BorrowedFd<'_>, path: &str) {
@@ -336,10 +389,20 @@ pub(super) fn mount_root(
     stage.overlay(&root, &lower, &own_shown, "")?;
     if let Some(host) = host {
         for name in &host.trees {
-            let shown = stage.show(&format!("h-{name}"), &Path::new("/").join(name), ids, true)?;
+            let shown = stage.show_as_nobodys(&format!("h-{name}"), &Path::new("/").join(name))?;
             let prefix = format!("{name}-");
             prepare_own(own, &prefix, order.ids)?;
             stage.overlay(&root.join(name), &[shown], &own_shown, &prefix)?;
+        }
+        // Below the machine's own programs nobody inside may make a directory, so a folder's place there
+        // is made here.
+        let inside = open_root(&root)?;
+        for mount in &order.mounts {
+            let place = mount.at.trim_matches('/');
+            let first = place.split('/').next().unwrap_or_default();
+            if host.trees.iter().any(|name| name == first) || root.join(first).is_symlink() {
+                make_directories(inside.as_fd(), &format!("{place}/"));
+            }
         }
     }
     Ok(())
@@ -374,89 +437,6 @@ fn own_directory(path: &Path, owner: u32, mode: u32) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(at("set the mode of", path))?;
     chown(path, Some(owner), Some(owner)).map_err(at("give to the session", path))
-}
-
-/// A user namespace with a session's range, held by a process that does nothing and ends with it.
-#[derive(Debug)]
-pub(super) struct UserNamespace {
-    handle: OwnedFd,
-    holder: i32,
-}
-
-impl UserNamespace {
-    /// Makes a namespace with this range. The holder need not run for that, so nothing waits.
-    pub(super) fn make(ids: IdRange) -> Result<Self> {
-        if ids.base < 65_536 || ids.size < 65_536 || ids.base.checked_add(ids.size).is_none() {
-            return Err(GroundError::BadRange {
-                base: ids.base,
-                size: ids.size,
-            });
-        }
-        // SAFETY: without a new stack and shared memory this is a fork; the child only sleeps.
-        let holder = unsafe {
-            libc::syscall(
-                libc::SYS_clone,
-                libc::CLONE_NEWUSER | libc::SIGCHLD,
-                0,
-                0,
-                0,
-                0,
-            ) as i32
-        };
-        if holder == 0 {
-            loop {
-                // SAFETY: ends with the process that made it, or by being killed.
-                unsafe {
-                    libc::syscall(
-                        libc::SYS_prctl,
-                        libc::PR_SET_PDEATHSIG,
-                        libc::SIGKILL,
-                        0,
-                        0,
-                        0,
-                    );
-                    libc::syscall(libc::SYS_pause);
-                }
-            }
-        }
-        if holder < 0 {
-            return Err(step("make a user namespace")(io::Error::last_os_error()));
-        }
-        let map = format!("0 {} {}\n", ids.base, ids.size);
-        let handle = fs::write(format!("/proc/{holder}/uid_map"), &map)
-            .and_then(|()| fs::write(format!("/proc/{holder}/gid_map"), &map))
-            .and_then(|()| File::open(format!("/proc/{holder}/ns/user")));
-        match handle {
-            Ok(handle) => Ok(Self {
-                handle: handle.into(),
-                holder,
-            }),
-            Err(error) => {
-                end(holder);
-                Err(step("make a user namespace")(error))
-            }
-        }
-    }
-}
-
-impl AsFd for UserNamespace {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.handle.as_fd()
-    }
-}
-
-impl Drop for UserNamespace {
-    fn drop(&mut self) {
-        end(self.holder);
-    }
-}
-
-fn end(holder: i32) {
-    // SAFETY: exactly the child made above, not yet waited for, so the number is still its.
-    unsafe {
-        libc::kill(holder, libc::SIGKILL);
-        libc::waitpid(holder, std::ptr::null_mut(), 0);
-    }
 }
 
 /// The kernel's `struct mount_attr`.

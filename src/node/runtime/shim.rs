@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ use super::container::{self, Console};
 use super::descriptors::receive_descriptor;
 use super::devices;
 use super::exec::{self, News, Program};
-use super::findings;
 use super::host_environment::Digest;
 use super::identity::ProcessIdentity;
 use super::launch::{Launch, RunRecord};
@@ -34,10 +33,11 @@ use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
 use super::people::{self, Person};
 use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, Stage};
-use super::seccomp::answers::{self, Measure};
+use super::seccomp::answers::{self, Measure, Pace};
 use super::seccomp::{Filter, Revealing};
 use super::spec::{self, Ground};
 use super::terminal::{Heard, Line, Scrollback};
+use super::user_namespace::UserNamespace;
 use super::wire::{self, Kind, PROTOCOL, Reply, Request};
 use crate::gpu::FileUse;
 use crate::network;
@@ -97,11 +97,13 @@ fn supervise(directory: &Path, server: UnixStream) {
         // Without an order there is nowhere to write to; the closed socket tells the server.
         Err(_) => return,
     };
+    let path = launch.log_directory.join("shim.log");
+    let before = fs::metadata(&path).map_or(0, |found| found.len());
     let log = OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
-        .open(launch.log_directory.join("shim.log"));
+        .open(path);
     if let Ok(log) = log {
         let _ = tracing::subscriber::set_global_default(journal::Journal::new(log));
     }
@@ -115,7 +117,8 @@ fn supervise(directory: &Path, server: UnixStream) {
     match shim.begin() {
         Ok(()) => shim.watch(),
         Err(error) => {
-            let reason = chain(&*error);
+            let reason =
+                journal::with_first_fault(&shim.launch.log_directory, before, chain(&*error));
             tracing::error!("could not start: {reason}");
             shim.end(ExitRecord {
                 code: 125,
@@ -152,6 +155,7 @@ struct Shim {
     handover: Option<UnixStream>,
     /// Listeners of every filter in this container.
     questions: Vec<Option<OwnedFd>>,
+    pace: Pace,
     measure: Measure,
     proc_files: Option<ProcFiles>,
     /// Children that ended before their process number was known here.
@@ -239,6 +243,7 @@ impl Shim {
             revealing: Revealing::available(),
             handover: None,
             questions: vec![],
+            pace: Pace::new(Instant::now()),
             measure: Measure {
                 processors: proc_files::processors(launch.order.cpu_hundredths),
                 first: Digest::of(launch.order.name.as_str().as_bytes()) as usize % 4096,
@@ -273,7 +278,7 @@ impl Shim {
     fn begin(&mut self) -> Result<(), Fault> {
         let mut order = self.launch.order.clone();
         order.hostname = spec::plain_hostname(&order.hostname);
-        let ids = rootfs::UserNamespace::make(order.ids)?;
+        let ids = UserNamespace::make(order.ids)?;
         let mut ours = vec![
             self.directory.as_path(),
             &self.launch.own_directory,
@@ -290,7 +295,7 @@ impl Shim {
             &self.launch.own_directory,
             ids.as_fd(),
         )?;
-        let ground = self.ground(&stage, &order, ids.as_fd())?;
+        let ground = self.ground(&stage, &order, &ids)?;
         fs::write(
             self.directory.join("config.json"),
             spec::specification(&order, &ground).to_string(),
@@ -363,6 +368,12 @@ impl Shim {
         // anybody is told: whoever hears that it runs may rely on its record.
         self.write_run_record()?;
         created.start()?;
+        let kept = [
+            &*self.directory,
+            &self.launch.own_directory,
+            &self.launch.log_directory,
+        ];
+        stage.leave_mounts(&kept)?;
         self.announce(Standing::Running {
             since: started_at,
             pid,
@@ -375,7 +386,7 @@ impl Shim {
         &mut self,
         stage: &Stage,
         order: &ContainerOrder,
-        ids: BorrowedFd<'_>,
+        ids: &UserNamespace,
     ) -> Result<Ground, Fault> {
         let root = stage.root();
         let person = self.usual_person(&root, order)?;
@@ -426,7 +437,12 @@ impl Shim {
             }
         }
         for (number, mount) in order.mounts.iter().enumerate() {
-            let shown = stage.show(&format!("m{number}"), &mount.from, ids, mount.read_only)?;
+            let shown = stage.show(
+                &format!("m{number}"),
+                &mount.from,
+                ids.as_fd(),
+                mount.read_only,
+            )?;
             binds.push((shown, mount.at.clone(), mount.read_only));
         }
         let (files, shown) = ProcFiles::lay(
@@ -436,12 +452,6 @@ impl Shim {
         )?;
         self.proc_files = Some(files);
         binds.extend(shown.into_iter().map(|(from, at)| (from, at, true)));
-        let uptime = fs::read_to_string("/proc/uptime")?;
-        let uptime_seconds = uptime
-            .split('.')
-            .next()
-            .and_then(|whole| whole.parse().ok())
-            .filter(|_| findings::time_namespaces());
         Ok(Ground {
             root,
             devices: nodes
@@ -450,7 +460,7 @@ impl Shim {
                 .map(|(node, device)| (node, device.at.clone()))
                 .collect(),
             cgroup_path: self.group.path().to_owned(),
-            user_namespace: PathBuf::from(format!("/proc/self/fd/{}", ids.as_raw_fd())),
+            user_namespace: PathBuf::from(format!("/proc/self/fd/{}", ids.as_fd().as_raw_fd())),
             uid: person.uid,
             gid: person.gid,
             groups: person.groups.clone(),
@@ -458,7 +468,10 @@ impl Shim {
             directory,
             environment: environment(order, &person),
             binds,
-            uptime_seconds,
+            disks: proc_files::disk_directories(),
+            time_namespace: ids
+                .clocks()
+                .map(|clocks| PathBuf::from(format!("/proc/self/fd/{}", clocks.as_raw_fd()))),
             open_files_hard_limit: rustix::process::getrlimit(rustix::process::Resource::Nofile)
                 .maximum
                 .unwrap_or(u64::MAX),
@@ -573,12 +586,15 @@ impl Shim {
             .kill_at
             .map_or(self.next_look, |kill| kill.min(self.next_look));
         let newcomers = self.newcomers();
+        let now = Instant::now();
         // A newcomer that says nothing rings no bell.
         let when = match newcomers {
             0 => when,
-            _ => when.min(Instant::now() + FIRST_WORDS),
+            _ => when.min(now + FIRST_WORDS),
         };
-        let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let paced = self.pace.wait(now);
+        let left = when.saturating_duration_since(now) + Duration::from_millis(1);
+        let left = paced.map_or(left, |wait| left.min(wait + Duration::from_millis(1)));
         let timeout = Timespec {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: i64::from(left.subsec_nanos()),
@@ -608,7 +624,7 @@ impl Shim {
             watch(Source::Handover, handover.as_fd(), PollFlags::IN);
         }
         for (number, questions) in self.questions.iter().enumerate() {
-            if let Some(questions) = questions {
+            if let (Some(questions), None) = (questions, paced) {
                 watch(Source::Question(number), questions.as_fd(), PollFlags::IN);
             }
         }
@@ -672,6 +688,7 @@ impl Shim {
         if !asked || answers::answer_one(listener, || measure).is_err() {
             self.questions[number] = None;
         }
+        self.pace.answered(Instant::now());
     }
 
     /// Takes ended children; gives the wait status of the container's first process when it is one of them.
@@ -997,13 +1014,6 @@ impl Shim {
                 News::Terminal(descriptor) => program.output = Line::new(descriptor, true).ok(),
                 News::Listener(listener) => self.questions.push(Some(listener)),
                 News::Failed(why) => return client.refuse(why),
-                News::NoCommand(code, why) => {
-                    client.program = None;
-                    client.role = Role::Served;
-                    client.send_json(Kind::Reply, &Reply::Done);
-                    client.send(Kind::Errors, format!("fardel: {why}\n").as_bytes());
-                    return client.send(Kind::Exit, &code.to_le_bytes());
-                }
                 News::End if program.pid.is_none() => {
                     return client.refuse("the program's forerunner died".to_owned());
                 }
@@ -1385,7 +1395,8 @@ mod journal {
 
     use std::fmt::{self, Write as _};
     use std::fs::File;
-    use std::io::Write as _;
+    use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+    use std::path::Path;
 
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
@@ -1430,6 +1441,51 @@ mod journal {
             line.0.push('\n');
             // A full disk must not end a container.
             let _ = (&self.file).write_all(line.0.as_bytes());
+        }
+    }
+
+    /// The journal that is read for a reason; the first fault stands near its beginning.
+    const MOST_READ: u64 = 64 * 1024;
+
+    /// Adds the first fault that was logged after `before` bytes to a reason. libcontainer tells its caller
+    /// only the outermost words of what went wrong in its children, and logs the rest.
+    pub(super) fn with_first_fault(log_directory: &Path, before: u64, reason: String) -> String {
+        let mut text = Vec::new();
+        let read = File::open(log_directory.join("shim.log")).and_then(|mut file| {
+            file.seek(SeekFrom::Start(before))?;
+            file.take(MOST_READ).read_to_end(&mut text)
+        });
+        let text = String::from_utf8_lossy(&text);
+        let fault = text.lines().find_map(|line| {
+            let (_, told) = line.split_once(" ERROR ")?;
+            Some(told.split_once(": ").map_or(told, |(_, told)| told).trim())
+        });
+        match (read, fault) {
+            (Ok(_), Some(fault)) if !reason.contains(fault) => format!("{reason} ({fault})"),
+            _ => reason,
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn a_reason_names_the_first_fault_of_this_start_only() {
+            let folder = tempfile::tempdir().expect("a directory");
+            let old = "1 ERROR libcontainer::a: failed to move err=EIO\n";
+            let new = "2 WARN x: slow\n3 ERROR libcontainer::process::init: failed to pivot root err=EINVAL\n\
+                4 ERROR libcontainer::b: failed to initialize\n";
+            std::fs::write(folder.path().join("shim.log"), format!("{old}{new}")).expect("written");
+            let told = |before, reason: &str| {
+                super::with_first_fault(folder.path(), before, reason.to_owned())
+            };
+            let said = told(old.len() as u64, "failed syscall");
+            assert_eq!(said, "failed syscall (failed to pivot root err=EINVAL)");
+            let (all, known) = (
+                (old.len() + new.len()) as u64,
+                "failed to pivot root err=EINVAL",
+            );
+            assert_eq!(told(all, "failed syscall"), "failed syscall");
+            assert_eq!(told(old.len() as u64, known), known);
         }
     }
 

@@ -34,6 +34,40 @@ pub(super) const DEVICES: [(u32, u32); 7] =
 /// Terminals of `/dev/pts`.
 pub(super) const TERMINAL_MAJOR: u32 = 136;
 
+/// Terminals one session may have at once; at the edge `openpty` answers ENOSPC. The machine has 3072 for
+/// everybody. Higher: a few sessions take them all. Lower: somebody's many shells.
+const MOST_TERMINALS: u32 = 256;
+
+/// What tells of the machine and not of the session: a directory is empty inside, a file has no bytes.
+const MASKED: [&str; 26] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/cmdline",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/mdstat",
+    "/proc/partitions",
+    "/proc/pressure",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/swaps",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/block",
+    "/sys/class/block",
+    "/sys/dev/block",
+    "/sys/devices/virtual/block",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/kernel/debug",
+    "/sys/kernel/security",
+    "/sys/kernel/tracing",
+];
+
 /// How readily the kernel's memory killer takes a session's process before one of ours.
 pub(super) const OOM_SCORE: i32 = 200;
 
@@ -59,9 +93,11 @@ pub(super) struct Ground {
     pub devices: Vec<(PathBuf, String)>,
     /// Files and directories shown inside: from, at, read-only.
     pub binds: Vec<(PathBuf, String, bool)>,
-    /// Seconds the machine has been up; the container's clocks begin at zero. Nothing where the
-    /// kernel cannot give it clocks of its own.
-    pub uptime_seconds: Option<i64>,
+    /// Directories of the machine's disks below `/sys/devices`.
+    pub disks: Vec<String>,
+    /// A namespace file with clocks that begin at zero. Nothing where the kernel cannot give the
+    /// container clocks of its own.
+    pub time_namespace: Option<PathBuf>,
     /// The present hard limit of open files, which only a stronger process could raise.
     pub open_files_hard_limit: u64,
 }
@@ -145,22 +181,14 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
                 "cpu": { "quota": quota, "period": period, "shares": shares(order.cpu_hundredths) },
                 "pids": { "limit": order.pids },
             },
-            "maskedPaths": [
-                "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys",
-                "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list",
-                "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
-                "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security",
-            ],
+            "maskedPaths": MASKED.iter().copied().chain(ground.disks.iter().map(String::as_str)).collect::<Vec<_>>(),
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
         },
     });
-    if let Some(uptime) = ground.uptime_seconds {
-        let linux = &mut specification["linux"];
-        if let Some(namespaces) = linux["namespaces"].as_array_mut() {
-            namespaces.push(json!({ "type": "time" }));
+    if let Some(clocks) = &ground.time_namespace {
+        if let Some(namespaces) = specification["linux"]["namespaces"].as_array_mut() {
+            namespaces.push(json!({ "type": "time", "path": clocks }));
         }
-        let offset = json!({ "secs": -uptime, "nanosecs": 0 });
-        linux["timeOffsets"] = json!({ "monotonic": offset, "boottime": offset });
     }
     specification
 }
@@ -170,7 +198,8 @@ fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {
         json!({ "destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"] }),
         json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755", "size=65536k"] }),
         json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts",
-                "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"] }),
+                "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5",
+                            format!("max={MOST_TERMINALS}")] }),
         json!({ "destination": "/dev/shm", "type": "tmpfs", "source": "shm",
                 "options": ["nosuid", "noexec", "nodev", "mode=1777", format!("size={}", order.shm_bytes)] }),
         json!({ "destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": ["nosuid", "noexec", "nodev"] }),

@@ -309,6 +309,14 @@ fn nothing_of_the_machine_is_told_inside() {
         told.contains("init sh -c"),
         "the first process is ours: {told}"
     );
+    // A file that tells of the machine has no bytes, a directory no entries.
+    let told = ground.answer(
+        "cat /proc/cmdline /proc/sys/kernel/random/boot_id /proc/diskstats /proc/partitions \
+         /proc/swaps /proc/mdstat 2> /dev/null; cat /proc/pressure/* 2> /dev/null; \
+         ls -A /sys/block /sys/class/block /sys/dev/block 2> /dev/null | grep -v :$ | grep .; \
+         find /sys/devices -path '*/block/*' 2> /dev/null; true",
+    );
+    assert_eq!(told, "", "of the machine");
 }
 
 #[test]
@@ -488,7 +496,7 @@ fn two_sessions_share_a_layer_that_neither_can_change() {
         order
     };
     let first = order(
-        "stat -c %u /opt/model/weights; echo changed > /opt/model/weights; chown 1000 /opt/model; echo mine > /data/first; cat /opt/model/weights; rm -r /usr/bin",
+        "stat -c %u /opt/model/weights; echo changed > /opt/model/weights; chown 1000 /opt/model; echo mine > /data/first; cat /opt/model/weights; rm -r /opt/model; rm -r /usr/bin 2> /dev/null; test -e /usr/bin/sh",
     );
     let second = order("cat /opt/model/weights; ls /usr/bin/sh; cat /data/first; sleep 1000");
     assert!(
@@ -564,6 +572,21 @@ fn our_own_programs_cannot_be_written_from_inside() {
         !said.contains(env!("CARGO_PKG_VERSION")),
         "our binary ran inside: {said}"
     );
+    // A program that joins later: as the command itself, and as what interprets a script.
+    for command in ["/proc/self/exe", "/tmp/loop", "/proc/thread-self/exe"] {
+        let mut stream = ground
+            .runtime
+            .exec(&name, &exec(&[command, "--version"], false))
+            .expect("accepted");
+        let (text, errors, _) = hear(&mut stream);
+        let said = format!("{text}{errors}");
+        assert!(
+            !said.contains(env!("CARGO_PKG_VERSION")) && !said.contains("usage"),
+            "our binary ran inside as {command}: {said}"
+        );
+        let path = binary.to_str().expect("a plain path");
+        assert!(!said.contains(path), "where it lies is told: {said}");
+    }
     let after = fs::metadata(binary).expect("our binary");
     assert_eq!((before.len(), before.mtime()), (after.len(), after.mtime()));
 }

@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 /// The container's own measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,41 @@ pub(in crate::runtime) struct Measure {
     pub(in crate::runtime) memory_used: u64,
     pub(in crate::runtime) processes: u64,
     pub(in crate::runtime) uptime_seconds: u64,
+}
+
+/// Answers one session gets in a second. Each costs some forty microseconds of a processor that are not
+/// charged to it: at this pace two hundredths of a core. Beyond it a caller waits its turn. Higher: a session
+/// takes that much more than its share. Lower: a build that starts hundreds of programs a second is held up.
+const ANSWERS_PER_SECOND: u32 = 500;
+
+/// Answers it gets at once after a rest. Higher: short bursts cost neighbours. Lower: a start of many threads
+/// or programs together waits for nothing.
+const ANSWERS_AT_ONCE: u32 = 250;
+
+/// How far a session is ahead of its pace.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::runtime) struct Pace {
+    /// When everything answered so far would have been answered at an even pace.
+    even: Instant,
+}
+
+impl Pace {
+    /// A session that has asked nothing yet.
+    pub(in crate::runtime) fn new(now: Instant) -> Self {
+        Self { even: now }
+    }
+
+    /// How long the next question has to wait; nothing when it has not.
+    pub(in crate::runtime) fn wait(&self, now: Instant) -> Option<Duration> {
+        let ahead = self.even.saturating_duration_since(now);
+        let most = ANSWERS_AT_ONCE * (Duration::from_secs(1) / ANSWERS_PER_SECOND);
+        ahead.checked_sub(most).filter(|wait| !wait.is_zero())
+    }
+
+    /// Counts one answer.
+    pub(in crate::runtime) fn answered(&mut self, now: Instant) {
+        self.even = self.even.max(now) + Duration::from_secs(1) / ANSWERS_PER_SECOND;
+    }
 }
 
 const RECEIVE: libc::Ioctl = 0xc050_2100u32 as libc::Ioctl;
@@ -174,6 +210,29 @@ fn write_into(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn questions_are_answered_at_a_pace_and_a_rest_earns_no_more_than_one_burst() {
+        let begin = Instant::now();
+        let mut pace = Pace::new(begin);
+        // Asked as fast as it is answered, for three seconds from an hour after the start.
+        let (mut now, end) = (
+            begin + Duration::from_secs(3600),
+            begin + Duration::from_secs(3603),
+        );
+        let mut answered = 0;
+        while now < end {
+            match pace.wait(now) {
+                Some(wait) => now += wait,
+                None => {
+                    pace.answered(now);
+                    answered += 1;
+                }
+            }
+        }
+        let most = ANSWERS_AT_ONCE + 3 * ANSWERS_PER_SECOND;
+        assert!((most..=most + 1).contains(&answered), "{answered}");
+    }
 
     #[test]
     fn as_many_processors_as_the_measure_and_only_allowed_ones() {

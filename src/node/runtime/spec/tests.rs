@@ -49,7 +49,8 @@ fn ground() -> Ground {
         ],
         devices: vec![],
         binds: vec![(PathBuf::from("/mnt/files/hosts"), "/etc/hosts".into(), true)],
-        uptime_seconds: Some(100),
+        disks: vec!["/sys/devices/pci0000:00/0000:00:05.0/virtio4/block".into()],
+        time_namespace: Some(PathBuf::from("/proc/self/fd/8")),
         open_files_hard_limit: 20_000,
     }
 }
@@ -136,24 +137,41 @@ fn any_session_name_becomes_a_host_name() {
 }
 
 #[test]
+fn what_tells_of_the_machine_is_masked() {
+    let spec = specification(&order(), &ground());
+    let masked = spec["linux"]["maskedPaths"]
+        .as_array()
+        .expect("a list")
+        .clone();
+    for path in [
+        "/proc/sys/kernel/random/boot_id",
+        "/proc/cmdline",
+        "/proc/pressure",
+        "/sys/block",
+        "/sys/devices/pci0000:00/0000:00:05.0/virtio4/block",
+    ] {
+        assert!(masked.contains(&path.into()), "{path} in {masked:?}");
+    }
+}
+
+#[test]
 fn clocks_begin_at_zero_where_the_kernel_can() {
     let linux = specification(&order(), &ground())["linux"].clone();
-    let time = serde_json::json!({ "type": "time" });
+    let time = serde_json::json!({ "type": "time", "path": "/proc/self/fd/8" });
     assert!(
         linux["namespaces"]
             .as_array()
             .is_some_and(|list| list.contains(&time))
     );
-    assert_eq!(linux["timeOffsets"]["boottime"]["secs"], -100);
     let bare = Ground {
-        uptime_seconds: None,
+        time_namespace: None,
         ..ground()
     };
     let linux = specification(&order(), &bare)["linux"].clone();
     assert!(
         linux["namespaces"]
             .as_array()
-            .is_some_and(|list| !list.contains(&time))
+            .is_some_and(|list| list.iter().all(|each| each["type"] != "time"))
     );
     assert!(linux.get("timeOffsets").is_none());
 }
