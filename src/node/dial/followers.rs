@@ -20,7 +20,7 @@ const QUEUE: usize = 4;
 /// How soon a log that had nothing new is looked at again, and how late at most: twice as long each time.
 const SOON: Duration = Duration::from_millis(50);
 /// See `SOON`. Longer: a line is seen late. Shorter: idle followers cost more.
-const LATE: Duration = Duration::from_millis(400);
+const LATE: Duration = Duration::from_millis(200);
 
 /// What one look at a log found.
 pub(super) struct Look {
