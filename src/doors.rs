@@ -1,10 +1,12 @@
 //! What people and programs meet: pages, REST, command line, the way into a session.
 //! Never decides anything: a door parses, calls `server::actions`, and shows the answer.
 
+pub mod admission;
 pub mod api;
 pub mod cli;
 pub mod console;
 pub mod download;
+pub mod host;
 pub mod origin;
 pub mod pages;
 pub mod peer;

@@ -6,6 +6,7 @@ mod body;
 mod certificates;
 mod dress;
 mod events;
+mod followers;
 mod gpus;
 mod images;
 pub mod openapi;
@@ -33,11 +34,16 @@ const LARGEST_JSON: usize = 1 << 20;
 pub(super) struct Api {
     server: Server,
     streams: Arc<dyn Streams>,
+    followers: Arc<followers::Followers>,
 }
 
 /// Every route of the API and the probes.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
-    let api = Api { server, streams };
+    let api = Api {
+        server,
+        streams,
+        followers: Arc::default(),
+    };
     let v1 = Router::new()
         .route("/sessions", get(sessions::list).post(sessions::launch))
         .route(

@@ -9,10 +9,12 @@
 //! answer no such question.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use rules::refusal::Refusal;
+
+use super::peer::Encrypted;
 
 /// Nothing when the request may go on; otherwise why not, with code `origin.foreign`.
 ///
@@ -68,15 +70,21 @@ fn ours(origin: &str, headers: &HeaderMap) -> bool {
 /// The console's cookie. Browsers take the first name over TLS only; the second serves plain HTTP.
 pub const COOKIES: [&str; 2] = ["__Host-fardel", "fardel"];
 
-/// The value of the console's cookie, under either name; none when it is not sent.
-pub fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// The value of the console's cookie; none when it is not sent. Over TLS only the first name counts: other
+/// ports of this machine and other hosts of the domain can plant the second.
+pub fn cookie<'a>(headers: &'a HeaderMap, connection: &Extensions) -> Option<&'a str> {
+    let [over_tls, plain] = COOKIES;
+    let wanted = match connection.get::<Encrypted>() {
+        Some(Encrypted) => over_tls,
+        None => plain,
+    };
     headers
         .get_all(header::COOKIE)
         .iter()
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| COOKIES.contains(name))
+        .find(|(name, _)| *name == wanted)
         .map(|(_, value)| value)
 }
 
@@ -145,6 +153,33 @@ mod tests {
             );
         }
         check(&method, &headers).is_ok()
+    }
+
+    #[test]
+    fn over_tls_only_the_cookie_counts_that_nobody_else_can_plant() {
+        let plain = Extensions::new();
+        let mut tls = Extensions::new();
+        tls.insert(Encrypted);
+        for (sent, over_tls, over_plain) in [
+            (
+                "fardel=planted; __Host-fardel=own",
+                Some("own"),
+                Some("planted"),
+            ),
+            (
+                "__Host-fardel=own; fardel=planted",
+                Some("own"),
+                Some("planted"),
+            ),
+            ("fardel=planted", None, Some("planted")),
+            ("__Host-fardel=own", Some("own"), None),
+            ("x__Host-fardel=planted; theme=dark", None, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::COOKIE, HeaderValue::from_static(sent));
+            assert_eq!(cookie(&headers, &tls), over_tls, "{sent}");
+            assert_eq!(cookie(&headers, &plain), over_plain, "{sent}");
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ async fn guard(State(console): State<Console>, mut request: Request, next: Next)
             let path = request.uri().path().to_owned();
             let visit = Visit {
                 request: Some(id.clone()),
-                ..Visit::of(request.headers(), path)
+                ..Visit::of(request.headers(), request.extensions(), path)
             };
             answer::refused(&console, &visit, None, &refusal)
         }

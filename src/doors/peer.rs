@@ -13,6 +13,10 @@ pub enum Peer {
     },
 }
 
+/// Says that a connection is encrypted; roles put it into requests that came by TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct Encrypted;
+
 impl Peer {
     /// The address that limits and logs count by; loopback for the local socket.
     pub fn address(self) -> IpAddr {
@@ -20,10 +24,5 @@ impl Peer {
             Self::Tcp(address) => address.ip().to_canonical(),
             Self::Local { .. } => Ipv4Addr::LOCALHOST.into(),
         }
-    }
-
-    /// True on this machine: the local socket, or loopback.
-    pub fn is_here(self) -> bool {
-        self.address().is_loopback()
     }
 }

@@ -1,13 +1,13 @@
 //! Leads byte streams into containers: terminal, command, log, port. Turns the shim's frames into
 //! the link's words; decides nothing about who may enter.
 
+pub(crate) mod followers;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::link::streams::{
-    ByteStream, ExecRequest, Later, LogChunk, LogStream, Size, Streams, TermInput, TermOutput,
-    TermStream,
+    ByteStream, ExecRequest, Later, LogStream, Size, Streams, TermInput, TermOutput, TermStream,
 };
 use base::observe::chain;
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use followers::{Followers, Look};
+
 use crate::runtime::wire::{self, Kind};
 use crate::runtime::{
     self, ContainerStream, ExecOrder, Runtime, RuntimeFault, Standing, TerminalSize,
@@ -25,14 +27,11 @@ use crate::runtime::{
 /// Messages between a door and a stream. More: a slow reader holds megabytes. Fewer: a fast writer
 /// waits for every screen.
 const QUEUE: usize = 64;
-/// Most bytes of one piece of a log.
-const PIECE: usize = 64 << 10;
-/// How long a follower waits before it looks whether the container is over.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The way into this machine's containers.
 pub(crate) struct Dial {
     pub(crate) runtime: Arc<Runtime>,
+    pub(crate) followers: Followers,
 }
 
 impl Streams for Dial {
@@ -60,16 +59,27 @@ impl Streams for Dial {
 
     fn logs(&self, container: ContainerName, since: u64, follow: bool) -> Later<LogStream> {
         let runtime = Arc::clone(&self.runtime);
+        let followers = self.followers.clone();
         Box::pin(async move {
             let name = inner(container)?;
-            let (send, output) = mpsc::channel(QUEUE);
-            std::thread::Builder::new()
-                .name("log".to_owned())
-                .spawn(move || read_log(&runtime, &name, since, follow, &send))
-                .map_err(|e| {
-                    Refusal::unavailable("log.busy", format!("The log cannot be read now: {e}."))
-                })?;
-            Ok(LogStream { output })
+            let log = runtime.log(&name);
+            let look = move |from| {
+                // Asked before reading: what was written before the end is then read before we stop.
+                let over = runtime.sight(&name).is_none_or(|sight| {
+                    matches!(sight.standing, Standing::Ended(_) | Standing::Lost { .. })
+                });
+                let piece = log.read(from, followers::PIECE).map_err(|error| {
+                    tracing::warn!(container = %name, error = %chain(&error), "its log cannot be read");
+                });
+                Look {
+                    piece: piece.ok(),
+                    over,
+                }
+            };
+            let (stream, reading) = followers.follow(since, follow, look);
+            // Owned by the stream: it ends when the door drops its end or the log is over.
+            tokio::spawn(reading);
+            Ok(stream)
         })
     }
 
@@ -236,50 +246,6 @@ async fn carry(
     }
 }
 
-/// Sends a log piece by piece; follows it until the container is over and all of it was sent.
-fn read_log(
-    runtime: &Runtime,
-    name: &runtime::ContainerName,
-    since: u64,
-    follow: bool,
-    to: &mpsc::Sender<LogChunk>,
-) {
-    let log = runtime.log(name);
-    let mut from = since;
-    loop {
-        // Asked before reading: what was written before the end is then read before we stop.
-        let over = runtime.sight(name).is_none_or(|sight| {
-            matches!(sight.standing, Standing::Ended(_) | Standing::Lost { .. })
-        });
-        let patience = if follow && !over {
-            PATIENCE
-        } else {
-            Duration::ZERO
-        };
-        match log.follow(from, PIECE, patience) {
-            Ok(piece) if piece.bytes.is_empty() => {
-                if !follow || over || to.is_closed() {
-                    return;
-                }
-            }
-            Ok(piece) => {
-                from = piece.next();
-                let chunk = LogChunk {
-                    offset: piece.from,
-                    bytes: Bytes::from(piece.bytes),
-                };
-                if to.blocking_send(chunk).is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(container = %name, error = %chain(&error), "its log cannot be read");
-                return;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,6 +262,7 @@ mod tests {
         let runtime = Runtime::open(places).expect("it opens on every machine");
         let dial = Dial {
             runtime: Arc::new(runtime),
+            followers: Followers::default(),
         };
         let sessions: Vec<SessionId> = (1..=3)
             .map(|number| SessionId(uuid::Uuid::from_u128(number)))

@@ -202,6 +202,7 @@ impl Node {
     pub fn streams(&self) -> Arc<dyn Streams> {
         Arc::new(dial::Dial {
             runtime: Arc::clone(&self.runtime),
+            followers: dial::followers::Followers::default(),
         })
     }
 

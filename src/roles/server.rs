@@ -1,7 +1,10 @@
 //! `fardel serve`: wires catalog, conductor, machine and doors into one process, says where it
 //! listens, and on SIGTERM lets go of everything without ending a session.
 
+mod bodies;
+mod connections;
 mod listen;
+mod memory;
 pub(super) mod sockets;
 
 use std::io::{ErrorKind, Write as _};
@@ -34,7 +37,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use listen::Purpose;
+use listen::{Limits, Purpose};
 use sockets::Sockets;
 
 use crate::doors;
@@ -54,6 +57,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(10);
 /// panic. Exit code 0 after a signal, 1 where it could not start.
 pub fn main(reading: Reading) -> ExitCode {
     start_log(reading.settings.log_json);
+    memory::bound();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("serve")
@@ -127,8 +131,12 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     let mut doors = open_network(&settings, sockets, certificates.as_deref(), &app, &leaving)?;
     doors.push(tokio::spawn(open_door(unix, app, leaving.clone())));
     if let Some(keeper) = &certificates {
-        doors.push(tokio::spawn(look_around(Arc::clone(keeper), leaving)));
+        doors.push(tokio::spawn(look_around(
+            Arc::clone(keeper),
+            leaving.clone(),
+        )));
     }
+    doors.push(tokio::spawn(memory::give_back(leaving)));
     announce(
         &settings,
         certificates.as_deref(),
@@ -183,10 +191,14 @@ fn open_network(
             .http
             .map(|http| (http, None, Purpose::Way { to: port })),
     );
-    let opened = open.into_iter().map(|(listener, tls, purpose)| {
-        tokio::spawn(listen::serve(listener, tls, purpose, leaving.clone()))
-    });
-    Ok(opened.collect())
+    let limits = Limits::new();
+    let keeping = Arc::clone(&limits.connections).keep(leaving.clone());
+    let mut opened = vec![tokio::spawn(keeping)];
+    opened.extend(open.into_iter().map(|(listener, tls, purpose)| {
+        let serving = listen::serve(listener, tls, purpose, limits.clone(), leaving.clone());
+        tokio::spawn(serving)
+    }));
+    Ok(opened)
 }
 
 /// Keeps the machine's certificate true while names, addresses and the calendar change.

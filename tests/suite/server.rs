@@ -3,6 +3,8 @@
 
 mod bad_input;
 mod command_line;
+mod crowd;
+mod edges;
 pub(crate) mod fake_machine;
 mod forgotten;
 mod gpus;

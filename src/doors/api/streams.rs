@@ -22,6 +22,7 @@ use tokio::time::{Duration, MissedTickBehavior, interval};
 use super::Api;
 use super::answer::Answer;
 use super::body::Asked;
+use super::followers::Place;
 use super::who::Who;
 use crate::doors::problem::Problem;
 
@@ -359,6 +360,10 @@ pub(super) async fn logs(
     let ticket = sessions::read_logs(&api.server, &caller, &id).await?;
     let follow = matches!(query.follow.as_deref(), Some("1" | "true" | ""));
     let waits = ticket.state < Phase::Running;
+    let place = match follow {
+        true => Some(api.followers.enter(caller.subject.user)?),
+        false => None,
+    };
     let body = if waits && !follow {
         axum::body::Body::empty()
     } else if waits {
@@ -368,13 +373,13 @@ pub(super) async fn logs(
             id: ticket.session.to_string(),
             since: query.since,
         };
-        axum::body::Body::from_stream(stream::unfold(waiting, next_piece))
+        axum::body::Body::from_stream(stream::unfold((waiting, place), next_piece))
     } else {
         let log = api
             .streams
             .logs(ticket.container, query.since, follow)
             .await?;
-        axum::body::Body::from_stream(stream::unfold(Reading::Open(log), next_piece))
+        axum::body::Body::from_stream(stream::unfold((Reading::Open(log), place), next_piece))
     };
     let kind = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
@@ -394,7 +399,12 @@ enum Reading {
     Open(LogStream),
 }
 
-async fn next_piece(reading: Reading) -> Option<(Result<Bytes, std::io::Error>, Reading)> {
+/// A log with the place of who follows it.
+type Followed = (Reading, Option<Place>);
+
+async fn next_piece(
+    (reading, place): Followed,
+) -> Option<(Result<Bytes, std::io::Error>, Followed)> {
     let mut log = match reading {
         Reading::Open(log) => log,
         Reading::Waiting {
@@ -405,7 +415,7 @@ async fn next_piece(reading: Reading) -> Option<(Result<Bytes, std::io::Error>, 
         } => begin(&api, &caller, &id, since).await?,
     };
     let chunk = log.output.recv().await?;
-    Some((Ok(chunk.bytes), Reading::Open(log)))
+    Some((Ok(chunk.bytes), (Reading::Open(log), place)))
 }
 
 /// Waits until there is a log; None where there will never be one.

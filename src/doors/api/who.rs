@@ -9,6 +9,7 @@ use server::access::{self, Caller};
 
 use super::Api;
 use super::dress::RequestId;
+use crate::doors::admission;
 use crate::doors::origin;
 use crate::doors::peer::Peer;
 use crate::doors::problem::Problem;
@@ -22,28 +23,13 @@ impl FromRequestParts<Api> for Who {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let peer = peer(parts);
         let mut caller = prove(api, parts, peer).await?;
+        admission::proven(&parts.extensions, caller.subject.user);
         caller.request = parts
             .extensions
             .get::<RequestId>()
             .map(|id| id.0.clone())
             .unwrap_or_default();
         Ok(Self(caller))
-    }
-}
-
-/// A caller where there is one; nobody is no error. For probes that tell more to some.
-pub(super) struct Perhaps(pub(super) Option<Caller>);
-
-impl FromRequestParts<Api> for Perhaps {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let peer = peer(parts);
-        match prove(api, parts, peer).await {
-            Ok(caller) => Ok(Self(Some(caller))),
-            Err(problem) if problem.status.is_client_error() => Ok(Self(None)),
-            Err(problem) => Err(problem),
-        }
     }
 }
 
@@ -91,7 +77,7 @@ async fn prove(api: &Api, parts: &Parts, peer: Peer) -> Result<Caller, Problem> 
             .into()
         });
     }
-    if let Some(cookie) = origin::cookie(&parts.headers) {
+    if let Some(cookie) = origin::cookie(&parts.headers, &parts.extensions) {
         origin::check(&parts.method, &parts.headers)?;
         if let Some(caller) = access::by_cookie(&api.server, cookie).await? {
             return Ok(caller);

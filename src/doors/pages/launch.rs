@@ -896,7 +896,11 @@ mod tests {
 
     #[test]
     fn a_duplicate_comes_back_as_it_was_asked_for() {
-        let visit = Visit::of(&axum::http::HeaderMap::new(), "/".into());
+        let visit = Visit::of(
+            &axum::http::HeaderMap::new(),
+            &axum::http::Extensions::new(),
+            "/".into(),
+        );
         let sent = Sent {
             kind: "batch".into(),
             image: "host".into(),

@@ -317,6 +317,7 @@ pub struct Tastes {
 /// `POST /preferences`, open to everybody: cookies of this browser, and the account of who is signed in.
 pub async fn preferences(
     State(console): State<Console>,
+    visit: Visit,
     Perhaps(caller): Perhaps,
     Form(tastes): Form<Tastes>,
 ) -> Response {
@@ -329,7 +330,7 @@ pub async fn preferences(
     let mut response = answer::see(answer::own_place(&tastes.back));
     let mut keep = |name: &str, value: Option<&str>| {
         if let Some(value) = value
-            && let Ok(cookie) = HeaderValue::try_from(taste(name, value))
+            && let Ok(cookie) = HeaderValue::try_from(taste(&visit, name, value))
         {
             response.headers_mut().append(header::SET_COOKIE, cookie);
         }

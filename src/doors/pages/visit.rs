@@ -3,13 +3,14 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use jiff::tz::TimeZone;
 use rules::units::Timestamp;
 use std::convert::Infallible;
 
 use super::frame::Theme;
 use super::parts;
+use crate::doors::peer::Encrypted;
 use crate::doors::text::{Language, Text};
 
 /// One request, as pages need it.
@@ -45,10 +46,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Visit {
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 
-/// Says that a connection is encrypted; roles put it into requests that came by TLS.
-#[derive(Clone, Copy, Debug)]
-pub struct Encrypted;
-
 impl Visit {
     /// Reads a request that is being taken apart.
     pub fn in_parts(parts: &Parts) -> Visit {
@@ -58,8 +55,7 @@ impl Visit {
             .map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
         Visit {
             request: parts.extensions.get::<RequestId>().map(|id| id.0.clone()),
-            secure: parts.extensions.get::<Encrypted>().is_some(),
-            ..Visit::of(&parts.headers, path)
+            ..Visit::of(&parts.headers, &parts.extensions, path)
         }
     }
 
@@ -72,8 +68,10 @@ impl Visit {
     }
 
     /// Reads headers alone; unknown values count as absent.
-    pub fn of(headers: &HeaderMap, path: String) -> Visit {
-        let language = cookie(headers, "fardel_language")
+    pub fn of(headers: &HeaderMap, connection: &Extensions, path: String) -> Visit {
+        let secure = connection.get::<Encrypted>().is_some();
+        let taste = |name: &str| taste_of(headers, secure, name);
+        let language = taste("fardel_language")
             .and_then(Language::from_code)
             .unwrap_or_else(|| {
                 Language::accepted(
@@ -84,14 +82,14 @@ impl Visit {
                 )
             });
         let text = Text::new(language);
-        let zone = cookie(headers, "fardel_zone").unwrap_or_default();
+        let zone = taste("fardel_zone").unwrap_or_default();
         Visit {
             text,
-            theme: cookie(headers, "fardel_theme")
+            theme: taste("fardel_theme")
                 .and_then(Theme::from_code)
                 .unwrap_or_default(),
             clock: Clock::of(text, zone),
-            keys: cookie(headers, "fardel_keys") != Some("off"),
+            keys: taste("fardel_keys") != Some("off"),
             path,
             fragment: headers.contains_key("hx-request"),
             authority: headers
@@ -101,7 +99,7 @@ impl Visit {
                 .to_owned(),
             nonce: nonce(),
             request: None,
-            secure: false,
+            secure,
         }
     }
 }
@@ -123,9 +121,27 @@ pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
         .find_map(|(key, value)| (key == name).then_some(value))
 }
 
+/// What marks a cookie that browsers take from this host over TLS only, and from no other port or host.
+const OWN: &str = "__Host-";
+
+/// The value of a cookie of taste. Over TLS only one that is surely ours; a proxy that speaks TLS for us
+/// lets the browser keep that one too.
+fn taste_of<'a>(headers: &'a HeaderMap, secure: bool, name: &str) -> Option<&'a str> {
+    let own = cookie(headers, &format!("{OWN}{name}"));
+    match secure {
+        true => own,
+        false => own.or_else(|| cookie(headers, name)),
+    }
+}
+
 /// A cookie of taste: readable by our own script, kept for a year.
-pub fn taste(name: &str, value: &str) -> String {
-    format!("{name}={value}; Path=/; Max-Age=31536000; SameSite=Lax")
+pub fn taste(visit: &Visit, name: &str, value: &str) -> String {
+    let (own, secure) = if visit.secure {
+        (OWN, "; Secure")
+    } else {
+        ("", "")
+    };
+    format!("{own}{name}={value}; Path=/; Max-Age=31536000; SameSite=Lax{secure}")
 }
 
 /// Tells times in somebody's zone and language.
@@ -238,6 +254,7 @@ mod tests {
 
     #[test]
     fn cookies_of_taste_win_over_the_browser() {
+        let plain = Extensions::new();
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT_LANGUAGE, "ko".parse().expect("value"));
         headers.insert(
@@ -246,7 +263,7 @@ mod tests {
                 .parse()
                 .expect("value"),
         );
-        let visit = Visit::of(&headers, "/".into());
+        let visit = Visit::of(&headers, &plain, "/".into());
         assert_eq!(
             (visit.text.language, visit.theme, visit.keys),
             (Language::English, Theme::Dark, false)
@@ -257,10 +274,24 @@ mod tests {
                 .parse()
                 .expect("value"),
         );
-        let visit = Visit::of(&headers, "/".into());
+        let visit = Visit::of(&headers, &plain, "/".into());
         assert_eq!(
             (visit.text.language, visit.theme, visit.keys),
             (Language::Korean, Theme::System, true)
+        );
+        let mut tls = Extensions::new();
+        tls.insert(Encrypted);
+        headers.insert(
+            header::COOKIE,
+            "fardel_theme=dark; fardel_language=en; __Host-fardel_language=ko"
+                .parse()
+                .expect("value"),
+        );
+        let visit = Visit::of(&headers, &tls, "/".into());
+        assert_eq!(
+            (visit.text.language, visit.theme, visit.secure),
+            (Language::Korean, Theme::System, true),
+            "what another port may have planted is not read"
         );
     }
 }

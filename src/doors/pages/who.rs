@@ -10,6 +10,7 @@ use server::access::{self, Caller};
 
 use super::visit::{RequestId, Visit};
 use super::{Console, answer};
+use crate::doors::admission;
 use crate::doors::origin::{self, COOKIES};
 use crate::doors::peer::Peer;
 
@@ -67,10 +68,13 @@ impl<S: Send + Sync> FromRequestParts<S> for From {
 }
 
 async fn prove(parts: &Parts, console: &Console) -> Result<Option<Caller>, server::Failure> {
-    let Some(cookie) = origin::cookie(&parts.headers) else {
+    let Some(cookie) = origin::cookie(&parts.headers, &parts.extensions) else {
         return Ok(None);
     };
     let mut caller = access::by_cookie(&console.server, cookie).await?;
+    if let Some(caller) = &caller {
+        admission::proven(&parts.extensions, caller.subject.user);
+    }
     if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<RequestId>()) {
         caller.request.clone_from(&id.0);
     }

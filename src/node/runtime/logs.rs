@@ -5,14 +5,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// Bytes per file. Two files are kept: a runaway program costs a box at most twice this, and the
 /// last screens before a crash are always there.
 const FILE_BYTES: u64 = 8 * 1024 * 1024;
-
-/// How often a waiting reader looks again. Shorter costs wake-ups, longer is seen by people.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Appends to the log of one container.
 pub(super) struct LogWriter {
@@ -113,18 +109,6 @@ impl LogReader {
         let mut bytes = Vec::new();
         file.take(limit as u64).read_to_end(&mut bytes)?;
         Ok(LogPiece { from, bytes })
-    }
-
-    /// As `read`, but waits up to `patience` for the first byte.
-    pub fn follow(&self, from: u64, limit: usize, patience: Duration) -> io::Result<LogPiece> {
-        let until = Instant::now() + patience;
-        loop {
-            let piece = self.read(from, limit)?;
-            if !piece.bytes.is_empty() || Instant::now() >= until {
-                return Ok(piece);
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
     }
 
     /// Position of the byte after the last one; where only new output should be seen, begin here.

@@ -3,7 +3,9 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,26 +13,40 @@ use axum::body::Body;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rules::names::UserId;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use crate::doors::pages::visit::Encrypted;
-use crate::doors::peer::Peer;
+use super::bodies::{Account, Bodies, Metered};
+use super::connections::{self, Connections, FIRST_WORD, Line, Seated};
+use crate::doors::admission::{Admission, Admits};
+use crate::doors::host;
+use crate::doors::peer::{Encrypted, Peer};
+use crate::doors::problem::{self, Problem};
+use crate::doors::text::{Language, Text, codes};
 
-/// How long somebody may take to shake hands, and to send the headers of a request.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Connections that one port holds at once. Higher: a flood takes the memory of the sessions. Lower: a
-/// class of eighty with six tabs each waits.
-const MOST_CONNECTIONS: usize = 2048;
+/// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
+const HTTP1_BUFFER: usize = 64 << 10;
+/// Requests that one HTTP/2 connection has under way. Lower: a page with many parts and streams waits.
+const HTTP2_STREAMS: u32 = 100;
+/// Bytes that a client may send ahead on one HTTP/2 connection, and on one stream of it. Higher: a flood
+/// takes as much memory for each connection. Lower: uploads over long lines are slow.
+const HTTP2_WINDOW: u32 = 256 << 10;
+/// See `HTTP2_WINDOW`.
+const HTTP2_STREAM_WINDOW: u32 = 128 << 10;
+/// Bytes of answers that wait for one HTTP/2 stream.
+const HTTP2_SEND: usize = 64 << 10;
+/// How often a client with streams under way is asked whether it lives.
+const HTTP2_ASK: Duration = Duration::from_secs(30);
 
 /// What a port is for.
 #[derive(Clone)]
@@ -43,20 +59,37 @@ pub(super) enum Purpose {
     Way { to: u16 },
 }
 
+/// What all ports share.
+#[derive(Clone)]
+pub(super) struct Limits {
+    pub(super) connections: Arc<Connections>,
+    pub(super) bodies: Arc<Bodies>,
+}
+
+impl Limits {
+    pub(super) fn new() -> Self {
+        Self {
+            connections: Connections::new(),
+            bodies: Arc::default(),
+        }
+    }
+}
+
 /// Serves one port until `leaving`, then lets answers under way go out. With `tls` whoever speaks plain
 /// HTTP is shown the way to HTTPS on the same port.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
     purpose: Purpose,
+    limits: Limits,
     mut leaving: watch::Receiver<bool>,
 ) {
     let own = listener.local_addr().map_or(0, |address| address.port());
     let acceptor = tls.map(TlsAcceptor::from);
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
+    // Nothing is ever sent: it is closed when the last connection has let go of it.
+    let (open, mut closed) = mpsc::channel::<Infallible>(1);
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+        let Some(permit) = limits.connections.room().await else {
             break;
         };
         let accepted = tokio::select! {
@@ -72,104 +105,247 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let (acceptor, purpose, watcher) = (acceptor.clone(), purpose.clone(), graceful.watcher());
+        // Keystrokes are small; waiting to fill a packet makes a terminal feel far away.
+        let _ = stream.set_nodelay(true);
+        let here = stream
+            .local_addr()
+            .map_or(peer.ip(), |address| address.ip());
+        let seated = limits.connections.enter(stream, peer, permit);
+        let caller = Caller {
+            line: seated.line(),
+            bodies: Arc::clone(&limits.bodies),
+            peer,
+            here,
+            purpose: purpose.clone(),
+            encrypted: false,
+        };
+        let (acceptor, leaving, open) = (acceptor.clone(), leaving.clone(), open.clone());
         tokio::spawn(async move {
-            receive(stream, peer, acceptor, purpose, own, watcher).await;
-            drop(place);
+            receive(seated, acceptor, caller, own, leaving).await;
+            drop(open);
         });
     }
     drop(listener);
-    graceful.shutdown().await;
+    drop(open);
+    let _ = closed.recv().await;
+}
+
+/// The other end of one connection, and what it is served.
+#[derive(Clone)]
+struct Caller {
+    line: Line,
+    bodies: Arc<Bodies>,
+    peer: SocketAddr,
+    /// The address of this machine that was called.
+    here: IpAddr,
+    purpose: Purpose,
+    encrypted: bool,
 }
 
 async fn receive(
-    stream: TcpStream,
-    peer: SocketAddr,
+    seated: Seated,
     acceptor: Option<TlsAcceptor>,
-    purpose: Purpose,
+    mut caller: Caller,
     own: u16,
-    watcher: Watcher,
+    leaving: watch::Receiver<bool>,
 ) {
-    // Keystrokes are small; waiting to fill a packet makes a terminal feel far away.
-    let _ = stream.set_nodelay(true);
-    let here = stream
-        .local_addr()
-        .map_or(peer.ip(), |address| address.ip());
     let Some(acceptor) = acceptor else {
-        return speak(stream, peer, here, purpose, false, watcher).await;
+        return speak(seated, caller, leaving).await;
     };
     /// The first byte of a TLS connection: a record of a handshake.
     const HANDSHAKE: u8 = 0x16;
     let mut first = [0u8; 1];
-    match tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == HANDSHAKE => {}
-        Ok(Ok(1)) => {
-            return speak(stream, peer, here, Purpose::Way { to: own }, false, watcher).await;
+    // Silence here and below ends when the book of connections closes the socket.
+    match seated.stream().peek(&mut first).await {
+        Ok(1) if first[0] == HANDSHAKE => {}
+        Ok(1) => {
+            caller.purpose = Purpose::Way { to: own };
+            return speak(seated, caller, leaving).await;
         }
         _ => return,
     }
-    match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => speak(stream, peer, here, purpose, true, watcher).await,
+    caller.line.further();
+    let peer = caller.peer;
+    match acceptor.accept(seated).await {
+        Ok(stream) => {
+            caller.line.further();
+            caller.encrypted = true;
+            speak(stream, caller, leaving).await;
+        }
         // Whoever does not trust this machine yet ends the handshake; that is no news.
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "no handshake"),
-        Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+        Err(error) => tracing::debug!(%peer, %error, "no handshake"),
     }
 }
 
 /// Answers the requests of one connection.
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: SocketAddr,
-    here: IpAddr,
-    purpose: Purpose,
-    encrypted: bool,
-    watcher: Watcher,
+    caller: Caller,
+    mut leaving: watch::Receiver<bool>,
 ) {
+    let (peer, end) = (caller.peer, caller.line.end());
     let service = service_fn(move |request: Request<Incoming>| {
-        let purpose = purpose.clone();
-        async move {
-            let head = request.method() == Method::HEAD;
-            let mut response = match purpose {
-                Purpose::Console(mut app) => {
-                    let request = dressed(request.map(Body::new), peer, encrypted);
-                    app.call(request).await.into_response()
-                }
-                Purpose::Apps => nothing_served(),
-                Purpose::Way { to } => way(&request, here, to),
-            };
-            if head {
-                // HTTP/2 takes a body behind a HEAD for a broken server.
-                *response.body_mut() = Body::empty();
-            }
-            Ok::<Response, Infallible>(response)
-        }
+        let serving = caller.line.request();
+        let caller = caller.clone();
+        async move { Ok::<Response, Infallible>(respond(caller, request, serving).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE);
-    builder.http2().timer(TokioTimer::new());
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        .max_buf_size(HTTP1_BUFFER)
+        .header_read_timeout(FIRST_WORD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(HTTP2_STREAMS)
+        .initial_connection_window_size(HTTP2_WINDOW)
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+        .max_send_buf_size(HTTP2_SEND)
+        .keep_alive_interval(HTTP2_ASK);
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let mut told = false;
+    let ended = loop {
+        tokio::select! {
+            ended = connection.as_mut() => break ended,
+            _ = leaving.wait_for(|leave| *leave), if !told => {}
+            () = end.notified(), if !told => {}
+        }
+        told = true;
+        connection.as_mut().graceful_shutdown();
+    };
+    if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a connection broke");
     }
 }
 
+/// Answers one request, whatever it is.
+async fn respond(
+    caller: Caller,
+    request: Request<Incoming>,
+    serving: connections::Request,
+) -> Response {
+    let head = request.method() == Method::HEAD;
+    let named = host::of(request.version(), request.uri(), request.headers());
+    let mut response = match (named, caller.purpose.clone()) {
+        (Err(refusal), _) => refused(&refusal.into(), request.headers()),
+        (Ok(_), Purpose::Apps) => nothing_served(),
+        (Ok(_), Purpose::Way { to }) => way(&request, caller.here, to),
+        (Ok(named), Purpose::Console(app)) => console(&caller, app, request, named).await,
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        caller.line.upgraded();
+    }
+    if head {
+        // HTTP/2 takes a body behind a HEAD for a broken server.
+        *response.body_mut() = Body::empty();
+    }
+    response.map(|body| {
+        Body::new(Answering {
+            body,
+            _serving: serving,
+        })
+    })
+}
+
+async fn console(
+    caller: &Caller,
+    mut app: Router,
+    request: Request<Incoming>,
+    named: Option<HeaderValue>,
+) -> Response {
+    let account = caller.bodies.account();
+    let headers = request.headers().clone();
+    let mut request = request.map(|body| Body::new(Metered::new(body, Arc::clone(&account))));
+    dress(&mut request, caller, &account, named);
+    let response = app.call(request).await.into_response();
+    match account.refused() {
+        // What the handler made of a body that broke off is not the reason.
+        Some(problem) => refused(&problem, &headers),
+        None => response,
+    }
+}
+
+/// Listens for the proof of one request's caller.
+struct Ear {
+    line: Line,
+    account: Arc<Account>,
+}
+
+impl Admits for Ear {
+    fn proven(&self, user: UserId) {
+        self.line.known(user);
+        self.account.proven(user);
+    }
+}
+
+/// A refusal of the listener itself: a sentence for browsers, a problem document for programs.
+fn refused(problem: &Problem, headers: &axum::http::HeaderMap) -> Response {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let language = text(header::ACCEPT_LANGUAGE).map_or(Language::English, Language::accepted);
+    let id = uuid::Uuid::now_v7().to_string();
+    let mut response = problem::answer(problem, &id, language);
+    if text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html")) {
+        let said = codes::refusal(Text::new(language), &problem.refusal);
+        *response.body_mut() = Body::from(format!("{said}\n"));
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+    }
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
+}
+
+/// An answer on its way; until its last byte the connection is at work.
+struct Answering {
+    body: Body,
+    _serving: connections::Request,
+}
+
+impl hyper::body::Body for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// Says who asks and how, where doors look for it.
-fn dressed(mut request: Request<Body>, peer: SocketAddr, encrypted: bool) -> Request<Body> {
-    request.extensions_mut().insert(Peer::Tcp(peer));
-    if encrypted {
-        request.extensions_mut().insert(Encrypted);
-    }
+fn dress(
+    request: &mut Request<Body>,
+    caller: &Caller,
+    account: &Arc<Account>,
+    named: Option<HeaderValue>,
+) {
     // HTTP/2 names the host beside the headers; doors ask the header.
-    if !request.headers().contains_key(header::HOST)
-        && let Some(authority) = request.uri().authority()
-        && let Ok(host) = HeaderValue::from_str(authority.as_str())
-    {
-        request.headers_mut().insert(header::HOST, host);
+    if let Some(named) = named {
+        request.headers_mut().insert(header::HOST, named);
     }
-    request
+    let extensions = request.extensions_mut();
+    extensions.insert(Peer::Tcp(caller.peer));
+    if caller.encrypted {
+        extensions.insert(Encrypted);
+    }
+    extensions.insert(Admission(Arc::new(Ear {
+        line: caller.line.clone(),
+        account: Arc::clone(account),
+    })));
 }
 
 /// The second origin until apps are served: a no that no page can do anything with.

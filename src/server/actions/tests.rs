@@ -220,10 +220,7 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemRead, "system.findings", |s, c| system::findings_of(
             s, c
         )),
-        (SystemRead, "system.metrics", |s, c| system::metrics(
-            s,
-            Some(c)
-        )),
+        (SystemRead, "system.metrics", |s, c| system::metrics(s, c)),
         (SystemRead, "system.settings", |s, c| system::settings(s, c)),
         (SystemRead, "certificates.show", |s, c| certificates::show(
             s, c

@@ -250,8 +250,9 @@ one("#sheet")?.addEventListener("click", (event) => event.target.closest("button
 try { if (localStorage.getItem("slim")) one(".frame")?.classList.add("slim"); } catch { /* private window */ }
 
 // The zone is the browser's until somebody picks one.
-if (!/(^|; )fardel_zone=/.test(document.cookie)) {
-  document.cookie = `fardel_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/; max-age=31536000; samesite=lax`;
+if (!/(^|; )(__Host-)?fardel_zone=/.test(document.cookie)) {
+  const [own, secure] = location.protocol === "https:" ? ["__Host-", "; secure"] : ["", ""];
+  document.cookie = `${own}fardel_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/; max-age=31536000; samesite=lax${secure}`;
 }
 
 modules();

@@ -198,7 +198,7 @@ pub const ROUTES: &[Route] = &[
             ("follow", "1: stay until the session is over"),
         ],
         answer: Reply::Text,
-        refusals: &[400, 404, 409],
+        refusals: &[400, 404, 409, 429],
         ..ROUTE
     },
     Route {
@@ -859,7 +859,7 @@ pub const ROUTES: &[Route] = &[
         path: "/metrics",
         operation: "figures",
         tag: "system",
-        summary: "OpenMetrics; loopback needs no token",
+        summary: "Figures as OpenMetrics text",
         needs: SYSTEM,
         answer: Reply::Text,
         ..ROUTE

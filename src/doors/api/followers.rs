@@ -1,0 +1,104 @@
+//! Counts who follows logs: so many for one person, so many in all. Never reads a log.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rules::names::UserId;
+use rules::refusal::Refusal;
+
+/// Logs that one person follows at once. Lower: a page for each session of a class of thirty is refused.
+const MOST_OF_A_PERSON: usize = 32;
+/// Logs that are followed at once by everybody. Higher: each costs half a megabyte where it is not read.
+const MOST: usize = 256;
+
+/// Everybody who follows a log now.
+#[derive(Default)]
+pub(super) struct Followers {
+    people: Mutex<HashMap<UserId, usize>>,
+}
+
+/// One follower; leaves when dropped.
+pub(super) struct Place {
+    followers: Arc<Followers>,
+    user: UserId,
+}
+
+impl Followers {
+    /// Takes a place until it is dropped.
+    ///
+    /// Errors: `log.too-many-followers` (429) at one person's limit, `log.no-room` (503) at everybody's.
+    pub(super) fn enter(self: &Arc<Self>, user: UserId) -> Result<Place, Refusal> {
+        let mut people = self.people();
+        if people.get(&user).copied().unwrap_or_default() >= MOST_OF_A_PERSON {
+            return Err(Refusal::too_often(
+                "log.too-many-followers",
+                format!("You follow {MOST_OF_A_PERSON} logs already."),
+            )
+            .with("most", MOST_OF_A_PERSON)
+            .hint("Close one of them, or read without following.")
+            .retry_after(5));
+        }
+        if people.values().sum::<usize>() >= MOST {
+            return Err(Refusal::unavailable(
+                "log.no-room",
+                "As many logs are followed as the server has room for.",
+            )
+            .hint("Read without following, or try again in a few seconds.")
+            .retry_after(5));
+        }
+        *people.entry(user).or_default() += 1;
+        Ok(Place {
+            followers: Arc::clone(self),
+            user,
+        })
+    }
+
+    fn people(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
+        self.people.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut people = self.followers.people();
+        if let Some(count) = people.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                people.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_person_follows_so_many_logs_and_everybody_so_many_more() {
+        let followers = Arc::new(Followers::default());
+        let enter = |user: u128| {
+            followers
+                .enter(UserId(uuid::Uuid::from_u128(user)))
+                .map_err(|refusal| refusal.code)
+        };
+        let mut places: Vec<Place> = (0..MOST_OF_A_PERSON)
+            .map(|_| enter(1).expect("room"))
+            .collect();
+        assert_eq!(enter(1).err().as_deref(), Some("log.too-many-followers"));
+        places.pop();
+        places.push(enter(1).expect("one has left"));
+        for user in 2.. {
+            match enter(user) {
+                Ok(place) => places.push(place),
+                Err(code) => {
+                    assert_eq!(code, "log.no-room");
+                    break;
+                }
+            }
+        }
+        assert_eq!(places.len(), MOST);
+        drop(places);
+        assert!(followers.people().is_empty());
+    }
+}

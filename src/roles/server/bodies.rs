@@ -1,0 +1,367 @@
+//! Counts the bodies of requests that lie in memory, and the time they take to come: of callers who are
+//! not proven little and briefly, of everybody else by person. Never looks into a body.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use rules::names::UserId;
+use rules::refusal::Refusal;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::doors::problem::Problem;
+
+/// Most bytes of one body while nobody was proven: a sign-in has some hundred.
+const LARGEST_UNPROVEN: usize = 64 << 10;
+/// Most bytes of all such bodies together. Higher: a flood takes memory. Lower: a flood keeps sign-ins out.
+const MOST_UNPROVEN: usize = 8 << 20;
+/// Most bytes of one person's bodies together: eight uploads at once.
+const MOST_OF_A_PERSON: usize = 32 << 20;
+/// Most bytes of the bodies of everybody who was proven.
+const MOST_PROVEN: usize = 96 << 20;
+/// What one body is counted as at most: longer ones go to disk in pieces of this size.
+const LARGEST_COUNTED: usize = 4 << 20;
+/// How long a body may take while nobody was proven.
+const UNPROVEN_TAKES: Duration = Duration::from_secs(20);
+/// A proven caller's body brings `PACE` bytes in each such time, or all of its rest. Longer: a body that
+/// drips holds memory. Shorter: a bad line loses uploads.
+const PACE_TIME: Duration = Duration::from_secs(30);
+/// See `PACE_TIME`.
+const PACE: usize = 4 << 10;
+/// When somebody whose body found no room may come again.
+const AGAIN_SECONDS: u64 = 5;
+
+/// The bytes of all bodies that are being received or used.
+#[derive(Default)]
+pub(super) struct Bodies {
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    unproven: usize,
+    proven: usize,
+    people: HashMap<UserId, usize>,
+}
+
+impl Held {
+    fn give_back(&mut self, owner: Option<UserId>, bytes: usize) {
+        let Some(user) = owner else {
+            self.unproven -= bytes;
+            return;
+        };
+        self.proven -= bytes;
+        if let Some(own) = self.people.get_mut(&user) {
+            *own -= bytes;
+            if *own == 0 {
+                self.people.remove(&user);
+            }
+        }
+    }
+}
+
+impl Bodies {
+    /// The account of one request. What it took is free again when the last holder drops it.
+    pub(super) fn account(self: &Arc<Self>) -> Arc<Account> {
+        Arc::new(Account {
+            bodies: Arc::clone(self),
+            entry: Mutex::default(),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the body of one request took.
+pub(super) struct Account {
+    bodies: Arc<Bodies>,
+    entry: Mutex<Entry>,
+}
+
+#[derive(Default)]
+struct Entry {
+    owner: Option<UserId>,
+    received: usize,
+    held: usize,
+    refused: Option<Problem>,
+}
+
+impl Account {
+    /// The request is this person's: what came of its body and what comes is theirs.
+    pub(super) fn proven(&self, user: UserId) {
+        let mut entry = self.entry();
+        if entry.owner.is_some() {
+            return;
+        }
+        let mut held = self.bodies.held();
+        held.give_back(None, entry.held);
+        held.proven += entry.held;
+        if entry.held > 0 {
+            *held.people.entry(user).or_default() += entry.held;
+        }
+        entry.owner = Some(user);
+    }
+
+    /// Why its body was not taken, where it was not.
+    pub(super) fn refused(&self) -> Option<Problem> {
+        self.entry().refused.clone()
+    }
+
+    fn is_proven(&self) -> bool {
+        self.entry().owner.is_some()
+    }
+
+    /// Counts bytes that came, or says no and keeps the reason.
+    fn take(&self, bytes: usize) -> Result<(), ()> {
+        let mut entry = self.entry();
+        let received = entry.received.saturating_add(bytes);
+        let more = received.min(LARGEST_COUNTED) - entry.held;
+        let mut held = self.bodies.held();
+        let problem = match entry.owner {
+            None if received > LARGEST_UNPROVEN => Some(too_large()),
+            None if held.unproven + bytes > MOST_UNPROVEN => Some(full()),
+            None => {
+                held.unproven += bytes;
+                None
+            }
+            Some(user) => {
+                let own = held.people.get(&user).copied().unwrap_or_default();
+                if own + more > MOST_OF_A_PERSON {
+                    Some(too_many())
+                } else if held.proven + more > MOST_PROVEN {
+                    Some(full())
+                } else {
+                    held.proven += more;
+                    if more > 0 {
+                        *held.people.entry(user).or_default() += more;
+                    }
+                    None
+                }
+            }
+        };
+        drop(held);
+        if problem.is_some() {
+            entry.refused = problem;
+            return Err(());
+        }
+        entry.received = received;
+        entry.held += more;
+        Ok(())
+    }
+
+    fn refuse(&self, problem: Problem) {
+        self.entry().refused = Some(problem);
+    }
+
+    fn entry(&self) -> MutexGuard<'_, Entry> {
+        self.entry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let (owner, held) = {
+            let entry = self.entry();
+            (entry.owner, entry.held)
+        };
+        self.bodies.held().give_back(owner, held);
+    }
+}
+
+fn too_large() -> Problem {
+    Refusal::too_large(
+        "body.too-large-unproven",
+        "The body of a request without a sign-in has at most 64 KiB.",
+    )
+    .hint("Sign in first.")
+    .into()
+}
+
+fn too_many() -> Problem {
+    Refusal::too_often("body.too-many", "You are sending too much at once.")
+        .hint("Try again when what is under way has arrived.")
+        .retry_after(AGAIN_SECONDS)
+        .into()
+}
+
+fn full() -> Problem {
+    Refusal::unavailable(
+        "body.no-room",
+        "The server is receiving as much as it has room for.",
+    )
+    .hint("Try again in a few seconds.")
+    .retry_after(AGAIN_SECONDS)
+    .into()
+}
+
+fn too_slow() -> Problem {
+    let refusal = Refusal::malformed(
+        "body.too-slow",
+        "The body of this request did not come in time.",
+    )
+    .hint("Send it again.");
+    Problem::with_status(refusal, StatusCode::REQUEST_TIMEOUT)
+}
+
+/// A body that is counted while it comes.
+pub(super) struct Metered<B> {
+    body: B,
+    account: Arc<Account>,
+    began: Instant,
+    /// Bytes since the pace was measured last.
+    lately: usize,
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Metered<B> {
+    pub(super) fn new(body: B, account: Arc<Account>) -> Self {
+        Self {
+            body,
+            account,
+            began: Instant::now(),
+            lately: 0,
+            late: None,
+        }
+    }
+
+    /// When waiting for more is over.
+    fn deadline(&self) -> Instant {
+        match self.account.is_proven() {
+            true => Instant::now() + PACE_TIME,
+            false => self.began + UNPROVEN_TAKES,
+        }
+    }
+}
+
+impl<B> Body for Metered<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<axum::BoxError>,
+{
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        let over = || Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
+        // What will not be taken need not come.
+        let least = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
+        if !self.account.is_proven() && least > LARGEST_UNPROVEN {
+            self.account.refuse(too_large());
+            return Poll::Ready(Some(over()));
+        }
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if self.account.take(bytes).is_err() {
+                    return Poll::Ready(Some(over()));
+                }
+                self.lately += bytes;
+                if self.lately >= PACE {
+                    self.lately = 0;
+                    self.late = None;
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(other) => Poll::Ready(other.map(|end| end.map_err(Into::into))),
+            Poll::Pending => {
+                let deadline = self.deadline();
+                let late = self
+                    .late
+                    .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+                if late.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                self.account.refuse(too_slow());
+                Poll::Ready(Some(over()))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user() -> UserId {
+        UserId(uuid::Uuid::now_v7())
+    }
+
+    fn code(account: &Account) -> (u16, String) {
+        let problem = account.refused().expect("refused");
+        (problem.status.as_u16(), problem.refusal.code)
+    }
+
+    #[test]
+    fn strangers_bodies_are_small_and_few_and_take_nothing_from_people() {
+        let bodies = Arc::new(Bodies::default());
+        let large = bodies.account();
+        assert!(large.take(LARGEST_UNPROVEN).is_ok());
+        assert!(large.take(1).is_err());
+        assert_eq!(code(&large), (413, "body.too-large-unproven".to_owned()));
+        let many: Vec<_> = (1..MOST_UNPROVEN / LARGEST_UNPROVEN)
+            .map(|_| bodies.account())
+            .collect();
+        for account in &many {
+            assert!(account.take(LARGEST_UNPROVEN).is_ok());
+        }
+        let one_more = bodies.account();
+        assert!(one_more.take(1).is_err());
+        assert_eq!(code(&one_more), (503, "body.no-room".to_owned()));
+        let person = bodies.account();
+        person.proven(user());
+        assert!(
+            person.take(1 << 20).is_ok(),
+            "people have room of their own"
+        );
+        drop(many);
+        assert!(bodies.account().take(1).is_ok(), "what was held is free");
+    }
+
+    #[test]
+    fn one_person_fills_their_own_room_and_no_other() {
+        let bodies = Arc::new(Bodies::default());
+        let (kim, lee) = (user(), user());
+        let of = |who: UserId| {
+            let account = bodies.account();
+            account.proven(who);
+            account
+        };
+        let uploads: Vec<_> = (0..MOST_OF_A_PERSON / LARGEST_COUNTED)
+            .map(|_| of(kim))
+            .collect();
+        for upload in &uploads {
+            // However long it is: what went to disk is not in memory.
+            for _ in 0..20 {
+                assert!(upload.take(1 << 20).is_ok());
+            }
+        }
+        let ninth = of(kim);
+        assert!(ninth.take(1).is_err());
+        assert_eq!(code(&ninth), (429, "body.too-many".to_owned()));
+        assert!(of(lee).take(1 << 20).is_ok());
+        drop(uploads);
+        assert!(of(kim).take(1).is_ok());
+        drop(ninth);
+        assert_eq!(bodies.held().proven, 0);
+        assert!(bodies.held().people.is_empty());
+    }
+}

@@ -1,0 +1,52 @@
+//! Keeps the allocator from keeping: what a burst needed goes back to the machine. Never measures, never
+//! decides what is needed.
+//!
+//! The C library raises by itself the size from which a block is mapped alone. One sign-in, whose proof
+//! takes 19 MiB, is enough: from then on such blocks lie in the heaps of the threads, which give back
+//! their upper end only. And every thread may have a heap of its own.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// Blocks from this size on are mapped alone and unmapped when freed, always. Higher: a burst is kept.
+/// Lower: every page that is rendered costs two system calls more.
+const MAPPED_FROM: i32 = 128 << 10;
+/// Heaps of all threads together. Higher: each keeps what its worst moment needed. Lower: threads wait for
+/// each other.
+const HEAPS: i32 = 2;
+/// How often what lies free is given back. Costs a millisecond; longer keeps the last burst as long.
+const GIVE_BACK: Duration = Duration::from_secs(30);
+
+/// Fixes the allocator's limits. To be called before threads are made; other C libraries keep theirs.
+pub(super) fn bound() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt reads two numbers and is called while this process has one thread.
+    // Justification: the standard library has no way to set them.
+    unsafe {
+        // Setting it at all ends its growing.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, MAPPED_FROM);
+        libc::mallopt(libc::M_ARENA_MAX, HEAPS);
+    }
+}
+
+/// Gives back what lies free inside the heaps, from time to time until `leaving`.
+pub(super) async fn give_back(mut leaving: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(GIVE_BACK) => {}
+            _ = leaving.wait_for(|leave| *leave) => return,
+        }
+        let _ = tokio::task::spawn_blocking(trim).await;
+    }
+}
+
+fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim locks each heap while it works on it; any thread may call it at any time.
+    // Justification: the standard library has no way to ask for it.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
