@@ -15,11 +15,13 @@ use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
 mod attempts;
+mod lease;
 pub(crate) mod password;
 pub mod secret;
 mod setup;
 
 pub(crate) use attempts::unlock;
+pub use lease::{InUse, Lease, lease};
 pub use setup::{set_up, setup_link, setup_open};
 
 use attempts::Attempts;
@@ -134,13 +136,7 @@ pub async fn by_token(
     if let Some(end) = token.expires_at
         && end <= now
     {
-        return Err(Refusal::unauthenticated(
-            "token.expired",
-            format!("This token was good until {end}."),
-        )
-        .with("end", end)
-        .hint("Make a new one on the page of your account, or with: fardel token create.")
-        .into());
+        return Err(token_expired(end).into());
     }
     if person.suspended {
         return Err(suspended().into());
@@ -307,6 +303,12 @@ fn caller(person: &User, scopes: Option<Vec<rules::permissions::Verb>>, via: Via
         via,
         request: String::new(),
     }
+}
+
+fn token_expired(end: Timestamp) -> Refusal {
+    Refusal::unauthenticated("token.expired", format!("This token was good until {end}."))
+        .with("end", end)
+        .hint("Make a new one on the page of your account, or with: fardel token create.")
 }
 
 fn suspended() -> Refusal {

@@ -6,6 +6,7 @@ mod command_line;
 pub(crate) mod fake_machine;
 mod gpus;
 mod lan;
+mod leases;
 mod openapi;
 mod protocol;
 mod roles;

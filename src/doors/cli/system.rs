@@ -204,6 +204,10 @@ pub(super) async fn events(client: &Client, view: &View, request: Event) -> Resu
                     complain("some changes are no longer kept; going on from here\n");
                     continue;
                 }
+                // The leave to listen has ended; asking again says why.
+                if name == "end" {
+                    continue;
+                }
                 let Ok(change) = serde_json::from_str::<Value>(&data) else {
                     continue;
                 };

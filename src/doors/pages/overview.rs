@@ -127,7 +127,8 @@ pub async fn live(
 ) -> Response {
     let server = console.server.clone();
     let by = By::asked(&asked.by);
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller, by).await.ok()?;

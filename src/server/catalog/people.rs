@@ -193,6 +193,40 @@ impl View<'_> {
         Ok(self.person(browser.person)?.map(|person| (browser, person)))
     }
 
+    /// The sign-in with this id, and whose it is.
+    pub(crate) fn browser_by_id(&self, id: Uuid) -> Result<Option<(BrowserRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, person, created_at, used_at, ends_at, source
+                 from browser_session
+                 where id = ?1",
+            )?
+            .query_row([id.as_bytes()], browser_row)
+            .optional()?;
+        let Some(browser) = found else {
+            return Ok(None);
+        };
+        Ok(self.person(browser.person)?.map(|person| (browser, person)))
+    }
+
+    /// The token with this id, and whose it is.
+    pub(crate) fn token_by_id(&self, id: TokenId) -> Result<Option<(TokenRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, person, name, scopes, created_at, expires_at, used_at, used_from
+                 from token
+                 where id = ?1",
+            )?
+            .query_row([id.0.as_bytes()], token_row)
+            .optional()?;
+        let Some(token) = found else {
+            return Ok(None);
+        };
+        Ok(self.person(token.person)?.map(|person| (token, person)))
+    }
+
     /// Sign-ins of one person, newest first.
     pub(crate) fn browsers(&self, person: UserId) -> Result<Vec<BrowserRow>, Failure> {
         let mut statement = self.connection.prepare_cached(
