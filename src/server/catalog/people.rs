@@ -1,6 +1,7 @@
 //! Rows of people and of the ways they prove themselves: passwords, sign-ins of browsers, tokens,
 //! the one-time setup code, and failed attempts. Keeps hashes only; what they mean is `access`'s.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use rules::names::{TokenId, UserId, UserName};
@@ -162,6 +163,20 @@ impl View<'_> {
             .prepare_cached("select password from person where id = ?1 and removed_at is null")?
             .query_row([id.0.as_bytes()], |row| row.get(0))
             .optional()?)
+    }
+
+    /// When a session of each person last got a place; absent where none ever did.
+    pub(crate) fn served(&self) -> Result<BTreeMap<UserId, Timestamp>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select id, served_at from person where served_at is not null")?;
+        let rows = statement.query_map([], |row| {
+            Ok((
+                UserId(value::id(row, "id")?),
+                value::time(row, "served_at")?,
+            ))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// How many administrators can sign in.
@@ -361,6 +376,14 @@ impl Rows<'_> {
                 value::signed(seen),
             ))?;
         Ok(written == 1)
+    }
+
+    /// Notes that a session of a person got a place: it is the others' turn.
+    pub(crate) fn put_served(&self, id: UserId, at: Timestamp) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update person set served_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), at.as_millis()))?;
+        Ok(())
     }
 
     pub(crate) fn put_password(&self, id: UserId, password: &str) -> Result<(), Failure> {

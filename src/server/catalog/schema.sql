@@ -122,7 +122,7 @@ CREATE TABLE person (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-) strict;
+, served_at integer) strict;
 
 CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
 
@@ -183,6 +183,8 @@ CREATE INDEX session_ended on session (ended_at) where phase = 'ended';
 CREATE UNIQUE INDEX session_live_name on session (owner, name) where phase <> 'ended';
 
 CREATE INDEX session_owner on session (owner, created_at);
+
+CREATE INDEX session_waiting on session (owner) where phase = 'pending';
 
 CREATE TABLE sign_in_failure (
     subject text primary key,
