@@ -30,6 +30,7 @@ struct Inner {
     shelves: Arc<appliance::shelves::Shelves>,
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
+    sign_in_counts: access::Counts,
     settings: appliance::settings::InForce,
     backups: appliance::backups::Backups,
     examining: examiner::Examining,
@@ -90,6 +91,7 @@ impl Server {
             shelves: Arc::default(),
             catalog,
             hasher,
+            sign_in_counts: access::Counts::default(),
             settings: appliance::settings::InForce::new(reading),
             backups: appliance::backups::Backups::default(),
             examining: examiner::Examining::default(),
@@ -212,6 +214,10 @@ impl Server {
 
     pub(crate) fn catalog(&self) -> &catalog::Catalog {
         &self.0.catalog
+    }
+
+    pub(crate) fn sign_in_counts(&self) -> &access::Counts {
+        &self.0.sign_in_counts
     }
 
     pub(crate) fn hasher(&self) -> &access::password::Hasher {

@@ -1,5 +1,5 @@
 //! Rows of people and of the ways they prove themselves: passwords, sign-ins of browsers, tokens,
-//! the one-time setup code, and failed attempts. Keeps hashes only; what they mean is `access`'s.
+//! the one-time setup code. Keeps hashes only; what they mean is `access`'s.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -59,16 +59,6 @@ pub(crate) struct SetupRow {
     pub(crate) done_at: Option<Timestamp>,
     pub(crate) hash: Option<[u8; 32]>,
     pub(crate) expires_at: Option<Timestamp>,
-}
-
-/// Failed sign-ins of one name or from one address.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct FailureRow {
-    pub(crate) failures: u32,
-    /// How often it was locked already; each time is twice as long.
-    pub(crate) locks: u32,
-    pub(crate) locked_until: Timestamp,
-    pub(crate) failed_at: Timestamp,
 }
 
 const PERSON: &str =
@@ -295,27 +285,6 @@ impl View<'_> {
                 })
             })?)
     }
-
-    /// Failed sign-ins of `subject`; zeros where there were none.
-    pub(crate) fn failures(&self, subject: &str) -> Result<FailureRow, Failure> {
-        Ok(self
-            .connection
-            .prepare_cached(
-                "select failures, locks, locked_until, failed_at
-                 from sign_in_failure
-                 where subject = ?1",
-            )?
-            .query_row([subject], |row| {
-                Ok(FailureRow {
-                    failures: row.get(0)?,
-                    locks: row.get(1)?,
-                    locked_until: value::time(row, "locked_until")?,
-                    failed_at: value::time(row, "failed_at")?,
-                })
-            })
-            .optional()?
-            .unwrap_or_default())
-    }
 }
 
 impl Rows<'_> {
@@ -464,7 +433,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Drops sign-ins that ended and failures that are a day old; gives how many rows went.
+    /// Drops sign-ins that ended; gives how many rows went.
     pub(crate) fn forget_old_sign_ins(&self) -> Result<usize, Failure> {
         let now = self.now.as_millis();
         let unused_since = now - (IDLE_HOURS * 3_600_000) as i64;
@@ -472,14 +441,7 @@ impl Rows<'_> {
             .connection
             .prepare_cached("delete from browser_session where ends_at <= ?1 or used_at <= ?2")?
             .execute((now, unused_since))?;
-        let failures = self
-            .connection
-            .prepare_cached(
-                "delete from sign_in_failure
-                 where failed_at <= ?1 and locked_until <= ?2",
-            )?
-            .execute((now - 86_400_000, now))?;
-        Ok(browsers + failures)
+        Ok(browsers)
     }
 
     pub(crate) fn insert_token(&self, token: &TokenRow, hash: &[u8; 32]) -> Result<(), Failure> {
@@ -538,31 +500,6 @@ impl Rows<'_> {
                  where id = 1 and set_up_at is null",
             )?
             .execute([self.now.as_millis()])?;
-        Ok(())
-    }
-
-    pub(crate) fn put_failures(&self, subject: &str, row: FailureRow) -> Result<(), Failure> {
-        self.connection
-            .prepare_cached(
-                "insert into sign_in_failure (subject, failures, locks, locked_until, failed_at)
-                 values (?1, ?2, ?3, ?4, ?5)
-                 on conflict (subject) do update
-                 set failures = ?2, locks = ?3, locked_until = ?4, failed_at = ?5",
-            )?
-            .execute((
-                subject,
-                row.failures,
-                row.locks,
-                row.locked_until.as_millis(),
-                row.failed_at.as_millis(),
-            ))?;
-        Ok(())
-    }
-
-    pub(crate) fn forget_failures(&self, subject: &str) -> Result<(), Failure> {
-        self.connection
-            .prepare_cached("delete from sign_in_failure where subject = ?1")?
-            .execute([subject])?;
         Ok(())
     }
 }

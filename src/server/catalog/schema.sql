@@ -186,14 +186,6 @@ CREATE INDEX session_owner on session (owner, created_at);
 
 CREATE INDEX session_waiting on session (owner) where phase = 'pending';
 
-CREATE TABLE sign_in_failure (
-    subject text primary key,
-    failures integer not null,
-    locks integer not null,
-    locked_until integer not null,
-    failed_at integer not null
-) strict, without rowid;
-
 CREATE TABLE token (
     id blob primary key,
     person blob not null references person (id),
