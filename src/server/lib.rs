@@ -35,6 +35,7 @@ struct Inner {
     backups: appliance::backups::Backups,
     examining: examiner::Examining,
     proofs: actions::gpus::prove::Proofs,
+    under_way: actions::replay::UnderWay,
 }
 
 impl std::fmt::Debug for Server {
@@ -96,6 +97,7 @@ impl Server {
             backups: appliance::backups::Backups::default(),
             examining: examiner::Examining::default(),
             proofs: actions::gpus::prove::Proofs::default(),
+            under_way: actions::replay::UnderWay::default(),
         }))
     }
 
@@ -107,6 +109,10 @@ impl Server {
     /// Brings the way into sessions, which the self-test of a card needs.
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
         self.0.proofs.bring(streams);
+    }
+
+    pub(crate) fn under_way(&self) -> &actions::replay::UnderWay {
+        &self.0.under_way
     }
 
     pub(crate) fn proofs(&self) -> &actions::gpus::prove::Proofs {
