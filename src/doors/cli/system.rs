@@ -9,7 +9,7 @@ use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
 use super::client::{Client, Extra, encoded, fresh_key};
-use super::output::{View, size, text};
+use super::output::{self, View, size, text};
 use super::tree::{Api, Event, Format};
 use super::trouble::{INTERRUPTED, Trouble};
 use super::{columns, complain, launch, print};
@@ -213,13 +213,14 @@ pub(super) async fn events(client: &Client, view: &View, request: Event) -> Resu
                 };
                 position = change["sequence"].as_u64().or(position);
                 if matches!(view.format, Format::Table | Format::Wide) {
-                    print(&format!(
-                        "{}  {:<20}  {:<12}  {}\n",
+                    let line = format!(
+                        "{}  {:<20}  {:<12}  {}",
                         text(&change, "at"),
                         text(&change, "code"),
                         text(&change, "actor"),
                         columns::what(&change),
-                    ));
+                    );
+                    print(&format!("{}\n", output::shown(&line)));
                 } else {
                     print(&format!("{change}\n"));
                 }

@@ -15,6 +15,8 @@ use futures_util::stream;
 use server::Server;
 use server::access::{Caller, Lease, lease};
 
+use crate::doors::text::visible::visible;
+
 /// One part of a page: the element it fills, and its markup.
 pub type Part = (&'static str, String);
 
@@ -74,6 +76,7 @@ where
             let parts = (state.parts)().await?;
             let mut markup = String::new();
             for (target, html) in parts {
+                let html = visible(html);
                 let mut hasher = DefaultHasher::new();
                 html.hash(&mut hasher);
                 let mark = hasher.finish();
