@@ -11,6 +11,7 @@ mod gpus;
 mod images;
 pub mod openapi;
 mod people;
+mod replay;
 mod sessions;
 mod streams;
 mod system;
@@ -126,6 +127,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/tls/certificate", post(certificates::import))
         .route("/tls/reset", post(certificates::reset))
         .route("/openapi.json", get(openapi::serve))
+        .route_layer(axum::middleware::from_fn_with_state(
+            api.clone(),
+            replay::once,
+        ))
         .fallback(nothing_here);
     Router::new()
         .nest("/api/v1", v1)

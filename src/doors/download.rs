@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::stream;
+use server::access::Lease;
 use tokio::io::AsyncReadExt as _;
 
 /// Bytes on the way at a time.
@@ -17,24 +18,38 @@ pub fn bytes(name: &str, kind: &'static str, bytes: Vec<u8>) -> Response {
 }
 
 /// An open file from its beginning, `size` bytes of it; a file that breaks off breaks the connection, so
-/// that nobody takes half of it for all.
-pub fn file(name: &str, kind: &'static str, size: u64, file: std::fs::File) -> Response {
+/// that nobody takes half of it for all. It breaks off too where `lease` ends.
+pub fn file(
+    name: &str,
+    kind: &'static str,
+    size: u64,
+    file: std::fs::File,
+    lease: Lease,
+) -> Response {
     let reading = tokio::fs::File::from_std(file).take(size);
-    let pieces = stream::unfold((reading, size), |(mut reading, left)| async move {
+    let begun = (reading, size, lease);
+    let pieces = stream::unfold(begun, |(mut reading, left, mut lease)| async move {
         if left == 0 {
             return None;
         }
         let mut piece = vec![0; PIECE];
-        let read = match reading.read(&mut piece).await {
-            Ok(0) => Err(std::io::ErrorKind::UnexpectedEof.into()),
-            other => other,
+        let read = tokio::select! {
+            biased;
+            _ = &mut lease => Err(std::io::ErrorKind::PermissionDenied.into()),
+            read = reading.read(&mut piece) => match read {
+                Ok(0) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+                other => other,
+            },
         };
         match read {
             Ok(count) => {
                 piece.truncate(count);
-                Some((Ok(Bytes::from(piece)), (reading, left - count as u64)))
+                Some((
+                    Ok(Bytes::from(piece)),
+                    (reading, left - count as u64, lease),
+                ))
             }
-            Err(error) => Some((Err::<Bytes, std::io::Error>(error), (reading, 0))),
+            Err(error) => Some((Err::<Bytes, std::io::Error>(error), (reading, 0, lease))),
         }
     });
     answer(name, kind, Some(size), Body::from_stream(pieces))
@@ -67,6 +82,22 @@ mod tests {
 
     use super::*;
 
+    fn for_ever() -> Lease {
+        Box::pin(std::future::pending())
+    }
+
+    #[tokio::test]
+    async fn a_file_breaks_off_where_its_reader_may_go_on_no_longer() {
+        let open = tempfile::tempfile().expect("a file");
+        open.set_len(200_000).expect("written");
+        let over = rules::refusal::Refusal::unauthenticated("token.revoked", "It was revoked.");
+        let cut = file("a.backup", "application/octet-stream", 200_000, open, {
+            Box::pin(std::future::ready(over))
+        });
+        let body = axum::body::to_bytes(cut.into_body(), usize::MAX).await;
+        assert!(body.is_err(), "it went on");
+    }
+
     #[tokio::test]
     async fn a_file_comes_whole_and_a_shorter_one_than_told_breaks_off() {
         let mut open = tempfile::tempfile().expect("a file");
@@ -74,12 +105,24 @@ mod tests {
         open.write_all(&content).expect("written");
         open.rewind().expect("from its beginning");
         let again = open.try_clone().expect("a second handle");
-        let whole = file("a.backup", "application/octet-stream", 200_000, open);
+        let whole = file(
+            "a.backup",
+            "application/octet-stream",
+            200_000,
+            open,
+            for_ever(),
+        );
         assert_eq!(whole.headers()[header::CONTENT_LENGTH], "200000");
         let body = axum::body::to_bytes(whole.into_body(), usize::MAX).await;
         assert!(body.expect("whole") == content);
         (&again).rewind().expect("from its beginning");
-        let cut = file("a.backup", "application/octet-stream", 200_001, again);
+        let cut = file(
+            "a.backup",
+            "application/octet-stream",
+            200_001,
+            again,
+            for_ever(),
+        );
         let body = axum::body::to_bytes(cut.into_body(), usize::MAX).await;
         assert!(body.is_err(), "half a file looked like all of it");
     }

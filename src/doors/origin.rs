@@ -88,6 +88,21 @@ pub fn cookie<'a>(headers: &'a HeaderMap, connection: &Extensions) -> Option<&'a
         .map(|(_, value)| value)
 }
 
+/// The cookie by which a browser is known again when somebody signs in, under either name.
+pub const DEVICES: [&str; 2] = ["__Host-fardel-device", "fardel-device"];
+
+/// The value of that cookie; none where it is not sent.
+pub fn device(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| DEVICES.contains(name))
+        .map(|(_, value)| value)
+}
+
 fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }

@@ -4,6 +4,7 @@
 pub mod codes;
 #[cfg(test)]
 mod terms;
+pub mod visible;
 
 use std::fmt;
 

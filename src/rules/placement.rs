@@ -48,7 +48,7 @@ pub struct Blocker {
     /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `queue.kept`, `start.later`,
     /// (`queue.behind-other`, `queue.kept-other`, `dependency.waiting-other` where the reader may not know
     /// whose it is),
-    /// `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
+    /// `queue.turn`, `dependency.waiting`, `node.none`, `node.silent`, `environment.host-off`.
     pub code: String,
     /// One English sentence.
     pub text: String,
@@ -59,8 +59,9 @@ pub struct Blocker {
     pub ends_with: Option<SessionId>,
 }
 
-/// Lists decisions, oldest session first, at most one per session; empty when nothing can move.
+/// Lists decisions in the order of the queue, at most one per session; empty when nothing can move.
 ///
+/// People take turns (see `queue`), each with their own oldest first.
 /// Who finds no room may be passed, but only by whoever takes nothing that they could get: no device that
 /// they could have, and no processor time or memory that they would need beside it. So the first in the
 /// queue starts as soon as if nobody had come after it, and everybody becomes the first. Sessions that wait
@@ -70,7 +71,7 @@ pub struct Blocker {
 pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
     let mut line = line::Line::new(world, now);
     let mut decisions = Vec::new();
-    for session in order::waiting(world) {
+    for session in order::waiting(world, now) {
         match line.step(session) {
             line::Step::Place(place) => decisions.push(Decision::Place {
                 session: session.id,
@@ -89,6 +90,12 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
         }
     }
     decisions
+}
+
+/// Waiting sessions in the order in which they are looked at: everybody's first before anybody's second, and
+/// among first ones whoever is it for the longest. Empty where nobody waits. Costs sorting them.
+pub fn queue(world: &World, now: Timestamp) -> Vec<&crate::session::Session> {
+    order::waiting(world, now)
 }
 
 /// The grant of a running session under another demand: the same devices, its fraction larger or smaller.

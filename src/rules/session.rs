@@ -625,13 +625,22 @@ pub fn text(noun: &str, pointer: &str, value: &str, longest: usize) -> Result<()
     Ok(())
 }
 
+/// Whether a character turns the reading direction of what stands around it.
+pub fn turns_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether nobody sees a character: a control, a mark of direction, a space without width, a tag.
+pub fn hidden(c: char) -> bool {
+    c.is_control()
+        || turns_direction(c)
+        || matches!(c, '\u{00ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// Refuses control characters and marks that turn the reading direction: what a person reads on a
 /// page must be what is stored.
 pub fn plain(noun: &str, pointer: &str, value: &str) -> Result<(), Refusal> {
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{2028}' | '\u{2029}')
-    };
     if value.chars().any(hidden) {
         return Err(Refusal::invalid(
             format!("{noun}.hidden-characters"),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::devices::SharePolicy;
-use crate::names::{BootId, NodeId, SessionId};
+use crate::names::{BootId, NodeId, SessionId, UserId};
 use crate::resources::{Capacity, Used};
 use crate::session::{Outcome, Reason, Session};
 use crate::units::Timestamp;
@@ -23,6 +23,9 @@ pub struct World {
     /// The administrator's rules for shares of devices.
     #[serde(default)]
     pub policy: SharePolicy,
+    /// When a session of each person last got a place; absent where none ever did.
+    #[serde(default)]
+    pub served: BTreeMap<UserId, Timestamp>,
 }
 
 /// One machine as the catalog knows it.

@@ -15,14 +15,16 @@ use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
 mod attempts;
+mod lease;
 pub(crate) mod password;
 pub mod secret;
 mod setup;
 
-pub(crate) use attempts::unlock;
+pub(crate) use attempts::{Counts, unlock};
+pub use lease::{InUse, Lease, lease};
 pub use setup::{set_up, setup_link, setup_open};
 
-use attempts::Attempts;
+use attempts::{Attempt, Device};
 use password::Checked;
 use secret::Secret;
 
@@ -64,6 +66,8 @@ pub struct BrowserSessionId(pub Uuid);
 pub struct SignedIn {
     /// The value of the browser's cookie. Stored nowhere else.
     pub cookie: String,
+    /// The value of the cookie by which the browser is known again, by its failures alone. Proves nobody.
+    pub device: String,
     /// The cookie is of no use after this.
     pub ends_at: Timestamp,
     pub caller: Caller,
@@ -71,6 +75,8 @@ pub struct SignedIn {
 
 /// Days after which it has to in any case.
 const LONGEST_DAYS: u64 = 7;
+/// Seconds that a browser is known again by its device: as long as browsers keep a cookie.
+pub const DEVICE_SECONDS: u64 = 400 * 86_400;
 /// A last use is written at most this often, so that reading pages costs no commits.
 const TOUCH_SECONDS: u64 = 60;
 /// What every token begins with, so that scanners find one that leaked.
@@ -134,13 +140,7 @@ pub async fn by_token(
     if let Some(end) = token.expires_at
         && end <= now
     {
-        return Err(Refusal::unauthenticated(
-            "token.expired",
-            format!("This token was good until {end}."),
-        )
-        .with("end", end)
-        .hint("Make a new one on the page of your account, or with: fardel token create.")
-        .into());
+        return Err(token_expired(end).into());
     }
     if person.suspended {
         return Err(suspended().into());
@@ -181,7 +181,7 @@ pub fn local_root(_server: &Server) -> Caller {
 /// Signs a person in by password.
 ///
 /// Errors: `sign-in.wrong` (the same words and the same cost whether the name exists or not),
-/// `sign-in.locked` after ten failures for a name or thirty from an address, `sign-in.busy` while too
+/// `sign-in.locked` while this name has to wait after failures from this address, `sign-in.busy` while too
 /// many passwords are being checked, `person.suspended`.
 pub async fn sign_in(
     server: &Server,
@@ -189,9 +189,19 @@ pub async fn sign_in(
     password: impl Into<Secret>,
     source: IpAddr,
 ) -> Result<SignedIn, Failure> {
+    sign_in_by(server, name, password, source, None).await
+}
+
+/// As `sign_in`, from a browser that sends the cookie `device` of an earlier sign-in: where it is this
+/// person's, failures elsewhere make nobody wait here.
+pub async fn sign_in_by(
+    server: &Server,
+    name: &str,
+    password: impl Into<Secret>,
+    source: IpAddr,
+    device: Option<&str>,
+) -> Result<SignedIn, Failure> {
     let password = password.into();
-    let attempts = Attempts::of(name, source);
-    attempts.refuse_locked(server)?;
     let found = server.catalog().read_now("find a person", |view| {
         let Some(person) = view.person_named(name)? else {
             return Ok(None);
@@ -199,12 +209,21 @@ pub async fn sign_in(
         let stored = view.password(person.id)?;
         Ok(Some((person, stored)))
     })?;
+    let known = found.as_ref().map(|(person, _)| person.id);
+    let device = known.and_then(|person| Device::read(server, device?, person));
+    let attempt = Attempt::of(server, name, known, source, device);
+    attempt.begin().await?;
     let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
-    let checked = server.hasher().check(&password, stored).await?;
+    let checked = match server.hasher().check(&password, stored).await {
+        Ok(checked) => checked,
+        Err(failure) => {
+            attempt.undone();
+            return Err(failure);
+        }
+    };
     let person = match (checked, found) {
         (Checked::Right | Checked::RightButOld, Some((person, _))) => person,
         _ => {
-            attempts.failed(server).await?;
             return Err(Refusal::unauthenticated(
                 "sign-in.wrong",
                 "The name or the password is wrong.",
@@ -213,8 +232,7 @@ pub async fn sign_in(
             .into());
         }
     };
-    // Whoever was locked out while this password was being checked stays out.
-    attempts.refuse_locked(server)?;
+    attempt.forgiven();
     if person.suspended {
         return Err(suspended().into());
     }
@@ -222,13 +240,16 @@ pub async fn sign_in(
         Checked::RightButOld => Some(server.hasher().hash(&password).await?),
         Checked::Right | Checked::Wrong => None,
     };
-    admit(server, person, source, move |rows, person| {
-        attempts.forget(rows)?;
-        match &renewed {
+    admit(
+        server,
+        person,
+        source,
+        device,
+        move |rows, person| match &renewed {
             Some(hash) => rows.put_password(person.id, hash),
             None => Ok(()),
-        }
-    })
+        },
+    )
     .await
 }
 
@@ -246,15 +267,30 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
         .await
 }
 
-/// Refuses where the caller's own name is locked: whoever holds a browser may not guess the password
-/// behind it without end.
-pub(crate) fn refuse_locked(server: &Server, caller: &Caller) -> Result<(), Failure> {
-    Attempts::of_name(caller.name.as_str()).refuse_locked(server)
-}
-
-/// Counts a wrong password that the caller gave for their own account.
-pub(crate) async fn count_failure(server: &Server, caller: &Caller) -> Result<(), Failure> {
-    Attempts::of_name(caller.name.as_str()).failed(server).await
+/// Checks the password that somebody who is signed in was asked for again. Its failures are counted by this
+/// sign-in alone, so that whoever found an open browser guesses slowly and nobody else waits for it.
+///
+/// Errors: `sign-in.locked` while it has to wait, `sign-in.busy`.
+pub(crate) async fn prove_again(
+    server: &Server,
+    caller: &Caller,
+    password: &Secret,
+    stored: Option<String>,
+) -> Result<Checked, Failure> {
+    let by = match caller.via {
+        Via::Browser { session } => session.0.into_bytes(),
+        Via::Token { id } => id.0.into_bytes(),
+        Via::LocalRoot => [0; 16],
+    };
+    let attempt = Attempt::of_own(server, caller.name.as_str(), caller.subject.user, &by);
+    attempt.begin().await?;
+    let checked = server.hasher().check(password, stored).await;
+    match &checked {
+        Ok(Checked::Wrong) => {}
+        Ok(Checked::Right | Checked::RightButOld) => attempt.forgiven(),
+        Err(_) => attempt.undone(),
+    }
+    checked
 }
 
 /// Writes a sign-in and gives its cookie. `also` is written with it, or neither is.
@@ -262,6 +298,7 @@ async fn admit(
     server: &Server,
     person: User,
     source: IpAddr,
+    device: Option<Device>,
     also: impl FnOnce(&Rows<'_>, &User) -> Result<(), Failure> + Send + 'static,
 ) -> Result<SignedIn, Failure> {
     let cookie = Secret::draw("");
@@ -279,6 +316,7 @@ async fn admit(
         session: BrowserSessionId(browser.id),
     };
     let (ends_at, caller) = (browser.ends_at, caller(&person, None, via));
+    let device = device.unwrap_or_else(|| Device::draw(person.id));
     server
         .catalog()
         .write(Lane::People, "sign in", move |rows| {
@@ -288,6 +326,7 @@ async fn admit(
         .await?;
     Ok(SignedIn {
         cookie: cookie.reveal().to_owned(),
+        device: device.cookie(server),
         ends_at,
         caller,
     })
@@ -307,6 +346,12 @@ fn caller(person: &User, scopes: Option<Vec<rules::permissions::Verb>>, via: Via
         via,
         request: String::new(),
     }
+}
+
+fn token_expired(end: Timestamp) -> Refusal {
+    Refusal::unauthenticated("token.expired", format!("This token was good until {end}."))
+        .with("end", end)
+        .hint("Make a new one on the page of your account, or with: fardel token create.")
 }
 
 fn suspended() -> Refusal {

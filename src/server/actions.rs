@@ -20,6 +20,7 @@ pub mod installation;
 pub mod operations;
 pub mod people;
 mod query;
+pub mod replay;
 pub mod sessions;
 pub mod system;
 
@@ -66,7 +67,7 @@ fn once<T: Serialize + DeserializeOwned>(
     act: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Once<T>, Failure> {
     if let Some(key) = key
-        && let Some(first) = rows.answered(key)?
+        && let Some(first) = rows.answered(key, rows.now)?
     {
         let value = serde_json::from_str(&first)
             .map_err(|error| Fault::new("read the first answer", error))?;

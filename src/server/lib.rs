@@ -30,10 +30,12 @@ struct Inner {
     shelves: Arc<appliance::shelves::Shelves>,
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
+    sign_in_counts: access::Counts,
     settings: appliance::settings::InForce,
     backups: appliance::backups::Backups,
     examining: examiner::Examining,
     proofs: actions::gpus::prove::Proofs,
+    under_way: actions::replay::UnderWay,
 }
 
 impl std::fmt::Debug for Server {
@@ -90,10 +92,12 @@ impl Server {
             shelves: Arc::default(),
             catalog,
             hasher,
+            sign_in_counts: access::Counts::default(),
             settings: appliance::settings::InForce::new(reading),
             backups: appliance::backups::Backups::default(),
             examining: examiner::Examining::default(),
             proofs: actions::gpus::prove::Proofs::default(),
+            under_way: actions::replay::UnderWay::default(),
         }))
     }
 
@@ -105,6 +109,10 @@ impl Server {
     /// Brings the way into sessions, which the self-test of a card needs.
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
         self.0.proofs.bring(streams);
+    }
+
+    pub(crate) fn under_way(&self) -> &actions::replay::UnderWay {
+        &self.0.under_way
     }
 
     pub(crate) fn proofs(&self) -> &actions::gpus::prove::Proofs {
@@ -212,6 +220,10 @@ impl Server {
 
     pub(crate) fn catalog(&self) -> &catalog::Catalog {
         &self.0.catalog
+    }
+
+    pub(crate) fn sign_in_counts(&self) -> &access::Counts {
+        &self.0.sign_in_counts
     }
 
     pub(crate) fn hasher(&self) -> &access::password::Hasher {

@@ -154,7 +154,7 @@ impl Rehearsal {
         };
         self.catalog()
             .write_now(Lane::People, "launch", move |rows| {
-                if let Some(answer) = rows.answered(&key)? {
+                if let Some(answer) = rows.answered(&key, rows.now)? {
                     return Ok(answer.parse()?);
                 }
                 rows.insert_session(&session, "person")?;

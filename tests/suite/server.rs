@@ -9,6 +9,7 @@ pub(crate) mod fake_machine;
 mod forgotten;
 mod gpus;
 mod lan;
+mod leases;
 mod openapi;
 mod protocol;
 mod roles;

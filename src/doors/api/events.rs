@@ -12,6 +12,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use rules::refusal::Refusal;
 use serde::Deserialize;
+use server::access::{Lease, lease};
 use server::events::{Next, Subscription, subscribe};
 
 use super::Api;
@@ -54,7 +55,12 @@ pub(super) async fn follow(
         .and_then(|v| v.trim().parse().ok());
     let since = resumed.or(query.since);
     let subscription = subscribe(&api.server, &caller.subject, since).await?;
-    let events = stream::unfold((subscription, topics), next_event);
+    let reader = Reader {
+        subscription,
+        topics,
+        lease: Some(lease(&api.server, &caller)),
+    };
+    let events = stream::unfold(reader, next_event);
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::new().interval(HEARTBEAT).text("still here"))
         .into_response())
@@ -82,19 +88,30 @@ fn topics(words: &str) -> Result<BTreeSet<String>, Refusal> {
     Ok(chosen)
 }
 
-type Reader = (Subscription, BTreeSet<String>);
+struct Reader {
+    subscription: Subscription,
+    topics: BTreeSet<String>,
+    /// None once the reader was told that they may hear no more.
+    lease: Option<Lease>,
+}
 
-async fn next_event(
-    (mut subscription, topics): Reader,
-) -> Option<(Result<Event, Infallible>, Reader)> {
+async fn next_event(mut reader: Reader) -> Option<(Result<Event, Infallible>, Reader)> {
     loop {
-        let event = match subscription.next().await {
+        let next = tokio::select! {
+            biased;
+            refusal = reader.lease.as_mut()? => {
+                reader.lease = None;
+                return Some((Ok(last(&refusal)), reader));
+            }
+            next = reader.subscription.next() => next,
+        };
+        let event = match next {
             Ok(Some(Next::Reset(after))) => Event::default()
                 .event("reset")
                 .id(after.to_string())
                 .data(format!("{{\"after\":{after}}}")),
             Ok(Some(Next::Change(change))) => {
-                if !topics.is_empty() && !topics.contains(&change.topic) {
+                if !reader.topics.is_empty() && !reader.topics.contains(&change.topic) {
                     continue;
                 }
                 let id = change.sequence.to_string();
@@ -115,8 +132,14 @@ async fn next_event(
                 return None;
             }
         };
-        return Some((Ok(event), (subscription, topics)));
+        return Some((Ok(event), reader));
     }
+}
+
+/// The last event of a reader who may hear no more: why.
+fn last(refusal: &Refusal) -> Event {
+    let why = serde_json::json!({"code": refusal.code, "text": refusal.text});
+    Event::default().event("end").data(why.to_string())
 }
 
 #[cfg(test)]

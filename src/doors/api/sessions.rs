@@ -111,7 +111,10 @@ pub(super) async fn get(
         };
         let patience = Duration::from_secs(waiting.patience.unwrap_or(20).min(LONGEST_WAIT));
         // Past its patience it answers with the state as it is.
-        let reached = tokio::time::timeout(patience, reach(&api, &caller, &session, until)).await;
+        let reached = tokio::select! {
+            refusal = server::access::lease(&api.server, &caller) => return Err(refusal.into()),
+            reached = tokio::time::timeout(patience, reach(&api, &caller, &session, until)) => reached,
+        };
         if let Ok(reached) = reached {
             session = reached?;
         } else {

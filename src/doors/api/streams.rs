@@ -8,13 +8,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base::link::streams::{ByteStream, ExecRequest, LogStream, TermInput, TermOutput, TermStream};
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream::{self, SplitSink};
+use futures_util::stream::{self, SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use rules::refusal::Refusal;
 use rules::session::Phase;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use server::access::Caller;
+use server::access::{Caller, InUse, Lease, lease};
 use server::actions::sessions::{self, EntryTicket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Duration, MissedTickBehavior, interval};
@@ -42,6 +42,9 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long the other side of a stream that ended may take to close. Longer: a client that hangs keeps
 /// its connection. Shorter: one on a busy machine misses the end.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a client may take to hear that its leave has ended. Longer: somebody whose token was revoked
+/// keeps the connection, though nothing flows on it any more.
+const DISMISSAL: Duration = Duration::from_secs(1);
 /// Largest message a client may send: a paste.
 const LARGEST_MESSAGE: usize = 1 << 20;
 /// Longest command line or environment of one exec, all together.
@@ -60,7 +63,7 @@ pub(super) async fn attach(
     let upgrade = socket(upgrade, TERMINAL)?;
     let size = size(&pairs)?;
     let stream = api.streams.attach(ticket.container, size).await?;
-    Ok(terminal(upgrade, stream))
+    Ok(terminal(&api, &caller, upgrade, stream))
 }
 
 pub(super) async fn exec(
@@ -74,7 +77,7 @@ pub(super) async fn exec(
     let request = exec_request(&pairs)?;
     let upgrade = socket(upgrade, TERMINAL)?;
     let stream = api.streams.exec(ticket.container, request).await?;
-    Ok(terminal(upgrade, stream))
+    Ok(terminal(&api, &caller, upgrade, stream))
 }
 
 pub(super) async fn port(
@@ -90,7 +93,8 @@ pub(super) async fn port(
     })?;
     let upgrade = socket(upgrade, PORT)?;
     let stream = api.streams.dial(ticket.container, port).await?;
-    Ok(upgrade.on_upgrade(move |socket| tunnel(socket, stream)))
+    let lease = lease(&api.server, &caller);
+    Ok(upgrade.on_upgrade(move |socket| tunnel(socket, stream, lease)))
 }
 
 /// An upgrade that speaks `protocol`, or the refusal of a request that is none.
@@ -181,13 +185,14 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
     Ok(request)
 }
 
-fn terminal(upgrade: WebSocketUpgrade, stream: TermStream) -> Response {
-    upgrade.on_upgrade(move |socket| pump(socket, stream))
+fn terminal(api: &Api, caller: &Caller, upgrade: WebSocketUpgrade, stream: TermStream) -> Response {
+    let (lease, in_use) = (lease(&api.server, caller), InUse::of(&api.server, caller));
+    upgrade.on_upgrade(move |socket| pump(socket, stream, lease, in_use))
 }
 
 /// Carries a terminal both ways until one side ends. The two directions do not wait for each other: a
 /// program that does not read must not keep its output back.
-async fn pump(socket: WebSocket, stream: TermStream) {
+async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: InUse) {
     let (mut to, mut from) = socket.split();
     let TermStream { input, mut output } = stream;
     let typed = async {
@@ -198,9 +203,11 @@ async fn pump(socket: WebSocket, stream: TermStream) {
                 Message::Close(_) => return,
                 Message::Ping(_) | Message::Pong(_) => None,
             };
-            if let Some(sent) = sent
-                && input.send(sent).await.is_err()
-            {
+            let Some(sent) = sent else {
+                continue;
+            };
+            in_use.note();
+            if input.send(sent).await.is_err() {
                 // The process is over; its last words still go out.
                 std::future::pending::<()>().await;
             }
@@ -224,14 +231,45 @@ async fn pump(socket: WebSocket, stream: TermStream) {
             }
         }
     };
-    tokio::select! {
+    let dismissed = tokio::select! {
         () = typed => return,
-        () = shown => {}
+        () = shown => None,
+        refusal = lease => Some(refusal),
+    };
+    if let Some(refusal) = dismissed {
+        let why = control(&json!({"gone": refusal.text, "code": refusal.code}));
+        dismiss(to, from, Some(why), &refusal).await;
+        return;
     }
     // The other side may still be answering our ping. With nobody left to take that answer its
     // connection breaks, and what it has not read yet, the exit code above all, is lost to it.
     let heard_out = async { while let Some(Ok(_)) = from.next().await {} };
     let _ = tokio::time::timeout(FAREWELL, heard_out).await;
+}
+
+/// Closes a stream whose caller may go on no longer, saying why.
+async fn dismiss(
+    mut to: SplitSink<WebSocket, Message>,
+    mut from: SplitStream<WebSocket>,
+    words: Option<Message>,
+    refusal: &Refusal,
+) {
+    let farewell = async {
+        if let Some(words) = words
+            && to.send(words).await.is_err()
+        {
+            return;
+        }
+        let close = CloseFrame {
+            code: axum::extract::ws::close_code::POLICY,
+            reason: refusal.code.clone().into(),
+        };
+        if to.send(Message::Close(Some(close))).await.is_ok() {
+            while let Some(Ok(_)) = from.next().await {}
+        }
+    };
+    // Whoever does not listen is cut off.
+    let _ = tokio::time::timeout(DISMISSAL, farewell).await;
 }
 
 /// Sends one piece; breaks after the last.
@@ -299,7 +337,7 @@ fn control_in(text: &[u8]) -> Option<TermInput> {
 }
 
 /// Carries a TCP connection over a WebSocket, each direction on its own.
-async fn tunnel(socket: WebSocket, stream: ByteStream) {
+async fn tunnel(socket: WebSocket, stream: ByteStream, lease: Lease) {
     let (mut to, mut from) = socket.split();
     let (mut read, mut write) = tokio::io::split(stream);
     let inwards = async {
@@ -339,7 +377,12 @@ async fn tunnel(socket: WebSocket, stream: ByteStream) {
             }
         }
     };
-    tokio::join!(inwards, outwards);
+    let carried = async { tokio::join!(inwards, outwards) };
+    let refusal = tokio::select! {
+        _ = carried => return,
+        refusal = lease => refusal,
+    };
+    dismiss(to, from, None, &refusal).await;
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -364,6 +407,7 @@ pub(super) async fn logs(
         true => Some(api.followers.enter(caller.subject.user)?),
         false => None,
     };
+    let lease = lease(&api.server, &caller);
     let body = if waits && !follow {
         axum::body::Body::empty()
     } else if waits {
@@ -373,13 +417,16 @@ pub(super) async fn logs(
             id: ticket.session.to_string(),
             since: query.since,
         };
-        axum::body::Body::from_stream(stream::unfold((waiting, place), next_piece))
+        axum::body::Body::from_stream(stream::unfold((waiting, place, lease), next_piece))
     } else {
         let log = api
             .streams
             .logs(ticket.container, query.since, follow)
             .await?;
-        axum::body::Body::from_stream(stream::unfold((Reading::Open(log), place), next_piece))
+        axum::body::Body::from_stream(stream::unfold(
+            (Reading::Open(log), place, lease),
+            next_piece,
+        ))
     };
     let kind = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
@@ -397,14 +444,28 @@ enum Reading {
         since: u64,
     },
     Open(LogStream),
+    /// The reader may go on no longer.
+    Dismissed,
 }
 
-/// A log with the place of who follows it.
-type Followed = (Reading, Option<Place>);
+/// A log with the place of who follows it, and the leave to go on.
+type Followed = (Reading, Option<Place>, Lease);
 
-async fn next_piece(
-    (reading, place): Followed,
-) -> Option<(Result<Bytes, std::io::Error>, Followed)> {
+type Piece = Result<Bytes, std::io::Error>;
+
+async fn next_piece((reading, place, mut lease): Followed) -> Option<(Piece, Followed)> {
+    tokio::select! {
+        biased;
+        // Broken off, so that nobody takes it for the whole log.
+        refusal = &mut lease, if !matches!(reading, Reading::Dismissed) => {
+            let broken = std::io::Error::new(std::io::ErrorKind::PermissionDenied, refusal.to_string());
+            Some((Err(broken), (Reading::Dismissed, place, lease)))
+        }
+        piece = read_on(reading) => piece.map(|(piece, reading)| (piece, (reading, place, lease))),
+    }
+}
+
+async fn read_on(reading: Reading) -> Option<(Piece, Reading)> {
     let mut log = match reading {
         Reading::Open(log) => log,
         Reading::Waiting {
@@ -413,9 +474,10 @@ async fn next_piece(
             id,
             since,
         } => begin(&api, &caller, &id, since).await?,
+        Reading::Dismissed => return None,
     };
     let chunk = log.output.recv().await?;
-    Some((Ok(chunk.bytes), (Reading::Open(log), place)))
+    Some((Ok(chunk.bytes), Reading::Open(log)))
 }
 
 /// Waits until there is a log; None where there will never be one.

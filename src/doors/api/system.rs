@@ -103,6 +103,7 @@ pub(super) async fn take_backup(
         "application/octet-stream",
         found.size.0,
         open,
+        server::access::lease(&api.server, &caller),
     ))
 }
 

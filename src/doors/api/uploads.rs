@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use rules::names::UploadId;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
-use server::access::Caller;
+use server::access::{Caller, lease};
 use server::actions::images::uploads::{self, Upload};
 
 use super::Api;
@@ -104,12 +104,18 @@ async fn take(
     offset: u64,
     body: Body,
 ) -> Result<Upload, Problem> {
+    let mut lease = lease(&api.server, caller);
     let mut pieces = body.into_data_stream();
     let mut buffer = BytesMut::new();
     let mut at = offset;
     let mut latest = None;
     let broken = loop {
-        match pieces.next().await {
+        let piece = tokio::select! {
+            biased;
+            refusal = &mut lease => return Err(refusal.into()),
+            piece = pieces.next() => piece,
+        };
+        match piece {
             Some(Ok(bytes)) => {
                 buffer.extend_from_slice(&bytes);
                 if buffer.len() >= PIECE {

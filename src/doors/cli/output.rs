@@ -82,7 +82,9 @@ impl View {
             Format::Yaml => yaml(body)?,
             Format::Name => names(std::slice::from_ref(body)),
             _ if self.quiet => names(std::slice::from_ref(body)),
-            Format::Csv | Format::Table | Format::Wide => format!("{}\n", sentence.trim_end()),
+            Format::Csv | Format::Table | Format::Wide => {
+                format!("{}\n", shown_lines(sentence.trim_end()))
+            }
         })
     }
 
@@ -208,11 +210,21 @@ fn width(line: &str) -> usize {
         .sum()
 }
 
-/// What came from others may hold control sequences; a terminal must not act on them.
-fn shown(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+/// What came from others may hold control sequences and marks of direction; a terminal must not act on them.
+pub(super) fn shown(text: &str) -> String {
+    let safe = |c| {
+        if rules::session::hidden(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    text.chars().map(safe).collect()
+}
+
+/// The same of a text of several lines.
+fn shown_lines(text: &str) -> String {
+    text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
 fn items(body: &Value) -> &[Value] {
@@ -357,11 +369,11 @@ mod tests {
 
     #[test]
     fn control_sequences_of_others_do_not_reach_the_terminal() {
-        let body = json!({"items": [{"name": "a\u{1b}[2Jb", "state": "x", "image": "y"}]});
+        let body = json!({"items": [{"name": "a\u{1b}[2Jb\u{202e}", "state": "x", "image": "y"}]});
         let text = view(Format::Table, None)
             .list(&body, COLUMNS)
             .expect("printable");
-        assert!(!text.contains('\u{1b}'));
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
     }
 
     #[test]

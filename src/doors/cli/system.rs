@@ -9,7 +9,7 @@ use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
 use super::client::{Client, Extra, encoded, fresh_key};
-use super::output::{View, size, text};
+use super::output::{self, View, size, text};
 use super::tree::{Api, Event, Format};
 use super::trouble::{INTERRUPTED, Trouble};
 use super::{columns, complain, launch, print};
@@ -204,18 +204,23 @@ pub(super) async fn events(client: &Client, view: &View, request: Event) -> Resu
                     complain("some changes are no longer kept; going on from here\n");
                     continue;
                 }
+                // The leave to listen has ended; asking again says why.
+                if name == "end" {
+                    continue;
+                }
                 let Ok(change) = serde_json::from_str::<Value>(&data) else {
                     continue;
                 };
                 position = change["sequence"].as_u64().or(position);
                 if matches!(view.format, Format::Table | Format::Wide) {
-                    print(&format!(
-                        "{}  {:<20}  {:<12}  {}\n",
+                    let line = format!(
+                        "{}  {:<20}  {:<12}  {}",
                         text(&change, "at"),
                         text(&change, "code"),
                         text(&change, "actor"),
                         columns::what(&change),
-                    ));
+                    );
+                    print(&format!("{}\n", output::shown(&line)));
                 } else {
                     print(&format!("{change}\n"));
                 }

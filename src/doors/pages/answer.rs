@@ -13,6 +13,7 @@ use super::visit::Visit;
 use super::{Console, guest};
 use crate::doors::origin;
 use crate::doors::text::codes;
+use crate::doors::text::visible::visible;
 
 /// A whole page or fragment with that status. Nothing of it is kept by anybody on the way.
 pub fn html(visit: &Visit, status: StatusCode, body: String) -> Response {
@@ -34,7 +35,7 @@ pub fn html(visit: &Visit, status: StatusCode, body: String) -> Response {
         header::CONTENT_SECURITY_POLICY,
         origin::content_policy(&visit.nonce),
     );
-    (status, headers, body).into_response()
+    (status, headers, visible(body)).into_response()
 }
 
 /// A rendered template; a fault in a template is ours and says so.

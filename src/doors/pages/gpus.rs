@@ -224,7 +224,8 @@ pub async fn list_live(
 ) -> Response {
     let server = console.server.clone();
     let by = By::asked(&asked.by);
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller, by).await.ok()?;
@@ -258,7 +259,8 @@ pub async fn show_live(
     Path(id): Path<String>,
 ) -> Response {
     let server = console.server.clone();
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller, id) =
             (console.clone(), visit.clone(), caller.clone(), id.clone());
         async move {

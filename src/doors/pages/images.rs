@@ -187,7 +187,8 @@ fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) 
 
 async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
     let server = console.server.clone();
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller).await.ok()?;

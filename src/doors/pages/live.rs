@@ -13,6 +13,9 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use server::Server;
+use server::access::{Caller, Lease, lease};
+
+use crate::doors::text::visible::visible;
 
 /// One part of a page: the element it fills, and its markup.
 pub type Part = (&'static str, String);
@@ -30,11 +33,13 @@ struct State<F> {
     sent: BTreeMap<&'static str, u64>,
     silent_since: tokio::time::Instant,
     first: bool,
+    /// None once the reader was told that they may see no more.
+    lease: Option<Lease>,
 }
 
 /// Streams what `parts` gives, whenever it differs. Ends when `parts` gives none: the thing is gone, or the
-/// reader's leave to see it.
-pub fn stream<F, L>(server: &Server, parts: F) -> Response
+/// reader's leave to see it. The last event of a reader whose sign-in ended is `end`.
+pub fn stream<F, L>(server: &Server, caller: &Caller, parts: F) -> Response
 where
     F: Fn() -> L + Send + Sync + 'static,
     L: Future<Output = Option<Vec<Part>>> + Send,
@@ -45,11 +50,21 @@ where
         sent: BTreeMap::new(),
         silent_since: tokio::time::Instant::now(),
         first: true,
+        lease: Some(lease(server, caller)),
     };
     let events = stream::unfold(state, |mut state| async move {
         loop {
+            let wait = if state.first { Duration::ZERO } else { TICK };
+            let changed = tokio::select! {
+                biased;
+                refusal = state.lease.as_mut()? => {
+                    state.lease = None;
+                    let end = Event::default().event("end").data(refusal.code);
+                    return Some((Ok::<_, Infallible>(end), state));
+                }
+                changed = tokio::time::timeout(wait, state.revision.changed()) => changed,
+            };
             if !state.first {
-                let changed = tokio::time::timeout(TICK, state.revision.changed()).await;
                 match changed {
                     Ok(Ok(())) => tokio::time::sleep(GATHER).await,
                     Ok(Err(_)) => return None,
@@ -61,6 +76,7 @@ where
             let parts = (state.parts)().await?;
             let mut markup = String::new();
             for (target, html) in parts {
+                let html = visible(html);
                 let mut hasher = DefaultHasher::new();
                 html.hash(&mut hasher);
                 let mark = hasher.finish();

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::Form;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use serde::Deserialize;
 use server::{Failure, access};
@@ -13,6 +13,7 @@ use super::parts::{self, Alert};
 use super::visit::Visit;
 use super::who::{self, From, Perhaps, Who};
 use super::{Console, answer, guest};
+use crate::doors::origin;
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -70,14 +71,16 @@ pub async fn submit(
     State(console): State<Console>,
     visit: Visit,
     From(peer): From,
+    headers: HeaderMap,
     Form(typed): Form<Typed>,
 ) -> Response {
     let t = visit.text;
-    let signed_in = access::sign_in(
+    let signed_in = access::sign_in_by(
         &console.server,
         typed.name.trim(),
         typed.password,
         peer.address(),
+        origin::device(&headers),
     )
     .await;
     let refusal = match signed_in {
@@ -86,6 +89,8 @@ pub async fn submit(
             let mut response = answer::see(answer::own_place(&typed.next));
             let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
             response.headers_mut().append(header::SET_COOKIE, cookie);
+            let device = who::device_cookie(&visit, &signed_in.device);
+            response.headers_mut().append(header::SET_COOKIE, device);
             return response;
         }
         Err(Failure::Refusal(refusal)) => refusal,

@@ -4,12 +4,13 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::refusal::Kind;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, ListQuery, Machine, Overview};
 use server::actions::system::{self, Check};
+use server::{Failure, Server};
 
 use super::frame::{Frame, Nav};
 use super::gpus::{Asked, By};
@@ -127,7 +128,8 @@ pub async fn live(
 ) -> Response {
     let server = console.server.clone();
     let by = By::asked(&asked.by);
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller, by).await.ok()?;
@@ -168,7 +170,7 @@ async fn read(
         .unwrap_or_default();
     let live =
         seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
-    let trends = trends(console, caller, &seen, now).await?;
+    let trends = trends(&console.server, caller, &seen, now).await?;
     let mut legend: Vec<(String, u32)> = Vec::new();
     // Hundredths of devices where there are any, else of cores.
     let cores = seen
@@ -323,10 +325,10 @@ const POINTS: usize = 36;
 const POINT: i64 = 5_000;
 
 /// Cores and bytes in use on each machine over the last three minutes, as far as the caller may know.
-type Trends = std::collections::BTreeMap<rules::names::NodeId, Vec<(f64, f64)>>;
+pub(super) type Trends = std::collections::BTreeMap<rules::names::NodeId, Vec<(f64, f64)>>;
 
-async fn trends(
-    console: &Console,
+pub(super) async fn trends(
+    server: &Server,
     caller: &Caller,
     seen: &Overview,
     now: Timestamp,
@@ -354,8 +356,12 @@ async fn trends(
         let mut any = false;
         for session in known(machine) {
             let since = Some(Timestamp::from_millis(begin));
-            let samples =
-                sessions::samples(&console.server, caller, &session.to_string(), since).await?;
+            let samples = match sessions::samples(server, caller, &session.to_string(), since).await
+            {
+                // It was removed since it was listed.
+                Err(Failure::Refusal(refusal)) if refusal.kind == Kind::NotFound => continue,
+                read => read?,
+            };
             // Several samples of one session may fall on one point; the last one stands.
             let mut last: Vec<Option<(f64, f64)>> = vec![None; POINTS];
             for sample in samples {

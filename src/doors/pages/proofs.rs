@@ -86,7 +86,8 @@ pub async fn live(
     Path(id): Path<String>,
 ) -> Response {
     let server = console.server.clone();
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller, id) =
             (console.clone(), visit.clone(), caller.clone(), id.clone());
         async move {

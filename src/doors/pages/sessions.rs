@@ -293,7 +293,8 @@ pub async fn list_live(
     Query(asked): Query<Asked>,
 ) -> Response {
     let server = console.server.clone();
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller, asked) = (
             console.clone(),
             visit.clone(),
@@ -548,7 +549,8 @@ pub async fn show_live(
 ) -> Response {
     let server = console.server.clone();
     let tab = Tab::from_word(&look.tab);
-    stream::stream(&server, move || {
+    let reader = caller.clone();
+    stream::stream(&server, &reader, move || {
         let (console, visit, caller, id, look) = (
             console.clone(),
             visit.clone(),

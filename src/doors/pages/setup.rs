@@ -134,6 +134,8 @@ pub async fn submit(
             let mut response = answer::see("/setup/time");
             let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
             response.headers_mut().append(header::SET_COOKIE, cookie);
+            let device = who::device_cookie(&visit, &signed_in.device);
+            response.headers_mut().append(header::SET_COOKIE, device);
             return response;
         }
         Err(Failure::Refusal(refusal)) => refusal,

@@ -193,7 +193,9 @@ pub async fn backup_file(
 ) -> Response {
     match backups::take(&console.server, &caller, name).await {
         Ok((found, open)) => {
-            download::file(&found.name, "application/octet-stream", found.size.0, open)
+            let lease = server::access::lease(&console.server, &caller);
+            let kind = "application/octet-stream";
+            download::file(&found.name, kind, found.size.0, open, lease)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

@@ -11,7 +11,7 @@ use server::access::{self, Caller};
 use super::visit::{RequestId, Visit};
 use super::{Console, answer};
 use crate::doors::admission;
-use crate::doors::origin::{self, COOKIES};
+use crate::doors::origin::{self, COOKIES, DEVICES};
 use crate::doors::peer::Peer;
 
 /// Somebody who is signed in.
@@ -114,19 +114,24 @@ pub fn sign_in_cookie(
     now: Timestamp,
 ) -> HeaderValue {
     let seconds = ends_at.seconds_since(now);
-    cookie(visit, value, seconds)
+    cookie(visit, COOKIES, value, seconds)
+}
+
+/// The cookie by which the browser is known again at the next sign-in. It stays when somebody signs out.
+pub fn device_cookie(visit: &Visit, value: &str) -> HeaderValue {
+    cookie(visit, DEVICES, value, access::DEVICE_SECONDS)
 }
 
 /// Takes the cookie back.
 pub fn no_cookie(visit: &Visit) -> HeaderValue {
-    cookie(visit, "", 0)
+    cookie(visit, COOKIES, "", 0)
 }
 
-fn cookie(visit: &Visit, value: &str, seconds: u64) -> HeaderValue {
+fn cookie(visit: &Visit, names: [&str; 2], value: &str, seconds: u64) -> HeaderValue {
     let (name, secure) = if visit.secure {
-        (COOKIES[0], "; Secure")
+        (names[0], "; Secure")
     } else {
-        (COOKIES[1], "")
+        (names[1], "")
     };
     HeaderValue::try_from(format!(
         "{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"

@@ -124,7 +124,10 @@ pub fn explain_draft(world: &World, draft: &Draft, now: Timestamp) -> Explanatio
         demand: &draft.demand,
         session: None,
         owner: draft.owner,
-        before: order::waiting(world).len() as u32,
+        before: match draft.owner {
+            Some(owner) => order::before_new(world, owner, now),
+            None => order::waiting(world, now).len() as u32,
+        },
         held: draft_gate(world, draft, now),
     };
     explain(world, &stand_in, now)
@@ -135,7 +138,7 @@ pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Expl
     if session.phase != Phase::Pending {
         return settled(world, session, now);
     }
-    let before = order::waiting(world)
+    let before = order::waiting(world, now)
         .iter()
         .take_while(|other| other.id != session.id)
         .count() as u32;
@@ -193,7 +196,7 @@ fn draft_gate(world: &World, draft: &Draft, now: Timestamp) -> Result<Option<Blo
 fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation {
     // Everybody in front of it takes their room first, as `decide` would give it to them.
     let mut line = Line::new(world, now);
-    for session in order::waiting(world)
+    for session in order::waiting(world, now)
         .into_iter()
         .take(waiting.before as usize)
     {
@@ -278,6 +281,7 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         waiting.owner,
         now,
     ));
+    answer.blockers.extend(turn(world, waiting, now));
     if !line.is_full() {
         answer.alternatives = nearest(ground, waiting);
     }
@@ -288,6 +292,17 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
         .map(|b| b.text.clone())
         .unwrap_or_default();
     answer
+}
+
+/// That it waits for its owner's next turn, where others wait too; None for everybody's first.
+fn turn(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Option<Blocker> {
+    let count = order::own_in_front(world, waiting.session?, now);
+    (count > 0).then(|| Blocker {
+        code: "queue.turn".into(),
+        text: format!("People take turns, and {count} of its owner's sessions come before it."),
+        params: [("count".to_owned(), count.to_string())].into(),
+        ends_with: None,
+    })
 }
 
 /// The session in front that it waits behind: the first one that waits for something it wants too, or for

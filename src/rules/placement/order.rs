@@ -1,5 +1,13 @@
 //! In which order waiting sessions are looked at, and what holds one back besides room.
+//!
+//! People take turns: everybody's first waiting session comes before anybody's second. Among first ones it
+//! counts since when each is its owner's first, so that nobody who comes later passes the head of the queue,
+//! and whoever just got a place stands behind everybody who waits. So somebody with one session waits for at
+//! most one of each other person, however many they queued.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::names::{SessionId, UserId};
 use crate::placement::Blocker;
 use crate::session::{Outcome, Phase, Reason, Session};
 use crate::units::Timestamp;
@@ -12,15 +20,84 @@ pub(super) enum Gate {
     Never(Reason),
 }
 
-/// Waiting sessions, first come first. Ids are time-ordered and break ties.
-pub(super) fn waiting(world: &World) -> Vec<&Session> {
+/// One person's turns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turns {
+    /// Sessions of theirs that wait for nothing but room.
+    waiting: u32,
+    /// Since when the first of them is the first.
+    since: Option<Timestamp>,
+}
+
+/// Round, since when its owner's first one is that, when it was queued, and its id, which is time-ordered and
+/// breaks ties.
+type Key = (u32, Timestamp, Timestamp, SessionId);
+
+/// Waiting sessions in the order in which they are looked at; each person's own first come first. Costs
+/// sorting them twice.
+pub(super) fn waiting(world: &World, now: Timestamp) -> Vec<&Session> {
+    let mut keyed = keyed(world, now).0;
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, session)| session).collect()
+}
+
+/// How many would be looked at before a session that `owner` queues now.
+pub(super) fn before_new(world: &World, owner: UserId, now: Timestamp) -> u32 {
+    let (keyed, turns) = keyed(world, now);
+    let own = turns.get(&owner).copied().unwrap_or_default();
+    let since = own.since.unwrap_or(now);
+    let new: Key = (own.waiting, since, now, SessionId(uuid::Uuid::max()));
+    keyed.iter().filter(|(key, _)| *key < new).count() as u32
+}
+
+/// How many of its owner's sessions stand in front of a waiting one, where others wait too: then turns
+/// matter.
+pub(super) fn own_in_front(world: &World, session: &Session, now: Timestamp) -> u32 {
+    let (keyed, turns) = keyed(world, now);
+    if turns.values().filter(|turns| turns.waiting > 0).count() < 2 {
+        return 0;
+    }
+    let found = keyed.iter().find(|(_, other)| other.id == session.id);
+    found.map_or(0, |(key, _)| key.0)
+}
+
+fn keyed(world: &World, now: Timestamp) -> (Vec<(Key, &Session)>, BTreeMap<UserId, Turns>) {
     let mut waiting: Vec<&Session> = world
         .sessions
         .iter()
         .filter(|s| s.phase == Phase::Pending)
         .collect();
     waiting.sort_by_key(|s| (s.queued_at, s.id));
-    waiting
+    let mut served = world.served.clone();
+    for session in &world.sessions {
+        if let Some(at) = session.scheduled_at {
+            let last = served.entry(session.owner).or_insert(at);
+            *last = at.max(*last);
+        }
+    }
+    let live: BTreeSet<SessionId> = if waiting.iter().any(|s| !s.order.depends_on.is_empty()) {
+        world.sessions.iter().map(|s| s.id).collect()
+    } else {
+        BTreeSet::new()
+    };
+    let mut people: BTreeMap<UserId, Turns> = BTreeMap::new();
+    let keyed = waiting.into_iter().map(|session| {
+        let turns = people.entry(session.owner).or_default();
+        let round = turns.waiting;
+        let start = session.order.start_at.unwrap_or_default();
+        let last = served.get(&session.owner).copied().unwrap_or_default();
+        let since = session.queued_at.max(start.min(now)).max(last);
+        // Who waits for a time or for another session takes no turn of its owner's.
+        let held = start > now || session.order.depends_on.iter().any(|id| live.contains(id));
+        let since = if held {
+            turns.since.unwrap_or(since)
+        } else {
+            turns.waiting += 1;
+            *turns.since.get_or_insert(since)
+        };
+        ((round, since, session.queued_at, session.id), session)
+    });
+    (keyed.collect(), people)
 }
 
 pub(super) fn gate(world: &World, session: &Session, now: Timestamp) -> Gate {

@@ -1,6 +1,7 @@
 //! Placement by small worlds written as text: `node a cpu 2 mem 4g | kim 1 1g | …`.
 
 mod passing;
+mod turns;
 
 use super::*;
 use crate::names::{BootId, SessionName, UserId};
@@ -520,7 +521,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
         while !world.sessions.is_empty() {
             rounds += 1;
             assert!(rounds < 200, "seed {seed}: somebody never gets a turn");
-            let first = order::waiting(&world).first().map(|s| s.id);
+            let first = order::waiting(&world, now).first().map(|s| s.id);
             let decisions = decide(&world, now);
             if let Some(first) = first {
                 let told = explain_session(&world, world.session(first).unwrap(), now);

@@ -1,175 +1,422 @@
-//! Failed sign-ins, counted by name and by address before anything is hashed. Ten failures of a name
-//! lock it for twenty minutes, each further time for twice as long; addresses get more, since a
-//! class may sit behind one.
+//! Failed sign-ins. Whoever guesses waits longer after each guess; nobody's guesses shut somebody else out.
+//! What is counted, and kept in memory only:
+//!
+//! - a name from one address: after some failures each further try waits, at most half a minute;
+//! - a name from a browser that signed in by it before (`Device`), and the own password asked for again:
+//!   apart from everybody else's, at most a quarter of an hour;
+//! - a name from anywhere, and an address for any name: tries are slowed, never refused.
+//!
+//! Root on this machine does not sign in, and a right setup code is never asked to wait.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rules::names::UserId;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
-use super::secret::Secret;
+use super::secret::same;
+use crate::catalog::Lane;
 use crate::catalog::events::Note;
-use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
-/// Failures of one name, or of the setup code, until it is locked.
-const MOST_OF_NAME: u32 = 10;
-/// Failures from one address until it is locked.
-const MOST_OF_ADDRESS: u32 = 30;
-const FIRST_LOCK_SECONDS: u64 = 20 * 60;
-/// Longest lock. An attacker must not lock a person out for a week.
-const LONGEST_LOCK_SECONDS: u64 = 24 * 3600;
+/// Failures that cost nothing: people mistype. Each further one doubles the wait, from one second.
+const FREE: u32 = 5;
+/// Longest wait of a name from an address that is no known browser's. Higher: whoever sits behind the same
+/// proxy is kept out by a neighbour. Lower: an address may guess more often.
+const LONGEST_WAIT_SECONDS: u64 = 30;
+/// Longest wait of a browser that signed in by this name before, which nobody else's failures touch.
+const LONGEST_OWN_WAIT_SECONDS: u64 = 15 * 60;
+/// Failures of a name from anywhere after which its tries are slowed.
+const FREE_OF_NAME: u32 = 20;
+/// Failures from an address after which its tries are slowed: a class may sit behind one.
+const FREE_OF_ADDRESS: u32 = 50;
+/// How long a slowed try is held before its password is looked at.
+const SLOWED: Duration = Duration::from_secs(1);
+/// Tries that are held at once; more are told to come back.
+const MOST_SLOWED: usize = 64;
 /// Quiet seconds after which failures are no longer counted.
 const FORGIVEN_AFTER_SECONDS: u64 = 3600;
+/// Counts kept at once, some 100 bytes each; the one that rested longest goes first. Each costs whoever makes
+/// it the time of a password's check.
+const MOST_COUNTS: usize = 10_000;
 /// Longest name that is counted as typed; no longer one exists.
-const LONGEST_SUBJECT: usize = 80;
+const LONGEST_NAME: usize = 80;
 
-/// The subjects that one attempt counts against.
-#[derive(Debug, Clone)]
-pub(super) struct Attempts {
-    /// As it was typed; None where no name was.
-    name: Option<String>,
-    subjects: Vec<(String, u32)>,
-    what: String,
+/// What is counted, hashed, because people type passwords into the wrong field.
+type Subject = [u8; 32];
+
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    failures: u32,
+    failed_at: Timestamp,
+    /// Tries before that are refused.
+    free_at: Timestamp,
+    /// Whose name it is about, so that an administrator can lift it.
+    name: Subject,
 }
 
-impl Attempts {
-    pub(super) fn of(name: &str, source: IpAddr) -> Self {
-        let short: String = name.chars().take(LONGEST_SUBJECT).collect();
+/// The counts of one server.
+pub(crate) struct Counts {
+    rows: Mutex<HashMap<Subject, Count>>,
+    slowed: Semaphore,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
         Self {
-            what: format!("Sign-in for {}", short.escape_debug()),
-            subjects: vec![
-                (subject(&short), MOST_OF_NAME),
-                (format!("address:{source}"), MOST_OF_ADDRESS),
-            ],
-            name: Some(short),
+            rows: Mutex::default(),
+            slowed: Semaphore::new(MOST_SLOWED),
         }
     }
+}
 
-    /// Attempts by somebody who is signed in already: only the name counts.
-    pub(super) fn of_name(name: &str) -> Self {
-        Self {
-            what: format!("Sign-in for {}", name.escape_debug()),
-            subjects: vec![(subject(name), MOST_OF_NAME)],
-            name: Some(name.to_owned()),
-        }
+impl Counts {
+    fn locked(&self) -> MutexGuard<'_, HashMap<Subject, Count>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn of_setup(source: IpAddr) -> Self {
-        Self {
-            what: "Setup".to_owned(),
-            subjects: vec![
-                ("setup".to_owned(), MOST_OF_NAME),
-                (format!("address:{source}"), MOST_OF_ADDRESS),
-            ],
-            name: None,
-        }
+    fn failures(&self, subject: &Subject, now: Timestamp) -> u32 {
+        let rows = self.locked();
+        rows.get(subject)
+            .filter(|row| !row.forgiven(now))
+            .map_or(0, |row| row.failures)
     }
 
-    /// Refuses while a subject is locked, saying until when.
-    pub(super) fn refuse_locked(&self, server: &Server) -> Result<(), Failure> {
-        let until = server.catalog().read_now("look for a lock", |view| {
-            let mut until = Timestamp::default();
-            for (subject, _) in &self.subjects {
-                until = until.max(view.failures(subject)?.locked_until);
+    /// Counts a failure before it happened, so that many tries at once are as slow as one after the other;
+    /// Err: until when the next try waits.
+    fn begin(
+        &self,
+        subject: Subject,
+        name: Subject,
+        longest: u64,
+        now: Timestamp,
+    ) -> Result<u32, Timestamp> {
+        let mut rows = self.locked();
+        if rows.len() >= MOST_COUNTS && !rows.contains_key(&subject) {
+            let oldest = rows.iter().min_by_key(|(_, row)| row.failed_at);
+            if let Some(oldest) = oldest.map(|(subject, _)| *subject) {
+                rows.remove(&oldest);
             }
-            Ok(until)
-        })?;
-        let now = server.clock().now();
-        if until > now {
-            return Err(self.locked(until, now).into());
+        }
+        let row = rows.entry(subject).or_insert(Count {
+            failures: 0,
+            failed_at: now,
+            free_at: now,
+            name,
+        });
+        if row.forgiven(now) {
+            row.failures = 0;
+        }
+        if row.free_at > now {
+            return Err(row.free_at);
+        }
+        row.failures += 1;
+        row.failed_at = now;
+        row.free_at = now.plus_seconds(wait(row.failures, longest));
+        Ok(row.failures)
+    }
+
+    /// Takes one failure back that was none.
+    fn undo(&self, subject: &Subject) {
+        let mut rows = self.locked();
+        if let Some(row) = rows.get_mut(subject) {
+            row.failures = row.failures.saturating_sub(1);
+            row.free_at = row.failed_at;
+        }
+    }
+
+    fn forget(&self, subject: &Subject) {
+        self.locked().remove(subject);
+    }
+}
+
+impl Count {
+    fn forgiven(&self, now: Timestamp) -> bool {
+        now.seconds_since(self.failed_at.max(self.free_at)) >= FORGIVEN_AFTER_SECONDS
+    }
+}
+
+/// Seconds until the next try after so many failures.
+fn wait(failures: u32, longest: u64) -> u64 {
+    match failures.checked_sub(FREE + 1) {
+        None => 0,
+        Some(more) => (1_u64 << more.min(32)).min(longest),
+    }
+}
+
+/// One try, and what it counts against.
+pub(super) struct Attempt<'s> {
+    server: &'s Server,
+    /// Refused while this has to wait.
+    own: Subject,
+    longest: u64,
+    /// Slowed by these; empty for a known browser.
+    shared: Vec<(Subject, u32)>,
+    name: Subject,
+    what: String,
+    /// Who the journal says it was about.
+    known: Option<UserId>,
+}
+
+impl<'s> Attempt<'s> {
+    /// Somebody signs in by a name; `device` where their browser did so before.
+    pub(super) fn of(
+        server: &'s Server,
+        name: &str,
+        known: Option<UserId>,
+        source: IpAddr,
+        device: Option<Device>,
+    ) -> Self {
+        let short: String = name.chars().take(LONGEST_NAME).collect();
+        let address = network(source);
+        let own = match device {
+            Some(device) => subject("device", &device.id, &device.person),
+            None => subject("pair", short.as_bytes(), &address),
+        };
+        let name = subject("name", short.as_bytes(), &[]);
+        Self {
+            server,
+            own,
+            longest: if device.is_some() {
+                LONGEST_OWN_WAIT_SECONDS
+            } else {
+                LONGEST_WAIT_SECONDS
+            },
+            shared: if device.is_some() {
+                Vec::new()
+            } else {
+                vec![
+                    (name, FREE_OF_NAME),
+                    (subject("address", &address, &[]), FREE_OF_ADDRESS),
+                ]
+            },
+            name,
+            what: format!("Sign-in for {}", short.escape_debug()),
+            known,
+        }
+    }
+
+    /// Somebody who is signed in is asked for their password again, by this sign-in or token.
+    pub(super) fn of_own(server: &'s Server, name: &str, person: UserId, by: &[u8; 16]) -> Self {
+        Self {
+            server,
+            own: subject("own", by, person.0.as_bytes()),
+            longest: LONGEST_OWN_WAIT_SECONDS,
+            shared: Vec::new(),
+            name: subject("name", name.as_bytes(), &[]),
+            what: format!("Sign-in for {}", name.escape_debug()),
+            known: Some(person),
+        }
+    }
+
+    /// Somebody typed a wrong setup code.
+    pub(super) fn of_setup(server: &'s Server, source: IpAddr) -> Self {
+        Self {
+            server,
+            own: subject("setup", &network(source), &[]),
+            longest: LONGEST_WAIT_SECONDS,
+            shared: Vec::new(),
+            name: subject("setup", &[], &[]),
+            what: "Setup".to_owned(),
+            known: None,
+        }
+    }
+
+    /// Counts the try as failed until it is `forgiven` or `undone`, and holds it back where many failed.
+    ///
+    /// Errors: `sign-in.locked` while it has to wait; `sign-in.busy` where too many are held back already.
+    pub(super) async fn begin(&self) -> Result<(), Failure> {
+        let (counts, now) = (self.server.sign_in_counts(), self.server.clock().now());
+        let failures = counts
+            .begin(self.own, self.name, self.longest, now)
+            .map_err(|until| self.locked(until, now))?;
+        if failures == FREE + 1 {
+            self.note(now.plus_seconds(wait(failures, self.longest)));
+        }
+        let many = |(subject, free): &(Subject, u32)| counts.failures(subject, now) > *free;
+        let slowed = self.shared.iter().any(many);
+        for (subject, _) in &self.shared {
+            // It holds nobody back by itself: no wait is counted for it.
+            let _ = counts.begin(*subject, self.name, 0, now);
+        }
+        if slowed {
+            let Ok(_held) = counts.slowed.try_acquire() else {
+                self.undone();
+                return Err(Refusal::too_often(
+                    "sign-in.busy",
+                    "Too many people are signing in just now.",
+                )
+                .hint("Try again in a moment.")
+                .retry_after(SLOWED.as_secs() + 1)
+                .into());
+            };
+            tokio::time::sleep(SLOWED).await;
         }
         Ok(())
     }
 
-    fn locked(&self, until: Timestamp, now: Timestamp) -> Refusal {
+    /// It was no failure, and no success either.
+    pub(super) fn undone(&self) {
+        let counts = self.server.sign_in_counts();
+        counts.undo(&self.own);
+        for (subject, _) in &self.shared {
+            counts.undo(subject);
+        }
+    }
+
+    /// The password was right: its own failures are forgotten. Name and address keep theirs but this one: a
+    /// good account must not buy more guesses at others.
+    pub(super) fn forgiven(&self) {
+        let counts = self.server.sign_in_counts();
+        counts.forget(&self.own);
+        for (subject, _) in &self.shared {
+            counts.undo(subject);
+        }
+    }
+
+    fn locked(&self, until: Timestamp, now: Timestamp) -> Failure {
         Refusal::too_often(
             "sign-in.locked",
             format!(
-                "{} is locked until {until} after too many failures.",
+                "{} has to wait until {until} after too many failures.",
                 self.what
             ),
         )
         .with("until", until)
         .hint("Wait until then, or ask an administrator to set a new password.")
-        .retry_after(until.millis_since(now).div_ceil(1000))
+        .retry_after(until.millis_since(now).div_ceil(1000).max(1))
+        .into()
     }
 
-    /// Counts one failure. Errors: `sign-in.locked` where this one was one too many.
-    pub(super) async fn failed(&self, server: &Server) -> Result<(), Failure> {
-        let attempts = self.clone();
-        let locked = server
-            .catalog()
-            .write(Lane::People, "count a failed sign-in", move |rows| {
-                attempts.count(rows)
-            })
-            .await?;
-        match locked {
-            Some(until) => Err(self.locked(until, server.clock().now()).into()),
-            None => Ok(()),
-        }
-    }
-
-    fn count(&self, rows: &Rows<'_>) -> Result<Option<Timestamp>, Failure> {
-        let now = rows.now;
-        let mut latest = None;
-        let known = match &self.name {
-            Some(name) => rows.person_named(name)?,
-            None => None,
+    /// Tells the journal, once for each run of failures.
+    fn note(&self, until: Timestamp) {
+        let object = match self.known {
+            Some(person) => person.to_string(),
+            None => URL_SAFE_NO_PAD.encode(&self.name[..12]),
         };
-        for (subject, most) in &self.subjects {
-            let mut row = rows.failures(subject)?;
-            let quiet = row.failed_at.max(row.locked_until);
-            if now.seconds_since(quiet) >= FORGIVEN_AFTER_SECONDS {
-                row.failures = 0;
-            }
-            if now.seconds_since(quiet) >= LONGEST_LOCK_SECONDS {
-                row.locks = 0;
-            }
-            row.failed_at = now;
-            row.failures += 1;
-            if row.failures >= *most {
-                let doubled = FIRST_LOCK_SECONDS << row.locks.min(16);
-                row.locked_until = now.plus_seconds(doubled.min(LONGEST_LOCK_SECONDS));
-                row.locks += 1;
-                row.failures = 0;
-                latest = latest.max(Some(row.locked_until));
-                let object = known
-                    .as_ref()
-                    .map_or_else(|| subject.clone(), |person| person.id.to_string());
-                rows.note(Note {
-                    actor: "access",
-                    topic: "people",
-                    object: &object,
-                    owner: None,
-                    code: "sign-in.locked",
-                    before: "",
-                    after: &row.locked_until.to_string(),
-                })?;
-            }
-            rows.put_failures(subject, row)?;
+        let write = move |rows: &crate::catalog::Rows<'_>| {
+            rows.note(Note {
+                actor: "access",
+                topic: "people",
+                object: &object,
+                owner: None,
+                code: "sign-in.locked",
+                before: "",
+                after: &until.to_string(),
+            })
+        };
+        self.server
+            .catalog()
+            .write_later(Lane::Loops, "note failed sign-ins", write);
+    }
+}
+
+/// Lifts every wait of a name, when an administrator set its password anew.
+pub(crate) fn unlock(server: &Server, name: &str) {
+    let name = subject("name", name.as_bytes(), &[]);
+    server
+        .sign_in_counts()
+        .locked()
+        .retain(|_, row| row.name != name);
+}
+
+/// A browser that signed in by a name before, known by a signed cookie. Proves nobody: it only has failures
+/// of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Device {
+    id: [u8; 16],
+    person: [u8; 16],
+}
+
+impl Device {
+    /// The device behind this cookie, where the box signed it for this person.
+    pub(super) fn read(server: &Server, cookie: &str, person: UserId) -> Option<Self> {
+        // 86 characters carry 64 bytes; anything else was never ours.
+        if cookie.len() != 86 {
+            return None;
         }
-        Ok(latest)
+        let bytes = URL_SAFE_NO_PAD.decode(cookie).ok()?;
+        let (id, rest) = bytes.split_first_chunk::<16>()?;
+        let (whose, signature) = rest.split_first_chunk::<16>()?;
+        let device = Self {
+            id: *id,
+            person: *whose,
+        };
+        let signature: [u8; 32] = signature.try_into().ok()?;
+        (same(&device.signature(server), &signature) && device.person == person.0.into_bytes())
+            .then_some(device)
     }
 
-    /// Forgets the failures of the name that proved itself. The address keeps its count: one good
-    /// account must not buy more guesses at others.
-    pub(super) fn forget(&self, rows: &Rows<'_>) -> Result<(), Failure> {
-        rows.forget_failures(&self.subjects[0].0)
+    pub(super) fn draw(person: UserId) -> Self {
+        Self {
+            id: base::observe::dice(),
+            person: person.0.into_bytes(),
+        }
+    }
+
+    /// The value of its cookie.
+    pub(super) fn cookie(&self, server: &Server) -> String {
+        let bytes = [&self.id[..], &self.person, &self.signature(server)].concat();
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The box's key signs cursors too; these words begin like no cursor does.
+    fn signature(&self, server: &Server) -> [u8; 32] {
+        let key = server.catalog().founding().cursor_key;
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key);
+        let message = [&b"sign-in device: "[..], &self.id, &self.person].concat();
+        let mut signature = [0; 32];
+        signature.copy_from_slice(ring::hmac::sign(&key, &message).as_ref());
+        signature
     }
 }
 
-/// How a name stands in the rows: hashed, because people type passwords into the wrong field.
-fn subject(name: &str) -> String {
-    let digest = Secret::from(name).hash();
-    let hex: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("name:{hex}")
+fn subject(kind: &str, first: &[u8], second: &[u8]) -> Subject {
+    let mut digest = Sha256::new();
+    for part in [kind.as_bytes(), first, second] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
 }
 
-/// Unlocks a name, when an administrator set its password anew.
-pub(crate) fn unlock(rows: &Rows<'_>, name: &str) -> Result<(), Failure> {
-    rows.forget_failures(&subject(name))
+/// What counts as one address: a whole network of IPv6, since everybody has one to choose from.
+fn network(source: IpAddr) -> Vec<u8> {
+    match source.to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets()[..8].to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_bounded_and_the_one_that_rested_longest_goes_first() {
+        let counts = Counts::default();
+        let now = Timestamp::from_millis(1_000_000);
+        let numbered = |n: usize| subject("test", &n.to_be_bytes(), &[]);
+        for n in 0..MOST_COUNTS + 100 {
+            let later = now.plus_seconds(n as u64 / 1000);
+            let _ = counts.begin(numbered(n), numbered(n), 30, later);
+        }
+        let rows = counts.locked();
+        assert_eq!(rows.len(), MOST_COUNTS);
+        assert!(rows.contains_key(&numbered(MOST_COUNTS + 99)));
+    }
+
+    #[test]
+    fn waits_double_from_a_second_to_the_longest() {
+        let waits: Vec<u64> = (4..14).map(|n| wait(n, LONGEST_WAIT_SECONDS)).collect();
+        assert_eq!(waits, [0, 0, 1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(wait(u32::MAX, LONGEST_OWN_WAIT_SECONDS), 900);
+    }
 }

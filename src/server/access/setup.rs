@@ -8,7 +8,7 @@ use rules::names::UserName;
 use rules::people::Role;
 use rules::refusal::Refusal;
 
-use super::attempts::Attempts;
+use super::attempts::Attempt;
 use super::secret::{Secret, same};
 use super::{SignedIn, admit, new_person, password};
 use crate::catalog::Lane;
@@ -64,8 +64,8 @@ pub fn setup_open(server: &Server) -> bool {
 
 /// Makes the first administrator and signs them in.
 ///
-/// Errors: `setup.done`, `setup.code-wrong`, `setup.code-expired`, `sign-in.locked` after ten wrong
-/// codes; names and passwords as for everybody.
+/// Errors: `setup.done`, `setup.code-wrong`, `setup.code-expired`, `sign-in.locked` for wrong codes
+/// that come too fast from one address; names and passwords as for everybody.
 pub async fn set_up(
     server: &Server,
     code: &str,
@@ -74,18 +74,17 @@ pub async fn set_up(
     source: IpAddr,
 ) -> Result<SignedIn, Failure> {
     let password = password.into();
-    let attempts = Attempts::of_setup(source);
     let setup = server
         .catalog()
         .read_now("look at setup", |view| view.setup())?;
     if setup.done_at.is_some() {
         return Err(done().into());
     }
-    attempts.refuse_locked(server)?;
     let given = Secret::new(plain(code)).hash();
     let right = setup.hash.is_some_and(|hash| same(&hash, &given));
     if !right {
-        attempts.failed(server).await?;
+        // Nobody guesses eighty bits: only the wrong ones wait.
+        Attempt::of_setup(server, source).begin().await?;
         return Err(Refusal::invalid(
             "setup.code-wrong",
             "That is not the setup code that was drawn last.",
@@ -108,7 +107,7 @@ pub async fn set_up(
     password::check_new(&password, name.as_str(), "/password")?;
     let hash = server.hasher().hash(&password).await?;
     let person = new_person(name, Role::Administrator, now);
-    admit(server, person, source, move |rows, person| {
+    admit(server, person, source, None, move |rows, person| {
         // Two browsers with the same code: the first one wins.
         let setup = rows.setup()?;
         if setup.done_at.is_some() {
@@ -116,7 +115,6 @@ pub async fn set_up(
         }
         rows.insert_person(person, &hash)?;
         rows.finish_setup()?;
-        rows.forget_failures("setup")?;
         rows.note(Note {
             actor: person.name.as_str(),
             topic: "people",

@@ -88,7 +88,7 @@ pub async fn import_once(
                 return Ok(None);
             };
             // Its upload is gone once an import is over, so this comes before any look at it.
-            let Some(first) = rows.answered(&key)? else {
+            let Some(first) = rows.answered(&key, rows.now)? else {
                 return Ok(None);
             };
             let id: OperationId = serde_json::from_str(&first)

@@ -183,7 +183,7 @@ pub async fn set_password(
     password::check_new(&password, person.name.as_str(), "/password")?;
     let hash = server.hasher().hash(&password).await?;
     let who = person.id.to_string();
-    change(
+    let person = change(
         server,
         caller,
         who,
@@ -191,11 +191,12 @@ pub async fn set_password(
         move |rows, person, actor| {
             rows.put_password(person.id, &hash)?;
             rows.forget_browsers(person.id, None)?;
-            access::unlock(rows, person.name.as_str())?;
             note(rows, actor, person, "person.password-set", "", "")
         },
     )
-    .await
+    .await?;
+    access::unlock(server, person.name.as_str());
+    Ok(person)
 }
 
 /// Makes somebody an administrator, or an ordinary user again.
@@ -371,7 +372,7 @@ pub async fn set_me(
 
 /// Changes the caller's password and ends every other sign-in of theirs.
 ///
-/// Errors: `password.wrong`, `password.…` for a bad new one, `sign-in.locked` after ten wrong ones.
+/// Errors: `password.wrong`, `password.…` for a bad new one, `sign-in.locked` after some wrong ones.
 pub async fn change_password(
     server: &Server,
     caller: &Caller,
@@ -383,14 +384,12 @@ pub async fn change_password(
     if caller.subject.user == ROOT {
         return Err(not_an_account().into());
     }
-    access::refuse_locked(server, caller)?;
     let (person, stored) = server.catalog().read_now("show an account", |view| {
         let person = own(view, caller)?;
         let stored = view.password(person.id)?;
         Ok((person, stored))
     })?;
-    if server.hasher().check(&old, stored).await? == Checked::Wrong {
-        access::count_failure(server, caller).await?;
+    if access::prove_again(server, caller, &old, stored).await? == Checked::Wrong {
         return Err(
             Refusal::invalid("password.wrong", "That is not your present password.")
                 .at("/old")

@@ -5,7 +5,7 @@ use rules::names::{ContainerName, SessionId, SessionName};
 use rules::permissions::{Verb, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
-use rules::session::{self, Phase, SessionKind};
+use rules::session::{Phase, SessionKind};
 use rules::world::World;
 use serde::{Deserialize, Serialize};
 
@@ -164,13 +164,8 @@ pub async fn queue(
         .catalog()
         .read("show the queue", move |view| {
             let world = view.world()?;
-            let mut waiting: Vec<&session::Session> = world
-                .sessions
-                .iter()
-                .filter(|s| s.phase == Phase::Pending)
-                .filter(|s| sees_all(&caller) || s.owner == caller.subject.user)
-                .collect();
-            waiting.sort_by_key(|s| (s.queued_at, s.id));
+            let mut waiting = placement::queue(&world, now);
+            waiting.retain(|s| sees_all(&caller) || s.owner == caller.subject.user);
             let mut names = Names::new(view)?;
             waiting
                 .into_iter()

@@ -3,13 +3,24 @@
 
 use rules::names::UserId;
 use rules::refusal::Refusal;
+use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 
+use super::reader::View;
 use super::writer::Rows;
 use crate::Failure;
 
 /// Hours that an answer is remembered.
 const KEPT_HOURS: u64 = 24;
+
+/// Largest answer that is kept. A larger one of an act that answers in its commit is refused, and the act
+/// with it: it could not be given again.
+pub(crate) const LARGEST_ANSWER: usize = 1 << 20;
+/// Answers of one principal that are kept; the oldest goes first.
+const MOST_ANSWERS: u32 = 1_000;
+/// Bytes of all answers kept for one principal; the oldest goes first. Lower than what a script makes in a
+/// day and its repetitions act again; higher and a user fills the catalog.
+const MOST_BYTES: usize = 8 << 20;
 
 /// What names one request of one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,11 +31,11 @@ pub(crate) struct Key {
     pub(crate) digest: [u8; 32],
 }
 
-impl Rows<'_> {
+impl View<'_> {
     /// The first answer to this key, as JSON; None where there was none yet.
     ///
     /// Errors: `idempotency.key-reused` where the first request had another body.
-    pub(crate) fn answered(&self, key: &Key) -> Result<Option<String>, Failure> {
+    pub(crate) fn answered(&self, key: &Key, now: Timestamp) -> Result<Option<String>, Failure> {
         let found = self
             .connection
             .prepare_cached(
@@ -37,7 +48,7 @@ impl Rows<'_> {
                     key.principal.0.as_bytes(),
                     &key.route,
                     &key.key,
-                    self.forgotten_before(),
+                    forgotten_before(now),
                 ),
                 |row| Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, String>(1)?)),
             )
@@ -53,9 +64,27 @@ impl Rows<'_> {
             .into()),
         }
     }
+}
 
-    /// Remembers the answer to this key.
+impl Rows<'_> {
+    /// Remembers the answer to this key, and forgets the oldest of its principal where they are too many or
+    /// too large together. Costs one visit of each that is kept, without reading them.
+    ///
+    /// Errors: `idempotency.answer-too-large`.
     pub(crate) fn remember_answer(&self, key: &Key, answer: &str) -> Result<(), Failure> {
+        if answer.len() > LARGEST_ANSWER {
+            return Err(Refusal::too_large(
+                "idempotency.answer-too-large",
+                format!(
+                    "The answer has {} bytes, and at most {LARGEST_ANSWER} are kept for an Idempotency-Key.",
+                    answer.len()
+                ),
+            )
+            .with("bytes", answer.len())
+            .with("most", LARGEST_ANSWER)
+            .hint("Launch fewer copies at once, or leave the key out.")
+            .into());
+        }
         self.connection
             .prepare_cached(
                 "insert or replace into idempotency
@@ -70,6 +99,33 @@ impl Rows<'_> {
                 answer,
                 self.now.as_millis(),
             ))?;
+        self.connection
+            .prepare_cached(
+                "delete from idempotency
+                 where principal = ?1 and (route, key) in (
+                     select route, key
+                     from (
+                         select route, key,
+                                row_number() over newest as number,
+                                sum(octet_length(answer)) over newest as bytes
+                         from idempotency
+                         where principal = ?1
+                         window newest as (
+                             order by created_at desc, route, key
+                             rows unbounded preceding
+                         )
+                     )
+                     where number > ?2 or bytes > ?3
+                 )
+                 and not (route = ?4 and key = ?5)",
+            )?
+            .execute((
+                key.principal.0.as_bytes(),
+                MOST_ANSWERS,
+                MOST_BYTES as i64,
+                &key.route,
+                &key.key,
+            ))?;
         Ok(())
     }
 
@@ -78,10 +134,10 @@ impl Rows<'_> {
         Ok(self
             .connection
             .prepare_cached("delete from idempotency where created_at <= ?1")?
-            .execute([self.forgotten_before()])?)
+            .execute([forgotten_before(self.now)])?)
     }
+}
 
-    fn forgotten_before(&self) -> i64 {
-        self.now.as_millis() - (KEPT_HOURS * 3_600_000) as i64
-    }
+fn forgotten_before(now: Timestamp) -> i64 {
+    now.as_millis() - (KEPT_HOURS * 3_600_000) as i64
 }

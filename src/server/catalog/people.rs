@@ -1,6 +1,7 @@
 //! Rows of people and of the ways they prove themselves: passwords, sign-ins of browsers, tokens,
-//! the one-time setup code, and failed attempts. Keeps hashes only; what they mean is `access`'s.
+//! the one-time setup code. Keeps hashes only; what they mean is `access`'s.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use rules::names::{TokenId, UserId, UserName};
@@ -58,16 +59,6 @@ pub(crate) struct SetupRow {
     pub(crate) done_at: Option<Timestamp>,
     pub(crate) hash: Option<[u8; 32]>,
     pub(crate) expires_at: Option<Timestamp>,
-}
-
-/// Failed sign-ins of one name or from one address.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct FailureRow {
-    pub(crate) failures: u32,
-    /// How often it was locked already; each time is twice as long.
-    pub(crate) locks: u32,
-    pub(crate) locked_until: Timestamp,
-    pub(crate) failed_at: Timestamp,
 }
 
 const PERSON: &str =
@@ -164,6 +155,20 @@ impl View<'_> {
             .optional()?)
     }
 
+    /// When a session of each person last got a place; absent where none ever did.
+    pub(crate) fn served(&self) -> Result<BTreeMap<UserId, Timestamp>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select id, served_at from person where served_at is not null")?;
+        let rows = statement.query_map([], |row| {
+            Ok((
+                UserId(value::id(row, "id")?),
+                value::time(row, "served_at")?,
+            ))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// How many administrators can sign in.
     pub(crate) fn administrators(&self) -> Result<u32, Failure> {
         Ok(self
@@ -191,6 +196,40 @@ impl View<'_> {
             return Ok(None);
         };
         Ok(self.person(browser.person)?.map(|person| (browser, person)))
+    }
+
+    /// The sign-in with this id, and whose it is.
+    pub(crate) fn browser_by_id(&self, id: Uuid) -> Result<Option<(BrowserRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, person, created_at, used_at, ends_at, source
+                 from browser_session
+                 where id = ?1",
+            )?
+            .query_row([id.as_bytes()], browser_row)
+            .optional()?;
+        let Some(browser) = found else {
+            return Ok(None);
+        };
+        Ok(self.person(browser.person)?.map(|person| (browser, person)))
+    }
+
+    /// The token with this id, and whose it is.
+    pub(crate) fn token_by_id(&self, id: TokenId) -> Result<Option<(TokenRow, User)>, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select id, person, name, scopes, created_at, expires_at, used_at, used_from
+                 from token
+                 where id = ?1",
+            )?
+            .query_row([id.0.as_bytes()], token_row)
+            .optional()?;
+        let Some(token) = found else {
+            return Ok(None);
+        };
+        Ok(self.person(token.person)?.map(|person| (token, person)))
     }
 
     /// Sign-ins of one person, newest first.
@@ -245,27 +284,6 @@ impl View<'_> {
                     expires_at: value::time_or_none(row, "setup_expires_at")?,
                 })
             })?)
-    }
-
-    /// Failed sign-ins of `subject`; zeros where there were none.
-    pub(crate) fn failures(&self, subject: &str) -> Result<FailureRow, Failure> {
-        Ok(self
-            .connection
-            .prepare_cached(
-                "select failures, locks, locked_until, failed_at
-                 from sign_in_failure
-                 where subject = ?1",
-            )?
-            .query_row([subject], |row| {
-                Ok(FailureRow {
-                    failures: row.get(0)?,
-                    locks: row.get(1)?,
-                    locked_until: value::time(row, "locked_until")?,
-                    failed_at: value::time(row, "failed_at")?,
-                })
-            })
-            .optional()?
-            .unwrap_or_default())
     }
 }
 
@@ -327,6 +345,14 @@ impl Rows<'_> {
                 value::signed(seen),
             ))?;
         Ok(written == 1)
+    }
+
+    /// Notes that a session of a person got a place: it is the others' turn.
+    pub(crate) fn put_served(&self, id: UserId, at: Timestamp) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update person set served_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), at.as_millis()))?;
+        Ok(())
     }
 
     pub(crate) fn put_password(&self, id: UserId, password: &str) -> Result<(), Failure> {
@@ -407,7 +433,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Drops sign-ins that ended and failures that are a day old; gives how many rows went.
+    /// Drops sign-ins that ended; gives how many rows went.
     pub(crate) fn forget_old_sign_ins(&self) -> Result<usize, Failure> {
         let now = self.now.as_millis();
         let unused_since = now - (IDLE_HOURS * 3_600_000) as i64;
@@ -415,14 +441,7 @@ impl Rows<'_> {
             .connection
             .prepare_cached("delete from browser_session where ends_at <= ?1 or used_at <= ?2")?
             .execute((now, unused_since))?;
-        let failures = self
-            .connection
-            .prepare_cached(
-                "delete from sign_in_failure
-                 where failed_at <= ?1 and locked_until <= ?2",
-            )?
-            .execute((now - 86_400_000, now))?;
-        Ok(browsers + failures)
+        Ok(browsers)
     }
 
     pub(crate) fn insert_token(&self, token: &TokenRow, hash: &[u8; 32]) -> Result<(), Failure> {
@@ -481,31 +500,6 @@ impl Rows<'_> {
                  where id = 1 and set_up_at is null",
             )?
             .execute([self.now.as_millis()])?;
-        Ok(())
-    }
-
-    pub(crate) fn put_failures(&self, subject: &str, row: FailureRow) -> Result<(), Failure> {
-        self.connection
-            .prepare_cached(
-                "insert into sign_in_failure (subject, failures, locks, locked_until, failed_at)
-                 values (?1, ?2, ?3, ?4, ?5)
-                 on conflict (subject) do update
-                 set failures = ?2, locks = ?3, locked_until = ?4, failed_at = ?5",
-            )?
-            .execute((
-                subject,
-                row.failures,
-                row.locks,
-                row.locked_until.as_millis(),
-                row.failed_at.as_millis(),
-            ))?;
-        Ok(())
-    }
-
-    pub(crate) fn forget_failures(&self, subject: &str) -> Result<(), Failure> {
-        self.connection
-            .prepare_cached("delete from sign_in_failure where subject = ?1")?
-            .execute([subject])?;
         Ok(())
     }
 }

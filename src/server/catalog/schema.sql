@@ -122,7 +122,7 @@ CREATE TABLE person (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-) strict;
+, served_at integer) strict;
 
 CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
 
@@ -184,13 +184,7 @@ CREATE UNIQUE INDEX session_live_name on session (owner, name) where phase <> 'e
 
 CREATE INDEX session_owner on session (owner, created_at);
 
-CREATE TABLE sign_in_failure (
-    subject text primary key,
-    failures integer not null,
-    locks integer not null,
-    locked_until integer not null,
-    failed_at integer not null
-) strict, without rowid;
+CREATE INDEX session_waiting on session (owner) where phase = 'pending';
 
 CREATE TABLE token (
     id blob primary key,

@@ -166,7 +166,16 @@ impl View<'_> {
             ended,
             nodes: self.nodes()?,
             policy: self.policy(),
+            served: self.served()?,
         })
+    }
+
+    /// How many sessions of a person wait for a place. Costs one step of an index each.
+    pub(crate) fn waiting_of(&self, owner: UserId) -> Result<u32, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select count(*) from session where owner = ?1 and phase = 'pending'")?
+            .query_row([owner.0.as_bytes()], |row| row.get(0))?)
     }
 
     /// The revision of the newest commit that this view sees.
@@ -229,6 +238,12 @@ impl Rows<'_> {
         after.generation = before.generation + 1;
         if self.store_session(&after, before.generation)? == Written::No {
             return Ok(Written::No);
+        }
+        if let Some(at) = after
+            .scheduled_at
+            .filter(|at| before.scheduled_at != Some(*at))
+        {
+            self.put_served(after.owner, at)?;
         }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
         self.note_session(&after, actor, &code, before.phase.word())?;

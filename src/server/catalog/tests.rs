@@ -749,3 +749,46 @@ fn disks_of_other_machines_are_known_by_their_numbers() {
         assert_eq!(super::open::on_network(local), None, "{local:x}");
     }
 }
+
+#[test]
+fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
+    let catalog = memory();
+    let (mina, jae) = (owner(&catalog), owner(&catalog));
+    let key = |principal, number: usize| idempotency::Key {
+        principal,
+        route: "POST /x".to_owned(),
+        key: format!("k{number}"),
+        digest: [0; 32],
+    };
+    let remember = |principal, number: usize, bytes: usize| {
+        let key = key(principal, number);
+        catalog.write_now(Lane::People, "remember", move |rows| {
+            rows.remember_answer(&key, &"x".repeat(bytes))
+        })
+    };
+    let known = |principal, number: usize| {
+        let key = key(principal, number);
+        let now = catalog.clock().now();
+        let read = catalog.read_now("look", |view| view.answered(&key, now));
+        read.unwrap().is_some()
+    };
+    let later = || catalog.clock().set(catalog.clock().now().plus_seconds(1));
+    remember(jae, 0, 10).unwrap();
+    for number in 0..1_010 {
+        later();
+        remember(mina, number, 10).unwrap();
+    }
+    assert!(!known(mina, 9) && known(mina, 10) && known(mina, 1_009));
+    for number in 2_000..2_010 {
+        later();
+        remember(mina, number, idempotency::LARGEST_ANSWER).unwrap();
+    }
+    // Eight of the largest are all that is kept.
+    assert!(!known(mina, 1_009) && !known(mina, 2_001) && known(mina, 2_002));
+    assert!(known(jae, 0), "somebody else's went");
+    let most = idempotency::LARGEST_ANSWER + 1;
+    assert_eq!(
+        code(remember(mina, 3_000, most)),
+        "idempotency.answer-too-large"
+    );
+}

@@ -175,6 +175,63 @@ async fn the_same_key_launches_once_and_another_body_is_refused() {
     );
 }
 
+/// Acts of every sort under one key: the second answer is the first, and nothing was done twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_post_that_acts_does_so_once_a_key() {
+    let the_box = TheBox::open().await;
+    let made = the_box.launch(&the_box.mina, json!({"name": "work"})).await;
+    the_box.until(&the_box.mina, &id(&made), "running").await;
+    let post = |key: &'static str, path: &str, body: &str| {
+        let request = TheBox::request(&the_box.mina, "POST", path)
+            .header("content-type", "application/json")
+            .header("idempotency-key", key)
+            .body(Body::from(body.to_owned()))
+            .expect("a request");
+        the_box.send(request)
+    };
+    let events = async || {
+        let path = format!("/api/v1/sessions/{}/events", id(&made));
+        let seen = the_box.get(&the_box.mina, &path).await.json();
+        seen["items"].as_array().map_or(0, Vec::len)
+    };
+    let pause = "/api/v1/sessions/work/pause";
+    let first = post("p", pause, "").await;
+    assert_eq!(first.status, 200, "{}", first.json());
+    let resumed = post("r", "/api/v1/sessions/work/resume", "").await;
+    assert_eq!(resumed.status, 200);
+    let before = events().await;
+    let again = post("p", pause, "").await;
+    assert_eq!(again.status, 200);
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.header("etag"), first.header("etag"));
+    assert_eq!(again.header("content-type"), first.header("content-type"));
+    assert_eq!(again.json(), first.json());
+    assert_eq!(events().await, before, "it acted again");
+    for (path, body) in [
+        ("/api/v1/sessions/work/pause", "{\"a\":1}"),
+        ("/api/v1/sessions/work/pause?x=1", ""),
+    ] {
+        let other = post("p", path, body).await;
+        assert_eq!(other.short(), "422 idempotency.key-reused", "{path} {body}");
+    }
+    // A refusal leaves the key free.
+    let refused = post("s", "/api/v1/sessions/nobody/stop", "{}").await;
+    assert_eq!(refused.status, 404);
+    let refused = post("s", "/api/v1/sessions/nobody/stop", "{\"force\":true}").await;
+    assert_ne!(refused.short(), "422 idempotency.key-reused");
+    // A secret is shown once; the key makes no second token.
+    let token = json!({"name": "night", "scopes": ["me"]}).to_string();
+    let first = post("t", "/api/v1/me/tokens", &token).await;
+    assert_eq!(first.status, 201);
+    let again = post("t", "/api/v1/me/tokens", &token).await;
+    assert_eq!(again.short(), "409 idempotency.secret-shown");
+    let tokens = the_box.get(&the_box.mina, "/api/v1/me/tokens").await.json();
+    let named = tokens["items"].as_array().expect("a list").iter();
+    assert_eq!(named.filter(|token| token["name"] == "night").count(), 1);
+    let odd = post("", pause, "").await;
+    assert_eq!(odd.short(), "400 idempotency.key-invalid");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_session_is_on_one_page_and_on_one_only() {
     let the_box = TheBox::open().await;

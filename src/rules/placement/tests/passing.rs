@@ -84,7 +84,7 @@ fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
         let mut world = crowded(&mut numbers);
         for round in 0..4 {
             let placed = pass(&mut world);
-            let waiting: Vec<Session> = order::waiting(&world).into_iter().cloned().collect();
+            let waiting: Vec<Session> = order::waiting(&world, NOW).into_iter().cloned().collect();
             for front in &waiting {
                 let behind: Vec<&Session> = placed
                     .iter()
@@ -128,7 +128,7 @@ fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
         let mut numbers = Numbers(seed);
         let mut with = crowded(&mut numbers);
         pass(&mut with);
-        let Some(first) = order::waiting(&with).first().map(|s| s.id) else {
+        let Some(first) = order::waiting(&with, NOW).first().map(|s| s.id) else {
             continue;
         };
         let mut without = with.clone();
@@ -200,7 +200,7 @@ fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
                 let n = id.0.as_u128() - 1000;
                 larges += u32::from(n.is_multiple_of(40));
             }
-            let now_first = order::waiting(&world).first().map(|s| s.id);
+            let now_first = order::waiting(&world, NOW).first().map(|s| s.id);
             rounds_first = if now_first == first {
                 rounds_first + 1
             } else {

@@ -12,6 +12,7 @@ use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::{Deserialize, Serialize};
 
 use super::find::find;
+use super::launch::refuse_own_full_queue;
 use super::view::{Names, Session};
 use crate::access::Caller;
 use crate::catalog::{Lane, Rows};
@@ -72,6 +73,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             }
             match session.phase {
                 Phase::Ended => {
+                    refuse_own_full_queue(rows, session.owner, 1)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }

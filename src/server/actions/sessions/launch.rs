@@ -217,6 +217,31 @@ fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
     .retry_after(60))
 }
 
+/// Sessions of one person that wait at once. Higher: one person's sweep makes every decision slow for
+/// everybody. Lower: a sweep has to be launched in parts.
+pub(super) const MOST_WAITING: u32 = 1_000;
+
+/// Refuses where one person would have too many sessions that wait.
+pub(super) fn refuse_own_full_queue(
+    rows: &Rows<'_>,
+    owner: UserId,
+    more: u32,
+) -> Result<(), Failure> {
+    let waiting = rows.waiting_of(owner)?;
+    if waiting + more <= MOST_WAITING {
+        return Ok(());
+    }
+    Err(Refusal::too_often(
+        "queue.own-full",
+        format!("{waiting} of your sessions wait already; at most {MOST_WAITING} may."),
+    )
+    .with("waiting", waiting)
+    .with("most", MOST_WAITING)
+    .hint("Launch more once some have started.")
+    .retry_after(60)
+    .into())
+}
+
 /// What would happen if this were launched now: the same checks, nothing written.
 pub async fn preview(
     server: &Server,
@@ -538,6 +563,7 @@ fn insert_named(
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
+    refuse_own_full_queue(rows, owner, draft.copies)?;
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)

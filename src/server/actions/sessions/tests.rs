@@ -957,3 +957,54 @@ async fn samples_are_rates_of_the_limit() {
         "session.not-found"
     );
 }
+
+#[tokio::test]
+async fn one_person_has_a_thousand_waiting_sessions_and_others_have_theirs() {
+    let server = server();
+    let kim = person(&server, "kim", Role::User);
+    let lee = person(&server, "lee", Role::User);
+    let copies = |copies| LaunchRequest {
+        copies,
+        ..LaunchRequest::default()
+    };
+    let first = launch(&server, &kim, named("first"), None).await.unwrap();
+    carry_out(&server, first.sessions[0].id, Some(0));
+    for _ in 0..2 {
+        let half = launch::MOST_WAITING / 2;
+        launch(&server, &kim, copies(half), None).await.unwrap();
+    }
+    let refused = refusal(launch(&server, &kim, copies(1), None).await);
+    assert_eq!(
+        (refused.code.as_str(), refused.kind),
+        ("queue.own-full", Kind::TooOften)
+    );
+    assert!(refused.retry_after_seconds.is_some());
+    assert_eq!(
+        code(restart(&server, &kim, "first").await),
+        "queue.own-full"
+    );
+    launch(&server, &lee, copies(1), None).await.unwrap();
+    // Whoever got a place makes room for one more.
+    let any = server
+        .catalog()
+        .read_now("look", |view| view.world())
+        .unwrap();
+    let waits = any.sessions.iter().find(|s| s.owner == kim.subject.user);
+    carry_out(&server, waits.unwrap().id, None);
+    launch(&server, &kim, copies(1), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_place_is_remembered_when_its_session_is_over_and_gone() {
+    let server = server();
+    let kim = person(&server, "kim", Role::User);
+    let first = one(&server, &kim, named("first")).await.unwrap();
+    let served = || {
+        let world = server.catalog().read_now("look", |view| view.world());
+        world.unwrap().served.get(&kim.subject.user).copied()
+    };
+    assert_eq!(served(), None);
+    carry_out(&server, first.id, Some(0));
+    delete(&server, &kim, "first").await.unwrap();
+    assert_eq!(served(), Some(server.clock().now()));
+}

@@ -1,0 +1,123 @@
+//! Idempotency keys on every POST that acts: the first answer is kept and given again. Never decides what a
+//! request means; launches, accounts and imports keep theirs inside their own commit instead.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequestParts as _, MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use rules::refusal::Refusal;
+use server::actions::replay::{self, Answer, First};
+
+use super::dress::too_large;
+use super::who::Who;
+use super::{Api, LARGEST_JSON, answer, body};
+use crate::doors::problem::Problem;
+
+/// Routes that keep their answer in the commit that acts.
+const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
+/// Routes that nobody is signed in on, and one that changes nothing and answers a file.
+const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
+/// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
+const SECRET: [&str; 2] = ["/me/tokens", "/setup/link"];
+/// Headers that belong to an answer.
+const KEPT: [&str; 5] = [
+    "content-type",
+    "location",
+    "etag",
+    "tus-resumable",
+    "upload-expires",
+];
+
+/// Middleware: acts once for each key.
+pub(super) async fn once(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    let route = path.map_or("", |path| {
+        let path = path.as_str();
+        path.strip_prefix("/api/v1").unwrap_or(path)
+    });
+    let plain = *request.method() != Method::POST
+        || !request.headers().contains_key("idempotency-key")
+        || IN_THEIR_COMMIT.contains(&route)
+        || NEVER.contains(&route);
+    if plain {
+        return next.run(request).await;
+    }
+    let secret = SECRET.contains(&route);
+    match act(&api, request, next, secret).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn act(api: &Api, request: Request, next: Next, secret: bool) -> Result<Response, Problem> {
+    let (mut parts, sent) = request.into_parts();
+    let Who(caller) = Who::from_request_parts(&mut parts, api).await?;
+    let sent = to_bytes(sent, LARGEST_JSON)
+        .await
+        .map_err(|_| too_large())?;
+    // What is asked in the address belongs to the request as its body does.
+    let mut meant = sent.to_vec();
+    if let Some(query) = parts.uri.query() {
+        meant.push(b'?');
+        meant.extend(query.as_bytes());
+    }
+    let Some(key) = body::key(&parts.method, &parts.uri, &parts.headers, &meant) else {
+        return Ok(next.run(Request::from_parts(parts, Body::from(sent))).await);
+    };
+    let turn = match replay::first(&api.server, &caller, key)? {
+        First::Act(turn) => turn,
+        First::Again(first) => return again(first, secret),
+    };
+    let response = next.run(Request::from_parts(parts, Body::from(sent))).await;
+    if !response.status().is_success() {
+        // A refusal leaves the key free.
+        return Ok(response);
+    }
+    let (parts, answered) = response.into_parts();
+    let answered = to_bytes(answered, usize::MAX).await.unwrap_or_default();
+    let text = |name: &str| parts.headers.get(name)?.to_str().ok().map(str::to_owned);
+    let kept = Answer {
+        status: parts.status.as_u16(),
+        headers: KEPT
+            .iter()
+            .filter_map(|name| Some((name.to_string(), text(name)?)))
+            .collect(),
+        body: String::from_utf8(answered.to_vec())
+            .ok()
+            .filter(|_| !secret),
+    };
+    turn.keep(kept).await?;
+    Ok(Response::from_parts(parts, Body::from(answered)))
+}
+
+fn again(first: Answer, secret: bool) -> Result<Response, Problem> {
+    let Some(body) = first.body else {
+        return Err(if secret {
+            Refusal::conflict(
+                "idempotency.secret-shown",
+                "This Idempotency-Key was answered with a secret, which is shown once.",
+            )
+            .hint("Revoke what it made, and use a new key.")
+        } else {
+            Refusal::conflict(
+                "idempotency.answer-gone",
+                "This was done before under the same Idempotency-Key; its answer was too large to keep.",
+            )
+            .hint("Read what it changed.")
+        }
+        .into());
+    };
+    let status = StatusCode::from_u16(first.status).unwrap_or(StatusCode::OK);
+    let mut response = (status, body).into_response();
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    for (name, value) in first.headers {
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::try_from(name.as_str()),
+            HeaderValue::try_from(value),
+        ) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    Ok(answer::replayed(response, true))
+}

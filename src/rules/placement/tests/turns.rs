@@ -1,0 +1,171 @@
+//! People take turns: whoever queues much waits for themselves, and nobody else waits long for them.
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn person(number: u128) -> UserId {
+    UserId(uuid::Uuid::from_u128(number))
+}
+
+/// A session of one core that somebody queued at a time.
+fn queued(owner: UserId, number: u32, at: Timestamp) -> Session {
+    let mut session = world(&format!("s{number} 1 1g 0")).sessions.remove(0);
+    session.id = SessionId(uuid::Uuid::from_u128(u128::from(10_000 + number)));
+    session.owner = owner;
+    session.queued_at = at;
+    session
+}
+
+fn at(second: u64) -> Timestamp {
+    NOW.plus_seconds(second)
+}
+
+/// Places who may start and ends them at once; gives whose they were, in order.
+fn serve(world: &mut World, now: Timestamp) -> Vec<UserId> {
+    let mut served = Vec::new();
+    for decision in decide(world, now) {
+        let Decision::Place { session, .. } = decision else {
+            panic!("{decision:?}");
+        };
+        let at = world.sessions.iter().position(|s| s.id == session);
+        let session = world.sessions.remove(at.expect("it waits"));
+        // Rows of those that are over are not in the world; what their owner got is.
+        world.served.insert(session.owner, now);
+        served.push(session.owner);
+    }
+    served
+}
+
+fn one_core() -> World {
+    let mut world = world("node a 1 64g 0");
+    world.nodes[0].seen_at = at(1_000_000);
+    world
+}
+
+#[test]
+fn one_session_waits_for_one_of_each_other_however_many_they_queued() {
+    let (kim, lee, jo) = (person(1), person(2), person(3));
+    let mut world = one_core();
+    for n in 0..2_500 {
+        world.sessions.push(queued(kim, n, at(0)));
+    }
+    for n in 2_500..2_600 {
+        world.sessions.push(queued(jo, n, at(1)));
+    }
+    world.sessions.push(queued(lee, 5_000, at(2)));
+    let mut order = Vec::new();
+    for second in 3..8 {
+        order.extend(serve(&mut world, at(second)));
+    }
+    assert_eq!(order, [kim, jo, lee, kim, jo]);
+}
+
+#[test]
+fn the_first_in_the_queue_stays_the_first_until_it_starts() {
+    let mut numbers = Numbers(7);
+    let mut world = one_core();
+    // Somebody holds the core.
+    let mut holder = queued(person(9), 1, at(0));
+    holder.place(
+        world.nodes[0].id,
+        Vec::new(),
+        Reason::new("test", "Placed."),
+        at(0),
+    );
+    world.sessions.push(holder);
+    world.sessions.push(queued(person(1), 2, at(1)));
+    let first = world.sessions[1].id;
+    for n in 3..400 {
+        let owner = person(u128::from(numbers.below(6)));
+        world.sessions.push(queued(owner, n, at(u64::from(n))));
+        let now = at(u64::from(n));
+        assert_eq!(order::waiting(&world, now)[0].id, first, "after {n}");
+    }
+}
+
+/// Short sessions that are queued again as soon as they are over leave no rows behind, and still somebody's
+/// long queue gets its turns.
+#[test]
+fn nobody_starves_behind_people_who_queue_one_at_a_time() {
+    for seed in 0..50 {
+        let mut numbers = Numbers(seed);
+        let others = 2 + u128::from(numbers.below(6));
+        let mut world = one_core();
+        for n in 0..100 {
+            world.sessions.push(queued(person(0), n, at(0)));
+        }
+        let mut number = 100;
+        let mut since: u128 = 0;
+        for second in 1..200 {
+            for other in 1..=others {
+                let waits = world.sessions.iter().any(|s| s.owner == person(other));
+                if !waits && numbers.below(4) > 0 {
+                    number += 1;
+                    let own = queued(person(other), number, at(second));
+                    world.sessions.push(own);
+                }
+            }
+            since += 1;
+            if serve(&mut world, at(second)).contains(&person(0)) {
+                since = 0;
+            }
+            assert!(
+                since <= others + 1,
+                "seed {seed}: {since} turns of {others} others went by"
+            );
+        }
+    }
+}
+
+#[test]
+fn everybodys_own_come_in_their_order_and_what_waits_for_a_time_takes_no_turn() {
+    let (kim, lee) = (person(1), person(2));
+    let mut world = one_core();
+    for n in 0..3 {
+        let mut later = queued(kim, n, at(0));
+        later.order.start_at = Some(at(500));
+        world.sessions.push(later);
+    }
+    for n in 3..6 {
+        world.sessions.push(queued(kim, n, at(u64::from(n))));
+        world.sessions.push(queued(lee, n + 10, at(u64::from(n))));
+    }
+    let order = |now| -> Vec<u128> {
+        let waiting = order::waiting(&world, now);
+        let held = |s: &&&Session| s.order.start_at.is_none_or(|start| start <= now);
+        let open = waiting.iter().filter(held);
+        open.map(|s| s.id.0.as_u128() - 10_000).collect()
+    };
+    assert_eq!(order(at(9)), [3, 13, 4, 14, 5, 15]);
+    // From then on they are kim's oldest.
+    assert_eq!(order(at(500)), [13, 0, 14, 1, 15, 2, 3, 4, 5]);
+}
+
+#[test]
+fn why_and_preview_count_turns() {
+    let (kim, lee) = (person(1), person(2));
+    let mut world = one_core();
+    for n in 0..5 {
+        world.sessions.push(queued(kim, n, at(u64::from(n))));
+    }
+    let last = world.sessions[4].clone();
+    let told = explain_session(&world, &last, at(9));
+    let codes = |told: &Explanation| -> Vec<String> {
+        told.blockers.iter().map(|b| b.code.clone()).collect()
+    };
+    assert!(!codes(&told).contains(&"queue.turn".to_owned()), "{told:?}");
+    let new = Draft {
+        owner: Some(lee),
+        ..draft("1")
+    };
+    assert_eq!(explain_draft(&world, &new, at(9)).queue_position, Some(2));
+    world.sessions.push(queued(lee, 7, at(9)));
+    let told = explain_session(&world, &last, at(9));
+    let turn = told.blockers.iter().find(|b| b.code == "queue.turn");
+    assert_eq!(turn.expect("it says so").params["count"], "4");
+    assert_eq!(told.queue_position, Some(6));
+    let own = explain_session(&world, &world.sessions[5].clone(), at(9));
+    assert_eq!(own.queue_position, Some(2));
+    assert!(!codes(&own).contains(&"queue.turn".to_owned()), "{own:?}");
+}

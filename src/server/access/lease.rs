@@ -1,0 +1,150 @@
+//! A stream's leave to go on. Who opens one proves themselves once; a lease proves it again whenever rows
+//! were written and when the proof runs out by the clock. Never ends a stream: whoever carries it asks.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use rules::people::{Role, User};
+use rules::refusal::Refusal;
+use rules::units::Timestamp;
+
+use super::{Caller, TOUCH_SECONDS, Via, suspended, token_expired};
+use crate::catalog::Lane;
+use crate::{Failure, Server};
+
+/// Ready once the caller may go on no longer, with why. Waits for ever for root on the machine. Not to be
+/// asked again after it was ready.
+pub type Lease = Pin<Box<dyn Future<Output = Refusal> + Send>>;
+
+/// After a commit, the wait before a lease looks. Longer: a revoked token is heard of later, and two seconds
+/// are promised. Shorter: on a busy box every stream reads rows all the time.
+const GATHER: Duration = Duration::from_millis(700);
+/// Longest wait between two looks: a clock that is set forward ends nothing by itself.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The lease of a stream that `caller` opens: one a stream, kept and asked for as long as it is open.
+///
+/// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `person.suspended` or `role.changed`, at most
+/// a second after the commit. Costs two rows by key for each commit, at most three times in two seconds.
+pub fn lease(server: &Server, caller: &Caller) -> Lease {
+    let (server, caller) = (server.clone(), caller.clone());
+    Box::pin(async move {
+        if caller.via == Via::LocalRoot {
+            return std::future::pending().await;
+        }
+        let mut revision = server.catalog().revision();
+        loop {
+            revision.borrow_and_update();
+            let wait = match proven(&server, &caller) {
+                Ok(end) => {
+                    let left = end.map(|end| end.millis_since(server.clock().now()));
+                    left.map_or(LONGEST_WAIT, Duration::from_millis)
+                        .min(LONGEST_WAIT)
+                }
+                Err(Failure::Refusal(refusal)) => return refusal,
+                Err(Failure::Fault(fault)) => {
+                    // A disk that stutters closes nobody's terminal; the next look tells.
+                    tracing::warn!(error = %base::observe::chain(&fault), "a stream is not proven anew");
+                    GATHER
+                }
+            };
+            match tokio::time::timeout(wait, revision.changed()).await {
+                Ok(Ok(())) => tokio::time::sleep(GATHER).await,
+                Ok(Err(_)) => {
+                    return Refusal::unavailable("server.stopping", "The server is stopping.")
+                        .hint("Open it again in a moment.");
+                }
+                Err(_) => {}
+            }
+        }
+    })
+}
+
+/// When the proof runs out by itself; Err where the caller is not who they were.
+fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure> {
+    let now = server.clock().now();
+    server
+        .catalog()
+        .read_now("prove a stream anew", |view| match caller.via {
+            Via::LocalRoot => Ok(None),
+            Via::Browser { session } => {
+                let Some((browser, person)) = view.browser_by_id(session.0)? else {
+                    return Err(signed_out().into());
+                };
+                same(caller, &person)?;
+                if browser.ends_at <= now {
+                    return Err(signed_out().into());
+                }
+                Ok(Some(browser.ends_at))
+            }
+            Via::Token { id } => {
+                let Some((token, person)) = view.token_by_id(id)? else {
+                    return Err(Refusal::unauthenticated(
+                        "token.revoked",
+                        "The token that opened this was revoked.",
+                    )
+                    .hint("Open it again with another token.")
+                    .into());
+                };
+                same(caller, &person)?;
+                match token.expires_at {
+                    Some(end) if end <= now => Err(token_expired(end).into()),
+                    end => Ok(end),
+                }
+            }
+        })
+}
+
+/// Errors: the person may less than when the stream was opened.
+fn same(caller: &Caller, person: &User) -> Result<(), Refusal> {
+    if person.suspended {
+        return Err(suspended());
+    }
+    if caller.subject.role == Role::Administrator && person.role != Role::Administrator {
+        return Err(Refusal::denied(
+            "role.changed",
+            "You are no longer an administrator of this machine.",
+        )
+        .hint("Open it again to go on with what you may see now."));
+    }
+    Ok(())
+}
+
+fn signed_out() -> Refusal {
+    Refusal::unauthenticated("sign-in.ended", "The sign-in that opened this has ended.")
+        .hint("Sign in again.")
+}
+
+/// Keeps a browser's sign-in from ending by rest while somebody types into a terminal of it.
+pub struct InUse {
+    server: Server,
+    via: Via,
+    noted: Timestamp,
+}
+
+impl InUse {
+    pub fn of(server: &Server, caller: &Caller) -> Self {
+        Self {
+            server: server.clone(),
+            via: caller.via,
+            noted: server.clock().now(),
+        }
+    }
+
+    /// Somebody typed. Writes at most once a minute, and waits for nothing.
+    pub fn note(&mut self) {
+        let Via::Browser { session } = self.via else {
+            return;
+        };
+        let now = self.server.clock().now();
+        if now.seconds_since(self.noted) < TOUCH_SECONDS {
+            return;
+        }
+        self.noted = now;
+        self.server
+            .catalog()
+            .write_later(Lane::Loops, "note a browser's last use", move |rows| {
+                rows.touch_browser(session.0)
+            });
+    }
+}

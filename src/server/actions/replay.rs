@@ -1,0 +1,118 @@
+//! First answers of acts that keep none inside their own commit: the same Idempotency-Key again gets the
+//! first answer again and does nothing. What acts and answers in one commit (`once`) needs none of this.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use rules::refusal::Refusal;
+use serde::{Deserialize, Serialize};
+
+use super::{IdempotencyKey, own_key};
+use crate::access::Caller;
+use crate::catalog::Lane;
+use crate::catalog::idempotency::Key;
+use crate::{Failure, Fault, Server};
+
+/// An answer as it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    /// None where it is kept nowhere: it held a secret, or was too large.
+    pub body: Option<String>,
+}
+
+/// Keys whose first request is being answered: two at once must not act twice. Holds at most one for each
+/// request under way.
+#[derive(Default)]
+pub(crate) struct UnderWay(Mutex<BTreeSet<String>>);
+
+/// Leave to act under a key. Dropped without `keep`, it leaves the key free.
+pub struct Turn {
+    server: Server,
+    key: Key,
+    mark: String,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let under_way = &self.server.under_way().0;
+        let mut marks = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.remove(&self.mark);
+    }
+}
+
+/// What a key means.
+pub enum First {
+    /// Nobody used it: act.
+    Act(Turn),
+    /// It was answered before.
+    Again(Answer),
+}
+
+/// Looks a key up, and takes it where it is free.
+///
+/// Errors: `idempotency.key-invalid`; `idempotency.key-reused` with another body; `idempotency.under-way`
+/// while the first request is being answered.
+pub fn first(server: &Server, caller: &Caller, key: IdempotencyKey) -> Result<First, Failure> {
+    let Some(key) = own_key(caller, Some(key))? else {
+        return Err(Fault::new("look a key up", "it was given").into());
+    };
+    let mark = format!("{} {} {}", key.principal, key.route, key.key);
+    let taken = {
+        let under_way = &server.under_way().0;
+        let mut marks = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.insert(mark.clone())
+    };
+    if !taken {
+        return Err(Refusal::conflict(
+            "idempotency.under-way",
+            "The first request with this Idempotency-Key is being answered.",
+        )
+        .hint("Ask again in a moment with the same key.")
+        .retry_after(1)
+        .into());
+    }
+    // From here on the turn gives the key back, whatever happens.
+    let turn = Turn {
+        server: server.clone(),
+        key,
+        mark,
+    };
+    let now = server.clock().now();
+    let known = server
+        .catalog()
+        .read_now("look for the first answer", |view| {
+            view.answered(&turn.key, now)
+        })?;
+    match known {
+        None => Ok(First::Act(turn)),
+        Some(text) => {
+            let answer = serde_json::from_str(&text)
+                .map_err(|error| Fault::new("read the first answer", error))?;
+            Ok(First::Again(answer))
+        }
+    }
+}
+
+impl Turn {
+    /// Keeps the answer, so that the key gives it again for a day.
+    pub async fn keep(self, mut answer: Answer) -> Result<(), Failure> {
+        let written = |answer: &Answer| {
+            serde_json::to_string(answer)
+                .map_err(|error| Fault::new("keep the first answer", error))
+        };
+        let mut text = written(&answer)?;
+        if text.len() > crate::catalog::idempotency::LARGEST_ANSWER {
+            answer.body = None;
+            text = written(&answer)?;
+        }
+        let key = self.key.clone();
+        self.server
+            .catalog()
+            .write(Lane::People, "keep a first answer", move |rows| {
+                rows.remember_answer(&key, &text)
+            })
+            .await
+    }
+}
