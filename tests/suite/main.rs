@@ -7,3 +7,4 @@ mod gpu;
 mod scenarios;
 mod server;
 mod simulation;
+mod state;
