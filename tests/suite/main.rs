@@ -1,6 +1,7 @@
 //! The one integration binary; each module below says what it holds the product to.
 
 mod architecture;
+mod bounds;
 mod containers;
 mod crash;
 mod gpu;
