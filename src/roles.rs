@@ -11,4 +11,5 @@ mod program;
 pub mod rehearse;
 pub mod server;
 pub mod shim;
+mod state;
 pub mod support;

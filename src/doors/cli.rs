@@ -174,6 +174,7 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Version => system::version(&client, view).await,
         Command::Backup(_)
         | Command::Upgrade(_)
+        | Command::State(_)
         | Command::Serve(_)
         | Command::Doctor(_)
         | Command::Config(_)

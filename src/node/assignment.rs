@@ -6,14 +6,20 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use rules::continuity::Memory;
 use rules::messages::Assignment;
 use rules::names::{BootId, ContainerName, NodeId};
+use rules::session::Reason;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// The file's content: one JSON object, rewritten whole.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     node: NodeId,
+    /// The state whose assignment that is; None before the first, and from earlier versions.
+    #[serde(default)]
+    state: Option<Uuid>,
     assignment: Option<Assignment>,
     /// One entry for each container of the assignment.
     places: BTreeMap<ContainerName, Place>,
@@ -35,17 +41,56 @@ pub(crate) struct Ledger {
     path: PathBuf,
     boot: BootId,
     record: Record,
+    /// Why the newest assignment could not be written down; None once one was.
+    trouble: Option<Reason>,
+}
+
+/// What became of an assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Yes,
+    /// It is no newer than the one in force, or another machine's.
+    Old,
+    /// It is of another state than the one in force, and nobody accepted that.
+    Foreign,
+}
+
+/// What the machine's record in `data` remembers having obeyed, and which node it is; None where there is
+/// no record. Looks only; a server may run.
+pub(crate) fn memory(data: &Path) -> io::Result<Option<(NodeId, Memory)>> {
+    match fs::read(file(data)) {
+        Ok(bytes) => {
+            let record: Record = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+            Ok(Some((record.node, record.memory())))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn file(data: &Path) -> PathBuf {
+    data.join("node.json")
+}
+
+impl Record {
+    fn memory(&self) -> Memory {
+        Memory {
+            state: self.state,
+            generation: self.assignment.as_ref().map_or(0, |a| a.generation),
+        }
+    }
 }
 
 impl Ledger {
     /// Reads the ledger, or begins one under a new node id.
     pub(crate) fn open(data: &Path, boot: BootId, fresh: NodeId) -> io::Result<Self> {
-        let path = data.join("node.json");
+        let path = file(data);
         let record = match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let record = Record {
                     node: fresh,
+                    state: None,
                     assignment: None,
                     places: BTreeMap::new(),
                 };
@@ -54,7 +99,12 @@ impl Ledger {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { path, boot, record })
+        Ok(Self {
+            path,
+            boot,
+            record,
+            trouble: None,
+        })
     }
 
     pub(crate) fn node(&self) -> NodeId {
@@ -70,12 +120,27 @@ impl Ledger {
         self.record.places.get(&name).copied()
     }
 
-    /// Takes an assignment in: on disk first. Returns false for one that is not newer, or is meant
-    /// for another machine. Costs one durable write of the whole list.
-    pub(crate) fn take(&mut self, assignment: &Assignment) -> io::Result<bool> {
-        let newest = self.record.assignment.as_ref().map_or(0, |a| a.generation);
-        if assignment.node != self.record.node || assignment.generation <= newest {
-            return Ok(false);
+    /// What this machine obeys.
+    pub(crate) fn memory(&self) -> Memory {
+        self.record.memory()
+    }
+
+    /// Why the newest assignment could not be written down; None where it was.
+    pub(crate) fn trouble(&self) -> Option<&Reason> {
+        self.trouble.as_ref()
+    }
+
+    /// Takes an assignment in: on disk first. Costs one durable write of the whole list.
+    ///
+    /// Errors: of the disk; then nothing may be done about the assignment, and `trouble` says why.
+    pub(crate) fn take(&mut self, assignment: &Assignment) -> io::Result<Taken> {
+        let memory = self.record.memory();
+        if assignment.node != self.record.node || assignment.generation <= memory.generation {
+            return Ok(Taken::Old);
+        }
+        let other = |ours: Uuid| assignment.state.is_some_and(|theirs| theirs != ours);
+        if memory.state.is_some_and(other) && !assignment.accepted {
+            return Ok(Taken::Foreign);
         }
         let mut places: BTreeMap<ContainerName, Place> = BTreeMap::new();
         for order in &assignment.containers {
@@ -108,14 +173,28 @@ impl Ledger {
         }
         let record = Record {
             node: self.record.node,
+            state: assignment.state.or(memory.state),
             assignment: Some(assignment.clone()),
             places,
         };
-        write(&self.path, &record)?;
+        if let Err(error) = write(&self.path, &record) {
+            self.trouble = Some(Reason::new(
+                UNWRITABLE,
+                format!(
+                    "This machine cannot write {}: {error}. What was wished since is not carried out.",
+                    self.path.display()
+                ),
+            ));
+            return Err(error);
+        }
+        self.trouble = None;
         self.record = record;
-        Ok(true)
+        Ok(Taken::Yes)
     }
 }
+
+/// The machine's record cannot be written.
+pub(crate) const UNWRITABLE: &str = "node.record-unwritable";
 
 /// Room kept for a full disk: there what runs must still be stopped, and a stop is an assignment. Twice
 /// a list of some hundred containers.
@@ -208,14 +287,16 @@ mod tests {
         let mut ledger = Ledger::open(folder.path(), boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
             cuts: Vec::new(),
+            state: Some(uuid::Uuid::from_u128(5)),
+            accepted: false,
             node,
             generation,
             containers: names.iter().map(|n| order(*n)).collect(),
         };
-        assert!(ledger.take(&make(5, &[1, 2])).unwrap());
-        assert!(!ledger.take(&make(5, &[9])).unwrap());
-        assert!(!ledger.take(&make(4, &[9])).unwrap());
-        assert!(ledger.take(&make(6, &[2, 3])).unwrap());
+        assert_eq!(ledger.take(&make(5, &[1, 2])).unwrap(), Taken::Yes);
+        assert_eq!(ledger.take(&make(5, &[9])).unwrap(), Taken::Old);
+        assert_eq!(ledger.take(&make(4, &[9])).unwrap(), Taken::Old);
+        assert_eq!(ledger.take(&make(6, &[2, 3])).unwrap(), Taken::Yes);
         let slot = |n| ledger.place(order(n).name).map(|p| p.slot);
         assert_eq!((slot(1), slot(2), slot(3)), (None, Some(1), Some(2)));
         let again = Ledger::open(folder.path(), boot, NodeId(uuid::Uuid::from_u128(7))).unwrap();
@@ -223,6 +304,65 @@ mod tests {
             (again.node(), again.assignment().map(|a| a.generation)),
             (node, Some(6))
         );
+    }
+
+    #[test]
+    fn a_list_of_another_state_is_refused_until_root_accepts_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = NodeId(uuid::Uuid::from_u128(1));
+        let boot = BootId(uuid::Uuid::from_u128(2));
+        let mut ledger = Ledger::open(folder.path(), boot, node).unwrap();
+        let (ours, theirs) = (uuid::Uuid::from_u128(5), uuid::Uuid::from_u128(6));
+        let make = |state, generation| Assignment {
+            cuts: Vec::new(),
+            state: Some(state),
+            accepted: false,
+            node,
+            generation,
+            containers: vec![order(1)],
+        };
+        assert_eq!(ledger.take(&make(ours, 5)).unwrap(), Taken::Yes);
+        assert_eq!(ledger.take(&make(theirs, 6)).unwrap(), Taken::Foreign);
+        let remembered = memory(folder.path()).unwrap().unwrap();
+        let obeyed = Memory {
+            state: Some(ours),
+            generation: 5,
+        };
+        assert_eq!(remembered, (node, obeyed));
+        let accepted = Assignment {
+            accepted: true,
+            ..make(theirs, 6)
+        };
+        assert_eq!(ledger.take(&accepted).unwrap(), Taken::Yes);
+        assert_eq!(ledger.memory().state, Some(theirs));
+        assert_eq!(ledger.take(&make(ours, 7)).unwrap(), Taken::Foreign);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_written_is_named_until_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = NodeId(uuid::Uuid::from_u128(1));
+        let boot = BootId(uuid::Uuid::from_u128(2));
+        let mut ledger = Ledger::open(folder.path(), boot, node).unwrap();
+        let make = |generation| Assignment {
+            cuts: Vec::new(),
+            state: None,
+            accepted: false,
+            node,
+            generation,
+            containers: Vec::new(),
+        };
+        // A directory that is not empty can be replaced by no file, whoever tries.
+        let path = file(folder.path());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir_all(path.join("in-the-way")).unwrap();
+        assert!(ledger.take(&make(1)).is_err());
+        let trouble = ledger.trouble().expect("it is named");
+        assert_eq!(trouble.code, UNWRITABLE);
+        assert!(trouble.text.contains("node.json"), "{}", trouble.text);
+        fs::remove_dir_all(&path).unwrap();
+        assert_eq!(ledger.take(&make(1)).unwrap(), Taken::Yes);
+        assert!(ledger.trouble().is_none());
     }
 
     #[test]
@@ -244,11 +384,13 @@ mod tests {
         let mut ledger = Ledger::open(&small, boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
             cuts: Vec::new(),
+            state: Some(uuid::Uuid::from_u128(5)),
+            accepted: false,
             node,
             generation,
             containers: names.iter().map(|n| order(*n)).collect(),
         };
-        assert!(ledger.take(&make(1, &[1, 2, 3])).unwrap());
+        assert_eq!(ledger.take(&make(1, &[1, 2, 3])).unwrap(), Taken::Yes);
         let mut filler = fs::File::create(small.join("filler")).unwrap();
         let full = std::iter::repeat_with(|| filler.write_all(&[7; 4096]))
             .find_map(Result::err)
@@ -256,10 +398,8 @@ mod tests {
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
         // One after the other, each of which ends a container.
         for (generation, names) in [(2, &[1, 2][..]), (3, &[1]), (4, &[])] {
-            assert!(
-                ledger.take(&make(generation, names)).unwrap(),
-                "{generation}"
-            );
+            let taken = ledger.take(&make(generation, names)).unwrap();
+            assert_eq!(taken, Taken::Yes, "{generation}");
         }
         let again = Ledger::open(&small, boot, node).unwrap();
         assert_eq!(again.assignment().map(|a| a.generation), Some(4));

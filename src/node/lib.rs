@@ -12,12 +12,14 @@ use std::time::Duration;
 use base::link::NodeEnd;
 use base::link::streams::Streams;
 use base::observe::Clock;
+use rules::continuity::Memory;
 use rules::names::{BootId, NodeId};
 use rules::resources::{Capacity, Device};
 use rules::session::Reason;
 use rules::units::{Bytes, CpuShare};
 use store::images::ImageStore;
 
+mod again;
 mod assignment;
 mod dial;
 pub mod disk;
@@ -35,6 +37,7 @@ pub fn session_ids() -> std::ops::Range<u64> {
     u64::from(tidy::FIRST_ID)..1 << 31
 }
 
+use again::Again;
 use assignment::Ledger;
 use disk::DiskWatch;
 use gpu::cutter::Cutter;
@@ -75,6 +78,12 @@ pub enum NodeFault {
     Boot(#[source] io::Error),
     #[error("a thread of the machine cannot be started")]
     Thread(#[source] io::Error),
+}
+
+/// What the machine's record in `data` remembers having obeyed, and which node it is; None where there is
+/// no record. Looks only; a server may run.
+pub fn memory(data: &std::path::Path) -> io::Result<Option<(NodeId, Memory)>> {
+    assignment::memory(data)
 }
 
 /// This machine, opened; containers of an earlier server are adopted.
@@ -171,6 +180,7 @@ impl Node {
             host_environment: options.host_environment,
             problems,
             refused: BTreeMap::new(),
+            again: Again::default(),
             stopping: BTreeMap::new(),
             limits: BTreeMap::new(),
             // What an earlier server gave is still held.

@@ -264,6 +264,8 @@ mod tests {
             generation: 1,
             containers: vec![order(1, 0), order(2, 1), order(3, 2)],
             cuts: Vec::new(),
+            state: None,
+            accepted: false,
         };
         let mut devices: Vec<Device> = (0..3).map(|index| Device::new(index, "card")).collect();
         devices[0].health = Health::Well;

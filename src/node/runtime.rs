@@ -305,17 +305,14 @@ impl Runtime {
             log_directory: shared.log_directory(&order.name),
             host,
         };
-        for path in [&directory, &launch.own_directory, &launch.log_directory] {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(path)
-                .map_err(file("create", path))?;
+        let prepared = shared.prepare(&launch, &directory);
+        if prepared.is_err() {
+            // Nobody knows of it yet, so nothing of it may stay: it is tried again under the same name.
+            for path in [&directory, &launch.own_directory] {
+                let _ = fs::remove_dir_all(path);
+            }
         }
-        launch
-            .write(&directory)
-            .map_err(file("write the launch in", &directory))?;
-        shared.hierarchies()?.make_room(&shared.box_id)?;
+        prepared?;
         let (shim, nursery) = shared
             .nursery()
             .spawn(
@@ -670,6 +667,22 @@ impl Drop for Runtime {
 }
 
 impl Shared {
+    /// Makes the directories of a container and writes its launch; starts nothing.
+    fn prepare(&self, launch: &Launch, directory: &Path) -> Result<(), RuntimeFault> {
+        for path in [directory, &launch.own_directory, &launch.log_directory] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(path)
+                .map_err(file("create", path))?;
+        }
+        launch
+            .write(directory)
+            .map_err(file("write the launch in", directory))?;
+        self.hierarchies()?.make_room(&self.box_id)?;
+        Ok(())
+    }
+
     fn entries(&self) -> MutexGuard<'_, BTreeMap<ContainerName, Entry>> {
         // Entries are replaced whole; a panic elsewhere cannot leave one half changed.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)

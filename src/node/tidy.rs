@@ -20,7 +20,8 @@ use rules::units::Timestamp;
 use store::images::ImageStore;
 use store::images::digest::Digest;
 
-use crate::assignment::Ledger;
+use crate::again::{self, Again};
+use crate::assignment::{Ledger, Taken};
 use crate::disk::DiskWatch;
 use crate::gpu::cutter::Cutter;
 use crate::gpu::lookout::Lookout;
@@ -41,6 +42,9 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// While something runs, its use is measured and told this often. Shorter: an idle class of thirty
 /// costs a core's hundredth. Longer: a curve on a page shows no spike.
 const MEASURE: Duration = Duration::from_secs(2);
+
+/// Shortest sleep for a start that is due again and finds no room among those under way.
+const SOONEST: Duration = Duration::from_millis(100);
 
 /// How often logs that are too old are looked for.
 const SWEEP: Duration = Duration::from_secs(3600);
@@ -77,6 +81,8 @@ pub(crate) struct Tidy {
     pub(crate) host_environment: bool,
     pub(crate) problems: Vec<Reason>,
     pub(crate) refused: BTreeMap<ContainerName, Reason>,
+    /// Those whose start failed for the moment.
+    pub(crate) again: Again,
     pub(crate) stopping: BTreeMap<ContainerName, Timestamp>,
     pub(crate) limits: BTreeMap<ContainerName, Demand>,
     /// Holds containers to shares of real devices.
@@ -133,7 +139,10 @@ impl Tidy {
                 swept = Some(Instant::now());
                 self.sweep_logs();
             }
-            let mut next = match wakes.recv_timeout(pace.saturating_sub(beat.elapsed())) {
+            let pause = pace.saturating_sub(beat.elapsed());
+            let again = self.again.wait(Instant::now());
+            let again = again.map_or(pause, |wait| wait.max(SOONEST));
+            let mut next = match wakes.recv_timeout(pause.min(again)) {
                 Ok(wake) => Some(wake),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -189,12 +198,19 @@ impl Tidy {
 
     fn take(&mut self, assignment: &Assignment) {
         match self.ledger.take(assignment) {
-            Ok(true) => {
+            Ok(Taken::Yes) => {
                 let kept =
                     |name: &ContainerName| assignment.containers.iter().any(|o| o.name == *name);
                 self.refused.retain(|name, _| kept(name));
+                self.again.retain(kept);
             }
-            Ok(false) => {
+            Ok(Taken::Foreign) => {
+                tracing::warn!(
+                    generation = assignment.generation,
+                    "an assignment of another state is not obeyed; root may say: fardel state accept"
+                );
+            }
+            Ok(Taken::Old) => {
                 tracing::debug!(
                     generation = assignment.generation,
                     "an assignment that is not newer"
@@ -218,6 +234,7 @@ impl Tidy {
             .count();
         for step in steps(&assignment, &sights) {
             match step {
+                Step::Start(order) if !self.again.is_due(order.name, Instant::now()) => {}
                 Step::Start(order) if starting < STARTS_AT_ONCE => {
                     starting += 1;
                     self.start(&order);
@@ -249,16 +266,22 @@ impl Tidy {
     }
 
     fn start(&mut self, order: &ContainerOrder) {
+        let mut passes = false;
         let made = self.container_order(order).and_then(|wanted| {
             self.runtime.start(&wanted).map_err(|fault| {
                 self.shares.forget(order.name);
+                passes = again::passes(&fault);
                 refusal(&fault)
             })
         });
         match made {
             Ok(()) => {
+                self.again.forget(order.name);
                 self.limits.insert(order.name, order.demand);
                 self.grants.insert(order.name, order.devices.clone());
+            }
+            Err(reason) if passes && self.again.failed(order.name, Instant::now()) => {
+                tracing::warn!(container = %order.name, reason = reason.text, "cannot be started now; it is tried again");
             }
             Err(reason) => {
                 tracing::warn!(container = %order.name, code = reason.code, reason = reason.text, "cannot be started");
@@ -431,6 +454,7 @@ impl Tidy {
                 "session.stopped-before-start",
                 "It was stopped before it started.",
             );
+            self.again.forget(name);
             self.refused.insert(name, reason);
             return;
         }
@@ -586,7 +610,8 @@ impl Tidy {
             node: self.ledger.node(),
             name: self.name.clone(),
             boot: self.boot,
-            generation: self.ledger.assignment().map_or(0, |a| a.generation),
+            generation: self.ledger.memory().generation,
+            state: self.ledger.memory().state,
             at: self.clock.now(),
             capacity: self.with(seen.devices),
             host_environment: self.host_environment,
@@ -594,6 +619,7 @@ impl Tidy {
             problems: self
                 .problems
                 .iter()
+                .chain(self.ledger.trouble())
                 .chain(self.unheld.values())
                 .cloned()
                 .chain(report::silent(&self.runtime.silent()))

@@ -33,6 +33,8 @@ pub(super) enum Verb {
     },
     Status,
     Rollback,
+    ShowState,
+    AcceptState,
 }
 
 /// Does one verb and gives its exit code: 0, or 1 with a sentence on standard error.
@@ -188,6 +190,12 @@ fn done(
                 ));
             }
             Ok(shown(global, &standing, text))
+        }
+        Verb::ShowState => {
+            super::state::show(&settings.data, |value, text| shown(global, value, text))
+        }
+        Verb::AcceptState => {
+            super::state::accept(&settings.data, |value, text| shown(global, value, text))
         }
         Verb::Rollback => {
             let done = upgrade::rollback(&settings.data, now)?;

@@ -9,7 +9,7 @@ use base::settings::{self, KEYS, Layer, Reading, Settings, Sources};
 use rules::refusal::Refusal;
 
 use crate::doors::cli::tree::{
-    Backup, Command, Config, Format, Global, Place, Secret, Serve, Upgrade, Words,
+    Backup, Command, Config, Format, Global, Place, Secret, Serve, State, Upgrade, Words,
 };
 use crate::doors::cli::{self, Surroundings};
 use crate::roles::{backup, console, doctor, support};
@@ -106,6 +106,12 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
         }
         Command::Upgrade(Upgrade::Rollback { place }) => {
             on_files(backup::Verb::Rollback, &global, &place, None)
+        }
+        Command::State(State::Show { place }) => {
+            on_files(backup::Verb::ShowState, &global, &place, None)
+        }
+        Command::State(State::Accept { place }) => {
+            on_files(backup::Verb::AcceptState, &global, &place, None)
         }
         Command::Rehearse(rest) => (engines.rehearse)(rest.arguments),
         Command::Bench(rest) => {

@@ -145,10 +145,18 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     );
     tell(service::READY);
 
-    while signals.heard().await == Heard::ReadSettings {
+    let deaf = server::deaf(&server);
+    tokio::pin!(deaf);
+    let fell = loop {
+        tokio::select! {
+            heard = signals.heard() => if heard == Heard::Leave {
+                break None;
+            },
+            () = &mut deaf => break Some("its writer panicked; the log above has the place"),
+        }
         let server = server.clone();
         let _ = tokio::task::spawn_blocking(move || server.read_settings_again()).await;
-    }
+    };
     tracing::info!("leaving; sessions go on");
     tell(service::STOPPING);
     let _ = leave.send(true);
@@ -164,7 +172,10 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     logs.abort();
     let _ = tokio::time::timeout(FAREWELL, &mut node).await;
     let _ = std::fs::remove_file(&socket);
-    Ok(())
+    match fell {
+        None => Ok(()),
+        Some(why) => Err(server::Fault::new("keep the catalog", why).into()),
+    }
 }
 
 /// Serves every port of the network that was taken.
@@ -272,8 +283,27 @@ fn open_machine(
         },
         keep_days: settings.keep_days,
     };
-    Node::open(options, Arc::clone(images), clock)
-        .map_err(|fault| server::Fault::new("open this machine", fault).into())
+    Node::open(options, Arc::clone(images), clock).map_err(|fault| match fault {
+        node::NodeFault::Ledger { path, source } => record_refusal(&path, &source).into(),
+        fault => server::Fault::new("open this machine", fault).into(),
+    })
+}
+
+/// Why a server does not start over the machine's own record.
+fn record_refusal(path: &Path, error: &std::io::Error) -> Refusal {
+    let shown = path.display();
+    match error.kind() {
+        ErrorKind::Other => Refusal::unavailable(
+            "node.record-damaged",
+            format!("{shown}, this machine's record of its duty, cannot be read: {error}."),
+        )
+        .hint("Move that file away and start again; what runs is left alone until: fardel state accept."),
+        _ => Refusal::unavailable(
+            "node.record-unwritable",
+            format!("{shown}, this machine's record of its duty, cannot be used: {error}."),
+        )
+        .hint("Make that file and its directory readable and writable for this user."),
+    }
 }
 
 fn machine_note(machine: &Node) -> String {

@@ -4,6 +4,7 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod assignment;
+pub mod continuity;
 pub mod devices;
 pub mod findings;
 pub mod housekeeping;

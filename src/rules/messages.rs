@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::devices::MigProfile;
 use crate::names::{BootId, ContainerName, IncidentId, NodeId};
@@ -23,6 +24,12 @@ pub struct Assignment {
     /// Devices that are to be cut in a certain way, now and after every restart; the others are as they are.
     #[serde(default)]
     pub cuts: Vec<CutOrder>,
+    /// The state whose list this is; None from servers of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Uuid>,
+    /// Root accepted that this state leads the machine, whichever it obeyed before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepted: bool,
 }
 
 /// A device that is to be cut into these hardware partitions, as soon as nothing runs on it.
@@ -84,6 +91,9 @@ pub struct NodeReport {
     pub boot: BootId,
     /// The newest assignment it has taken in; 0 before the first.
     pub generation: u64,
+    /// The state whose assignment that is; None before the first, and from machines of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Uuid>,
     pub at: Timestamp,
     pub capacity: Capacity,
     /// Whether sessions may start from the machine's own programs.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 mod seal;
 
+use crate::catalog::acceptance;
 use crate::catalog::copy::{self, Inspection};
 use crate::{Failure, Fault};
 use seal::{About, Opener, Sealer};
@@ -302,6 +303,9 @@ pub fn restore(
     File::open(&staged)
         .and_then(|file| file.sync_all())
         .map_err(failed("write the catalog to disk"))?;
+    // Root puts it in force: the machine obeys it though it may have obeyed a newer one.
+    let state = copy::claim(&work.0, None)?.state;
+    acceptance::accept(&places.data, state).map_err(failed("accept the catalog"))?;
     std::fs::rename(&staged, &old).map_err(failed("put the catalog in place"))?;
     sync_directory(&places.data).map_err(failed("write the directory to disk"))?;
     Ok(Restored {

@@ -12,9 +12,11 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::{Failure, Fault};
 
+pub(crate) mod acceptance;
 pub(crate) mod conducting;
 pub(crate) mod copy;
 pub(crate) mod events;
+pub(crate) mod health;
 pub(crate) mod idempotency;
 pub(crate) mod images;
 pub(crate) mod jobs;
@@ -62,6 +64,9 @@ struct Inner {
     /// Live sessions when the conductor last looked.
     live: AtomicUsize,
     heard: nodes::Heard,
+    health: health::Health,
+    /// Where the files lie; None in memory.
+    data: Option<PathBuf>,
     samples: Arc<samples::Samples>,
     clock: Clock,
     founding: Founding,
@@ -89,12 +94,14 @@ impl Catalog {
         let samples = Arc::new(samples::Samples::open(place)?);
         let (announce, revision) = watch::channel(opened.revision);
         let heard = nodes::Heard::default();
+        let health = health::Health::default();
         let engine = writer::Engine::new(
             opened.writer,
             clock.clone(),
             announce,
             heard.clone(),
             opened.reserve,
+            health.clone(),
         );
         let (writes, reads) = match opened.readers {
             open::Readers::Path(path) => (
@@ -116,6 +123,11 @@ impl Catalog {
             revision,
             live: AtomicUsize::new(0),
             heard,
+            health,
+            data: match place {
+                Place::Memory => None,
+                Place::Directory(data) => Some(data.clone()),
+            },
             samples,
             clock,
             founding: opened.founding,
@@ -139,9 +151,10 @@ impl Catalog {
             let _ = send.send(result);
         });
         self.enter(lane, request)?;
-        answer
+        let answered = answer
             .await
-            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?
+            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?;
+        self.0.health.heed(answered)
     }
 
     /// Queues a write that nobody waits for, such as when a token was last used. Lost with the
@@ -152,8 +165,9 @@ impl Catalog {
         what: &'static str,
         work: impl FnOnce(&Rows<'_>) -> Result<(), Failure> + Send + 'static,
     ) {
+        let health = self.0.health.clone();
         let request = writer::request(what, work, move |result| {
-            if let Err(failure) = result {
+            if let Err(failure) = health.heed(result) {
                 tracing::warn!(what, error = %base::observe::chain(&failure), "not written");
             }
         });
@@ -174,9 +188,10 @@ impl Catalog {
             let _ = send.send(result);
         });
         self.enter(lane, request)?;
-        answer
+        let answered = answer
             .recv()
-            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?
+            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?;
+        self.0.health.heed(answered)
     }
 
     fn enter(&self, lane: Lane, request: writer::Request) -> Result<(), Failure> {
@@ -216,12 +231,19 @@ impl Catalog {
         what: &'static str,
         work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.0.reads.with(what, &self.0.heard, work)
+        let read = self.0.reads.with(what, &self.0.heard, work);
+        self.0.health.heed(read)
     }
 
     /// Tells the revision of the newest commit that changed anything.
     pub(crate) fn revision(&self) -> watch::Receiver<u64> {
         self.0.revision.clone()
+    }
+
+    /// Ends when the writer has: in a panic, for else it lives as long as the catalog.
+    pub(crate) async fn writer_ended(&self) {
+        let mut revision = self.revision();
+        while revision.changed().await.is_ok() {}
     }
 
     /// How many sessions were live when the conductor last looked, moments ago; counting them anew
@@ -313,6 +335,12 @@ impl From<rusqlite::Error> for Failure {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => disk_full().into(),
             Some(rusqlite::ErrorCode::ReadOnly) => disk_read_only().into(),
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                health::damaged(&error).into()
+            }
+            Some(rusqlite::ErrorCode::SystemIoFailure | rusqlite::ErrorCode::CannotOpen) => {
+                health::disk(&error).into()
+            }
             _ => Fault::new("a statement of the catalog", error).into(),
         }
     }

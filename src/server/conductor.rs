@@ -5,6 +5,7 @@
 //! Passes take no input but the rows, the reports and the time, may run twice, and never retry by
 //! themselves; `driver` calls them again.
 
+mod accept;
 mod assign;
 pub(crate) mod driver;
 mod limits;
@@ -17,9 +18,11 @@ mod turn;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rules::continuity::{self, Continuity, Memory};
 use rules::messages::{Assignment, NodeReport};
 use rules::names::NodeId;
 use rules::placement::Decision;
+use rules::refusal::Refusal;
 use rules::session::Phase;
 use rules::units::Timestamp;
 use rules::world::World;
@@ -41,6 +44,8 @@ pub(crate) struct Conductor {
     watch: Stopwatch,
     /// The generation last sent to a node, and when, on the steady clock.
     sent: BTreeMap<NodeId, (u64, Duration)>,
+    /// How each machine that was heard of stands to the catalog. Nobody is led before they were heard.
+    continuity: BTreeMap<NodeId, Continuity>,
 }
 
 impl Conductor {
@@ -60,13 +65,52 @@ impl Conductor {
     ) -> Turn {
         let mut turn = Turn::new(sight, now);
         for report in reports {
+            let memory = Memory {
+                state: report.state,
+                generation: report.generation,
+            };
+            let mut found = continuity::judge(turn.claim(report.node), memory);
+            if !found.continues() && turn.is_accepted {
+                accept::accept(&mut turn, report, found);
+                found = Continuity::Continues;
+            }
+            self.continuity.insert(report.node, found);
+            if !found.continues() {
+                continue;
+            }
             listen::listen(&mut turn, report);
             self.watch.hear(&turn, report, steady);
         }
+        if self.quarantine().is_some() {
+            return turn;
+        }
         limits::limits(&mut turn, &mut self.watch, steady);
-        schedule::schedule(&mut turn, decide);
-        assign::assign(&mut turn);
+        if self.may_place(&turn) {
+            schedule::schedule(&mut turn, decide);
+        }
+        assign::assign(&mut turn, |node| self.leads(node));
+        for node in &turn.accepting {
+            if let Some(assignment) = turn.assigned.get_mut(node) {
+                assignment.accepted = true;
+            }
+        }
         turn
+    }
+
+    fn leads(&self, node: NodeId) -> bool {
+        self.continuity.get(&node).is_some_and(|c| c.continues())
+    }
+
+    /// False while a machine that may take sessions is not known to belong to this catalog: what is placed
+    /// there could run a second time.
+    fn may_place(&self, turn: &Turn) -> bool {
+        let unsure = |node: &rules::world::Node| !self.leads(node.id) && !node.is_silent(turn.now);
+        self.quarantine().is_none() && !turn.world.nodes.iter().any(unsure)
+    }
+
+    /// Why a machine is not led; None where all that were heard of are.
+    pub(crate) fn quarantine(&self) -> Option<Refusal> {
+        self.continuity.values().find_map(|found| found.refusal())
     }
 
     /// Until the first moment at which time alone changes something in the world as this turn left
@@ -87,6 +131,9 @@ impl Conductor {
     pub(crate) fn due_assignments(&mut self, turn: &Turn, steady: Duration) -> Vec<Assignment> {
         let mut send = Vec::new();
         for (node, assignment) in &turn.assigned {
+            if !self.leads(*node) {
+                continue;
+            }
             let taken = turn.world.node(*node).map_or(0, |n| n.generation);
             let due = match self.sent.get(node) {
                 Some((generation, at)) if *generation == assignment.generation => {

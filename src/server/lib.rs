@@ -18,6 +18,7 @@ pub mod events;
 pub mod examiner;
 pub mod rehearsal;
 pub mod routes;
+pub mod state;
 pub mod upgrade;
 
 /// The truth of one box, opened. Cheap to clone; the last clone dropped closes the files.
@@ -256,9 +257,31 @@ pub fn forget_logs(
 /// dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = appliance::backups::keep_making(server.clone());
+    let pages = keep_looking(server.clone());
     let proofs = actions::gpus::prove::keep_proving(server.clone());
     async {
-        tokio::join!(backups, proofs);
+        tokio::join!(backups, proofs, pages);
+    }
+}
+
+/// Ends when nothing can be written any more, because the catalog's writer panicked: then the process must
+/// end too, so that the service manager starts another. Its sessions go on.
+pub fn deaf(server: &Server) -> impl Future<Output = ()> + Send + use<> {
+    let catalog = server.catalog().clone();
+    async move { catalog.writer_ended().await }
+}
+
+/// Looks through the pages of the catalog now and then, so that damage is known before somebody meets it.
+async fn keep_looking(server: Server) {
+    loop {
+        let looked = server.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            looked.catalog().look_for_damage(&looked.settings().data);
+        });
+        if let Err(error) = done.await {
+            tracing::warn!(%error, "the pages of the catalog were not looked through");
+        }
+        tokio::time::sleep(catalog::health::PAGES_READ_EVERY).await;
     }
 }
 

@@ -7,7 +7,7 @@ use rules::refusal::Refusal;
 use rules::units::{Bytes, Timestamp};
 use serde::Serialize;
 
-use crate::catalog::copy;
+use crate::catalog::{acceptance, copy};
 use crate::{Failure, Fault};
 
 /// One catalog that was kept before an upgrade.
@@ -124,6 +124,9 @@ pub fn rollback(data: &Path, now: Timestamp) -> Result<RolledBack, Failure> {
         let lost = copy::since(&staged, &current);
         let aside = data.join(format!("{}.before-rollback-{stamp}", file_name(&current)));
         std::fs::hard_link(&current, &aside).map_err(failed)?;
+        // Root goes back: the machine obeys the older catalog from then on.
+        let state = copy::claim(&staging, None)?.state;
+        acceptance::accept(data, state).map_err(failed)?;
         std::fs::rename(&staged, &current).map_err(failed)?;
         std::fs::File::open(data)
             .and_then(|folder| folder.sync_all())

@@ -1,9 +1,11 @@
 //! The one integration binary; each module below says what it holds the product to.
 
 mod architecture;
+mod bounds;
 mod containers;
 mod crash;
 mod gpu;
 mod scenarios;
 mod server;
 mod simulation;
+mod state;

@@ -226,6 +226,9 @@ pub enum Command {
     /// The way back from an upgrade
     #[command(subcommand)]
     Upgrade(Upgrade),
+    /// Whether catalog and machine belong together, and root's word that they are to
+    #[command(subcommand)]
+    State(State),
     /// Play a scenario against the scheduler, without containers
     Rehearse(Rest),
     /// Measure this machine and this build; prints JSON with raw samples
@@ -1088,6 +1091,28 @@ pub enum Upgrade {
     ///
     /// Tells what happened since and is not in force any more. The newer catalog is kept aside.
     Rollback {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum State {
+    /// Show whether the catalog belongs to what this machine obeyed
+    Show {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Go on with the catalog that is there, though the machine obeyed another one
+    ///
+    /// For a catalog that was put back from an old copy, carried from another machine, or that belongs to
+    /// another installation: until this is said the server starts and ends nothing (state.quarantined).
+    /// Then sessions that the catalog counts as running and the machine does not know end as lost, and
+    /// containers that the catalog does not know are ended. A server that runs takes it up within seconds.
+    #[command(after_help = "Examples:\n  \
+        fardel state show\n  \
+        fardel state accept      as root, once the right catalog is in its place")]
+    Accept {
         #[command(flatten)]
         place: Place,
     },

@@ -569,6 +569,7 @@ fn attention(t: Text, seen: &Overview, warnings: &[Check]) -> Vec<Attention> {
             let (title, href) = match noun {
                 "certificate" | "tls" => (t.tls_title(), Some("/system/tls".to_owned())),
                 "clock" => (t.attention_clock(), None),
+                "state" | "node" => (t.attention_state(), None),
                 _ => (t.attention_disk(), None),
             };
             Attention {

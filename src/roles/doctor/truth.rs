@@ -11,10 +11,12 @@ use rules::units::Timestamp;
 use server::checkup;
 
 use super::Check;
+use crate::roles::state;
 
 /// Every one of these checks. `file` is the settings file.
 pub(super) fn all(settings: &Settings, file: &Path, now: Timestamp) -> Vec<Check> {
     let mut checks = catalog(&settings.data);
+    checks.extend(continuity(&settings.data));
     checks.push(settings_file(file));
     checks.push(backups(settings, now));
     checks.push(backup_disk(settings));
@@ -77,6 +79,21 @@ fn catalog(data: &Path) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// Whether the catalog belongs to what the machine obeyed; nothing where there is no catalog yet, or none
+/// that can be read, which another check says.
+fn continuity(data: &Path) -> Option<Check> {
+    const ID: &str = "continuity";
+    match state::standing(data) {
+        Ok(None) | Err(server::Failure::Fault(_)) => None,
+        Err(server::Failure::Refusal(refusal)) if refusal.code == state::NOT_YOURS => None,
+        Err(server::Failure::Refusal(refusal)) => Some(Check::fail(ID, refusal.text, refusal.hint)),
+        Ok(Some(standing)) => Some(match standing.refusal() {
+            Some(refusal) => Check::fail(ID, refusal.text, refusal.hint),
+            None => Check::ok(ID, "The catalog belongs to what this machine obeyed."),
+        }),
+    }
 }
 
 fn settings_file(file: &Path) -> Check {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
 use super::operations::{Operation, show};
-use super::system::refuse_full_disk;
+use super::system::refuse_unwell;
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};
 use crate::appliance::imports::{Input, KIND, Source, forget_unnamed};
@@ -103,7 +103,7 @@ pub async fn import_once(
             replayed: true,
         });
     }
-    refuse_full_disk(server)?;
+    refuse_unwell(server)?;
     let reference = reference
         .filter(|text| !text.trim().is_empty())
         .map(|text| parse_reference(&text).map_err(|refusal| refusal.at("/reference")))

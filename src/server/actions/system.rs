@@ -26,7 +26,8 @@ use crate::{Failure, Server};
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// `catalog.writes`, `disk.room`, `machine.answers`, `setup.done`.
+    /// `catalog.writes`, `disk.room`, `machine.answers`, `setup.done`, and what is wrong with the state:
+    /// `state.damaged`, `state.disk`, `state.quarantined`, `node.record-unwritable`.
     pub code: String,
     pub ok: bool,
     /// The server can do its work while this is not ok.
@@ -46,6 +47,7 @@ const WARNED: Bytes = Bytes::gib(1);
 ///
 /// Costs one empty turn of the writer, so that a stuck disk is seen.
 pub async fn health(server: &Server) -> Vec<Check> {
+    server.catalog().try_disk(&server.settings().data).await;
     let mut checks = Vec::new();
     let mut say = |code: &str, ok: bool, minor: bool, text: String, hint: &str| {
         checks.push(Check {
@@ -128,11 +130,29 @@ pub async fn health(server: &Server) -> Vec<Check> {
         "Open the setup link that the server printed when it started.",
     );
     checks.extend(certificates::worries(server));
+    checks.extend(troubles(server));
     checks
 }
 
-/// Refuses new work while the disk is so full that running work could not be recorded.
-pub(crate) fn refuse_full_disk(server: &Server) -> Result<(), Failure> {
+/// What is wrong with the state, as it was met.
+fn troubles(server: &Server) -> Vec<Check> {
+    let troubles = server.catalog().health().troubles();
+    let check = |trouble: Refusal| Check {
+        code: trouble.code,
+        ok: false,
+        minor: false,
+        text: trouble.text,
+        hint: trouble.hint,
+    };
+    troubles.into_iter().map(check).collect()
+}
+
+/// Refuses new work while the disk is so full that running work could not be recorded, and while the state
+/// is in a trouble that no write ends: damaged pages, a machine that is not led or cannot write its record.
+pub(crate) fn refuse_unwell(server: &Server) -> Result<(), Failure> {
+    if let Some(trouble) = server.catalog().health().standing_in_the_way() {
+        return Err(trouble.into());
+    }
     match free(&server.settings().data) {
         Some(free) if free < RESERVE => Err(crate::catalog::disk_full().into()),
         _ => Ok(()),
@@ -154,6 +174,10 @@ pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding
         })
         .await?;
     found.extend(clock_behind(server.clock().now(), newest));
+    found.extend(troubles(server).into_iter().map(|trouble| Finding {
+        code: trouble.code,
+        text: format!("{} {}", trouble.text, trouble.hint),
+    }));
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
         found.push(Finding {
             code: "backup.failed".into(),
@@ -495,8 +519,9 @@ pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Check>, Fa
             text: format!("Only {free} are free on the disk of the state."),
             hint: "Remove images that nobody uses, or free space on that disk.".into(),
         });
-    Ok(disk
+    Ok(troubles(server)
         .into_iter()
+        .chain(disk)
         .chain(certificates::worries(server))
         .collect())
 }

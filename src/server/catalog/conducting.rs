@@ -9,6 +9,7 @@ use rules::refusal::{Kind, Refusal};
 use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::{Node, World};
+use uuid::Uuid;
 
 use super::Catalog;
 use super::events::Note;
@@ -31,6 +32,10 @@ pub(crate) struct Sight {
     pub(crate) cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
     /// How real devices are to be cut; absent for a machine where nobody said.
     pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
+    /// Drawn when this catalog was founded.
+    pub(crate) state: Uuid,
+    /// Root said that it leads the machine, whatever that obeyed; see `acceptance`.
+    pub(crate) accepted: bool,
 }
 
 /// All that a turn changed.
@@ -69,6 +74,11 @@ impl View<'_> {
         let mut statement = self
             .connection
             .prepare_cached("select id, digest from image")?;
+        let state =
+            self.connection
+                .query_row("select box_id from box where id = 1", [], |row| {
+                    Ok(Uuid::from_bytes(row.get(0)?))
+                })?;
         let rows = statement.query_map([], |row| {
             Ok((ImageId(value::id(row, "id")?), row.get("digest")?))
         })?;
@@ -78,6 +88,8 @@ impl View<'_> {
             world,
             assigned,
             digests: rows.collect::<Result<_, _>>()?,
+            state,
+            accepted: false,
         })
     }
 }
@@ -152,7 +164,8 @@ impl Rows<'_> {
 impl Catalog {
     /// Reads everything a turn looks at, on a thread for blocking work.
     pub(crate) async fn sight(&self) -> Result<Sight, Failure> {
-        let sight = self.read("look at the world", |view| view.sight()).await?;
+        let mut sight = self.read("look at the world", |view| view.sight()).await?;
+        sight.accepted = self.is_accepted();
         self.note_live(sight.world.sessions.len());
         Ok(sight)
     }

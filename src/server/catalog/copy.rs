@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use base::observe::Clock;
+use rules::continuity::Claim;
 use rules::findings::{Finding, findings};
 use rules::names::{ContainerName, NodeId};
 use rules::session::{Outcome, Reason};
@@ -265,6 +266,40 @@ pub(crate) fn node_of(data: &Path) -> Result<NodeId, Failure> {
         .query_row("select node_id from box where id = 1", [], |row| row.get(0))
         .map_err(failed)?;
     Ok(NodeId(Uuid::from_bytes(id)))
+}
+
+/// What the catalog in `data` claims of `node`, or of the machine it was founded on.
+///
+/// Errors: `state.missing`, refusals for a file that is no catalog.
+pub(crate) fn claim(data: &Path, node: Option<NodeId>) -> Result<Claim, Failure> {
+    let path = file(data);
+    if !path.exists() {
+        return Err(missing(data).into());
+    }
+    let place = Place::Directory(data.to_owned());
+    let failed = |error| open::unreadable(&place, error);
+    let connection = open::reader(&path)?;
+    connection
+        .query_row(
+            "select box_id,
+                    coalesce((select generation from assignment
+                              where node = coalesce(?1, node_id)), 0),
+                    coalesce((select generation from node where id = coalesce(?1, node_id)), 0)
+             from box
+             where id = 1",
+            [node.map(|node| node.0.into_bytes())],
+            |row| {
+                let number = |at| -> rusqlite::Result<u64> {
+                    Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
+                };
+                Ok(Claim {
+                    state: Uuid::from_bytes(row.get(0)?),
+                    told: number(1)?,
+                    confirmed: number(2)?,
+                })
+            },
+        )
+        .map_err(failed)
 }
 
 /// Copies of the catalog that were kept before its schema was raised, oldest first: version and file.

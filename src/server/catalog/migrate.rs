@@ -102,6 +102,8 @@ fn copy(connection: &Connection, place: &Place, version: usize) -> Result<(), Fa
     if partial.exists() {
         std::fs::remove_file(&partial).map_err(|error| Fault::new(what(), error))?;
     }
+    // SQLite would make it readable for others; an empty file it takes as it is.
+    open::make_file(&partial)?;
     connection
         .execute("vacuum into ?1", [partial.display().to_string()])
         .map_err(|error| open::unreadable(place, error))?;

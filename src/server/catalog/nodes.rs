@@ -11,6 +11,7 @@ use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
 use rules::world::Node;
 use rusqlite::{OptionalExtension as _, Row};
+use uuid::Uuid;
 
 use super::reader::View;
 use super::value;
@@ -290,13 +291,19 @@ impl View<'_> {
     pub(crate) fn assignment(&self, node: NodeId) -> Result<Option<Assignment>, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select generation, containers, cuts from assignment where node = ?1")?
+            .prepare_cached(
+                "select generation, containers, cuts, (select box_id from box where id = 1) as state
+                 from assignment
+                 where node = ?1",
+            )?
             .query_row([node.0.as_bytes()], |row| {
                 Ok(Assignment {
                     node,
                     generation: value::unsigned(row, "generation")?,
                     containers: value::json(row, "containers")?,
                     cuts: value::json(row, "cuts")?,
+                    state: Some(Uuid::from_bytes(row.get("state")?)),
+                    accepted: false,
                 })
             })
             .optional()?)

@@ -86,6 +86,7 @@ pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
             make_directory(directory)?;
             ground(directory)?;
             let lock = lock(directory)?;
+            close_kept(directory);
             let path = directory.join(FILE);
             let reserve = Reserve::new(make_file(&path)?);
             (
@@ -112,6 +113,16 @@ pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
         lock,
         reserve,
     })
+}
+
+/// Takes everybody else's right to read away from copies that earlier versions kept.
+fn close_kept(directory: &Path) {
+    for (_, path) in super::copy::kept(directory) {
+        let closed = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600));
+        if let Err(error) = closed {
+            tracing::warn!(%error, path = %path.display(), "others may read a kept catalog");
+        }
+    }
 }
 
 /// A connection that cannot write.
@@ -226,10 +237,12 @@ pub(super) fn unreadable(place: &Place, error: rusqlite::Error) -> Failure {
                 format!("{} is not a readable catalog: {error}.", path.display()),
             )
             .hint(
-                "Put a backup in its place, or move the file away to start with an empty catalog.",
+                "Restore the newest backup: fardel backup restore FILE --replace. A file that is only put in \
+                 its place leads no machine before root says so: fardel state accept.",
             )
             .into()
         }
+        Some(rusqlite::ErrorCode::SystemIoFailure) => super::health::disk(&error).into(),
         Some(rusqlite::ErrorCode::ReadOnly | rusqlite::ErrorCode::CannotOpen) => {
             unwritable(&path, &std::io::Error::other(error)).into()
         }

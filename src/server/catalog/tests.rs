@@ -516,6 +516,140 @@ fn state_of_a_newer_version_and_foreign_files_are_refused_by_name() {
 }
 
 #[test]
+fn damaged_pages_are_named_by_those_who_meet_them_and_by_those_who_look() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    let owner = owner(&catalog);
+    for n in 0..40 {
+        insert(&catalog, &session(owner, &format!("mark-of-damage-{n}"))).unwrap();
+    }
+    drop(catalog);
+    let path = directory.path().join("catalog.sqlite");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let mut hit = 0;
+    for page in bytes.chunks_mut(4096).skip(1) {
+        if page.windows(14).any(|part| part == b"mark-of-damage") {
+            page.fill(0x5a);
+            hit += 1;
+        }
+    }
+    assert!(hit > 0, "no page holds a session");
+    std::fs::write(&path, bytes).unwrap();
+    let catalog = on_disk(&directory);
+    assert!(catalog.health().troubles().is_empty());
+    let read = catalog.read_now("world", |view| view.world());
+    assert_eq!(code(read), "state.damaged");
+    let named = || -> Vec<String> {
+        let troubles = catalog.health().troubles();
+        troubles.into_iter().map(|trouble| trouble.code).collect()
+    };
+    assert_eq!(named(), ["state.damaged"]);
+    let in_the_way = catalog.health().standing_in_the_way().unwrap();
+    assert!(
+        in_the_way.hint.contains("fardel backup restore"),
+        "{in_the_way}"
+    );
+    drop(catalog);
+    // Nobody meets them: whoever looks through the pages names them too.
+    let catalog = on_disk(&directory);
+    catalog.look_for_damage(directory.path());
+    assert!(catalog.health().standing_in_the_way().is_some());
+}
+
+/// Set for the process of `a_disk_that_fails_is_named_until_it_works_again`; names its state.
+const FAILING: &str = "FARDEL_TEST_FAILING_STATE";
+
+/// Meets a file that may not grow, which the catalog sees as a disk that fails. Does nothing but in the
+/// process that is made for it: the limit counts for all of a process.
+#[test]
+fn writer_on_a_failing_disk() {
+    let Some(directory) = std::env::var_os(FAILING) else {
+        return;
+    };
+    let catalog = Catalog::open(&Place::Directory(directory.into()), clock()).unwrap();
+    let owner = owner(&catalog);
+    let grow = |bytes: Option<u64>| {
+        let limit = rustix::process::Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+    };
+    let trouble = || {
+        let troubles = catalog.health().troubles();
+        troubles.first().map(|trouble| trouble.code.clone())
+    };
+    grow(Some(4096));
+    let refused = insert(&catalog, &session(owner, "first"));
+    let code = code(refused);
+    let during = trouble();
+    grow(None);
+    insert(&catalog, &session(owner, "second")).unwrap();
+    println!("met {code} {during:?} {:?}", trouble());
+}
+
+#[test]
+fn a_disk_that_fails_is_named_until_it_works_again() {
+    let directory = tempfile::tempdir().unwrap();
+    // What grows too far is killed, unless it was told to go on.
+    let out = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "catalog::tests::writer_on_a_failing_disk",
+            "--nocapture",
+        ])
+        .env(FAILING, directory.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    let wanted = "met state.disk Some(\"state.disk\") None";
+    assert!(
+        said.contains(wanted),
+        "{said}\n{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_is_heard_of_and_keeps_nobody_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    let owner = owner(&catalog);
+    let panics = super::writer::request("panic", |_| Ok(()), |_| panic!("on purpose"));
+    catalog.enter(Lane::People, panics).unwrap();
+    let patience = std::time::Duration::from_secs(60);
+    let ended = tokio::time::timeout(patience, catalog.writer_ended());
+    ended.await.expect("the end of the writer is told");
+    let refused = tokio::task::spawn_blocking(move || {
+        let late = session(owner, "late");
+        code(insert(&catalog, &late))
+    });
+    let refused = tokio::time::timeout(patience, refused).await;
+    let told = refused.expect("nobody waits for ever").unwrap();
+    assert!(told.starts_with("fault"), "{told}");
+}
+
+#[test]
+fn kept_copies_are_closed_to_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    drop(on_disk(&directory));
+    copy::pretend_upgrade(directory.path());
+    let [(version, path)] = &copy::kept(directory.path())[..] else {
+        panic!("one copy");
+    };
+    let mode = || std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    // One that an earlier version kept open is closed with the next start.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    copy::pretend_version(directory.path(), *version);
+    let _ = Catalog::open(&Place::Directory(directory.path().into()), clock());
+    assert_eq!(mode(), 0o600);
+}
+
+#[test]
 fn what_is_changed_by_hand_is_changed_back() {
     use crate::catalog::nodes::{DeviceRow, WantedCut, cut_orders};
     use rules::devices::{MigProfile, cut};

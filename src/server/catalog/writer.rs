@@ -14,6 +14,7 @@ use rules::units::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
+use super::health::{self, Health};
 use super::nodes::Heard;
 use super::reader::View;
 use super::reserve::Reserve;
@@ -67,6 +68,8 @@ impl<'c> Deref for Rows<'c> {
 enum Loss {
     Full,
     ReadOnly,
+    Damaged(String),
+    Disk(String),
     Died,
     Fault(String),
 }
@@ -76,6 +79,12 @@ impl Loss {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => Self::Full,
             Some(rusqlite::ErrorCode::ReadOnly) => Self::ReadOnly,
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                Self::Damaged(error.to_string())
+            }
+            Some(rusqlite::ErrorCode::SystemIoFailure | rusqlite::ErrorCode::CannotOpen) => {
+                Self::Disk(error.to_string())
+            }
             _ => Self::Fault(error.to_string()),
         }
     }
@@ -84,6 +93,8 @@ impl Loss {
         match self {
             Self::Full => disk_full().into(),
             Self::ReadOnly => disk_read_only().into(),
+            Self::Damaged(text) => health::damaged(text).into(),
+            Self::Disk(text) => health::disk(text).into(),
             Self::Died => Fault::new(what, "the server died at the commit").into(),
             Self::Fault(text) => Fault::new(what, format!("the commit failed: {text}")).into(),
         }
@@ -99,6 +110,8 @@ pub(super) struct Request {
 trait Work: Send {
     /// Runs it; true where what it wrote is to be kept.
     fn run(&mut self, what: &'static str, rows: &Rows<'_>) -> bool;
+    /// Why SQLite gave the transaction up inside this work.
+    fn loss(&self) -> Loss;
     fn answer(self: Box<Self>, what: &'static str, commit: Result<(), Loss>);
 }
 
@@ -128,6 +141,16 @@ where
             refusal @ Failure::Refusal(_) => refusal,
         }));
         keep
+    }
+
+    fn loss(&self) -> Loss {
+        match &self.result {
+            Some(Err(Failure::Refusal(refusal))) if refusal.code == health::DISK => {
+                Loss::Disk(refusal.values.get("what").cloned().unwrap_or_default())
+            }
+            // Of the disk SQLite gives up for nothing else but being full.
+            _ => Loss::Full,
+        }
     }
 
     fn answer(self: Box<Self>, what: &'static str, commit: Result<(), Loss>) {
@@ -166,6 +189,7 @@ pub(super) struct Engine {
     heard: Heard,
     /// None in memory. Dropped after the connection.
     reserve: Option<Reserve>,
+    health: Health,
     ask: Option<Ask>,
 }
 
@@ -176,6 +200,7 @@ impl Engine {
         announce: watch::Sender<u64>,
         heard: Heard,
         reserve: Option<Reserve>,
+        health: Health,
     ) -> Self {
         Self {
             connection: Arc::new(Mutex::new(connection)),
@@ -183,6 +208,7 @@ impl Engine {
             announce,
             heard,
             reserve,
+            health,
             ask: None,
         }
     }
@@ -241,6 +267,7 @@ impl Engine {
         let answer = match outcome {
             Ok(Committed { revision, heard }) => {
                 if let Some(revision) = revision {
+                    self.health.wrote();
                     self.announce.send_replace(revision);
                 }
                 if heard { Ok(()) } else { Err(Loss::Died) }
@@ -291,7 +318,7 @@ fn transact(
         let keep = request.work.run(request.what, &rows);
         if connection.is_autocommit() {
             // SQLite gave the whole transaction up inside the request: the disk is full or broken.
-            return Err(Loss::Full);
+            return Err(request.work.loss());
         }
         if keep {
             changed |= connection.total_changes() != before;
@@ -350,11 +377,29 @@ struct Lanes {
     people: VecDeque<Request>,
     loops: VecDeque<Request>,
     closed: bool,
+    /// The writer is gone in a panic.
+    dead: bool,
 }
 
 struct Queue {
     lanes: Mutex<Lanes>,
     rung: Condvar,
+}
+
+/// Says it when the writer panics: what waits is refused instead of kept, and the revision ends with the
+/// engine, by which the process knows that it must end; see `Catalog::writer_ended`.
+struct NeverDeaf(Arc<Queue>);
+
+impl Drop for NeverDeaf {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("the catalog's writer panicked; nothing can be written any more");
+            let mut lanes = locked(&self.0.lanes);
+            lanes.dead = true;
+            lanes.people.clear();
+            lanes.loops.clear();
+        }
+    }
 }
 
 /// The writer's thread. Dropping it lets what waits be written, then ends it.
@@ -373,6 +418,7 @@ impl Thread {
         let handle = std::thread::Builder::new()
             .name("catalog writer".to_owned())
             .spawn(move || {
+                let _never_deaf = NeverDeaf(Arc::clone(&served));
                 while let Some(batch) = served.next() {
                     engine.run(batch);
                 }
@@ -386,6 +432,9 @@ impl Thread {
 
     pub(super) fn enter(&self, lane: Lane, request: Request) -> Result<(), Failure> {
         let mut lanes = locked(&self.queue.lanes);
+        if lanes.dead {
+            return Err(Fault::new(request.what, "the catalog's writer is gone").into());
+        }
         let (waiting, most) = match lane {
             Lane::People => (&mut lanes.people, MOST_PEOPLE),
             Lane::Loops => (&mut lanes.loops, MOST_LOOPS),

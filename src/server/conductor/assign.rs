@@ -5,20 +5,23 @@ use std::collections::BTreeMap;
 
 use rules::assignment;
 use rules::messages::{Assignment, RootFileSystem};
-use rules::names::ImageId;
+use rules::names::{ImageId, NodeId};
 use rules::session::{Environment, Outcome, Phase, Reason};
 
 use crate::conductor::turn::Turn;
 
-/// Rewrites the assignment of every node whose list changed, and of every node that says it has
-/// taken in a newer one than is stored here (an older catalog was restored): it would refuse the
-/// stored one for ever.
-pub(crate) fn assign(turn: &mut Turn) {
+/// Rewrites the assignment of every node that `led` names and whose list changed, and of every such node
+/// that says it has taken in a newer one than is stored here (an older catalog was accepted): it would
+/// refuse the stored one for ever.
+pub(crate) fn assign(turn: &mut Turn, led: impl Fn(NodeId) -> bool) {
     end_without_image(turn);
     let told = told_digests(turn);
     let digest = |id: ImageId| turn.digests.get(&id).or_else(|| told.get(&id)).cloned();
     let lists = assignment::for_nodes(&turn.world, digest);
     for (node, containers) in lists {
+        if !led(node) {
+            continue;
+        }
         let reported = turn.world.node(node).map_or(0, |n| n.generation);
         let stored = turn.assigned.get(&node);
         let generation = stored.map_or(0, |a| a.generation);
@@ -32,6 +35,8 @@ pub(crate) fn assign(turn: &mut Turn) {
             generation: generation.max(reported) + 1,
             containers,
             cuts,
+            state: Some(turn.state),
+            accepted: false,
         });
     }
 }

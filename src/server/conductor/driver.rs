@@ -39,6 +39,10 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
     let mut tidied: Option<Instant> = None;
     loop {
         revision.borrow_and_update();
+        // A machine that is not led says nothing new, and root may have accepted meanwhile.
+        if conductor.quarantine().is_some() && heard.is_none() {
+            heard.clone_from(&absorbed);
+        }
         let now = clock.now();
         let mut busy = Duration::ZERO;
         let turn = take_turn(
@@ -52,6 +56,15 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
         let wait = match turn.await {
             Ok(turn) => {
                 absorbed = heard.take().or(absorbed);
+                let quarantine = conductor.quarantine();
+                if quarantine.is_none()
+                    && turn.is_accepted
+                    && turn.accepting.is_empty()
+                    && absorbed.is_some()
+                {
+                    catalog.forget_acceptance();
+                }
+                catalog.health().quarantine(quarantine);
                 for assignment in conductor.due_assignments(&turn, zero.elapsed()) {
                     // One link leads to one machine; the others' lists wait in their rows.
                     if absorbed.as_ref().is_some_and(|r| r.node == assignment.node) {
@@ -94,6 +107,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                     let at = clock.now();
                     catalog.heard(report.node, at);
                     catalog.heard_devices(&report);
+                    catalog.health().heard(&report.problems);
                     catalog.record_usage(&report, at);
                     let known = heard.is_none()
                         && absorbed.as_deref().is_some_and(|a| listen::same(a, &report));

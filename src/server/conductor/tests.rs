@@ -55,6 +55,7 @@ fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
         name: "box".into(),
         boot: BootId(uuid::Uuid::nil()),
         generation,
+        state: None,
         at: at(0),
         capacity: Capacity {
             cpu: CpuShare(400),
@@ -82,6 +83,8 @@ fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> Sight {
             .iter()
             .map(|(id, digest)| (*id, (*digest).to_owned()))
             .collect(),
+        state: uuid::Uuid::from_u128(9),
+        accepted: false,
         cut_orders: BTreeMap::new(),
         cuts: BTreeMap::new(),
     }
@@ -125,7 +128,7 @@ fn a_launch_is_placed_and_listed_in_one_turn() {
 #[test]
 fn a_second_turn_over_the_same_rows_writes_nothing() {
     let mut conductor = Conductor::default();
-    let heard = report(1, Vec::new());
+    let heard = report(0, Vec::new());
     let sessions = vec![session(1, Environment::Host)];
     let first = take(&mut conductor, sight_of(sessions, &[]), &[&heard]);
     assert!(first.writes().is_some());
@@ -174,7 +177,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
             .collect()
     };
     let mut conductor = Conductor::default();
-    let mut warned = report(1, vec![sight(runs(false))]);
+    let mut warned = report(0, vec![sight(runs(false))]);
     warned.incidents = told[..1].to_vec();
     let first = take(
         &mut conductor,
@@ -193,7 +196,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     assert!(codes(&second).is_empty(), "{:?}", codes(&second));
     // Two at once, and its end in the same report.
     let mut ended = report(
-        1,
+        0,
         vec![sight(SightState::Ended(ExitRecord {
             exit_code: 137,
             started_at: Some(at(2)),
@@ -321,14 +324,88 @@ fn a_list_is_sent_again_until_the_node_has_it() {
     assert_eq!(Conductor::default().due_assignments(&taken, seconds(0)), []);
 }
 
+fn told_list(generation: u64) -> Assignment {
+    Assignment {
+        node: NODE,
+        generation,
+        containers: Vec::new(),
+        cuts: Vec::new(),
+        state: None,
+        accepted: false,
+    }
+}
+
 #[test]
-fn a_node_that_is_ahead_of_a_restored_catalog_gets_a_list_it_will_take() {
-    let turn = take(
-        &mut Conductor::default(),
-        sight_of(Vec::new(), &[]),
-        &[&report(41, Vec::new())],
+fn an_older_catalog_leads_nobody_until_root_accepts_it() {
+    let mut ran = session(1, Environment::Host);
+    ran.place(
+        NODE,
+        Vec::new(),
+        rules::session::Reason::new("placement.room", "Room."),
+        at(1),
     );
-    assert_eq!(turn.assigned[&NODE].generation, 42);
+    ran.phase = Phase::Running;
+    let waits = session(2, Environment::Host);
+    let old = |accepted| {
+        let mut sight = sight_of(vec![ran.clone(), waits.clone()], &[]);
+        sight.assigned.insert(NODE, told_list(5));
+        sight.accepted = accepted;
+        sight
+    };
+    let ahead = report(41, Vec::new());
+    let mut conductor = Conductor::default();
+    for reports in [&[&ahead][..], &[], &[&ahead]] {
+        let turn = take(&mut conductor, old(false), reports);
+        assert!(turn.writes().is_none(), "{:?}", turn.writes());
+        assert_eq!(conductor.due_assignments(&turn, Duration::ZERO), []);
+        assert_eq!(conductor.quarantine().unwrap().code, "state.quarantined");
+    }
+    let turn = take(&mut conductor, old(true), &[&ahead]);
+    assert_eq!(conductor.quarantine(), None);
+    let writes = turn.writes().unwrap();
+    let lost = writes.sessions.iter().find(|s| s.id == ran.id).unwrap();
+    assert_eq!(lost.outcome, Some(Outcome::Lost));
+    assert_eq!(lost.reason.as_ref().unwrap().code, "session.elsewhere");
+    let sent = conductor.due_assignments(&turn, Duration::ZERO);
+    assert_eq!((sent[0].generation, sent[0].accepted), (42, true));
+    let names: Vec<_> = sent[0].containers.iter().map(|o| o.name).collect();
+    assert_eq!(names, [waits.container()]);
+}
+
+#[test]
+fn a_catalog_carried_to_another_machine_starts_nothing_there() {
+    let mut conductor = Conductor::default();
+    let sight = sight_of(vec![session(1, Environment::Host)], &[]);
+    let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
+    let confirmed = take(
+        &mut conductor,
+        written(&placed, &[]),
+        &[&report(1, Vec::new())],
+    );
+    // The new machine has no record: it says nothing was ever told.
+    let mut there = Conductor::default();
+    let turn = take(
+        &mut there,
+        written(&confirmed, &[]),
+        &[&report(0, Vec::new())],
+    );
+    assert!(turn.writes().is_none(), "{:?}", turn.writes());
+    assert_eq!(there.due_assignments(&turn, Duration::ZERO), []);
+    assert_eq!(there.quarantine().unwrap().code, "state.quarantined");
+}
+
+#[test]
+fn nothing_is_placed_before_the_machine_was_heard() {
+    let mut conductor = Conductor::default();
+    let first = take(
+        &mut conductor,
+        sight_of(Vec::new(), &[]),
+        &[&report(0, Vec::new())],
+    );
+    let mut later = written(&first, &[]);
+    later.world.sessions = vec![session(1, Environment::Host)];
+    let turn = take(&mut Conductor::default(), later, &[]);
+    assert!(turn.writes().is_none(), "{:?}", turn.writes());
 }
 
 #[test]
@@ -413,7 +490,11 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     );
     limited.phase = Phase::Running;
     limited.started_at = Some(at(2));
-    let sight = || sight_of(vec![limited.clone()], &[]);
+    let sight = || {
+        let mut sight = sight_of(vec![limited.clone()], &[]);
+        sight.assigned.insert(NODE, told_list(1));
+        sight
+    };
     let told = |ran: Option<u64>| {
         let state = SightState::Running {
             since: at(2),

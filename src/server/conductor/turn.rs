@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rules::continuity::Claim;
 use rules::messages::{Assignment, CutOrder};
 use rules::names::{NodeId, SessionId};
 use rules::session::{Phase, Session};
 use rules::units::Timestamp;
 use rules::world::{Node, World};
+use uuid::Uuid;
 
 use crate::catalog::conducting::{Happening, Sight, Writes};
 
@@ -22,6 +24,12 @@ pub(crate) struct Turn {
     cuts: BTreeMap<String, Vec<rules::devices::MigPart>>,
     /// How real devices are to be cut.
     pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
+    /// Drawn when the catalog was founded.
+    pub(crate) state: Uuid,
+    /// Root said that this catalog leads the machine, whatever it obeyed.
+    pub(crate) is_accepted: bool,
+    /// Machines that are taken over in this turn.
+    pub(crate) accepting: BTreeSet<NodeId>,
     sessions: BTreeMap<SessionId, Session>,
     nodes: BTreeSet<NodeId>,
     assignments: BTreeSet<NodeId>,
@@ -37,6 +45,9 @@ impl Turn {
             digests: sight.digests,
             cuts: sight.cuts,
             cut_orders: sight.cut_orders,
+            state: sight.state,
+            is_accepted: sight.accepted,
+            accepting: BTreeSet::new(),
             sessions: BTreeMap::new(),
             nodes: BTreeSet::new(),
             assignments: BTreeSet::new(),
@@ -126,6 +137,15 @@ impl Turn {
                 self.nodes.insert(node.id);
                 self.world.nodes.push(node);
             }
+        }
+    }
+
+    /// What this catalog says it told a machine.
+    pub(crate) fn claim(&self, node: NodeId) -> Claim {
+        Claim {
+            state: self.state,
+            told: self.assigned.get(&node).map_or(0, |a| a.generation),
+            confirmed: self.world.node(node).map_or(0, |n| n.generation),
         }
     }
 

@@ -144,7 +144,9 @@ impl StandIn {
     /// Returns whether it was taken.
     pub fn take(&mut self, assignment: Assignment) -> bool {
         let have = self.ledger.as_ref().map_or(0, |a| a.generation);
-        let newer = assignment.node == self.id && assignment.generation > have;
+        let state = self.ledger.as_ref().and_then(|a| a.state);
+        let ours = assignment.accepted || state.is_none() || state == assignment.state;
+        let newer = ours && assignment.node == self.id && assignment.generation > have;
         if newer {
             self.ledger = Some(assignment);
         }
@@ -260,6 +262,7 @@ impl StandIn {
             name: self.name.clone(),
             boot: self.boot,
             generation: self.ledger.as_ref().map_or(0, |a| a.generation),
+            state: self.ledger.as_ref().and_then(|a| a.state),
             at: now.wall,
             capacity: self.capacity.clone(),
             host_environment: true,

@@ -99,6 +99,7 @@ impl FakeMachine {
             name: "box".into(),
             boot: self.boot,
             generation,
+            state: None,
             at: now,
             capacity: Capacity {
                 cpu: CpuShare(CORES * 100),

@@ -185,6 +185,7 @@ pub(super) fn invented(world: &World, now: Timestamp) -> Vec<NodeReport> {
             name: n.name.clone(),
             boot: n.boot,
             generation: n.generation,
+            state: None,
             at: now,
             capacity: n.capacity.clone(),
             host_environment: n.host_environment,

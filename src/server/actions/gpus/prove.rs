@@ -24,7 +24,7 @@ use crate::actions::allowed;
 use crate::actions::images;
 use crate::actions::operations::{Operation, show};
 use crate::actions::sessions::{self, LaunchRequest, Resources};
-use crate::actions::system::refuse_full_disk;
+use crate::actions::system::refuse_unwell;
 use crate::appliance::imports::Seen;
 use crate::catalog::Lane;
 use crate::catalog::events::Note;
@@ -141,7 +141,7 @@ pub async fn test(
     request: TestRequest,
 ) -> Result<Operation, Failure> {
     allowed(caller, Verb::SystemWrite)?;
-    refuse_full_disk(server)?;
+    refuse_unwell(server)?;
     if server.proofs().streams.get().is_none() {
         return Err(Refusal::unavailable(
             "gpu.test-unable",

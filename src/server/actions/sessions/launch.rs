@@ -17,7 +17,7 @@ use super::discreet;
 use super::find::find;
 use super::view::Session;
 use crate::access::Caller;
-use crate::actions::system::refuse_full_disk;
+use crate::actions::system::refuse_unwell;
 use crate::actions::{IdempotencyKey, once, own_key};
 use crate::catalog::{Lane, Rows, View};
 use crate::{Failure, Server};
@@ -169,7 +169,7 @@ pub async fn launch(
         Some(caller.subject.user),
     )?;
     let key = own_key(caller, key)?;
-    refuse_full_disk(server)?;
+    refuse_unwell(server)?;
     refuse_full_queue(server)?;
     let draft = server.catalog().read_now("understand a launch", |view| {
         draft(view, caller, request, server.clock().now())

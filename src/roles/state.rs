@@ -1,0 +1,106 @@
+//! `fardel state show|accept`: holds the machine's own record against the catalog, and writes root's word that
+//! the catalog leads the machine all the same. Decides nothing; `rules::continuity` does.
+
+use std::path::Path;
+
+use rules::continuity::{self, Continuity, Memory};
+use rules::refusal::Refusal;
+use serde::Serialize;
+use server::Failure;
+
+/// How catalog and machine stand to each other.
+#[derive(Debug, Serialize)]
+pub(super) struct Standing {
+    #[serde(flatten)]
+    found: Continuity,
+    /// Root accepted, and the machine does not obey yet.
+    accepted: bool,
+}
+
+/// Holds the record in `data` against the catalog there. None where there is no catalog yet.
+///
+/// Errors: refusals for a file that is no catalog; `node.record-damaged`.
+pub(super) fn standing(data: &Path) -> Result<Option<Standing>, Failure> {
+    let remembered = node::memory(data).map_err(|error| unreadable(data, &error))?;
+    let node = remembered.map(|(node, _)| node);
+    let claim = match server::state::claim(data, node) {
+        Ok(claim) => claim,
+        Err(Failure::Refusal(refusal)) if refusal.code == "state.missing" => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    let nothing = Memory {
+        state: None,
+        generation: 0,
+    };
+    let memory = remembered.map_or(nothing, |(_, memory)| memory);
+    Ok(Some(Standing {
+        found: continuity::judge(claim, memory),
+        accepted: server::state::is_accepted(data, &claim),
+    }))
+}
+
+/// Somebody else's state: the doctor says nothing of it here.
+pub(super) const NOT_YOURS: &str = "state.not-yours";
+
+fn unreadable(data: &Path, error: &std::io::Error) -> Refusal {
+    let shown = data.display();
+    if error.kind() == std::io::ErrorKind::PermissionDenied {
+        return Refusal::denied(NOT_YOURS, format!("{shown} is closed to this user."))
+            .hint("Run this as root.");
+    }
+    Refusal::unavailable(
+        "node.record-damaged",
+        format!("This machine's record in {shown} cannot be read: {error}."),
+    )
+    .hint("Stop the server and move node.json away; then what runs is left alone until: fardel state accept.")
+}
+
+impl Standing {
+    /// Why the machine is not led; None where it is, or will be without another word.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        self.found.refusal().filter(|_| !self.accepted)
+    }
+}
+
+/// Shows the standing; never an error because it is bad.
+pub(super) fn show(
+    data: &Path,
+    shown: impl Fn(&Standing, String) -> String,
+) -> Result<String, Failure> {
+    let Some(standing) = standing(data)? else {
+        return Ok("There is no catalog yet.\n".to_owned());
+    };
+    let text = match (standing.found.refusal(), standing.accepted) {
+        (None, _) => "The catalog belongs to what this machine obeyed.\n".to_owned(),
+        (Some(_), true) => {
+            "The catalog was accepted; the machine obeys it as soon as a server runs.\n".to_owned()
+        }
+        (Some(refusal), false) => format!("{}\n  {}\n", refusal.text, refusal.hint),
+    };
+    Ok(shown(&standing, text))
+}
+
+/// Writes that the catalog leads the machine.
+///
+/// Errors: `state.nothing-to-accept` where it does already; `state.unwritable`.
+pub(super) fn accept(
+    data: &Path,
+    shown: impl Fn(&Standing, String) -> String,
+) -> Result<String, Failure> {
+    let standing = standing(data)?.filter(|standing| !standing.found.continues());
+    let Some(mut standing) = standing else {
+        return Err(Refusal::conflict(
+            "state.nothing-to-accept",
+            "The catalog belongs to what this machine obeyed; there is nothing to accept.",
+        )
+        .hint("`fardel state show` says how they stand.")
+        .into());
+    };
+    let node = node::memory(data).ok().flatten().map(|(node, _)| node);
+    let claim = server::state::claim(data, node)?;
+    server::state::accept(data, &claim)?;
+    standing.accepted = true;
+    let text =
+        "Accepted. A server that runs goes on within seconds, one that does not with its start.\n";
+    Ok(shown(&standing, text.to_owned()))
+}

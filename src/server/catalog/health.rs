@@ -1,0 +1,239 @@
+//! What is wrong with the state at this moment, by stable codes: damaged pages, a disk that fails, a record
+//! the machine cannot write, a machine that obeyed another catalog. Noted where it is met, told to
+//! readiness, pages and whoever asks for new work. Never mends anything.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rules::refusal::Refusal;
+use rules::session::Reason;
+
+use super::writer::Rows;
+use super::{Catalog, Lane, copy};
+use crate::Failure;
+
+/// Readiness tries the disk at most this often. Shorter: a stranger who asks without end makes the disk
+/// busy. Longer: a monitor hears of a dead disk later.
+const DISK_TRIED_EVERY: Duration = Duration::from_secs(5);
+/// The pages of the catalog are looked through when a server starts and this often after it. Shorter: a
+/// large catalog is read for nothing. Longer: damage that nobody meets stays unknown.
+pub(crate) const PAGES_READ_EVERY: Duration = Duration::from_secs(6 * 3600);
+
+pub(crate) const DAMAGED: &str = "state.damaged";
+pub(crate) const DISK: &str = "state.disk";
+/// Codes that end as soon as something was written again.
+const ENDED_BY_A_WRITE: [&str; 3] = [DISK, "disk.read-only", "disk.full"];
+/// In front of what a machine says of its own record.
+const OF_THE_MACHINE: &str = "node.record-";
+
+/// Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct Health(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// By code; at most one of each.
+    troubles: BTreeMap<String, Refusal>,
+    tried: Option<Instant>,
+}
+
+impl Health {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong now, by code; empty while all is well.
+    pub(crate) fn troubles(&self) -> Vec<Refusal> {
+        self.known().troubles.values().cloned().collect()
+    }
+
+    /// What is wrong and ends by nothing that a request does: new work is refused with it.
+    pub(crate) fn standing_in_the_way(&self) -> Option<Refusal> {
+        let troubles = self.troubles();
+        let mut stand = troubles
+            .into_iter()
+            .filter(|trouble| !ENDED_BY_A_WRITE.contains(&trouble.code.as_str()));
+        stand.next()
+    }
+
+    /// Notes what a result says about the state, and gives it back.
+    pub(super) fn heed<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(Failure::Refusal(refusal)) = &result
+            && (refusal.code == DAMAGED || ENDED_BY_A_WRITE.contains(&refusal.code.as_str()))
+        {
+            self.note(refusal.clone());
+        }
+        result
+    }
+
+    /// Notes one trouble; logged when it is new.
+    pub(crate) fn note(&self, trouble: Refusal) {
+        let new = self
+            .known()
+            .troubles
+            .insert(trouble.code.clone(), trouble.clone())
+            .is_none();
+        if new {
+            tracing::error!(code = trouble.code, "{} {}", trouble.text, trouble.hint);
+        }
+    }
+
+    /// Something was written durably.
+    pub(super) fn wrote(&self) {
+        self.over(|code| ENDED_BY_A_WRITE.contains(&code));
+    }
+
+    /// Takes over what the machine says of its own record; what it no longer says is over.
+    pub(crate) fn heard(&self, problems: &[Reason]) {
+        let told = |code: &str| problems.iter().any(|problem| problem.code == code);
+        self.over(|code| code.starts_with(OF_THE_MACHINE) && !told(code));
+        for problem in problems {
+            if problem.code.starts_with(OF_THE_MACHINE) {
+                let refusal = Refusal::unavailable(problem.code.as_str(), problem.text.as_str());
+                self.note(refusal.hint(
+                    "Make that file and its directory writable (chattr -i, mount -o remount,rw); it is tried again by itself.",
+                ));
+            }
+        }
+    }
+
+    /// Sets or ends the quarantine.
+    pub(crate) fn quarantine(&self, trouble: Option<Refusal>) {
+        match trouble {
+            Some(trouble) => self.note(trouble),
+            None => self.over(|code| code == rules::continuity::QUARANTINED),
+        }
+    }
+
+    fn over(&self, ended: impl Fn(&str) -> bool) {
+        self.known().troubles.retain(|code, _| {
+            let over = ended(code);
+            if over {
+                tracing::info!(code, "this trouble of the state is over");
+            }
+            !over
+        });
+    }
+
+    /// True at most once every `DISK_TRIED_EVERY`.
+    fn may_try(&self) -> bool {
+        let mut known = self.known();
+        let due = known
+            .tried
+            .is_none_or(|at| at.elapsed() >= DISK_TRIED_EVERY);
+        if due {
+            known.tried = Some(Instant::now());
+        }
+        due
+    }
+}
+
+impl Catalog {
+    pub(crate) fn health(&self) -> &Health {
+        &self.0.health
+    }
+
+    /// Looks whether the disk below `data` takes a byte; while something is wrong with it, whether the
+    /// catalog does. A few seconds after the last look it does nothing. Costs a sync to disk.
+    pub(crate) async fn try_disk(&self, data: &Path) {
+        if matches!(self.0.writes, super::Writes::Here(_)) || !self.health().may_try() {
+            return;
+        }
+        let troubled = self
+            .health()
+            .troubles()
+            .iter()
+            .any(|trouble| ENDED_BY_A_WRITE.contains(&trouble.code.as_str()));
+        let (data, health) = (data.to_owned(), self.health().clone());
+        let tried = tokio::task::spawn_blocking(move || touch(&data)).await;
+        match tried {
+            Ok(Err(error)) => health.note(disk_trouble(&error)),
+            Ok(Ok(())) if troubled => {
+                // Its success ends the trouble, its failure notes it again.
+                let _ = self
+                    .write(Lane::People, "try the disk again", |rows| rows.touch())
+                    .await;
+            }
+            Ok(Ok(())) => {}
+            Err(error) => tracing::warn!(%error, "the disk was not tried"),
+        }
+    }
+
+    /// Looks through every page of the file, as `fardel doctor` does, and notes damage. Costs reading
+    /// all of it.
+    pub(crate) fn look_for_damage(&self, data: &Path) {
+        let refusal = match copy::look(data) {
+            Ok(Some(sight)) => match sight.damage.first() {
+                Some(first) => damaged(first),
+                None => return,
+            },
+            Ok(None) => return,
+            Err(Failure::Refusal(refusal)) if refusal.code == DAMAGED => refusal,
+            Err(failure) => {
+                let error = base::observe::chain(&failure);
+                tracing::warn!(%error, "the pages of the catalog were not looked through");
+                return;
+            }
+        };
+        self.health().note(refusal);
+    }
+}
+
+impl Rows<'_> {
+    /// Changes nothing, but is written.
+    fn touch(&self) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update box set revision = revision where id = 1")?
+            .execute([])?;
+        Ok(())
+    }
+}
+
+/// Writes one byte beside the catalog and syncs it. The file is made anew each time, so that a directory
+/// that lost its disk is seen.
+fn touch(data: &Path) -> std::io::Result<()> {
+    let path = data.join(".disk-probe");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)?;
+    file.write_all(b"1")?;
+    file.sync_data()?;
+    std::fs::remove_file(&path)
+}
+
+fn disk_trouble(error: &std::io::Error) -> Refusal {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => super::disk_full(),
+        std::io::ErrorKind::ReadOnlyFilesystem => super::disk_read_only(),
+        _ => disk(error),
+    }
+}
+
+/// Pages of the catalog do not say what they should.
+pub(super) fn damaged(what: &dyn std::fmt::Display) -> Refusal {
+    Refusal::unavailable(DAMAGED, format!("The catalog is damaged: {what}."))
+        .with("what", what)
+        .hint(
+            "Stop the server, then restore the newest backup: fardel backup restore FILE --replace. \
+             `fardel doctor` says what is damaged.",
+        )
+}
+
+/// The disk of the state answers with errors.
+pub(super) fn disk(what: &dyn std::fmt::Display) -> Refusal {
+    Refusal::unavailable(
+        DISK,
+        format!("The disk that holds this machine's state fails: {what}."),
+    )
+    .with("what", what)
+    .hint("Look at the kernel's log for errors of that disk; when it works again, so does this.")
+    .retry_after(30)
+}

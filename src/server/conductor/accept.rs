@@ -1,0 +1,41 @@
+//! Takes a machine over that obeyed another list than this catalog's, once root has said so: ends the
+//! sessions whose containers the machine does not know, so that none begins a second time. Never decides
+//! whether it may be taken over; `rules::continuity` does.
+
+use std::collections::BTreeSet;
+
+use rules::continuity::Continuity;
+use rules::messages::NodeReport;
+use rules::names::{ContainerName, SessionId};
+use rules::session::{Outcome, Reason};
+
+use crate::conductor::turn::Turn;
+
+/// Ends, as lost, what has a place and is not there; then the machine is led by its next list. Those that
+/// may start again by themselves do. Under a foreign state every place counts: it names a machine that is
+/// not on this link.
+pub(crate) fn accept(turn: &mut Turn, report: &NodeReport, found: Continuity) {
+    let here: BTreeSet<ContainerName> = report.containers.iter().map(|c| c.name).collect();
+    let foreign = matches!(found, Continuity::Foreign { .. });
+    let gone: Vec<SessionId> = turn
+        .world
+        .sessions
+        .iter()
+        .filter(|s| s.phase.holds_resources() && !here.contains(&s.container()))
+        .filter(|s| foreign || s.node == Some(report.node))
+        .map(|s| s.id)
+        .collect();
+    tracing::warn!(node = %report.node, ended = gone.len(), ?found, "root accepted this catalog");
+    let now = turn.now;
+    for id in gone {
+        turn.change(id, "node", |session| {
+            session.reason = Some(Reason::new(
+                "session.elsewhere",
+                "It ran under another catalog or on another machine, and is not started again here.",
+            ));
+            session.end(Outcome::Lost, None, now);
+            true
+        });
+    }
+    turn.accepting.insert(report.node);
+}
