@@ -359,6 +359,8 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         generation,
         containers,
         cuts: Vec::new(),
+        state: None,
+        accepted: false,
     };
     link.send(assign(1, vec![order.clone()]));
     let told = heard(&mut link, "it is paused", |report| {
