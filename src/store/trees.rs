@@ -452,7 +452,7 @@ mod tests {
         let bench = bench();
         let root = bench.path().join("tree");
         fs::create_dir_all(root.join("closed/in")).unwrap();
-        fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         remove(&root).unwrap();
         assert!(!root.exists());
     }
