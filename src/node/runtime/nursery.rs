@@ -11,12 +11,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, sendmsg, socketpair,
@@ -26,6 +27,10 @@ use super::cgroup::{Group, Hierarchies};
 use super::descriptors::receive_with_descriptor;
 use super::identity::ProcessIdentity;
 use super::rootfs;
+
+/// How long a nursery may take to be forked. It takes some ten milliseconds. Longer: one that is stopped on
+/// its way holds up every start by that. Shorter: on a busy machine sessions are refused for nothing.
+const STARTING: Duration = Duration::from_secs(5);
 
 /// The server's handle to its nursery.
 #[derive(Debug, Default)]
@@ -57,7 +62,10 @@ impl Nursery {
                 return Ok((near, self.count));
             }
         }
-        let running = begin(binary, group)?;
+        let running = begin(binary, group).or_else(|error| {
+            tracing::warn!(%error, "what forks supervisors did not start; tried once more");
+            begin(binary, group)
+        })?;
         ask(&running.socket, directory, &far)?;
         // The old one, if there was one, is gone already, or ends with its socket.
         self.running = Some(running);
@@ -89,21 +97,36 @@ fn begin(binary: &Path, group: &Group) -> io::Result<Running> {
         None,
         SockFlag::SOCK_CLOEXEC,
     )?;
-    let started = Command::new(binary)
+    let mut child = Command::new(binary)
         .args(["shim", group.path()])
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(far))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .output()?;
-    // It has forked the nursery and left.
-    if !started.status.success() {
+        .spawn()?;
+    let until = Instant::now() + STARTING;
+    // It leaves when it has forked the nursery.
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    };
+    if !status.success() {
+        let mut said = String::new();
+        if let Some(mut errors) = child.stderr.take() {
+            errors.read_to_string(&mut said)?;
+        }
         return Err(io::Error::other(format!(
-            "{} does not start: {}: {}",
+            "{} does not start: {status}: {}",
             binary.display(),
-            started.status,
-            String::from_utf8_lossy(&started.stderr).trim()
+            said.trim()
         )));
     }
     // Said by the process that forked it, before it left.

@@ -255,13 +255,12 @@ fn hear(runtime: &Arc<Shared>, name: &ContainerName) {
         let mut gone = entry.shim.is_some() && !entry.listen(name);
         if entry.heard && entry.process.is_none() && !gone {
             // By its process alone one sees the death of a shim whose own children hold its sockets.
-            match RunRecord::read(&runtime.directory(name)) {
-                Ok(record) => match record.shim.open() {
+            // Without a record it is looked for again with its next word.
+            if let Ok(record) = RunRecord::read(&runtime.directory(name)) {
+                match record.shim.open() {
                     Some(process) => entry.process = Some(Arc::new(process)),
                     None => gone = true,
-                },
-                // Looked for again with its next word.
-                Err(_) => {}
+                }
             }
         }
         gone |= entry.process.as_ref().is_some_and(|process| {

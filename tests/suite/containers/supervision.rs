@@ -2,6 +2,8 @@
 //! session can be ended, none is lost that never began, and nobody else waits for it.
 
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use node::runtime::{ContainerName, ContainerStream, ExecOrder, RuntimeFault, Standing};
@@ -122,6 +124,28 @@ fn programs_held_open_keep_no_stop_and_no_kill_waiting() {
         assert!(begin.elapsed() < SOON, "{end}: {:?}", begin.elapsed());
         drop(held);
     }
+}
+
+#[test]
+fn whoever_connects_and_says_nothing_is_let_go_and_keeps_no_kill_waiting() {
+    const NAME: &str = "whoever_connects_and_says_nothing_is_let_go_and_keeps_no_kill_waiting";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let name = ground.start(&ground.shell("exec sleep 1000"));
+    ground.running(&name);
+    let place = ground.directory.path().join("run/c").join(name.as_str());
+    let connect = || UnixStream::connect(place.join("shim.sock")).expect("it listens");
+    let silent: Vec<UnixStream> = (0..100).map(|_| connect()).collect();
+    for mut stream in silent {
+        stream.set_read_timeout(Some(SOON)).expect("set");
+        let heard = stream.read(&mut [0u8; 1]).expect("it is let go in time");
+        assert_eq!(heard, 0, "nothing is said to it");
+    }
+    let silent: Vec<UnixStream> = (0..100).map(|_| connect()).collect();
+    ground.runtime.kill(&name).expect("asked");
+    assert_eq!(ground.ended(&name).code, 137);
+    drop(silent);
 }
 
 #[test]
