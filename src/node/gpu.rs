@@ -11,6 +11,7 @@ pub mod inventory;
 pub mod limits;
 pub mod lookout;
 pub mod meter;
+mod page_mount;
 pub mod probe;
 #[path = "../guest/cuda_hook/region.rs"]
 pub mod region;

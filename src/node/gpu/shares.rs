@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::arbiter::Mode;
 use super::driver::{self, Driver, Lacks, Part};
 use super::inject::{Injection, NotInjected, Pages, Slice, inject};
-use super::region::{self, DeviceTerms, MODE_OFF};
+use super::page_mount;
+use super::region::{self, Account, DeviceTerms, MODE_OFF};
 use super::turns::{Seat, Turns, Worked};
 
 /// Kept of a slice for the first context in it, until the driver has said what it takes. Less than a context
@@ -249,6 +250,8 @@ impl Shares {
             ));
         }
         let places = &self.places;
+        page_mount::bound(&place.join("account"), size_of::<Account>())
+            .map_err(|error| no_page(place, &error.to_string()))?;
         let (mut injection, pages) = inject(&places.driver, &places.hooks, place, &slices)
             .map_err(|why| self.refusal(&why))?;
         for part in wanted.iter().filter_map(|wanted| wanted.part) {
@@ -713,6 +716,7 @@ fn write(place: &Path, record: &Record) -> io::Result<()> {
 }
 
 fn remove(place: &Path) {
+    page_mount::release(&place.join("account"));
     if let Err(error) = store::trees::remove(place) {
         tracing::warn!(path = %place.display(), %error, "a container's pages cannot be removed");
     }

@@ -680,6 +680,7 @@ impl Shim {
         let Some(listener) = &self.questions[number] else {
             return;
         };
+        let begun = answers::processor_time();
         // A listener whose last process is gone has nothing but a hang-up to tell, for ever: asked
         // for a question it answers as if one had just been withdrawn.
         let mut watched = [PollFd::new(listener, PollFlags::IN)];
@@ -688,7 +689,8 @@ impl Shim {
         if !asked || answers::answer_one(listener, || measure).is_err() {
             self.questions[number] = None;
         }
-        self.pace.answered(Instant::now());
+        let took = answers::processor_time().saturating_sub(begun);
+        self.pace.answered(Instant::now(), took);
     }
 
     /// Takes ended children; gives the wait status of the container's first process when it is one of them.

@@ -11,15 +11,36 @@ const UUID: &str = "GPU-7f2b1c90-1111-2222-3333-444455556666";
 const OTHER: &str = "GPU-7f2b1c90-1111-2222-3333-444455557777";
 
 struct Machine {
-    folder: tempfile::TempDir,
+    folder: Folder,
     boot: BootId,
+}
+
+/// Pages outlive the server; these must not outlive the test.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for held in fs::read_dir(self.path().join("run"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            page_mount::release(&held.path().join("account"));
+        }
+    }
 }
 
 impl Machine {
     /// Two cards and a driver, as far as files tell.
     fn make() -> Self {
         let machine = Self {
-            folder: tempfile::tempdir().expect("a directory"),
+            folder: Folder(tempfile::tempdir().expect("a directory")),
             boot: BootId(uuid::Uuid::from_u128(1)),
         };
         machine.driver("580.159.03");

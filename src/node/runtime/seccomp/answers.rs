@@ -21,14 +21,17 @@ pub(in crate::runtime) struct Measure {
     pub(in crate::runtime) uptime_seconds: u64,
 }
 
-/// Answers one session gets in a second. Each costs some forty microseconds of a processor that are not
-/// charged to it: at this pace two hundredths of a core. Beyond it a caller waits its turn. Higher: a session
+/// Hundredths of a processor that answers to one session may take, which nobody charges it. Beyond it a
+/// caller waits its turn. An answer costs some forty microseconds: four hundred a second. Higher: a session
 /// takes that much more than its share. Lower: a build that starts hundreds of programs a second is held up.
-const ANSWERS_PER_SECOND: u32 = 500;
+const ANSWERING_HUNDREDTHS: u32 = 3;
 
-/// Answers it gets at once after a rest. Higher: short bursts cost neighbours. Lower: a start of many threads
-/// or programs together waits for nothing.
-const ANSWERS_AT_ONCE: u32 = 250;
+/// An answer is counted as so many times what it took by itself: the supervisor also has to wake and to look.
+const AROUND_AN_ANSWER: u32 = 2;
+
+/// How far a session may be ahead of that pace, after a rest. Higher: short bursts cost neighbours. Lower: a
+/// start of many threads or programs together waits.
+const AHEAD: Duration = Duration::from_millis(500);
 
 /// How far a session is ahead of its pace.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +49,22 @@ impl Pace {
     /// How long the next question has to wait; nothing when it has not.
     pub(in crate::runtime) fn wait(&self, now: Instant) -> Option<Duration> {
         let ahead = self.even.saturating_duration_since(now);
-        let most = ANSWERS_AT_ONCE * (Duration::from_secs(1) / ANSWERS_PER_SECOND);
-        ahead.checked_sub(most).filter(|wait| !wait.is_zero())
+        ahead.checked_sub(AHEAD).filter(|wait| !wait.is_zero())
     }
 
-    /// Counts one answer.
-    pub(in crate::runtime) fn answered(&mut self, now: Instant) {
-        self.even = self.even.max(now) + Duration::from_secs(1) / ANSWERS_PER_SECOND;
+    /// Counts one answer that took so much of a processor.
+    pub(in crate::runtime) fn answered(&mut self, now: Instant, took: Duration) {
+        self.even = self.even.max(now) + took * AROUND_AN_ANSWER * 100 / ANSWERING_HUNDREDTHS;
     }
+}
+
+/// What the calling thread has had of a processor.
+pub(in crate::runtime) fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }
 
 const RECEIVE: libc::Ioctl = 0xc050_2100u32 as libc::Ioctl;
@@ -220,18 +231,20 @@ mod tests {
             begin + Duration::from_secs(3600),
             begin + Duration::from_secs(3603),
         );
-        let mut answered = 0;
+        let (cost, mut answered) = (Duration::from_micros(40), 0);
         while now < end {
             match pace.wait(now) {
                 Some(wait) => now += wait,
                 None => {
-                    pace.answered(now);
+                    pace.answered(now, cost);
                     answered += 1;
                 }
             }
         }
-        let most = ANSWERS_AT_ONCE + 3 * ANSWERS_PER_SECOND;
-        assert!((most..=most + 1).contains(&answered), "{answered}");
+        // Three hundredths of 3 seconds, and of the half second that a rest earns; all is counted twice.
+        let took = cost * answered * 2;
+        let most = Duration::from_millis(105);
+        assert!(took > most / 2 && took <= most + cost * 4, "{took:?}");
     }
 
     #[test]
