@@ -22,7 +22,7 @@ use tokio::time::{Duration, MissedTickBehavior, interval};
 use super::Api;
 use super::answer::Answer;
 use super::body::Asked;
-use super::followers::Place;
+use super::followers::held;
 use super::who::Who;
 use crate::doors::problem::Problem;
 
@@ -359,11 +359,11 @@ pub(super) async fn logs(
 ) -> Answer {
     let ticket = sessions::read_logs(&api.server, &caller, &id).await?;
     let follow = matches!(query.follow.as_deref(), Some("1" | "true" | ""));
-    let waits = ticket.state < Phase::Running;
     let place = match follow {
         true => Some(api.followers.enter(caller.subject.user)?),
         false => None,
     };
+    let waits = ticket.state < Phase::Running;
     let body = if waits && !follow {
         axum::body::Body::empty()
     } else if waits {
@@ -373,19 +373,19 @@ pub(super) async fn logs(
             id: ticket.session.to_string(),
             since: query.since,
         };
-        axum::body::Body::from_stream(stream::unfold((waiting, place), next_piece))
+        axum::body::Body::from_stream(stream::unfold(waiting, next_piece))
     } else {
         let log = api
             .streams
             .logs(ticket.container, query.since, follow)
             .await?;
-        axum::body::Body::from_stream(stream::unfold((Reading::Open(log), place), next_piece))
+        axum::body::Body::from_stream(stream::unfold(Reading::Open(log), next_piece))
     };
     let kind = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    Ok((kind, body).into_response())
+    Ok((kind, held(body, place)).into_response())
 }
 
 /// A log on its way: the session may not have begun to write.
@@ -399,12 +399,7 @@ enum Reading {
     Open(LogStream),
 }
 
-/// A log with the place of who follows it.
-type Followed = (Reading, Option<Place>);
-
-async fn next_piece(
-    (reading, place): Followed,
-) -> Option<(Result<Bytes, std::io::Error>, Followed)> {
+async fn next_piece(reading: Reading) -> Option<(Result<Bytes, std::io::Error>, Reading)> {
     let mut log = match reading {
         Reading::Open(log) => log,
         Reading::Waiting {
@@ -415,7 +410,7 @@ async fn next_piece(
         } => begin(&api, &caller, &id, since).await?,
     };
     let chunk = log.output.recv().await?;
-    Some((Ok(chunk.bytes), (Reading::Open(log), place)))
+    Some((Ok(chunk.bytes), Reading::Open(log)))
 }
 
 /// Waits until there is a log; None where there will never be one.
