@@ -1,8 +1,6 @@
 //! Leads byte streams into containers: terminal, command, log, port. Turns the shim's frames into
 //! the link's words; decides nothing about who may enter.
 
-pub(crate) mod followers;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,6 +21,8 @@ use crate::runtime::wire::{self, Kind};
 use crate::runtime::{
     self, ContainerStream, ExecOrder, Runtime, RuntimeFault, Standing, TerminalSize,
 };
+
+pub(crate) mod followers;
 
 /// Messages between a door and a stream. More: a slow reader holds megabytes. Fewer: a fast writer
 /// waits for every screen.

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::body::Body;
+use futures_util::StreamExt as _;
 use rules::names::UserId;
 use rules::refusal::Refusal;
 
@@ -58,6 +60,17 @@ impl Followers {
     }
 }
 
+/// The same body; the place is kept until its end, or until nobody reads it any more.
+pub(super) fn held(body: Body, place: Option<Place>) -> Body {
+    let Some(place) = place else {
+        return body;
+    };
+    Body::from_stream(body.into_data_stream().map(move |piece| {
+        let _kept = &place;
+        piece
+    }))
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut people = self.followers.people();
@@ -99,6 +112,19 @@ mod tests {
         }
         assert_eq!(places.len(), MOST);
         drop(places);
+        assert!(followers.people().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_is_kept_while_the_log_is_read() {
+        let followers = Arc::new(Followers::default());
+        let place = followers.enter(UserId(uuid::Uuid::from_u128(1)));
+        let body = held(Body::from("a line"), place.ok());
+        let mut pieces = body.into_data_stream();
+        let piece = pieces.next().await.expect("a piece").expect("whole");
+        assert_eq!(piece, "a line");
+        assert_eq!(followers.people().len(), 1);
+        drop(pieces);
         assert!(followers.people().is_empty());
     }
 }

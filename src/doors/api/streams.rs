@@ -22,7 +22,7 @@ use tokio::time::{Duration, MissedTickBehavior, interval};
 use super::Api;
 use super::answer::Answer;
 use super::body::Asked;
-use super::followers::Place;
+use super::followers::held;
 use super::who::Who;
 use crate::doors::problem::Problem;
 
@@ -402,11 +402,11 @@ pub(super) async fn logs(
 ) -> Answer {
     let ticket = sessions::read_logs(&api.server, &caller, &id).await?;
     let follow = matches!(query.follow.as_deref(), Some("1" | "true" | ""));
-    let waits = ticket.state < Phase::Running;
     let place = match follow {
         true => Some(api.followers.enter(caller.subject.user)?),
         false => None,
     };
+    let waits = ticket.state < Phase::Running;
     let lease = lease(&api.server, &caller);
     let body = if waits && !follow {
         axum::body::Body::empty()
@@ -417,22 +417,19 @@ pub(super) async fn logs(
             id: ticket.session.to_string(),
             since: query.since,
         };
-        axum::body::Body::from_stream(stream::unfold((waiting, place, lease), next_piece))
+        axum::body::Body::from_stream(stream::unfold((waiting, lease), next_piece))
     } else {
         let log = api
             .streams
             .logs(ticket.container, query.since, follow)
             .await?;
-        axum::body::Body::from_stream(stream::unfold(
-            (Reading::Open(log), place, lease),
-            next_piece,
-        ))
+        axum::body::Body::from_stream(stream::unfold((Reading::Open(log), lease), next_piece))
     };
     let kind = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    Ok((kind, body).into_response())
+    Ok((kind, held(body, place)).into_response())
 }
 
 /// A log on its way: the session may not have begun to write.
@@ -448,20 +445,17 @@ enum Reading {
     Dismissed,
 }
 
-/// A log with the place of who follows it, and the leave to go on.
-type Followed = (Reading, Option<Place>, Lease);
-
 type Piece = Result<Bytes, std::io::Error>;
 
-async fn next_piece((reading, place, mut lease): Followed) -> Option<(Piece, Followed)> {
+async fn next_piece((reading, mut lease): (Reading, Lease)) -> Option<(Piece, (Reading, Lease))> {
     tokio::select! {
         biased;
         // Broken off, so that nobody takes it for the whole log.
         refusal = &mut lease, if !matches!(reading, Reading::Dismissed) => {
             let broken = std::io::Error::new(std::io::ErrorKind::PermissionDenied, refusal.to_string());
-            Some((Err(broken), (Reading::Dismissed, place, lease)))
+            Some((Err(broken), (Reading::Dismissed, lease)))
         }
-        piece = read_on(reading) => piece.map(|(piece, reading)| (piece, (reading, place, lease))),
+        piece = read_on(reading) => piece.map(|(piece, reading)| (piece, (reading, lease))),
     }
 }
 

@@ -10,7 +10,6 @@ use server::access::{self, Caller};
 
 use super::visit::{RequestId, Visit};
 use super::{Console, answer};
-use crate::doors::admission;
 use crate::doors::origin::{self, COOKIES, DEVICES};
 use crate::doors::peer::Peer;
 
@@ -73,7 +72,7 @@ async fn prove(parts: &Parts, console: &Console) -> Result<Option<Caller>, serve
     };
     let mut caller = access::by_cookie(&console.server, cookie).await?;
     if let Some(caller) = &caller {
-        admission::proven(&parts.extensions, caller.subject.user);
+        crate::doors::admission::proven(&parts.extensions, caller.subject.user);
     }
     if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<RequestId>()) {
         caller.request.clone_from(&id.0);
