@@ -20,6 +20,8 @@ const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
 const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
 const SECRET: [&str; 2] = ["/me/tokens", "/setup/link"];
+/// Routes whose body holds a password.
+const PASSWORDS: [&str; 2] = ["/users/{id}/password", "/me/password"];
 /// Headers that belong to an answer.
 const KEPT: [&str; 5] = [
     "content-type",
@@ -43,14 +45,25 @@ pub(super) async fn once(State(api): State<Api>, request: Request, next: Next) -
     if plain {
         return next.run(request).await;
     }
-    let secret = SECRET.contains(&route);
-    match act(&api, request, next, secret).await {
+    let sort = Sort {
+        secret: SECRET.contains(&route),
+        password: PASSWORDS.contains(&route),
+    };
+    match act(&api, request, next, sort).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn act(api: &Api, request: Request, next: Next, secret: bool) -> Result<Response, Problem> {
+/// What a route has to do with secrets.
+struct Sort {
+    /// Its answer is one.
+    secret: bool,
+    /// Its body holds one.
+    password: bool,
+}
+
+async fn act(api: &Api, request: Request, next: Next, sort: Sort) -> Result<Response, Problem> {
     let (mut parts, sent) = request.into_parts();
     let Who(caller) = Who::from_request_parts(&mut parts, api).await?;
     let sent = to_bytes(sent, LARGEST_JSON)
@@ -65,9 +78,14 @@ async fn act(api: &Api, request: Request, next: Next, secret: bool) -> Result<Re
     let Some(key) = body::key(&parts.method, &parts.uri, &parts.headers, &meant) else {
         return Ok(next.run(Request::from_parts(parts, Body::from(sent))).await);
     };
+    let key = if sort.password {
+        key.blinded(&api.server)
+    } else {
+        key
+    };
     let turn = match replay::first(&api.server, &caller, key)? {
         First::Act(turn) => turn,
-        First::Again(first) => return again(first, secret),
+        First::Again(first) => return again(first, sort.secret),
     };
     let response = next.run(Request::from_parts(parts, Body::from(sent))).await;
     if !response.status().is_success() {
@@ -85,7 +103,7 @@ async fn act(api: &Api, request: Request, next: Next, secret: bool) -> Result<Re
             .collect(),
         body: String::from_utf8(answered.to_vec())
             .ok()
-            .filter(|_| !secret),
+            .filter(|_| !sort.secret),
     };
     turn.keep(kept).await?;
     Ok(Response::from_parts(parts, Body::from(answered)))

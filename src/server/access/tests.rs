@@ -207,12 +207,10 @@ async fn a_known_browser_has_its_own_count_and_waits_longer() {
     // Nobody else waits for it.
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
     // A cookie of somebody else, or one that was changed, is no known browser.
-    let boss = local_root(&server);
-    crate::actions::people::create(&server, &boss, "jae", Role::User, GOOD)
-        .await
-        .unwrap();
-    let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap();
-    let other = Device::read(&server, &jae.device, signed_in.caller.subject.user);
+    let jae = UserId::make(server.clock().now(), base::observe::dice());
+    let theirs = Device::draw(jae).cookie(&server);
+    assert!(Device::read(&server, &theirs, jae).is_some());
+    let other = Device::read(&server, &theirs, signed_in.caller.subject.user);
     assert_eq!(other, None);
     let mut forged = signed_in.device.clone();
     let flipped = if forged.starts_with('A') { "B" } else { "A" };

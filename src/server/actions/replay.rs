@@ -24,8 +24,31 @@ pub struct Answer {
 
 /// Keys whose first request is being answered: two at once must not act twice. Holds at most one for each
 /// request under way.
-#[derive(Default)]
-pub(crate) struct UnderWay(Mutex<BTreeSet<String>>);
+pub(crate) struct UnderWay {
+    marks: Mutex<BTreeSet<String>>,
+    /// Blinds digests of bodies that hold a password; drawn at each start and kept nowhere.
+    blind: [u8; 32],
+}
+
+impl Default for UnderWay {
+    fn default() -> Self {
+        Self {
+            marks: Mutex::default(),
+            blind: base::observe::dice(),
+        }
+    }
+}
+
+impl IdempotencyKey {
+    /// The same key for a body that holds a password, whose plain digest must not be kept: who reads the
+    /// catalog could try passwords against it. After a restart the key is refused and not repeated.
+    pub fn blinded(mut self, server: &Server) -> Self {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &server.under_way().blind);
+        let blinded = ring::hmac::sign(&key, &self.body_digest);
+        self.body_digest.copy_from_slice(blinded.as_ref());
+        self
+    }
+}
 
 /// Leave to act under a key. Dropped without `keep`, it leaves the key free.
 pub struct Turn {
@@ -36,7 +59,7 @@ pub struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let under_way = &self.server.under_way().0;
+        let under_way = &self.server.under_way().marks;
         let mut marks = under_way.lock().unwrap_or_else(PoisonError::into_inner);
         marks.remove(&self.mark);
     }
@@ -60,7 +83,7 @@ pub fn first(server: &Server, caller: &Caller, key: IdempotencyKey) -> Result<Fi
     };
     let mark = format!("{} {} {}", key.principal, key.route, key.key);
     let taken = {
-        let under_way = &server.under_way().0;
+        let under_way = &server.under_way().marks;
         let mut marks = under_way.lock().unwrap_or_else(PoisonError::into_inner);
         marks.insert(mark.clone())
     };

@@ -228,6 +228,11 @@ async fn every_post_that_acts_does_so_once_a_key() {
     let tokens = the_box.get(&the_box.mina, "/api/v1/me/tokens").await.json();
     let named = tokens["items"].as_array().expect("a list").iter();
     assert_eq!(named.filter(|token| token["name"] == "night").count(), 1);
+    // Repeated in vain it would say that the old password is wrong.
+    let change = json!({"old": super::the_box::PASSWORD, "new": "another-good-one-9"}).to_string();
+    for _ in 0..2 {
+        assert_eq!(post("w", "/api/v1/me/password", &change).await.status, 204);
+    }
     let odd = post("", pause, "").await;
     assert_eq!(odd.short(), "400 idempotency.key-invalid");
 }
