@@ -221,6 +221,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
             "backup restore x",
             "upgrade status",
             "upgrade rollback",
+            "state show",
+            "state accept",
             "serve",
             "rehearse x",
             "bench",
