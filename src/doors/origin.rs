@@ -73,8 +73,23 @@ pub const COOKIES: [&str; 2] = ["__Host-fardel", "fardel"];
 /// The value of the console's cookie; none when it is not sent. Over TLS only the first name counts: other
 /// ports of this machine and other hosts of the domain can plant the second.
 pub fn cookie<'a>(headers: &'a HeaderMap, connection: &Extensions) -> Option<&'a str> {
-    let [over_tls, plain] = COOKIES;
-    let wanted = match connection.get::<Encrypted>() {
+    by_name(headers, COOKIES, connection.get())
+}
+
+/// The cookie by which a browser is known again when somebody signs in, under either name.
+pub const DEVICES: [&str; 2] = ["__Host-fardel-device", "fardel-device"];
+
+/// The value of that cookie; none where it is not sent. Over TLS only the first name counts, as for `cookie`.
+pub fn device(headers: &HeaderMap, encrypted: Option<Encrypted>) -> Option<&str> {
+    by_name(headers, DEVICES, encrypted.as_ref())
+}
+
+fn by_name<'a>(
+    headers: &'a HeaderMap,
+    [over_tls, plain]: [&str; 2],
+    encrypted: Option<&Encrypted>,
+) -> Option<&'a str> {
+    let wanted = match encrypted {
         Some(Encrypted) => over_tls,
         None => plain,
     };
@@ -85,21 +100,6 @@ pub fn cookie<'a>(headers: &'a HeaderMap, connection: &Extensions) -> Option<&'a
         .flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
         .find(|(name, _)| *name == wanted)
-        .map(|(_, value)| value)
-}
-
-/// The cookie by which a browser is known again when somebody signs in, under either name.
-pub const DEVICES: [&str; 2] = ["__Host-fardel-device", "fardel-device"];
-
-/// The value of that cookie; none where it is not sent.
-pub fn device(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| DEVICES.contains(name))
         .map(|(_, value)| value)
 }
 

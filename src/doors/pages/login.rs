@@ -1,10 +1,10 @@
 //! `/login` and `/logout`.
 
 use askama::Template;
-use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use axum::{Extension, Form};
 use serde::Deserialize;
 use server::{Failure, access};
 
@@ -14,6 +14,7 @@ use super::visit::Visit;
 use super::who::{self, From, Perhaps, Who};
 use super::{Console, answer, guest};
 use crate::doors::origin;
+use crate::doors::peer::Encrypted;
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -71,16 +72,18 @@ pub async fn submit(
     State(console): State<Console>,
     visit: Visit,
     From(peer): From,
+    encrypted: Option<Extension<Encrypted>>,
     headers: HeaderMap,
     Form(typed): Form<Typed>,
 ) -> Response {
     let t = visit.text;
+    let encrypted = encrypted.map(|Extension(encrypted)| encrypted);
     let signed_in = access::sign_in_by(
         &console.server,
         typed.name.trim(),
         typed.password,
         peer.address(),
-        origin::device(&headers),
+        origin::device(&headers, encrypted),
     )
     .await;
     let refusal = match signed_in {

@@ -63,7 +63,11 @@ async fn marks_that_turn_the_reading_direction_are_shown_as_such() {
     page.machine = "safe\u{202e}txt.exe\u{2066}<b>".to_owned();
     let markup = page.render().expect("sample renders");
     assert!(markup.contains('\u{202e}'), "nothing to show");
-    let visit = Visit::of(&HeaderMap::new(), &axum::http::Extensions::new(), "/".to_owned());
+    let visit = Visit::of(
+        &HeaderMap::new(),
+        &axum::http::Extensions::new(),
+        "/".to_owned(),
+    );
     let answer = answer::html(&visit, StatusCode::OK, markup);
     let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
     let sent = String::from_utf8(bytes.expect("whole").to_vec()).expect("text");
