@@ -304,6 +304,12 @@ impl Drop for Installation {
             let _ = runtime.forget(&sight.name);
         }
         runtime.retire();
+        // Pages of slices outlive the server.
+        let pages = fs::read_dir(self.directory.path().join("run/gpu"));
+        for held in pages.into_iter().flatten().flatten() {
+            let page = held.path().join("account");
+            let _ = nix::mount::umount2(&page, nix::mount::MntFlags::MNT_DETACH);
+        }
         if std::thread::panicking() {
             eprintln!("the servers said:\n{}", self.said());
         }
