@@ -4,6 +4,7 @@ mod architecture;
 mod bounds;
 mod containers;
 mod crash;
+mod crowd;
 mod gpu;
 mod scenarios;
 mod server;

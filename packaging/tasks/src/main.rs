@@ -40,7 +40,8 @@ usage: cargo ci quick | full | nightly [--tested]
             bed, an air gap, several processors, a rack, a lost machine, a power cut, budgets, browser
             suite
   nightly   full + the runtime's tests under Debian's own kernel, the air gap in the next Debian, all
-            kinds of trouble in the bed, long simulation, the release built twice
+            kinds of trouble in the bed, long simulation, a crowd held to its times, the release
+            built twice
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
@@ -215,6 +216,13 @@ fn nightly(gate: &mut Gate) {
         Program::cargo()
             .words("test --release --locked --test suite simulation -- --include-ignored")
             .variable("FARDEL_SEEDS", "100000")
+            .run()
+    });
+    gate.stage("crowd", || {
+        Program::cargo()
+            .words("test --release --locked --test suite nobody_stops_the_box -- --nocapture")
+            .variable("FARDEL_CROWD_ROUNDS", "100")
+            .variable("FARDEL_CROWD_STRICT", "1")
             .run()
     });
     bed::nightly(gate);

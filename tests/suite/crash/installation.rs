@@ -23,6 +23,8 @@ pub(crate) struct Installation {
     server: Option<Child>,
     /// Settings beside the usual ones, by the names of their variables.
     pub(crate) settings: Vec<(&'static str, PathBuf)>,
+    /// Another binary than the one that was built for the tests.
+    pub(crate) program: Option<PathBuf>,
 }
 
 impl Installation {
@@ -36,6 +38,7 @@ impl Installation {
                 .expect("a temporary directory"),
             server: None,
             settings: Vec::new(),
+            program: None,
         };
         let runtime = made.runtime();
         let finding = runtime.findings().iter().find(|f| f.prevents_containers);
@@ -70,7 +73,8 @@ impl Installation {
 
     /// The product with arguments and this installation's places, nothing else of our environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fardel"));
+        let built = Path::new(env!("CARGO_BIN_EXE_fardel"));
+        let mut command = Command::new(self.program.as_deref().unwrap_or(built));
         command
             .args(arguments)
             .env_clear()
