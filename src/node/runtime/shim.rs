@@ -1419,6 +1419,18 @@ mod journal {
         }
     }
 
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            let _ = if field.name() == "message" {
+                write!(self.0, " {value:?}")
+            } else {
+                write!(self.0, " {}={value:?}", field.name())
+            };
+        }
+    }
+
     #[cfg(test)]
     mod tests {
         #[test]
@@ -1439,18 +1451,6 @@ mod journal {
             );
             assert_eq!(told(all, "failed syscall"), "failed syscall");
             assert_eq!(told(old.len() as u64, known), known);
-        }
-    }
-
-    struct Line(String);
-
-    impl Visit for Line {
-        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-            let _ = if field.name() == "message" {
-                write!(self.0, " {value:?}")
-            } else {
-                write!(self.0, " {}={value:?}", field.name())
-            };
         }
     }
 }
