@@ -101,7 +101,7 @@ fn tests(sources: &[(String, String)]) -> BTreeSet<String> {
         for part in source
             .split("#[test]")
             .skip(1)
-            .chain(source.split("::test]").skip(1))
+            .chain(source.split("::test").skip(1))
         {
             let name = part
                 .split("fn ")

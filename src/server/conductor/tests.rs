@@ -237,7 +237,7 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
     };
     let mut conductor = Conductor::default();
     let mut heard = report(
-        1,
+        0,
         vec![ContainerSight {
             name: running.container(),
             state: SightState::Running {

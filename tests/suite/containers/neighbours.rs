@@ -120,7 +120,8 @@ fn a_session_that_asks_for_the_size_of_the_machine_costs_little_beside_its_share
     let (before, begin) = (ticks(shim), Instant::now());
     std::thread::sleep(Duration::from_secs(3));
     let used = (ticks(shim) - before) as f64 / 100.0 / begin.elapsed().as_secs_f64();
-    assert!(used < 0.05, "its supervisor used {used:.3} of a core");
+    // A third of a core without the pace, 0.03 with it on an idle machine.
+    assert!(used < 0.1, "its supervisor used {used:.3} of a core");
 }
 
 /// A mount of the machine that goes with the test.

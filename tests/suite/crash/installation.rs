@@ -313,6 +313,8 @@ impl Drop for Installation {
         if std::thread::panicking() {
             eprintln!("the servers said:\n{}", self.said());
         }
+        // The directory's own removal recurses, and sessions leave trees of any depth.
+        let _ = store::trees::remove(self.directory.path());
     }
 }
 
