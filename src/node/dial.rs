@@ -284,5 +284,6 @@ mod tests {
         assert!(!log(0, 1).exists() && !log(0, 2).exists());
         assert!(log(1, 1).exists(), "it was not deleted");
         dial.forget_logs(gone).await.expect("told again");
+        dial.runtime.retire();
     }
 }

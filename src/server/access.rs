@@ -21,6 +21,7 @@ pub mod secret;
 mod setup;
 
 pub(crate) use attempts::{Counts, unlock};
+pub(crate) use lease::OpenStreams;
 pub use lease::{InUse, Lease, lease};
 pub use setup::{set_up, setup_link, setup_open};
 
@@ -212,7 +213,7 @@ pub async fn sign_in_by(
     let known = found.as_ref().map(|(person, _)| person.id);
     let device = known.and_then(|person| Device::read(server, device?, person));
     let attempt = Attempt::of(server, name, known, source, device);
-    attempt.begin().await?;
+    let _slowed = attempt.begin().await?;
     let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
     let checked = match server.hasher().check(&password, stored).await {
         Ok(checked) => checked,
@@ -283,7 +284,7 @@ pub(crate) async fn prove_again(
         Via::LocalRoot => [0; 16],
     };
     let attempt = Attempt::of_own(server, caller.name.as_str(), caller.subject.user, &by);
-    attempt.begin().await?;
+    let _slowed = attempt.begin().await?;
     let checked = server.hasher().check(password, stored).await;
     match &checked {
         Ok(Checked::Wrong) => {}

@@ -32,6 +32,7 @@ struct Inner {
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
     sign_in_counts: access::Counts,
+    open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::InForce,
     backups: appliance::backups::Backups,
     examining: examiner::Examining,
@@ -94,6 +95,7 @@ impl Server {
             catalog,
             hasher,
             sign_in_counts: access::Counts::default(),
+            open_streams: Arc::default(),
             settings: appliance::settings::InForce::new(reading),
             backups: appliance::backups::Backups::default(),
             examining: examiner::Examining::default(),
@@ -225,6 +227,10 @@ impl Server {
 
     pub(crate) fn sign_in_counts(&self) -> &access::Counts {
         &self.0.sign_in_counts
+    }
+
+    pub(crate) fn open_streams(&self) -> &Arc<access::OpenStreams> {
+        &self.0.open_streams
     }
 
     pub(crate) fn hasher(&self) -> &access::password::Hasher {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -21,9 +22,17 @@ use crate::doors::problem::Problem;
 const LARGEST_UNPROVEN: usize = 64 << 10;
 /// Most bytes of all such bodies together. Higher: a flood takes memory. Lower: a flood keeps sign-ins out.
 const MOST_UNPROVEN: usize = 8 << 20;
-/// Most bytes of one person's bodies together: eight uploads at once.
+/// Of these, most bytes from one address; loopback is not counted. Higher: fewer addresses keep sign-ins out.
+/// Lower: a class behind one router waits to sign in.
+const MOST_OF_AN_ADDRESS: usize = 512 << 10;
+/// A body up to here is short: a form, a launch. Short ones, and the beginnings of long ones, have room of
+/// their own, which no upload takes.
+const SHORT: usize = 1 << 20;
+/// Most bytes of the short bodies of everybody who was proven.
+const MOST_SHORT: usize = 64 << 20;
+/// Most bytes of one person's long bodies together beyond `SHORT`: some ten uploads at once.
 const MOST_OF_A_PERSON: usize = 32 << 20;
-/// Most bytes of the bodies of everybody who was proven.
+/// Most bytes of the long bodies of everybody who was proven, beyond `SHORT` each.
 const MOST_PROVEN: usize = 96 << 20;
 /// What one body is counted as at most: longer ones go to disk in pieces of this size.
 const LARGEST_COUNTED: usize = 4 << 20;
@@ -46,32 +55,103 @@ pub(super) struct Bodies {
 #[derive(Default)]
 struct Held {
     unproven: usize,
-    proven: usize,
-    people: HashMap<UserId, usize>,
+    addresses: HashMap<IpAddr, usize>,
+    short: usize,
+    long: usize,
+    people: HashMap<UserId, Own>,
+}
+
+/// What the bodies of one person hold.
+#[derive(Default, Clone, Copy)]
+struct Own {
+    short: usize,
+    long: usize,
+}
+
+/// Divides what a body holds into its short part and the rest.
+fn parts(held: usize) -> (usize, usize) {
+    let short = held.min(SHORT);
+    (short, held - short)
 }
 
 impl Held {
-    fn give_back(&mut self, owner: Option<UserId>, bytes: usize) {
-        let Some(user) = owner else {
-            self.unproven -= bytes;
+    fn give_back(&mut self, entry: &Entry) {
+        let Some(user) = entry.owner else {
+            self.unproven -= entry.held;
+            if let Some(address) = entry.address
+                && let Some(of_address) = self.addresses.get_mut(&address)
+            {
+                *of_address -= entry.held;
+                if *of_address == 0 {
+                    self.addresses.remove(&address);
+                }
+            }
             return;
         };
-        self.proven -= bytes;
+        let (short, long) = parts(entry.held);
+        self.short -= short;
+        self.long -= long;
         if let Some(own) = self.people.get_mut(&user) {
-            *own -= bytes;
-            if *own == 0 {
+            own.short -= short;
+            own.long -= long;
+            if own.short + own.long == 0 {
                 self.people.remove(&user);
             }
         }
     }
+
+    fn add(&mut self, user: UserId, short: usize, long: usize) {
+        if short + long == 0 {
+            return;
+        }
+        self.short += short;
+        self.long += long;
+        let own = self.people.entry(user).or_default();
+        own.short += short;
+        own.long += long;
+    }
+
+    /// Counts what came of a person's body beyond what it held.
+    fn take_proven(&mut self, user: UserId, before: usize, now: usize) -> Result<(), Problem> {
+        let ((was_short, was_long), (short, long)) = (parts(before), parts(now));
+        let (short, long) = (short - was_short, long - was_long);
+        let own = self.people.get(&user).copied().unwrap_or_default();
+        let own_is_full =
+            own.short + short > MOST_OF_A_PERSON || own.long + long > MOST_OF_A_PERSON;
+        if own_is_full && short + long > 0 {
+            return Err(too_many());
+        }
+        if self.short + short > MOST_SHORT || self.long + long > MOST_PROVEN {
+            return Err(full());
+        }
+        self.add(user, short, long);
+        Ok(())
+    }
+
+    fn take_unproven(&mut self, address: Option<IpAddr>, bytes: usize) -> Result<(), Problem> {
+        let of_address = address.and_then(|address| self.addresses.get(&address).copied());
+        let crowded = of_address.unwrap_or_default() + bytes > MOST_OF_AN_ADDRESS;
+        if self.unproven + bytes > MOST_UNPROVEN || address.is_some() && crowded {
+            return Err(full());
+        }
+        self.unproven += bytes;
+        if let Some(address) = address {
+            *self.addresses.entry(address).or_default() += bytes;
+        }
+        Ok(())
+    }
 }
 
 impl Bodies {
-    /// The account of one request. What it took is free again when the last holder drops it.
-    pub(super) fn account(self: &Arc<Self>) -> Arc<Account> {
+    /// The account of one request from an address, none on loopback. What it took is free again when the last
+    /// holder drops it.
+    pub(super) fn account(self: &Arc<Self>, address: Option<IpAddr>) -> Arc<Account> {
         Arc::new(Account {
             bodies: Arc::clone(self),
-            entry: Mutex::default(),
+            entry: Mutex::new(Entry {
+                address,
+                ..Entry::default()
+            }),
         })
     }
 
@@ -88,6 +168,7 @@ pub(super) struct Account {
 
 #[derive(Default)]
 struct Entry {
+    address: Option<IpAddr>,
     owner: Option<UserId>,
     received: usize,
     held: usize,
@@ -102,11 +183,10 @@ impl Account {
             return;
         }
         let mut held = self.bodies.held();
-        held.give_back(None, entry.held);
-        held.proven += entry.held;
-        if entry.held > 0 {
-            *held.people.entry(user).or_default() += entry.held;
-        }
+        held.give_back(&entry);
+        let (short, long) = parts(entry.held);
+        held.add(user, short, long);
+        drop(held);
         entry.owner = Some(user);
     }
 
@@ -123,37 +203,18 @@ impl Account {
     fn take(&self, bytes: usize) -> Result<(), ()> {
         let mut entry = self.entry();
         let received = entry.received.saturating_add(bytes);
-        let more = received.min(LARGEST_COUNTED) - entry.held;
-        let mut held = self.bodies.held();
-        let problem = match entry.owner {
-            None if received > LARGEST_UNPROVEN => Some(too_large()),
-            None if held.unproven + bytes > MOST_UNPROVEN => Some(full()),
-            None => {
-                held.unproven += bytes;
-                None
-            }
-            Some(user) => {
-                let own = held.people.get(&user).copied().unwrap_or_default();
-                if own + more > MOST_OF_A_PERSON {
-                    Some(too_many())
-                } else if held.proven + more > MOST_PROVEN {
-                    Some(full())
-                } else {
-                    held.proven += more;
-                    if more > 0 {
-                        *held.people.entry(user).or_default() += more;
-                    }
-                    None
-                }
-            }
+        let now = received.min(LARGEST_COUNTED);
+        let taken = match entry.owner {
+            None if received > LARGEST_UNPROVEN => Err(too_large()),
+            None => self.bodies.held().take_unproven(entry.address, bytes),
+            Some(user) => self.bodies.held().take_proven(user, entry.held, now),
         };
-        drop(held);
-        if problem.is_some() {
-            entry.refused = problem;
+        if let Err(problem) = taken {
+            entry.refused = Some(problem);
             return Err(());
         }
         entry.received = received;
-        entry.held += more;
+        entry.held = now;
         Ok(())
     }
 
@@ -168,11 +229,8 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let (owner, held) = {
-            let entry = self.entry();
-            (entry.owner, entry.held)
-        };
-        self.bodies.held().give_back(owner, held);
+        let entry = self.entry();
+        self.bodies.held().give_back(&entry);
     }
 }
 
@@ -313,27 +371,30 @@ mod tests {
     #[test]
     fn strangers_bodies_are_small_and_few_and_take_nothing_from_people() {
         let bodies = Arc::new(Bodies::default());
-        let large = bodies.account();
+        let large = bodies.account(None);
         assert!(large.take(LARGEST_UNPROVEN).is_ok());
         assert!(large.take(1).is_err());
         assert_eq!(code(&large), (413, "body.too-large-unproven".to_owned()));
         let many: Vec<_> = (1..MOST_UNPROVEN / LARGEST_UNPROVEN)
-            .map(|_| bodies.account())
+            .map(|_| bodies.account(None))
             .collect();
         for account in &many {
             assert!(account.take(LARGEST_UNPROVEN).is_ok());
         }
-        let one_more = bodies.account();
+        let one_more = bodies.account(None);
         assert!(one_more.take(1).is_err());
         assert_eq!(code(&one_more), (503, "body.no-room".to_owned()));
-        let person = bodies.account();
+        let person = bodies.account(None);
         person.proven(user());
         assert!(
             person.take(1 << 20).is_ok(),
             "people have room of their own"
         );
         drop(many);
-        assert!(bodies.account().take(1).is_ok(), "what was held is free");
+        assert!(
+            bodies.account(None).take(1).is_ok(),
+            "what was held is free"
+        );
     }
 
     #[test]
@@ -341,11 +402,11 @@ mod tests {
         let bodies = Arc::new(Bodies::default());
         let (kim, lee) = (user(), user());
         let of = |who: UserId| {
-            let account = bodies.account();
+            let account = bodies.account(None);
             account.proven(who);
             account
         };
-        let uploads: Vec<_> = (0..MOST_OF_A_PERSON / LARGEST_COUNTED)
+        let uploads: Vec<_> = (0..MOST_OF_A_PERSON / (LARGEST_COUNTED - SHORT))
             .map(|_| of(kim))
             .collect();
         for upload in &uploads {
@@ -354,14 +415,54 @@ mod tests {
                 assert!(upload.take(1 << 20).is_ok());
             }
         }
-        let ninth = of(kim);
-        assert!(ninth.take(1).is_err());
-        assert_eq!(code(&ninth), (429, "body.too-many".to_owned()));
+        let one_more = of(kim);
+        assert!(one_more.take(SHORT).is_ok(), "a form is sent beside them");
+        assert!(one_more.take(LARGEST_COUNTED).is_err());
+        assert_eq!(code(&one_more), (429, "body.too-many".to_owned()));
         assert!(of(lee).take(1 << 20).is_ok());
         drop(uploads);
         assert!(of(kim).take(1).is_ok());
-        drop(ninth);
-        assert_eq!(bodies.held().proven, 0);
+        drop(one_more);
+        assert_eq!((bodies.held().short, bodies.held().long), (0, 0));
+        assert!(bodies.held().people.is_empty());
+    }
+
+    #[test]
+    fn one_address_takes_no_others_room_and_uploads_take_none_of_short_requests() {
+        let bodies = Arc::new(Bodies::default());
+        let address = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        let many: Vec<_> = (0..MOST_OF_AN_ADDRESS / LARGEST_UNPROVEN)
+            .map(|_| bodies.account(address(1)))
+            .collect();
+        for account in &many {
+            assert!(account.take(LARGEST_UNPROVEN).is_ok());
+        }
+        let one_more = bodies.account(address(1));
+        assert!(one_more.take(1).is_err());
+        assert!(bodies.account(address(2)).take(100).is_ok());
+        drop(many);
+        assert!(bodies.account(address(1)).take(100).is_ok());
+        let uploads: Vec<_> = (0..MOST_PROVEN / (LARGEST_COUNTED - SHORT))
+            .map(|_| {
+                let upload = bodies.account(None);
+                upload.proven(user());
+                assert!(upload.take(LARGEST_COUNTED).is_ok());
+                upload
+            })
+            .collect();
+        let person = || {
+            let account = bodies.account(None);
+            account.proven(user());
+            account
+        };
+        assert!(
+            person().take(LARGEST_COUNTED).is_err(),
+            "no room for one more upload"
+        );
+        assert!(person().take(SHORT).is_ok(), "a launch finds room");
+        drop(uploads);
+        drop(one_more);
+        assert!(bodies.held().addresses.is_empty());
         assert!(bodies.held().people.is_empty());
     }
 }

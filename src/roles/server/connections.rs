@@ -29,20 +29,20 @@ const MOST_CONNECTIONS: usize = 2048;
 const MOST_UNKNOWN: usize = 512;
 /// Of these, connections of one address (IPv6: one /64); loopback is not counted, since a proxy on this
 /// machine brings everybody by it. Lower: a class behind one router waits to sign in.
-const MOST_OF_AN_ADDRESS: usize = 64;
+const MOST_OF_AN_ADDRESS: usize = 256;
 /// Known connections of one person. Further ones stay unknown: served, and the first to be closed.
 const MOST_OF_A_PERSON: usize = 256;
 
 /// How long a connection may take to say its first byte, then to shake hands, then to bring the first
 /// request whole.
-pub(super) const FIRST_WORD: Duration = Duration::from_secs(10);
+const FIRST_WORD: Duration = Duration::from_secs(10);
 /// How long a request may take on a connection where nobody was proven, answer read included. Longer: who
 /// does not read holds a place. Shorter: a sign-in waits in the queue of sign-ins in vain.
 const UNPROVEN: Duration = Duration::from_secs(60);
 /// How long an unknown connection may rest between requests.
 const REST_UNKNOWN: Duration = Duration::from_secs(30);
 /// How long a known connection may rest between requests.
-const REST_KNOWN: Duration = Duration::from_secs(300);
+pub(super) const REST_KNOWN: Duration = Duration::from_secs(300);
 /// How long a connection that was asked to end may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
 /// How often deadlines are looked at.
@@ -95,6 +95,22 @@ impl Entry {
 }
 
 impl Book {
+    /// The address with most unknown connections where there are at least `most` in all: who came with many
+    /// gives way before who came with one.
+    fn most_crowded(&self, most: usize) -> Option<Option<IpAddr>> {
+        let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+        for entry in self.open.values().filter(|entry| entry.unknown()) {
+            *counts.entry(entry.address).or_default() += 1;
+        }
+        if counts.values().sum::<usize>() < most {
+            return None;
+        }
+        counts
+            .into_iter()
+            .max_by_key(|(_, count)| *count)
+            .map(|(address, _)| address)
+    }
+
     /// Closes the oldest unknown connection that this holds for, one that idles before one that does not.
     fn make_room(&mut self, most: usize, counted: impl Fn(&Entry) -> bool) {
         let of = |entry: &&mut Entry| entry.unknown() && counted(entry);
@@ -112,7 +128,7 @@ impl Book {
 }
 
 /// What limits count by: the address, of IPv6 the network that one subscriber has.
-fn counted(peer: IpAddr) -> Option<IpAddr> {
+pub(super) fn counted(peer: IpAddr) -> Option<IpAddr> {
     match peer.to_canonical() {
         address if address.is_loopback() => None,
         IpAddr::V6(six) => {
@@ -148,7 +164,9 @@ impl Connections {
         if address.is_some() {
             book.make_room(MOST_OF_AN_ADDRESS, |entry| entry.address == address);
         }
-        book.make_room(MOST_UNKNOWN, |_| true);
+        if let Some(crowded) = book.most_crowded(MOST_UNKNOWN) {
+            book.make_room(1, |entry| entry.address == crowded);
+        }
         let number = book.next;
         book.next += 1;
         let entry = Entry {

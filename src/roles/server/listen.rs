@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use super::bodies::{Account, Bodies, Metered};
-use super::connections::{self, Connections, FIRST_WORD, Line, Seated};
+use super::connections::{self, Connections, Line, REST_KNOWN, Seated};
 use crate::doors::admission::{Admission, Admits};
 use crate::doors::host;
 use crate::doors::peer::{Encrypted, Peer};
@@ -37,7 +37,7 @@ use crate::doors::text::{Language, Text, codes};
 /// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
 const HTTP1_BUFFER: usize = 64 << 10;
 /// Requests that one HTTP/2 connection has under way. Lower: a page with many parts and streams waits.
-const HTTP2_STREAMS: u32 = 100;
+const HTTP2_STREAMS: u32 = 32;
 /// Bytes that a client may send ahead on one HTTP/2 connection, and on one stream of it. Higher: a flood
 /// takes as much memory for each connection. Lower: uploads over long lines are slow.
 const HTTP2_WINDOW: u32 = 256 << 10;
@@ -194,7 +194,8 @@ async fn speak(
         .http1()
         .timer(TokioTimer::new())
         .max_buf_size(HTTP1_BUFFER)
-        .header_read_timeout(FIRST_WORD);
+        // It also runs between requests. The book of connections ends slow heads and rests sooner.
+        .header_read_timeout(REST_KNOWN);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -255,7 +256,9 @@ async fn console(
     request: Request<Incoming>,
     named: Option<HeaderValue>,
 ) -> Response {
-    let account = caller.bodies.account();
+    let account = caller
+        .bodies
+        .account(connections::counted(caller.peer.ip()));
     let headers = request.headers().clone();
     let mut request = request.map(|body| Body::new(Metered::new(body, Arc::clone(&account))));
     dress(&mut request, caller, &account, named);

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -19,7 +19,7 @@ use rules::names::UserId;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::secret::same;
 use crate::catalog::Lane;
@@ -65,14 +65,14 @@ struct Count {
 /// The counts of one server.
 pub(crate) struct Counts {
     rows: Mutex<HashMap<Subject, Count>>,
-    slowed: Semaphore,
+    slowed: Arc<Semaphore>,
 }
 
 impl Default for Counts {
     fn default() -> Self {
         Self {
             rows: Mutex::default(),
-            slowed: Semaphore::new(MOST_SLOWED),
+            slowed: Arc::new(Semaphore::new(MOST_SLOWED)),
         }
     }
 }
@@ -232,7 +232,8 @@ impl<'s> Attempt<'s> {
     /// Counts the try as failed until it is `forgiven` or `undone`, and holds it back where many failed.
     ///
     /// Errors: `sign-in.locked` while it has to wait; `sign-in.busy` where too many are held back already.
-    pub(super) async fn begin(&self) -> Result<(), Failure> {
+    /// What it gives is to be kept until the password was looked at, so that few slowed tries are under way.
+    pub(super) async fn begin(&self) -> Result<Option<OwnedSemaphorePermit>, Failure> {
         let (counts, now) = (self.server.sign_in_counts(), self.server.clock().now());
         let failures = counts
             .begin(self.own, self.name, self.longest, now)
@@ -247,7 +248,7 @@ impl<'s> Attempt<'s> {
             let _ = counts.begin(*subject, self.name, 0, now);
         }
         if slowed {
-            let Ok(_held) = counts.slowed.try_acquire() else {
+            let Ok(held) = Arc::clone(&counts.slowed).try_acquire_owned() else {
                 self.undone();
                 return Err(Refusal::too_often(
                     "sign-in.busy",
@@ -258,8 +259,9 @@ impl<'s> Attempt<'s> {
                 .into());
             };
             tokio::time::sleep(SLOWED).await;
+            return Ok(Some(held));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// It was no failure, and no success either.

@@ -1,11 +1,14 @@
 //! A stream's leave to go on. Who opens one proves themselves once; a lease proves it again whenever rows
 //! were written and when the proof runs out by the clock. Never ends a stream: whoever carries it asks.
 
+use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rules::names::UserId;
 use rules::people::{Role, User};
-use rules::refusal::Refusal;
+use rules::refusal::{Kind, Refusal};
 use rules::units::Timestamp;
 
 use super::{Caller, TOUCH_SECONDS, Via, suspended, token_expired};
@@ -22,16 +25,70 @@ const GATHER: Duration = Duration::from_millis(700);
 /// Longest wait between two looks: a clock that is set forward ends nothing by itself.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// Streams that one person has open at once: pages, terminals, logs, journals. More: one person's pages are
+/// rendered all the time. Fewer: somebody with a tab for each of a hundred sessions is refused.
+const MOST_OF_A_PERSON: usize = 200;
+
+/// How many streams each person has open.
+#[derive(Debug, Default)]
+pub(crate) struct OpenStreams {
+    people: Mutex<HashMap<UserId, usize>>,
+}
+
+/// One open stream; no longer counted once dropped.
+struct Place {
+    streams: Arc<OpenStreams>,
+    user: UserId,
+}
+
+impl OpenStreams {
+    /// A place for one more stream of this person; none where they have as many as one may have.
+    fn enter(self: &Arc<Self>, user: UserId) -> Option<Place> {
+        let mut people = self.people();
+        let own = people.entry(user).or_default();
+        if *own >= MOST_OF_A_PERSON {
+            return None;
+        }
+        *own += 1;
+        drop(people);
+        Some(Place {
+            streams: Arc::clone(self),
+            user,
+        })
+    }
+
+    fn people(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
+        // A count is whole after every step.
+        self.people.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut people = self.streams.people();
+        if let Some(own) = people.get_mut(&self.user) {
+            *own -= 1;
+            if *own == 0 {
+                people.remove(&self.user);
+            }
+        }
+    }
+}
+
 /// The lease of a stream that `caller` opens: one a stream, kept and asked for as long as it is open.
 ///
 /// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `person.suspended` or `role.changed`, at most
-/// a second after the commit. Costs two rows by key for each commit, at most three times in two seconds.
+/// a second after the commit; at once with `stream.too-many` where the person has too many streams open. Costs two rows by key for each commit, at most three times in two seconds.
 pub fn lease(server: &Server, caller: &Caller) -> Lease {
     let (server, caller) = (server.clone(), caller.clone());
+    if caller.via == Via::LocalRoot {
+        return Box::pin(std::future::pending());
+    }
+    let place = server.open_streams().enter(caller.subject.user);
     Box::pin(async move {
-        if caller.via == Via::LocalRoot {
-            return std::future::pending().await;
-        }
+        let Some(_place) = place else {
+            return too_many();
+        };
         let mut revision = server.catalog().revision();
         loop {
             revision.borrow_and_update();
@@ -41,10 +98,14 @@ pub fn lease(server: &Server, caller: &Caller) -> Lease {
                     left.map_or(LONGEST_WAIT, Duration::from_millis)
                         .min(LONGEST_WAIT)
                 }
-                Err(Failure::Refusal(refusal)) => return refusal,
-                Err(Failure::Fault(fault)) => {
+                Err(Failure::Refusal(refusal))
+                    if matches!(refusal.kind, Kind::Unauthenticated | Kind::Denied) =>
+                {
+                    return refusal;
+                }
+                Err(failure) => {
                     // A disk that stutters closes nobody's terminal; the next look tells.
-                    tracing::warn!(error = %base::observe::chain(&fault), "a stream is not proven anew");
+                    tracing::warn!(error = %base::observe::chain(&failure), "a stream is not proven anew");
                     GATHER
                 }
             };
@@ -110,6 +171,15 @@ fn same(caller: &Caller, person: &User) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn too_many() -> Refusal {
+    Refusal::too_often(
+        "stream.too-many",
+        format!("You have {MOST_OF_A_PERSON} pages, terminals and logs open already."),
+    )
+    .with("most", MOST_OF_A_PERSON)
+    .hint("Close some of them.")
+}
+
 fn signed_out() -> Refusal {
     Refusal::unauthenticated("sign-in.ended", "The sign-in that opened this has ended.")
         .hint("Sign in again.")
@@ -146,5 +216,27 @@ impl InUse {
             .write_later(Lane::Loops, "note a browser's last use", move |rows| {
                 rows.touch_browser(session.0)
             });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_person_opens_so_many_streams_and_others_theirs() {
+        let streams = Arc::new(OpenStreams::default());
+        let (kim, lee) = (1, 2);
+        let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
+        let mut open: Vec<Place> = (0..MOST_OF_A_PERSON)
+            .map(|_| streams.enter(user(kim)).expect("there is room"))
+            .collect();
+        assert!(streams.enter(user(kim)).is_none());
+        assert!(streams.enter(user(lee)).is_some());
+        open.pop();
+        let again = streams.enter(user(kim));
+        assert!(again.is_some());
+        drop((open, again));
+        assert!(streams.people().is_empty());
     }
 }

@@ -19,8 +19,9 @@ pub(crate) struct Costs(u32, u32, u32);
 const COSTS: Costs = Costs(19 * 1024, 2, 1);
 /// Hashes computed at once: together 38 MiB, and one of two cores stays free.
 const AT_ONCE: usize = 2;
-/// Hashes that may wait. Each takes some 30 ms, so the last of these waits about a second.
-const MOST_WAITING: usize = 64;
+/// Hashes that may wait. Each takes some 30 ms, so the last of these waits about four seconds. Fewer: a class
+/// that signs in at once is told to come back.
+const MOST_WAITING: usize = 256;
 
 const LEAST: usize = 10;
 const MOST: usize = 1024;

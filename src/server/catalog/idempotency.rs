@@ -15,7 +15,7 @@ const KEPT_HOURS: u64 = 24;
 
 /// Largest answer that is kept. A larger one of an act that answers in its commit is refused, and the act
 /// with it: it could not be given again.
-pub(crate) const LARGEST_ANSWER: usize = 1 << 20;
+pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
 /// Answers of one principal that are kept; the oldest goes first.
 const MOST_ANSWERS: u32 = 1_000;
 /// Bytes of all answers kept for one principal; the oldest goes first. Lower than what a script makes in a

@@ -43,6 +43,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
         if conductor.quarantine().is_some() && heard.is_none() {
             heard.clone_from(&absorbed);
         }
+        let was_heard = heard.is_some();
         let now = clock.now();
         let mut busy = Duration::ZERO;
         let turn = take_turn(
@@ -57,10 +58,11 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
             Ok(turn) => {
                 absorbed = heard.take().or(absorbed);
                 let quarantine = conductor.quarantine();
+                // The machine says by its own memory that it obeys this catalog.
                 if quarantine.is_none()
+                    && was_heard
                     && turn.is_accepted
                     && turn.accepting.is_empty()
-                    && absorbed.is_some()
                 {
                     catalog.forget_acceptance();
                 }
