@@ -196,6 +196,11 @@ impl Runtime {
             .data
             .canonicalize()
             .map_err(file("find", &places.data))?;
+        // A shim keeps the mount that its directory lies on by comparing paths: a link would hide it.
+        let run = places
+            .run
+            .canonicalize()
+            .map_err(file("find", &places.run))?;
         let trash = data.join("trash");
         let clearing = Clearing::begin(&trash).map_err(file("open", &trash))?;
         let mut digest = Digest::new();
@@ -211,7 +216,11 @@ impl Runtime {
             })
         };
         let shared = Arc::new(Shared {
-            places: Places { data, ..places },
+            places: Places {
+                data,
+                run,
+                ..places
+            },
             box_id,
             hierarchies,
             findings,
