@@ -373,7 +373,10 @@ impl Shim {
             &self.launch.own_directory,
             &self.launch.log_directory,
         ];
-        stage.leave_mounts(&kept)?;
+        // The command runs by now: a mount that stays must not end it.
+        if let Err(error) = stage.leave_mounts(&kept) {
+            tracing::warn!("mounts of the machine stay with this session: {error}");
+        }
         self.announce(Standing::Running {
             since: started_at,
             pid,
