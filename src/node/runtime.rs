@@ -314,22 +314,20 @@ impl Runtime {
             log_directory: shared.log_directory(&order.name),
             host,
         };
-        let prepared = shared.prepare(&launch, &directory);
-        if prepared.is_err() {
-            // Nobody knows of it yet, so nothing of it may stay: it is tried again under the same name.
+        let asked = shared.prepare(&launch, &directory).and_then(|()| {
+            let group = shared.hierarchies()?.shims(&shared.box_id);
+            let binary = &shared.places.shim_binary;
+            let spawned = shared.nursery().spawn(binary, &group, &directory);
+            spawned.map_err(file("start", binary))
+        });
+        if asked.is_err() {
+            // Nobody knows of it yet, and no nursery was asked for it, so nothing of it may stay: it is tried
+            // again under the same name.
             for path in [&directory, &launch.own_directory] {
                 let _ = fs::remove_dir_all(path);
             }
         }
-        prepared?;
-        let (shim, nursery) = shared
-            .nursery()
-            .spawn(
-                &shared.places.shim_binary,
-                &shared.hierarchies()?.shims(&shared.box_id),
-                &directory,
-            )
-            .map_err(file("start", &shared.places.shim_binary))?;
+        let (shim, nursery) = asked?;
         shim.set_nonblocking(true)
             .map_err(|source| RuntimeFault::System {
                 what: "prepare a socket",
