@@ -165,6 +165,8 @@ struct Entry {
     silent: bool,
     /// When it is to be looked after.
     due: Option<Instant>,
+    /// By when its shim has to have made it; None until somebody counts the time.
+    born_by: Option<Instant>,
     /// When it is ended without its shim.
     force_at: Option<Instant>,
     /// Somebody is finding out how it ended.

@@ -129,8 +129,9 @@ impl Shared {
         };
         let mut entry = Entry::waiting(self.recorded(name, &record));
         entry.process = Some(Arc::new(process));
-        // In a birth: it has as long as any other.
-        entry.due = record.first.is_none().then(|| Instant::now() + BIRTH);
+        // In a birth: it has as long as any other, also where it is asked again before.
+        entry.born_by = record.first.is_none().then(|| Instant::now() + BIRTH);
+        entry.due = entry.born_by;
         match launch::subscribe(&directory, &record) {
             Ok(shim) => entry.shim = Some(Arc::new(shim)),
             Err(NotSubscribed::Stranger) => return Ok(Found::Bereft),
@@ -156,6 +157,7 @@ impl Shared {
                     return Ok(Found::Bereft);
                 }
                 let mut entry = Entry::waiting(Standing::Preparing);
+                entry.born_by = Some(Instant::now() + BIRTH);
                 entry.due = Some(Instant::now());
                 entry.process = process;
                 Ok(Found::Known(entry))

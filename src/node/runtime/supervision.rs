@@ -68,6 +68,7 @@ impl Entry {
             heard: false,
             silent: false,
             due: None,
+            born_by: None,
             force_at: None,
             closing: false,
         }
@@ -92,6 +93,11 @@ impl Entry {
             return None;
         }
         self.force_at.into_iter().chain(self.due).min()
+    }
+
+    /// True while its command cannot run yet.
+    fn is_in_birth(&self) -> bool {
+        matches!(self.standing, Standing::Preparing | Standing::Starting)
     }
 
     /// What is due now; it is due again later where it does not help.
@@ -169,7 +175,7 @@ impl Entry {
     fn hear(&mut self, standing: Standing) {
         let now = Instant::now();
         if !self.heard && matches!(standing, Standing::Preparing | Standing::Starting) {
-            self.due = Some(now + BIRTH);
+            self.due = Some(*self.born_by.get_or_insert(now + BIRTH));
         }
         self.heard = true;
         self.silent = false;
@@ -355,7 +361,9 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
             Ok(shim) if entry.process.is_some() => {
                 entry.received.clear();
                 entry.shim = Some(Arc::new(shim));
-                entry.due = None;
+                // A birth goes on, and so does its time: it has as long as any other.
+                let by = *entry.born_by.get_or_insert(Instant::now() + BIRTH);
+                entry.due = entry.is_in_birth().then_some(by);
                 return;
             }
             Err(error) if entry.process.is_some() => {
