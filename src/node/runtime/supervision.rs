@@ -361,9 +361,12 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
             Ok(shim) if entry.process.is_some() => {
                 entry.received.clear();
                 entry.shim = Some(Arc::new(shim));
-                // A birth goes on, and so does its time: it has as long as any other.
-                let by = *entry.born_by.get_or_insert(Instant::now() + BIRTH);
-                entry.due = entry.is_in_birth().then_some(by);
+                // A birth goes on, and so does its time; but it is heard first. Once its record names a
+                // first process, its command may run whatever is known here.
+                let now = Instant::now();
+                let by = *entry.born_by.get_or_insert(now + BIRTH);
+                let in_birth = entry.is_in_birth() && record.first.is_none();
+                entry.due = in_birth.then(|| by.max(now + FIRST_WORD));
                 return;
             }
             Err(error) if entry.process.is_some() => {
