@@ -105,7 +105,8 @@ fn write_json<T: Serialize>(
     value: &T,
     lasting: Lasting,
 ) -> io::Result<()> {
-    let beside = directory.join(format!("{name}.new"));
+    // A shim and the node may write the same end at once: each has a draft of its own.
+    let beside = directory.join(format!("{name}.{}.new", std::process::id()));
     let mut file = OpenOptions::new()
         .create(true)
         .truncate(true)
