@@ -20,6 +20,14 @@ use super::{RuntimeFault, Shared, claim, file, ring};
 /// time keeps the machine busy. Fewer: a machine that loses supervisors by chance ends what it need not.
 const BEGINNINGS: u32 = 5;
 
+/// The pause before a container is begun again for the second time; each further one is twice as long.
+/// Longer: a session that lost two supervisors by chance waits. Shorter: all beginnings are over before what
+/// ends supervisors, such as full memory, has passed.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How often in a pause somebody looks whether its container is to be ended.
+const PAUSE_STEP: Duration = Duration::from_millis(50);
+
 /// How long a shim that hung up may take to be dead. It has closed everything, so it is a moment.
 const DYING: Duration = Duration::from_secs(1);
 
@@ -162,6 +170,38 @@ impl Shared {
     /// Finds out how a container ended whose shim is gone, and has that be known.
     pub(super) fn conclude(&self, name: &ContainerName) {
         let became = self.resolve(name);
+        self.make_known(name, became);
+    }
+
+    /// As `conclude`, for a thread that nobody waits for: pauses before a container is begun again that was
+    /// so before.
+    pub(super) fn conclude_in_time(&self, name: &ContainerName) {
+        let became = self.resolve(name);
+        if matches!(became, Became::Unbegun) {
+            // Nothing of it is there any more: a server that comes meanwhile finds nothing to disturb.
+            self.pause(name);
+        }
+        self.make_known(name, became);
+    }
+
+    /// Waits until a container may be begun again; not for one that somebody wants to be ended.
+    fn pause(&self, name: &ContainerName) {
+        let tries = self.begun().get(name).copied().unwrap_or_default();
+        let Some(doublings) = tries.checked_sub(2) else {
+            return;
+        };
+        let until = Instant::now() + FIRST_PAUSE * 2_u32.saturating_pow(doublings);
+        let unwanted = || {
+            let entries = self.entries();
+            let entry = entries.get(name);
+            entry.is_none_or(|entry| entry.force_at.is_some())
+        };
+        while Instant::now() < until && !unwanted() {
+            std::thread::sleep(PAUSE_STEP);
+        }
+    }
+
+    fn make_known(&self, name: &ContainerName, became: Became) {
         {
             let mut entries = self.entries();
             if let Some(entry) = entries.get_mut(name) {

@@ -292,7 +292,7 @@ fn find_out(runtime: &Arc<Shared>, name: &ContainerName) {
         entry.shim = None;
         entry.closing = true;
     }
-    if !runtime.beside(name, "resolve", Shared::conclude)
+    if !runtime.beside(name, "resolve", Shared::conclude_in_time)
         && let Some(entry) = runtime.entries().get_mut(name)
     {
         // Whoever is at it may have looked before this happened.
