@@ -549,6 +549,7 @@ impl Runtime {
         // Checked after opening: the namespace is this process's, not that of a later owner of its number.
         first
             .open()
+            .map_err(fault)?
             .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
         network::dial(&namespace, port).map_err(fault)
     }

@@ -944,7 +944,7 @@ impl Shim {
         if self.group.frozen() {
             return Err("the session is paused; resume it first".into());
         }
-        let held = first.identity.open().ok_or("the session has just ended")?;
+        let held = first.identity.open()?.ok_or("the session has just ended")?;
         let person = match &order.user {
             Some(name) => self.named_person(&ground.root, name)?,
             None => Person {

@@ -2,7 +2,9 @@
 //! for words, for deaths and for the clock. It never waits for a shim and ends nothing itself; whatever
 //! takes longer is done beside it, once for each container at a time (`ending`).
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -264,8 +266,11 @@ fn hear(runtime: &Arc<Shared>, name: &ContainerName) {
             // Without a record it is looked for again with its next word.
             if let Ok(record) = RunRecord::read(&runtime.directory(name)) {
                 match record.shim.open() {
-                    Some(process) => entry.process = Some(Arc::new(process)),
-                    None => gone = true,
+                    Ok(Some(process)) => entry.process = Some(Arc::new(process)),
+                    Ok(None) => gone = true,
+                    Err(error) => {
+                        tracing::debug!(container = %name, %error, "looked for again with its next word");
+                    }
                 }
             }
         }
@@ -328,17 +333,27 @@ fn attend(runtime: &Arc<Shared>) {
 /// A launch that nobody has heard of: the nursery is given up where no shim began it.
 fn no_word(runtime: &Arc<Shared>, name: &ContainerName, number: u64) {
     let directory = runtime.directory(name);
-    if let Some(shim) = claim::holder(&directory).and_then(|shim| shim.open()) {
-        if let Some(entry) = runtime.entries().get_mut(name) {
-            entry.nursery = 0;
-            entry.process = Some(Arc::new(shim));
-            entry.due = Some(Instant::now() + BIRTH);
+    match living_holder(&directory) {
+        Ok(None) => {}
+        Ok(Some(shim)) => {
+            if let Some(entry) = runtime.entries().get_mut(name) {
+                entry.nursery = 0;
+                entry.process = Some(Arc::new(shim));
+                entry.due = Some(Instant::now() + BIRTH);
+            }
+            return;
         }
-        return;
+        // Looked at again: it was made due before.
+        Err(error) => return tracing::debug!(container = %name, %error, "nobody can look"),
     }
     tracing::warn!(container = %name, "its launch is not begun; another process begins it");
     runtime.nursery().give_up(number);
     find_out(runtime, name);
+}
+
+/// The living shim that took the claim of a container; None where none lives, or nobody knows it.
+fn living_holder(directory: &Path) -> io::Result<Option<OwnedFd>> {
+    claim::holder(directory)?.map_or(Ok(None), |shim| shim.open())
 }
 
 /// Asks a living shim that nobody listens to.
@@ -356,9 +371,12 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
         if entry.is_over() || entry.closing {
             return;
         }
-        entry.process = record.shim.open().map(Arc::new);
+        let opened = record.shim.open();
+        // One that nobody can look at for a moment counts as living.
+        let lives = !matches!(opened, Ok(None));
+        entry.process = opened.ok().flatten().map(Arc::new);
         match asked {
-            Ok(shim) if entry.process.is_some() => {
+            Ok(shim) if lives => {
                 entry.received.clear();
                 entry.shim = Some(Arc::new(shim));
                 // A birth goes on, and so does its time; but it is heard first. Once its record names a
@@ -369,7 +387,7 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
                 entry.due = in_birth.then(|| by.max(now + FIRST_WORD));
                 return;
             }
-            Err(error) if entry.process.is_some() => {
+            Err(error) if lives => {
                 return tracing::debug!(container = %name, %error, "asked again later");
             }
             _ => {}
