@@ -14,6 +14,7 @@ use super::cgroup::CgroupError;
 use super::identity::{self, ProcessIdentity};
 use super::launch::{self, Launch, RunRecord};
 use super::order::{ContainerName, ExitRecord, Standing};
+use super::supervision::ASK_AGAIN;
 use super::wire::{Reply, Request};
 use super::{RuntimeFault, Shared, claim, file, ring};
 
@@ -45,6 +46,8 @@ enum Became {
     Unbegun,
     /// Its shim lives.
     Lives,
+    /// Nobody can look for the moment; it counts as living.
+    Unseen,
 }
 
 impl Shared {
@@ -217,6 +220,10 @@ impl Shared {
                         entry.shim = None;
                         entry.due = Some(Instant::now());
                     }
+                    Became::Unseen => {
+                        entry.shim = None;
+                        entry.due = Some(Instant::now() + ASK_AGAIN);
+                    }
                     Became::Unbegun => drop(entries.remove(name)),
                 }
             }
@@ -229,7 +236,7 @@ impl Shared {
         self.look_for_end(name).unwrap_or_else(|error| {
             // Nobody is ended because this process lacks descriptors or memory for a moment.
             tracing::warn!(container = %name, %error, "nobody can see how it stands; looked at again");
-            Became::Lives
+            Became::Unseen
         })
     }
 

@@ -36,7 +36,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 
 /// How often a living shim is asked again that nobody listens to.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a container is due for.
 enum Due {
@@ -100,6 +100,17 @@ impl Entry {
     /// True while its command cannot run yet.
     fn is_in_birth(&self) -> bool {
         matches!(self.standing, Standing::Preparing | Standing::Starting)
+    }
+
+    /// True for one in a birth whose time is up; true again later where it does not help.
+    fn takes_too_long(&mut self) -> bool {
+        let now = Instant::now();
+        let by = self.born_by.get_or_insert(now + BIRTH);
+        let up = *by <= now;
+        if up {
+            *by = now + AGAIN;
+        }
+        up
     }
 
     /// What is due now; it is due again later where it does not help.
@@ -359,8 +370,12 @@ fn living_holder(directory: &Path) -> io::Result<Option<OwnedFd>> {
 /// Asks a living shim that nobody listens to.
 fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
     let directory = runtime.directory(name);
-    let Ok(record) = RunRecord::read(&directory) else {
-        return;
+    let record = match RunRecord::read(&directory) {
+        Ok(record) => record,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return ask_unrecorded(runtime, name, &directory);
+        }
+        Err(error) => return tracing::debug!(container = %name, %error, "asked again later"),
     };
     let asked = launch::subscribe(&directory, &record);
     {
@@ -388,11 +403,45 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
                 return;
             }
             Err(error) if lives => {
-                return tracing::debug!(container = %name, %error, "asked again later");
+                tracing::debug!(container = %name, %error, "asked again later");
+                if record.first.is_some() || !entry.takes_too_long() {
+                    return;
+                }
+                drop(entries);
+                runtime.beside(name, "force", Shared::force);
+                return;
             }
             _ => {}
         }
     }
     // It is dead.
     find_out(runtime, name);
+}
+
+/// Asks for a shim that has no record: one that lives is waited for, as long as a birth may take. Where none
+/// is known somebody finds out once more, as it could not be done before.
+fn ask_unrecorded(runtime: &Arc<Shared>, name: &ContainerName, directory: &Path) {
+    let holder = match living_holder(directory) {
+        Ok(holder) => holder,
+        Err(error) => return tracing::debug!(container = %name, %error, "asked again later"),
+    };
+    let known = holder.is_some();
+    {
+        let mut entries = runtime.entries();
+        let Some(entry) = entries.get_mut(name) else {
+            return;
+        };
+        if entry.is_over() || entry.closing {
+            return;
+        }
+        entry.process = holder.map(Arc::new);
+        if known && !entry.takes_too_long() {
+            return;
+        }
+    }
+    if known {
+        runtime.beside(name, "force", Shared::force);
+    } else {
+        find_out(runtime, name);
+    }
 }
