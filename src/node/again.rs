@@ -62,11 +62,9 @@ impl Again {
     }
 }
 
-/// True for a failure that may be over in a moment, and after which nothing of the container is left. A
-/// supervisor that could not be started is none: it may be there all the same.
+/// True for a failure that may be over in a moment, and after which nothing of the container is left.
 pub(crate) fn passes(fault: &RuntimeFault) -> bool {
     match fault {
-        RuntimeFault::File { what: "start", .. } => false,
         RuntimeFault::File { source, .. } | RuntimeFault::System { source, .. } => {
             is_passing(source)
         }
@@ -140,11 +138,16 @@ mod tests {
             assert!(!passes(&fault), "{fault:?}");
         }
         assert!(!passes(&RuntimeFault::Refused("no such user".into())));
-        let started = RuntimeFault::File {
+        // A supervisor that could not be started, too: nothing of it is there.
+        let started = |source: Error| RuntimeFault::File {
             what: "start",
             path: PathBuf::from("/proc/self/exe"),
-            source: Error::from_raw_os_error(libc::EAGAIN),
+            source,
         };
-        assert!(!passes(&started), "the supervisor may be there");
+        for number in [libc::EAGAIN, libc::ENOMEM] {
+            assert!(passes(&started(Error::from_raw_os_error(number))));
+        }
+        assert!(passes(&started(ErrorKind::TimedOut.into())));
+        assert!(!passes(&started(Error::from_raw_os_error(libc::ENOENT))));
     }
 }

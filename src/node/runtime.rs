@@ -165,6 +165,8 @@ struct Entry {
     silent: bool,
     /// When it is to be looked after.
     due: Option<Instant>,
+    /// By when its shim has to have made it; None until somebody counts the time.
+    born_by: Option<Instant>,
     /// When it is ended without its shim.
     force_at: Option<Instant>,
     /// Somebody is finding out how it ended.
@@ -196,6 +198,11 @@ impl Runtime {
             .data
             .canonicalize()
             .map_err(file("find", &places.data))?;
+        // A shim keeps the mount that its directory lies on by comparing paths: a link would hide it.
+        let run = places
+            .run
+            .canonicalize()
+            .map_err(file("find", &places.run))?;
         let trash = data.join("trash");
         let clearing = Clearing::begin(&trash).map_err(file("open", &trash))?;
         let mut digest = Digest::new();
@@ -211,7 +218,11 @@ impl Runtime {
             })
         };
         let shared = Arc::new(Shared {
-            places: Places { data, ..places },
+            places: Places {
+                data,
+                run,
+                ..places
+            },
             box_id,
             hierarchies,
             findings,
@@ -305,22 +316,20 @@ impl Runtime {
             log_directory: shared.log_directory(&order.name),
             host,
         };
-        let prepared = shared.prepare(&launch, &directory);
-        if prepared.is_err() {
-            // Nobody knows of it yet, so nothing of it may stay: it is tried again under the same name.
+        let asked = shared.prepare(&launch, &directory).and_then(|()| {
+            let group = shared.hierarchies()?.shims(&shared.box_id);
+            let binary = &shared.places.shim_binary;
+            let spawned = shared.nursery().spawn(binary, &group, &directory);
+            spawned.map_err(file("start", binary))
+        });
+        if asked.is_err() {
+            // Nobody knows of it yet, and no nursery was asked for it, so nothing of it may stay: it is tried
+            // again under the same name.
             for path in [&directory, &launch.own_directory] {
                 let _ = fs::remove_dir_all(path);
             }
         }
-        prepared?;
-        let (shim, nursery) = shared
-            .nursery()
-            .spawn(
-                &shared.places.shim_binary,
-                &shared.hierarchies()?.shims(&shared.box_id),
-                &directory,
-            )
-            .map_err(file("start", &shared.places.shim_binary))?;
+        let (shim, nursery) = asked?;
         shim.set_nonblocking(true)
             .map_err(|source| RuntimeFault::System {
                 what: "prepare a socket",
@@ -540,6 +549,7 @@ impl Runtime {
         // Checked after opening: the namespace is this process's, not that of a later owner of its number.
         first
             .open()
+            .map_err(fault)?
             .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
         network::dial(&namespace, port).map_err(fault)
     }

@@ -4,6 +4,7 @@
 //! shim says nothing, the record and the living process it names speak for it.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +34,15 @@ enum Found {
     /// Its shim is gone without a written end.
     Bereft,
     Never,
+}
+
+/// A container of which nobody can see how it stands, for want of memory or descriptors: it counts as living
+/// and is looked at again at once.
+fn unseen(name: &ContainerName, error: &io::Error) -> Found {
+    tracing::warn!(container = %name, %error, "nobody can see how it stands; looked at again");
+    let mut entry = Entry::waiting(Standing::Preparing);
+    entry.due = Some(Instant::now());
+    Found::Known(entry)
 }
 
 impl Shared {
@@ -117,20 +127,25 @@ impl Shared {
         if !directory.is_dir() {
             return Ok(Found::Bereft);
         }
-        let Ok(record) = RunRecord::read(&directory) else {
-            return self.find_unrecorded(name);
+        let record = match launch::if_written(RunRecord::read(&directory)) {
+            Ok(Some(record)) => record,
+            Ok(None) => return self.find_unrecorded(name),
+            Err(error) => return Ok(unseen(name, &error)),
         };
         if record.protocol > PROTOCOL || record.protocol + 1 < PROTOCOL {
             tracing::error!(container = %name, spoken = record.protocol, "its supervisor speaks another protocol");
             return Ok(Found::Bereft);
         }
-        let Some(process) = record.shim.open() else {
-            return Ok(Found::Bereft);
+        let process = match record.shim.open() {
+            Ok(Some(process)) => process,
+            Ok(None) => return Ok(Found::Bereft),
+            Err(error) => return Ok(unseen(name, &error)),
         };
         let mut entry = Entry::waiting(self.recorded(name, &record));
         entry.process = Some(Arc::new(process));
-        // In a birth: it has as long as any other.
-        entry.due = record.first.is_none().then(|| Instant::now() + BIRTH);
+        // In a birth: it has as long as any other, also where it is asked again before.
+        entry.born_by = record.first.is_none().then(|| Instant::now() + BIRTH);
+        entry.due = entry.born_by;
         match launch::subscribe(&directory, &record) {
             Ok(shim) => entry.shim = Some(Arc::new(shim)),
             Err(NotSubscribed::Stranger) => return Ok(Found::Bereft),
@@ -150,12 +165,17 @@ impl Shared {
                 Ok(Found::Never)
             }
             claim::Beginning::Recorded | claim::Beginning::Stuck => {
-                let holder = claim::holder(&directory);
-                let process = holder.as_ref().and_then(|shim| shim.open()).map(Arc::new);
-                if holder.is_some() && process.is_none() {
-                    return Ok(Found::Bereft);
-                }
+                let process = match claim::holder(&directory) {
+                    Ok(Some(shim)) => match shim.open() {
+                        Ok(Some(process)) => Some(Arc::new(process)),
+                        Ok(None) => return Ok(Found::Bereft),
+                        Err(error) => return Ok(unseen(name, &error)),
+                    },
+                    Ok(None) => None,
+                    Err(error) => return Ok(unseen(name, &error)),
+                };
                 let mut entry = Entry::waiting(Standing::Preparing);
+                entry.born_by = Some(Instant::now() + BIRTH);
                 entry.due = Some(Instant::now());
                 entry.process = process;
                 Ok(Found::Known(entry))
@@ -166,11 +186,13 @@ impl Shared {
     /// What a shim's record says, as far as the process that it names lives.
     fn recorded(&self, name: &ContainerName, record: &RunRecord) -> Standing {
         match (&record.first, record.started_at) {
-            (Some(first), Some(since)) if first.open().is_some() => Standing::Running {
-                since,
-                pid: first.pid,
-                paused: self.group(name).is_ok_and(|group| group.frozen()),
-            },
+            (Some(first), Some(since)) if matches!(first.open(), Ok(Some(_))) => {
+                Standing::Running {
+                    since,
+                    pid: first.pid,
+                    paused: self.group(name).is_ok_and(|group| group.frozen()),
+                }
+            }
             _ => Standing::Starting,
         }
     }

@@ -98,9 +98,14 @@ pub(super) fn unheld(directory: &Path, patience: Duration) -> io::Result<bool> {
     }
 }
 
-/// The shim that took the claim of `directory`; None where nobody did, or one of an older version.
-pub(super) fn holder(directory: &Path) -> Option<ProcessIdentity> {
-    serde_json::from_slice(&fs::read(directory.join(NAME)).ok()?).ok()
+/// The shim that took the claim of `directory`; None where nobody did, or one of an older version. An error
+/// where nobody could look.
+pub(super) fn holder(directory: &Path) -> io::Result<Option<ProcessIdentity>> {
+    match fs::read(directory.join(NAME)) {
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn open(how: &mut OpenOptions, path: &Path) -> io::Result<File> {
@@ -129,7 +134,7 @@ mod tests {
         let (near, _far) = UnixStream::pair().unwrap();
         let held = take(folder.path(), &near).unwrap();
         assert!(held.is_some());
-        let holder = holder(folder.path()).unwrap();
+        let holder = holder(folder.path()).unwrap().unwrap();
         assert_eq!(holder.pid, std::process::id() as i32);
         assert!(
             take(folder.path(), &near).unwrap().is_none(),

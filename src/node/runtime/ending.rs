@@ -2,6 +2,7 @@
 //! control group and by what the shim wrote down, asking nobody inside. Everything here may take seconds
 //! and runs beside whoever wants it, once for each container and deed at a time.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,12 +14,21 @@ use super::cgroup::CgroupError;
 use super::identity::{self, ProcessIdentity};
 use super::launch::{self, Launch, RunRecord};
 use super::order::{ContainerName, ExitRecord, Standing};
+use super::supervision::ASK_AGAIN;
 use super::wire::{Reply, Request};
 use super::{RuntimeFault, Shared, claim, file, ring};
 
 /// How often a container that provably never ran is begun again. More: one that kills its supervisor each
 /// time keeps the machine busy. Fewer: a machine that loses supervisors by chance ends what it need not.
 const BEGINNINGS: u32 = 5;
+
+/// The pause before a container is begun again for the second time; each further one is twice as long.
+/// Longer: a session that lost two supervisors by chance waits. Shorter: all beginnings are over before what
+/// ends supervisors, such as full memory, has passed.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How often in a pause somebody looks whether its container is to be ended.
+const PAUSE_STEP: Duration = Duration::from_millis(50);
 
 /// How long a shim that hung up may take to be dead. It has closed everything, so it is a moment.
 const DYING: Duration = Duration::from_secs(1);
@@ -36,6 +46,8 @@ enum Became {
     Unbegun,
     /// Its shim lives.
     Lives,
+    /// Nobody can look for the moment; it counts as living.
+    Unseen,
 }
 
 impl Shared {
@@ -149,7 +161,7 @@ impl Shared {
             }
             tracing::warn!(container = %name, "ended without its supervisor, which does not answer");
             let shim = record.map(|record| record.shim);
-            if let Some(shim) = shim.or_else(|| claim::holder(&directory)) {
+            if let Some(shim) = shim.or_else(|| claim::holder(&directory).ok().flatten()) {
                 shim.signal(libc::SIGKILL);
                 if let Err(error) = self.clear_after(name, &shim) {
                     tracing::error!(container = %name, %error, "processes of it remain");
@@ -162,6 +174,38 @@ impl Shared {
     /// Finds out how a container ended whose shim is gone, and has that be known.
     pub(super) fn conclude(&self, name: &ContainerName) {
         let became = self.resolve(name);
+        self.make_known(name, became);
+    }
+
+    /// As `conclude`, for a thread that nobody waits for: pauses before a container is begun again that was
+    /// so before.
+    pub(super) fn conclude_in_time(&self, name: &ContainerName) {
+        let became = self.resolve(name);
+        if matches!(became, Became::Unbegun) {
+            // Nothing of it is there any more: a server that comes meanwhile finds nothing to disturb.
+            self.pause(name);
+        }
+        self.make_known(name, became);
+    }
+
+    /// Waits until a container may be begun again; not for one that somebody wants to be ended.
+    fn pause(&self, name: &ContainerName) {
+        let tries = self.begun().get(name).copied().unwrap_or_default();
+        let Some(doublings) = tries.checked_sub(2) else {
+            return;
+        };
+        let until = Instant::now() + FIRST_PAUSE * 2_u32.saturating_pow(doublings);
+        let unwanted = || {
+            let entries = self.entries();
+            let entry = entries.get(name);
+            entry.is_none_or(|entry| entry.force_at.is_some())
+        };
+        while Instant::now() < until && !unwanted() {
+            std::thread::sleep(PAUSE_STEP);
+        }
+    }
+
+    fn make_known(&self, name: &ContainerName, became: Became) {
         {
             let mut entries = self.entries();
             if let Some(entry) = entries.get_mut(name) {
@@ -176,6 +220,10 @@ impl Shared {
                         entry.shim = None;
                         entry.due = Some(Instant::now());
                     }
+                    Became::Unseen => {
+                        entry.shim = None;
+                        entry.due = Some(Instant::now() + ASK_AGAIN);
+                    }
                     Became::Unbegun => drop(entries.remove(name)),
                 }
             }
@@ -185,23 +233,38 @@ impl Shared {
     }
 
     fn resolve(&self, name: &ContainerName) -> Became {
+        self.look_for_end(name).unwrap_or_else(|error| {
+            // Nobody is ended because this process lacks descriptors or memory for a moment.
+            tracing::warn!(container = %name, %error, "nobody can see how it stands; looked at again");
+            Became::Unseen
+        })
+    }
+
+    /// As `resolve`; an error where something could not be looked at.
+    fn look_for_end(&self, name: &ContainerName) -> io::Result<Became> {
         let directory = self.directory(name);
-        let ended = || ExitRecord::read(&directory).map(|end| Became::Over(Standing::Ended(end)));
-        if let Ok(ended) = ended() {
-            return ended;
+        let ended = || {
+            let end = launch::if_written(ExitRecord::read(&directory))?;
+            Ok::<_, io::Error>(end.map(|end| Became::Over(Standing::Ended(end))))
+        };
+        if let Some(ended) = ended()? {
+            return Ok(ended);
         }
-        if !directory.is_dir() {
-            return Became::Over(self.declare_lost(name, "it left no record"));
+        if !directory.try_exists()? {
+            return Ok(Became::Over(self.declare_lost(name, "it left no record")));
         }
-        let record = RunRecord::read(&directory).ok();
-        let shim = record.as_ref().map(|record| record.shim.clone());
-        if let Some(shim) = shim.or_else(|| claim::holder(&directory)) {
-            if !dies(&shim) {
-                return Became::Lives;
+        let record = launch::if_written(RunRecord::read(&directory))?;
+        let shim = match &record {
+            Some(record) => Some(record.shim.clone()),
+            None => claim::holder(&directory)?,
+        };
+        if let Some(shim) = shim {
+            if !dies(&shim)? {
+                return Ok(Became::Lives);
             }
             // Its last deed may have been to write it down.
-            if let Ok(ended) = ended() {
-                return ended;
+            if let Some(ended) = ended()? {
+                return Ok(ended);
             }
             if let Err(error) = self.clear_after(name, &shim) {
                 tracing::error!(container = %name, %error, "processes of it remain");
@@ -209,21 +272,20 @@ impl Shared {
         }
         let never = match &record {
             Some(record) if record.first.is_some() => {
-                return Became::Over(self.declare_lost(name, "its supervisor is gone"));
+                let lost = self.declare_lost(name, "its supervisor is gone");
+                return Ok(Became::Over(lost));
             }
             Some(_) => claim::unheld(&directory, DYING),
             None => claim::settle(&directory, DYING)
                 .map(|beginning| beginning == claim::Beginning::Never),
         };
-        let cleared = match never {
-            Ok(true) => self.begin_again(name),
-            Ok(false) => return Became::Lives,
-            Err(error) => Err(file("claim", &directory)(error)),
-        };
-        cleared.unwrap_or_else(|error| {
+        if !never? {
+            return Ok(Became::Lives);
+        }
+        Ok(self.begin_again(name).unwrap_or_else(|error| {
             tracing::error!(container = %name, error = %base::observe::chain(&error), "it cannot be begun again");
             Became::Over(self.declare_lost(name, "its supervisor is gone"))
-        })
+        }))
     }
 
     /// Removes what is left of a container whose command never ran, so that it can be started as if it
@@ -296,17 +358,17 @@ impl Shared {
     }
 }
 
-/// Whether a shim that hung up is dead, or is within a moment.
-fn dies(shim: &ProcessIdentity) -> bool {
-    let Some(process) = shim.open() else {
-        return true;
+/// Whether a shim that hung up is dead, or is within a moment; an error where nobody could look.
+fn dies(shim: &ProcessIdentity) -> io::Result<bool> {
+    let Some(process) = shim.open()? else {
+        return Ok(true);
     };
     let mut watched = [PollFd::new(&process, PollFlags::IN)];
     let patience = Timespec {
         tv_sec: DYING.as_secs().cast_signed(),
         tv_nsec: 0,
     };
-    poll(&mut watched, Some(&patience)).is_ok_and(|count| count > 0)
+    Ok(poll(&mut watched, Some(&patience)).is_ok_and(|count| count > 0))
 }
 
 fn ended_without_shim(started_at: Option<u64>) -> ExitRecord {

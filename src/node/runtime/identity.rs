@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
@@ -27,24 +28,37 @@ impl ProcessIdentity {
         })
     }
 
-    /// A handle to exactly this process, or nothing when it is dead or its number was reused.
-    pub(super) fn open(&self) -> Option<OwnedFd> {
-        if boot_id().ok()? != self.boot_id {
-            return None;
+    /// A handle to exactly this process, or nothing when it is dead or its number was reused. An error where
+    /// nobody could look, for want of memory or descriptors: it may live then, and counts as living.
+    pub(super) fn open(&self) -> io::Result<Option<OwnedFd>> {
+        if boot_id()? != self.boot_id {
+            return Ok(None);
         }
-        let handle = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return Ok(None);
+        };
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            // The last two where its number names a thread of another process now.
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
         // Compared after opening: from here on the handle cannot come to mean another process.
         // One that only waits to be taken by its parent is dead.
-        living_session(self.pid)?;
-        (start_time(self.pid).ok()? == self.start_time).then_some(handle)
+        let lives = session_of(self.pid)?.is_some();
+        let since = match start_time(self.pid) {
+            Err(error) if is_gone(&error) => return Ok(None),
+            since => since?,
+        };
+        Ok((lives && since == self.start_time).then_some(handle))
     }
 
-    /// Sends a signal to exactly this process; false when it is gone.
+    /// Sends a signal to exactly this process; false when it is gone or cannot be reached now.
     pub(super) fn signal(&self, signal: i32) -> bool {
         // SAFETY: only numbers of real signals are passed on by the callers in this room.
         let signal = unsafe { Signal::from_raw_unchecked(signal) };
-        self.open()
-            .is_some_and(|handle| pidfd_send_signal(handle.as_fd(), signal).is_ok())
+        let opened = self.open().ok().flatten();
+        opened.is_some_and(|handle| pidfd_send_signal(handle.as_fd(), signal).is_ok())
     }
 }
 
@@ -77,20 +91,37 @@ pub(super) fn left_by(leader: &ProcessIdentity) -> Vec<OwnedFd> {
 pub(super) fn leaderless(pid: i32) -> Option<OwnedFd> {
     let without = || {
         let session = living_session(pid)?;
-        (session != pid && living_session(session).is_none()).then_some(())
+        (session != pid && matches!(session_of(session), Ok(None))).then_some(())
     };
     without()?;
     let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     without().map(|()| handle)
 }
 
-/// The session that a process stands in; None once it is dead.
+/// The session that a process stands in; None once it is dead, and where nobody could look.
 fn living_session(pid: i32) -> Option<i32> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = line.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    let session = fields.nth(2)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(session)
+    session_of(pid).ok().flatten()
+}
+
+/// The session that a process stands in; None once it is dead, an error where nobody could look.
+fn session_of(pid: i32) -> io::Result<Option<i32>> {
+    let line = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        line => line?,
+    };
+    let told = || {
+        let mut fields = line.rsplit_once(") ")?.1.split(' ');
+        let state = fields.next()?;
+        let session = fields.nth(2)?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some(session)
+    };
+    Ok(told())
+}
+
+/// Whether a file of `/proc` could not be read because its process is gone.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
 /// Milliseconds since a process began, on the clock that counts from the machine's boot and that nobody can
@@ -174,13 +205,14 @@ mod tests {
     #[test]
     fn a_reused_number_or_another_boot_is_a_stranger() {
         let own = ProcessIdentity::of(std::process::id() as i32).expect("this process lives");
-        assert!(own.open().is_some());
+        assert!(own.open().unwrap().is_some());
         assert!(
             ProcessIdentity {
                 start_time: own.start_time + 1,
                 ..own.clone()
             }
             .open()
+            .unwrap()
             .is_none()
         );
         assert!(
@@ -189,6 +221,7 @@ mod tests {
                 ..own
             }
             .open()
+            .unwrap()
             .is_none()
         );
     }

@@ -98,6 +98,17 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
+/// What a record says; None where there is none, or none that can be understood. An error where nobody could
+/// look, for want of memory or descriptors: nothing may be concluded from that.
+pub(super) fn if_written<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    match read {
+        Ok(record) => Ok(Some(record)),
+        Err(error) if matches!(error.kind(), NotFound | InvalidData | UnexpectedEof) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Writes a file so that a reader sees the old one or the new one, whole.
 fn write_json<T: Serialize>(
     directory: &Path,
@@ -105,7 +116,8 @@ fn write_json<T: Serialize>(
     value: &T,
     lasting: Lasting,
 ) -> io::Result<()> {
-    let beside = directory.join(format!("{name}.new"));
+    // A shim and the node may write the same end at once: each has a draft of its own.
+    let beside = directory.join(format!("{name}.{}.new", std::process::id()));
     let mut file = OpenOptions::new()
         .create(true)
         .truncate(true)

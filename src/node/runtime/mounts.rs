@@ -55,12 +55,15 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Takes a mount and what is on it out of this namespace. What is gone already is no fault.
-pub(super) fn let_go(at: &Path) {
+/// Takes a mount and what is on it out of this namespace; says whether it went. What is gone already is no
+/// fault.
+pub(super) fn let_go(at: &Path) -> bool {
     let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
-    if let Err(error) = rustix::mount::unmount(at, flags) {
+    let gone = rustix::mount::unmount(at, flags);
+    if let Err(error) = &gone {
         tracing::debug!(path = %at.display(), %error, "a mount stays with a session");
     }
+    gone.is_ok()
 }
 
 #[cfg(test)]

@@ -127,10 +127,20 @@ impl Stage {
             .chain(ours.iter().copied())
             .chain([proc, &self.place])
             .collect();
-        for each in mounted.iter().rev() {
-            let on_the_way = needed.iter().any(|path| path.starts_with(&each.at));
-            if !on_the_way && !each.at.starts_with(&self.place) {
-                let_go(&each.at);
+        let mut unneeded: Vec<&Path> = mounted
+            .iter()
+            .map(|each| each.at.as_path())
+            .filter(|at| !needed.iter().any(|path| path.starts_with(at)))
+            .filter(|at| !at.starts_with(&self.place))
+            .collect();
+        // Outermost first: what lies below a mount goes with it, and needs no call of its own.
+        unneeded.sort();
+        let mut gone: Option<&Path> = None;
+        for at in unneeded {
+            // Another mount at the same place was covered, and stands there by itself.
+            let went_along = gone.is_some_and(|gone| at != gone && at.starts_with(gone));
+            if !went_along && let_go(at) {
+                gone = Some(at);
             }
         }
         Ok(())

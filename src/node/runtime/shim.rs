@@ -373,7 +373,10 @@ impl Shim {
             &self.launch.own_directory,
             &self.launch.log_directory,
         ];
-        stage.leave_mounts(&kept)?;
+        // The command runs by now: a mount that stays must not end it.
+        if let Err(error) = stage.leave_mounts(&kept) {
+            tracing::warn!("mounts of the machine stay with this session: {error}");
+        }
         self.announce(Standing::Running {
             since: started_at,
             pid,
@@ -941,7 +944,7 @@ impl Shim {
         if self.group.frozen() {
             return Err("the session is paused; resume it first".into());
         }
-        let held = first.identity.open().ok_or("the session has just ended")?;
+        let held = first.identity.open()?.ok_or("the session has just ended")?;
         let person = match &order.user {
             Some(name) => self.named_person(&ground.root, name)?,
             None => Person {

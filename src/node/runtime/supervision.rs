@@ -2,7 +2,9 @@
 //! for words, for deaths and for the clock. It never waits for a shim and ends nothing itself; whatever
 //! takes longer is done beside it, once for each container at a time (`ending`).
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,7 +36,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 
 /// How often a living shim is asked again that nobody listens to.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a container is due for.
 enum Due {
@@ -68,6 +70,7 @@ impl Entry {
             heard: false,
             silent: false,
             due: None,
+            born_by: None,
             force_at: None,
             closing: false,
         }
@@ -92,6 +95,22 @@ impl Entry {
             return None;
         }
         self.force_at.into_iter().chain(self.due).min()
+    }
+
+    /// True while its command cannot run yet.
+    fn is_in_birth(&self) -> bool {
+        matches!(self.standing, Standing::Preparing | Standing::Starting)
+    }
+
+    /// True for one in a birth whose time is up; true again later where it does not help.
+    fn takes_too_long(&mut self) -> bool {
+        let now = Instant::now();
+        let by = self.born_by.get_or_insert(now + BIRTH);
+        let up = *by <= now;
+        if up {
+            *by = now + AGAIN;
+        }
+        up
     }
 
     /// What is due now; it is due again later where it does not help.
@@ -169,7 +188,7 @@ impl Entry {
     fn hear(&mut self, standing: Standing) {
         let now = Instant::now();
         if !self.heard && matches!(standing, Standing::Preparing | Standing::Starting) {
-            self.due = Some(now + BIRTH);
+            self.due = Some(*self.born_by.get_or_insert(now + BIRTH));
         }
         self.heard = true;
         self.silent = false;
@@ -258,8 +277,11 @@ fn hear(runtime: &Arc<Shared>, name: &ContainerName) {
             // Without a record it is looked for again with its next word.
             if let Ok(record) = RunRecord::read(&runtime.directory(name)) {
                 match record.shim.open() {
-                    Some(process) => entry.process = Some(Arc::new(process)),
-                    None => gone = true,
+                    Ok(Some(process)) => entry.process = Some(Arc::new(process)),
+                    Ok(None) => gone = true,
+                    Err(error) => {
+                        tracing::debug!(container = %name, %error, "looked for again with its next word");
+                    }
                 }
             }
         }
@@ -286,7 +308,7 @@ fn find_out(runtime: &Arc<Shared>, name: &ContainerName) {
         entry.shim = None;
         entry.closing = true;
     }
-    if !runtime.beside(name, "resolve", Shared::conclude)
+    if !runtime.beside(name, "resolve", Shared::conclude_in_time)
         && let Some(entry) = runtime.entries().get_mut(name)
     {
         // Whoever is at it may have looked before this happened.
@@ -322,24 +344,38 @@ fn attend(runtime: &Arc<Shared>) {
 /// A launch that nobody has heard of: the nursery is given up where no shim began it.
 fn no_word(runtime: &Arc<Shared>, name: &ContainerName, number: u64) {
     let directory = runtime.directory(name);
-    if let Some(shim) = claim::holder(&directory).and_then(|shim| shim.open()) {
-        if let Some(entry) = runtime.entries().get_mut(name) {
-            entry.nursery = 0;
-            entry.process = Some(Arc::new(shim));
-            entry.due = Some(Instant::now() + BIRTH);
+    match living_holder(&directory) {
+        Ok(None) => {}
+        Ok(Some(shim)) => {
+            if let Some(entry) = runtime.entries().get_mut(name) {
+                entry.nursery = 0;
+                entry.process = Some(Arc::new(shim));
+                entry.due = Some(Instant::now() + BIRTH);
+            }
+            return;
         }
-        return;
+        // Looked at again: it was made due before.
+        Err(error) => return tracing::debug!(container = %name, %error, "nobody can look"),
     }
     tracing::warn!(container = %name, "its launch is not begun; another process begins it");
     runtime.nursery().give_up(number);
     find_out(runtime, name);
 }
 
+/// The living shim that took the claim of a container; None where none lives, or nobody knows it.
+fn living_holder(directory: &Path) -> io::Result<Option<OwnedFd>> {
+    claim::holder(directory)?.map_or(Ok(None), |shim| shim.open())
+}
+
 /// Asks a living shim that nobody listens to.
 fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
     let directory = runtime.directory(name);
-    let Ok(record) = RunRecord::read(&directory) else {
-        return;
+    let record = match RunRecord::read(&directory) {
+        Ok(record) => record,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return ask_unrecorded(runtime, name, &directory);
+        }
+        Err(error) => return tracing::debug!(container = %name, %error, "asked again later"),
     };
     let asked = launch::subscribe(&directory, &record);
     {
@@ -350,20 +386,62 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
         if entry.is_over() || entry.closing {
             return;
         }
-        entry.process = record.shim.open().map(Arc::new);
+        let opened = record.shim.open();
+        // One that nobody can look at for a moment counts as living.
+        let lives = !matches!(opened, Ok(None));
+        entry.process = opened.ok().flatten().map(Arc::new);
         match asked {
-            Ok(shim) if entry.process.is_some() => {
+            Ok(shim) if lives => {
                 entry.received.clear();
                 entry.shim = Some(Arc::new(shim));
-                entry.due = None;
+                // A birth goes on, and so does its time; but it is heard first. Once its record names a
+                // first process, its command may run whatever is known here.
+                let now = Instant::now();
+                let by = *entry.born_by.get_or_insert(now + BIRTH);
+                let in_birth = entry.is_in_birth() && record.first.is_none();
+                entry.due = in_birth.then(|| by.max(now + FIRST_WORD));
                 return;
             }
-            Err(error) if entry.process.is_some() => {
-                return tracing::debug!(container = %name, %error, "asked again later");
+            Err(error) if lives => {
+                tracing::debug!(container = %name, %error, "asked again later");
+                if record.first.is_some() || !entry.takes_too_long() {
+                    return;
+                }
+                drop(entries);
+                runtime.beside(name, "force", Shared::force);
+                return;
             }
             _ => {}
         }
     }
     // It is dead.
     find_out(runtime, name);
+}
+
+/// Asks for a shim that has no record: one that lives is waited for, as long as a birth may take. Where none
+/// is known somebody finds out once more, as it could not be done before.
+fn ask_unrecorded(runtime: &Arc<Shared>, name: &ContainerName, directory: &Path) {
+    let holder = match living_holder(directory) {
+        Ok(holder) => holder,
+        Err(error) => return tracing::debug!(container = %name, %error, "asked again later"),
+    };
+    let known = holder.is_some();
+    {
+        let mut entries = runtime.entries();
+        let Some(entry) = entries.get_mut(name) else {
+            return;
+        };
+        if entry.is_over() || entry.closing {
+            return;
+        }
+        entry.process = holder.map(Arc::new);
+        if known && !entry.takes_too_long() {
+            return;
+        }
+    }
+    if known {
+        runtime.beside(name, "force", Shared::force);
+    } else {
+        find_out(runtime, name);
+    }
 }
