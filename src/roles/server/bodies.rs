@@ -423,8 +423,9 @@ mod tests {
         drop(uploads);
         assert!(of(kim).take(1).is_ok());
         drop(one_more);
-        assert_eq!((bodies.held().short, bodies.held().long), (0, 0));
-        assert!(bodies.held().people.is_empty());
+        let held = bodies.held();
+        assert_eq!((held.short, held.long), (0, 0));
+        assert!(held.people.is_empty());
     }
 
     #[test]
