@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -29,6 +30,7 @@ mod measure;
 mod network;
 mod report;
 pub mod runtime;
+mod starts;
 mod tidy;
 pub mod watch;
 
@@ -45,6 +47,7 @@ use gpu::lookout::{Ground, Lookout};
 use gpu::shares::Shares;
 use measure::Measured;
 use runtime::{Places, Runtime, RuntimeFault};
+use starts::Starts;
 use tidy::{Tidy, Wake};
 use watch::Watch;
 
@@ -181,6 +184,7 @@ impl Node {
             problems,
             refused: BTreeMap::new(),
             again: Again::default(),
+            starts: Starts::on(std::thread::available_parallelism().map_or(1, NonZero::get)),
             stopping: BTreeMap::new(),
             limits: BTreeMap::new(),
             // What an earlier server gave is still held.

@@ -30,11 +30,8 @@ use crate::gpu::simulated;
 use crate::measure::{Measured, Sources};
 use crate::report;
 use crate::runtime::{self, Runtime};
+use crate::starts::Starts;
 use crate::watch::Watch;
-
-/// Containers one node starts together. Higher: unpacking and mounting starve running sessions.
-/// Lower: the last of thirty students waits when a class begins.
-const STARTS_AT_ONCE: usize = 16;
 
 /// A report goes up at least this often, so that the server knows the machine lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -83,6 +80,8 @@ pub(crate) struct Tidy {
     pub(crate) refused: BTreeMap<ContainerName, Reason>,
     /// Those whose start failed for the moment.
     pub(crate) again: Again,
+    /// How many are started together.
+    pub(crate) starts: Starts,
     pub(crate) stopping: BTreeMap<ContainerName, Timestamp>,
     pub(crate) limits: BTreeMap<ContainerName, Demand>,
     /// Holds containers to shares of real devices.
@@ -140,8 +139,13 @@ impl Tidy {
                 self.sweep_logs();
             }
             let pause = pace.saturating_sub(beat.elapsed());
-            let again = self.again.wait(Instant::now());
-            let again = again.map_or(pause, |wait| wait.max(SOONEST));
+            let now = Instant::now();
+            let again = self
+                .again
+                .wait(now)
+                .into_iter()
+                .chain(self.starts.wait(now));
+            let again = again.min().map_or(pause, |wait| wait.max(SOONEST));
             let mut next = match wakes.recv_timeout(pause.min(again)) {
                 Ok(wake) => Some(wake),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -228,15 +232,14 @@ impl Tidy {
             return;
         };
         let sights = self.sights();
-        let mut starting = sights
+        let preparing = sights
             .iter()
-            .filter(|s| matches!(s.state, SightState::Preparing { .. }))
-            .count();
+            .filter(|s| matches!(s.state, SightState::Preparing { .. }));
+        self.starts.look(preparing.map(|s| s.name));
         for step in steps(&assignment, &sights) {
             match step {
                 Step::Start(order) if !self.again.is_due(order.name, Instant::now()) => {}
-                Step::Start(order) if starting < STARTS_AT_ONCE => {
-                    starting += 1;
+                Step::Start(order) if self.starts.begins(order.name, Instant::now()) => {
                     self.start(&order);
                 }
                 Step::Start(_) => {}

@@ -3,26 +3,48 @@
 use std::collections::BTreeMap;
 
 use crate::messages::{ContainerOrder, RootFileSystem, Want};
-use crate::names::{ImageId, NodeId};
+use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{Environment, Phase, Session, Wish};
 use crate::world::World;
 
-/// Gives every node of the world its complete list, oldest session first; an empty list for a node
-/// that should have nothing.
+/// Gives every node of the world its complete list; an empty list for a node that should have nothing.
+/// First stands what was started, then what is being started: the first session of each owner, then
+/// the second of each, since a node starts only some together and in this order. Of equals the one
+/// that got its place first goes first, so that nothing that comes later keeps a session waiting.
 ///
 /// `digest` gives the configuration digest of an image; a session whose image is unknown to it is
-/// left out (the conductor ends such a session with a reason). Costs one visit a session.
+/// left out (the conductor ends such a session with a reason). Costs O(n log n) over the sessions.
 pub fn for_nodes(
     world: &World,
     digest: impl Fn(ImageId) -> Option<String>,
 ) -> BTreeMap<NodeId, Vec<ContainerOrder>> {
     let mut lists: BTreeMap<NodeId, Vec<ContainerOrder>> =
         world.nodes.iter().map(|n| (n.id, Vec::new())).collect();
-    for session in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
-        let (Some(node), Some(order)) = (session.node, order(session, &digest)) else {
-            continue;
-        };
-        lists.entry(node).or_default().push(order);
+    let mut placed: Vec<(NodeId, &Session)> = world
+        .sessions
+        .iter()
+        .filter(|s| s.phase.holds_resources())
+        .filter_map(|s| Some((s.node?, s)))
+        .collect();
+    placed.sort_by_key(|(_, session)| session.scheduled_at);
+    let mut own: BTreeMap<(NodeId, UserId), usize> = BTreeMap::new();
+    let mut turns: Vec<_> = placed
+        .into_iter()
+        .map(|(node, session)| {
+            let starts = matches!(session.phase, Phase::Scheduled | Phase::Preparing);
+            let turn = starts.then(|| {
+                let own = own.entry((node, session.owner)).or_default();
+                *own += 1;
+                *own
+            });
+            (turn, node, session)
+        })
+        .collect();
+    turns.sort_by_key(|(turn, ..)| *turn);
+    for (_, node, session) in turns {
+        if let Some(order) = order(session, &digest) {
+            lists.entry(node).or_default().push(order);
+        }
     }
     lists
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rules::assignment;
-use rules::messages::{Assignment, RootFileSystem};
+use rules::messages::{Assignment, ContainerOrder, RootFileSystem};
 use rules::names::{ImageId, NodeId};
 use rules::session::{Environment, Outcome, Phase, Reason};
 
@@ -26,7 +26,7 @@ pub(crate) fn assign(turn: &mut Turn, led: impl Fn(NodeId) -> bool) {
         let stored = turn.assigned.get(&node);
         let generation = stored.map_or(0, |a| a.generation);
         let cuts = turn.cut_orders.get(&node).cloned().unwrap_or_default();
-        let same = stored.is_some_and(|a| a.containers == containers && a.cuts == cuts);
+        let same = stored.is_some_and(|a| same_list(&a.containers, &containers) && a.cuts == cuts);
         if same && reported <= generation {
             continue;
         }
@@ -39,6 +39,21 @@ pub(crate) fn assign(turn: &mut Turn, led: impl Fn(NodeId) -> bool) {
             accepted: false,
         });
     }
+}
+
+/// Whether two lists hold the same orders, in any order: whose turn it is changes whenever a session
+/// starts, and that alone is no news for a node.
+fn same_list(one: &[ContainerOrder], other: &[ContainerOrder]) -> bool {
+    let sorted = |list: &'_ [ContainerOrder]| {
+        let mut places: Vec<usize> = (0..list.len()).collect();
+        places.sort_unstable_by_key(|at| list[*at].name);
+        places
+    };
+    one.len() == other.len()
+        && sorted(one)
+            .into_iter()
+            .zip(sorted(other))
+            .all(|(at, there)| one[at] == other[there])
 }
 
 /// Digests as nodes were told them. An image whose row is gone still names the bytes of a container

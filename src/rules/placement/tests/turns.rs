@@ -169,3 +169,29 @@ fn why_and_preview_count_turns() {
     assert_eq!(own.queue_position, Some(2));
     assert!(!codes(&own).contains(&"queue.turn".to_owned()), "{own:?}");
 }
+
+#[test]
+fn a_node_starts_one_session_of_each_owner_before_the_second_of_any() {
+    let (kim, lee) = (person(1), person(2));
+    let mut world = world("node a 64 64g 0");
+    let node = world.nodes[0].id;
+    for (owner, number) in [(kim, 1), (kim, 2), (kim, 3), (lee, 4), (kim, 5)] {
+        let mut session = queued(owner, number, at(0));
+        session.place(node, Vec::new(), Reason::new("test", "Placed."), at(1));
+        world.sessions.push(session);
+    }
+    world.sessions[2].phase = Phase::Running;
+    let told = |world: &World| -> Vec<String> {
+        let mut lists = crate::assignment::for_nodes(world, |_| None);
+        let list = lists.remove(&node).expect("its list");
+        list.into_iter().map(|order| order.hostname).collect()
+    };
+    assert_eq!(told(&world), ["s3", "s1", "s4", "s2", "s5"]);
+    // What is being made already is the turn of its owner.
+    world.sessions[0].phase = Phase::Preparing;
+    assert_eq!(told(&world), ["s3", "s1", "s4", "s2", "s5"]);
+    world.sessions[0].phase = Phase::Running;
+    // What got its place later waits for what got it before, however old it is.
+    world.sessions[1].scheduled_at = Some(at(2));
+    assert_eq!(told(&world), ["s1", "s3", "s4", "s5", "s2"]);
+}
