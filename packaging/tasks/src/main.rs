@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use program::Program;
-use stage::{Failure, Gate};
+use stage::{Budget, Failure, Gate};
 
 const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
@@ -114,12 +114,12 @@ fn main() -> ExitCode {
         "package" => {
             let mut gate = Gate::new();
             release(&mut gate, package_stages);
-            return gate.close();
+            return gate.close(Budget::Told);
         }
         "twice" => {
             let mut gate = Gate::new();
             release(&mut gate, twice_stage);
-            return gate.close();
+            return gate.close(Budget::Told);
         }
         "full" => 1,
         "nightly" => 2,
@@ -133,10 +133,11 @@ fn main() -> ExitCode {
     if depth >= 1 {
         full(&mut gate);
     }
-    if depth >= 2 {
-        nightly(&mut gate);
+    if depth < 2 {
+        return gate.close(Budget::Told);
     }
-    gate.close()
+    nightly(&mut gate);
+    gate.close(Budget::Held)
 }
 
 /// Every stage names files from the root of the tree.
