@@ -15,6 +15,7 @@ mod program;
 mod rpm;
 mod sbom;
 mod skips;
+mod slowest;
 mod stage;
 mod start;
 mod twice;

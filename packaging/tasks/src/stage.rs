@@ -1,12 +1,15 @@
-//! Runs one stage after the other, times each, and says at the end which failed. A failed stage does
-//! not stop the ones behind it: one run tells everything.
+//! Runs one stage after the other, times each, and says at the end which failed and which were slow. A
+//! failed stage does not stop the ones behind it: one run tells everything.
 
 use std::fmt;
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::budgets;
+use crate::{budgets, slowest};
+
+/// How many stages, and how many tests, are listed as the slowest.
+pub(crate) const SLOWEST: usize = 10;
 
 /// What a stage over its budget of CPU seconds means.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,8 @@ impl Gate {
         });
     }
 
-    /// Prints the table of stages, and what went over `.ci/budgets.toml`; answers whether every stage passed.
+    /// Prints the table of stages, the slowest stages and tests, and what went over
+    /// `.ci/budgets.toml`; answers whether every stage passed.
     pub(crate) fn close(mut self, budget: Budget) -> ExitCode {
         println!("\n{:<28} {:>8} {:>8}", "stage", "wall s", "CPU s");
         for outcome in &self.outcomes {
@@ -85,6 +89,7 @@ impl Gate {
             } = outcome;
             println!("{name:<28} {wall_seconds:>8.1} {cpu_seconds:>8.1}{verdict}");
         }
+        self.print_slowest();
         if let Some(failure) = self.judge(budget) {
             self.outcomes.push(Outcome {
                 name: "CPU seconds",
@@ -127,6 +132,21 @@ impl Gate {
             println!("  {sentence}");
         }
         (budget == Budget::Held).then(|| Failure::new(over.join("; ")))
+    }
+
+    fn print_slowest(&self) {
+        let mut stages: Vec<(String, f64)> = self
+            .outcomes
+            .iter()
+            .map(|outcome| (outcome.name.to_owned(), outcome.wall_seconds))
+            .collect();
+        slowest::print("stages", &mut stages);
+        if let Some(file) = std::env::var_os("FARDEL_TIMES") {
+            match fs::read_to_string(&file) {
+                Ok(stamped) => slowest::print("tests of cargo test", &mut slowest::tests(&stamped)),
+                Err(error) => println!("{}: {error}", file.to_string_lossy()),
+            }
+        }
     }
 }
 
