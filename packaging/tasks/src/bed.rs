@@ -133,7 +133,9 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             println!("{}", Root::of(suite)?.image.display());
             Ok(0)
         }
-        Verb::Suite { emulated } => suite::run(emulated).map(|()| 0),
+        Verb::Suite { emulated } => {
+            suite::run(&program::built("debug")?, emulated, suite::Extent::Whole).map(|()| 0)
+        }
         Verb::Run(request) => run(&request),
         Verb::Rack(wish) => {
             rack::run(&Root::ready()?, &wish).map(|code| u8::try_from(code).unwrap_or(u8::MAX))
