@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
 
 const FOLDER = process.env.FARDEL_PAGES;
@@ -66,28 +66,31 @@ test("the renderer wrote pages in both languages", () => {
   assert.deepEqual(languages.sort(), ["en", "ko"]);
 });
 
-for (const language of languages) {
-  for (const file of readdirSync(join(FOLDER, language)).sort()) {
-    for (const colorScheme of ["light", "dark"]) {
-      test(`${language}/${file} ${colorScheme}`, async () => {
-        const context = await browser.newContext({ colorScheme, viewport: { width: 1440, height: 900 } });
-        const page = await context.newPage();
-        const complaints = listen(page);
-        await page.goto(`${origin}/${language}/${file}`, { waitUntil: "load" });
-        const told = [];
-        for (const width of [1440, 820, 390]) {
-          await page.setViewportSize({ width, height: 900 });
-          const wide = await overflow(page);
-          if (wide > 0) told.push(`${width} px: ${wide} px too wide`);
-          if (width !== 820) {
-            told.push(...(await violations(page)).map((line) => `${width} px: ${line}`));
+// Each in a context of its own, and nothing but files behind them: two at once, on two cores.
+describe("every page in every state", { concurrency: 2 }, () => {
+  for (const language of languages) {
+    for (const file of readdirSync(join(FOLDER, language)).sort()) {
+      for (const colorScheme of ["light", "dark"]) {
+        test(`${language}/${file} ${colorScheme}`, async () => {
+          const context = await browser.newContext({ colorScheme, viewport: { width: 1440, height: 900 } });
+          const page = await context.newPage();
+          const complaints = listen(page);
+          await page.goto(`${origin}/${language}/${file}`, { waitUntil: "load" });
+          const told = [];
+          for (const width of [1440, 820, 390]) {
+            await page.setViewportSize({ width, height: 900 });
+            const wide = await overflow(page);
+            if (wide > 0) told.push(`${width} px: ${wide} px too wide`);
+            if (width !== 820) {
+              told.push(...(await violations(page)).map((line) => `${width} px: ${line}`));
+            }
           }
-        }
-        // The terminal finds nobody behind it here; journeys.mjs looks at it with a real session.
-        told.push(...complaints.filter((line) => !line.startsWith("WebSocket connection")));
-        await context.close();
-        assert.deepEqual(told, []);
-      });
+          // The terminal finds nobody behind it here; journeys.mjs looks at it with a real session.
+          told.push(...complaints.filter((line) => !line.startsWith("WebSocket connection")));
+          await context.close();
+          assert.deepEqual(told, []);
+        });
+      }
     }
   }
-}
+});

@@ -133,7 +133,9 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             println!("{}", Root::of(suite)?.image.display());
             Ok(0)
         }
-        Verb::Suite { emulated } => suite::run(emulated).map(|()| 0),
+        Verb::Suite { emulated } => {
+            suite::run(&program::built("debug")?, emulated, suite::Extent::Whole).map(|()| 0)
+        }
         Verb::Run(request) => run(&request),
         Verb::Rack(wish) => {
             rack::run(&Root::ready()?, &wish).map(|code| u8::try_from(code).unwrap_or(u8::MAX))
@@ -148,7 +150,9 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
                 Kind::Upgrade => upgrade::run(&root, &Packages::two(&binary)?)?,
                 Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
                 Kind::Processors => qemu_processors::run(&root, &Packages::one(&binary)?)?,
-                Kind::Restore => restore::run(&root, &Packages::one(&binary)?)?,
+                Kind::Restore => {
+                    restore::run(&root, &Packages::one(&binary)?, &restore::PROMISED)?;
+                }
                 Kind::Network => network::run(&root, &Packages::one(&binary)?)?,
                 Kind::Trouble => trouble::run(&root, &Packages::two(&binary)?)?,
                 Kind::PowerCut => {
@@ -186,15 +190,17 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
         Some(reason) => crate::leave_out("the rack", &reason),
         None => rack::trial(&root),
     });
-    gate.stage("bed: restore", || restore::run(&root, &packages));
+    gate.stage("bed: restore", || {
+        restore::run(&root, &packages, &restore::TENTH)
+    });
     let seed = u64::from(std::process::id());
     gate.stage("bed: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
     });
 }
 
-/// What the gate of the night adds: the air gap in the newer Debian under its own systemd, and all kinds
-/// of trouble.
+/// What the gate of the night adds: the air gap in the newer Debian under its own systemd, all that a lost
+/// machine is promised to hold, and all kinds of trouble.
 pub(crate) fn nightly(gate: &mut Gate) {
     if let Some(reason) = missing() {
         return gate.stage("bed: the night", || {
@@ -211,6 +217,9 @@ pub(crate) fn nightly(gate: &mut Gate) {
     };
     gate.stage("bed: air gap in trixie", || {
         airgap::run(&Root::of("trixie")?, &packages)
+    });
+    gate.stage("bed: restore, full size", || {
+        restore::run(&Root::ready()?, &packages, &restore::PROMISED)
     });
     gate.stage("bed: network", || network::run(&Root::ready()?, &packages));
     gate.stage("bed: trouble", || trouble::run(&Root::ready()?, &packages));

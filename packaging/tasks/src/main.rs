@@ -15,6 +15,7 @@ mod program;
 mod rpm;
 mod sbom;
 mod skips;
+mod slowest;
 mod stage;
 mod start;
 mod twice;
@@ -25,7 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use program::Program;
-use stage::{Failure, Gate};
+use stage::{Budget, Failure, Gate};
 
 const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
@@ -35,13 +36,13 @@ usage: cargo ci quick | full | nightly [--tested]
        cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
-  full      quick + list of skips, tests as an ordinary user, the runtime's tests on cgroup v2 (in the
-            bed), release build, static check, Debian roots, the package and its life in them and in the
-            bed, an air gap, several processors, a rack, a lost machine, a power cut, budgets, browser
-            suite
-  nightly   full + the runtime's tests under Debian's own kernel, the air gap in the next Debian, all
-            kinds of trouble in the bed, long simulation, a crowd held to its times, the release
-            built twice
+  full      quick + list of skips, tests as an ordinary user, release build, static check, Debian
+            roots, the runtime's tests of control groups on cgroup v2 (in the bed), the package and its
+            life in the roots and in the bed, an air gap, several processors, a rack, a lost machine, a
+            power cut, bytes, browser suite; CPU seconds over their budgets are told
+  nightly   full + all of the runtime's tests under Debian's own kernel, the air gap in the next
+            Debian, a lost machine of full size, all kinds of trouble in the bed, long simulation, a
+            crowd held to its times, the release built twice; CPU seconds are held to their budgets
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
@@ -114,12 +115,12 @@ fn main() -> ExitCode {
         "package" => {
             let mut gate = Gate::new();
             release(&mut gate, package_stages);
-            return gate.close();
+            return gate.close(Budget::Told);
         }
         "twice" => {
             let mut gate = Gate::new();
             release(&mut gate, twice_stage);
-            return gate.close();
+            return gate.close(Budget::Told);
         }
         "full" => 1,
         "nightly" => 2,
@@ -133,10 +134,11 @@ fn main() -> ExitCode {
     if depth >= 1 {
         full(&mut gate);
     }
-    if depth >= 2 {
-        nightly(&mut gate);
+    if depth < 2 {
+        return gate.close(Budget::Told);
     }
-    gate.close()
+    nightly(&mut gate);
+    gate.close(Budget::Held)
 }
 
 /// Every stage names files from the root of the tree.
@@ -167,9 +169,9 @@ fn quick(gate: &mut Gate, tested: bool) {
 fn full(gate: &mut Gate) {
     gate.stage("list of skips", || skips::compare(skips::Who::Root));
     gate.stage("tests as an ordinary user", user::run_tests);
-    gate.stage("runtime on cgroup v2", bed::suite::stage);
     release(gate, |gate, binary| {
         of_the_binary(gate, binary);
+        gate.stage("runtime on cgroup v2", || bed::suite::stage(binary));
         package_stages(gate, binary);
         bed::stages(gate, binary);
         gate.stage("browser suite", || browser::run(binary));

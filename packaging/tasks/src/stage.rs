@@ -1,12 +1,24 @@
-//! Runs one stage after the other, times each, and says at the end which failed. A failed stage does
-//! not stop the ones behind it: one run tells everything.
+//! Runs one stage after the other, times each, and says at the end which failed and which were slow. A
+//! failed stage does not stop the ones behind it: one run tells everything.
 
 use std::fmt;
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::budgets;
+use crate::{budgets, slowest};
+
+/// How many stages, and how many tests, are listed as the slowest.
+pub(crate) const SLOWEST: usize = 10;
+
+/// What a stage over its budget of CPU seconds means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Budget {
+    /// A line in the log: the same work costs another machine other seconds.
+    Told,
+    /// A failure: this machine is the one that the budgets were set on.
+    Held,
+}
 
 /// Why a stage failed, in words for the log.
 #[derive(Debug)]
@@ -59,15 +71,9 @@ impl Gate {
         });
     }
 
-    /// Prints the table of stages, holds their CPU time to `.ci/budgets.toml`, and answers whether
-    /// every stage passed.
-    pub(crate) fn close(mut self) -> ExitCode {
-        let spent: Vec<(&str, f64)> = self
-            .outcomes
-            .iter()
-            .map(|outcome| (outcome.name, outcome.cpu_seconds))
-            .collect();
-        let over = budgets::check_seconds(&spent);
+    /// Prints the table of stages, the slowest stages and tests, and what went over
+    /// `.ci/budgets.toml`; answers whether every stage passed.
+    pub(crate) fn close(mut self, budget: Budget) -> ExitCode {
         println!("\n{:<28} {:>8} {:>8}", "stage", "wall s", "CPU s");
         for outcome in &self.outcomes {
             let verdict = if outcome.failure.is_some() {
@@ -83,7 +89,8 @@ impl Gate {
             } = outcome;
             println!("{name:<28} {wall_seconds:>8.1} {cpu_seconds:>8.1}{verdict}");
         }
-        if let Err(failure) = over {
+        self.print_slowest();
+        if let Some(failure) = self.judge(budget) {
             self.outcomes.push(Outcome {
                 name: "CPU seconds",
                 wall_seconds: 0.0,
@@ -105,6 +112,40 @@ impl Gate {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
+        }
+    }
+
+    /// Prints each stage over its budget; a failure when budgets are held, or cannot be read.
+    fn judge(&self, budget: Budget) -> Option<Failure> {
+        let spent: Vec<(&str, f64)> = self
+            .outcomes
+            .iter()
+            .map(|outcome| (outcome.name, outcome.cpu_seconds))
+            .collect();
+        let over = match budgets::over(&spent) {
+            Ok(over) if over.is_empty() => return None,
+            Ok(over) => over,
+            Err(failure) => return Some(failure),
+        };
+        println!("\nover budget:");
+        for sentence in &over {
+            println!("  {sentence}");
+        }
+        (budget == Budget::Held).then(|| Failure::new(over.join("; ")))
+    }
+
+    fn print_slowest(&self) {
+        let mut stages: Vec<(String, f64)> = self
+            .outcomes
+            .iter()
+            .map(|outcome| (outcome.name.to_owned(), outcome.wall_seconds))
+            .collect();
+        slowest::print("stages", &mut stages);
+        if let Some(file) = std::env::var_os("FARDEL_TIMES") {
+            match fs::read_to_string(&file) {
+                Ok(stamped) => slowest::print("tests of cargo test", &mut slowest::tests(&stamped)),
+                Err(error) => println!("{}: {error}", file.to_string_lossy()),
+            }
         }
     }
 }
@@ -131,4 +172,33 @@ pub(crate) fn cpu_seconds(stat: &str, fields: &[usize]) -> f64 {
         .filter_map(|number| behind.get(number - 3)?.parse::<f64>().ok())
         .sum::<f64>()
         / TICKS_PER_SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beyond any budget.
+    const LONG: f64 = 1e9;
+
+    #[test]
+    fn a_stage_over_its_budget_is_told_by_day_and_held_to_it_at_night() {
+        // The budgets are named from the root of the tree.
+        crate::enter_root().unwrap();
+        let gate = |cpu_seconds| Gate {
+            outcomes: vec![Outcome {
+                name: "clippy",
+                wall_seconds: 1.0,
+                cpu_seconds,
+                failure: None,
+            }],
+        };
+        assert!(gate(LONG).judge(Budget::Told).is_none());
+        let held = gate(LONG).judge(Budget::Held).unwrap();
+        assert!(
+            held.0.starts_with("clippy took 1000000000 CPU seconds"),
+            "{held}"
+        );
+        assert!(gate(0.0).judge(Budget::Held).is_none());
+    }
 }

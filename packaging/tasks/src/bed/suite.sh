@@ -1,12 +1,13 @@
 #!/bin/bash
 # Runs the runtime's tests inside the guest, and some of them again where the holder's unit owns the
 # sessions' part of the control groups. $1 is where the tests look for the product's binary; each
-# further argument is "FILE WORDS": a test binary in /mnt/tests and what is asked of it.
+# further argument is "FILE WORDS": a test binary in /mnt/tests and what is asked of it. The product
+# itself is in /mnt/product.
 set -u
 product=$1
 shift
 mkdir -p "$(dirname "$product")" /mnt/bed/out
-cp /mnt/tests/fardel "$product"
+cp /mnt/product/fardel "$product"
 export FARDEL_SKIPS=/mnt/bed/out/skips TMPDIR=/tmp
 : >"$FARDEL_SKIPS"
 failed=0
@@ -21,7 +22,7 @@ run() { (cd /root && ./tests --test-threads=1 "$@" 2>&1) || fail "the tests of $
 
 for asked in "$@"; do
     read -r -a words <<<"$asked"
-    cp "/mnt/tests/deps/${words[0]}" /root/tests
+    cp "/mnt/tests/${words[0]}" /root/tests
     run "${words[@]:1}"
 done
 left=$(find /sys/fs/cgroup -path '*/fardel/*' -type d)
