@@ -74,7 +74,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tls {
-    /// Everywhere but on loopback, where nobody listens in.
+    /// Everywhere but on loopback, which other machines cannot reach.
     #[default]
     Auto,
     On,
@@ -104,7 +104,7 @@ pub struct Key {
     pub key: &'static str,
     pub variable: &'static str,
     pub kind: Kind,
-    /// As the settings file would say it; empty where nothing is set unless somebody sets it.
+    /// As the settings file would say it; empty where it is unset by default.
     pub default: &'static str,
     /// A value that would work, for the sample file; stands for the default where that is empty.
     pub example: &'static str,
@@ -168,7 +168,7 @@ pub const KEYS: &[Key] = &[
         default: "",
         example: "\"0.0.0.0:8443\"",
         needs_restart: true,
-        about: "address and port of people's own apps, an origin of their own; unset: none",
+        about: "address and port of users' own apps, an origin of their own; unset: none",
     },
     Key {
         key: "tls",
@@ -276,7 +276,7 @@ pub const KEYS: &[Key] = &[
         default: "",
         example: "\"2\"",
         needs_restart: true,
-        about: "the most of GPUs that one person holds at once; unset: no limit",
+        about: "the most of GPUs that one user holds at once; unset: no limit",
     },
     Key {
         key: "keep_days",
@@ -753,7 +753,7 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
     let tls = Tls::parse(&word).ok_or_else(|| {
         Refusal::invalid(
             "setting.tls-invalid",
-            format!("{}: tls: {word:?} is none of its values.", from("tls")),
+            format!("{}: tls: {word:?} is not valid.", from("tls")),
         )
         .hint("auto, on or off would work.")
     })?;
@@ -799,7 +799,7 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
         return Err(Refusal::invalid(
             "setting.gpu-spreading-invalid",
             format!(
-                "{}: gpu_spreading: {gpu_spreading:?} is none of its values.",
+                "{}: gpu_spreading: {gpu_spreading:?} is not valid.",
                 from("gpu_spreading")
             ),
         )
@@ -809,10 +809,7 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
     if !matches!(gpu_mode.as_str(), "hard" | "elastic") {
         return Err(Refusal::invalid(
             "setting.gpu-mode-invalid",
-            format!(
-                "{}: gpu_mode: {gpu_mode:?} is none of its values.",
-                from("gpu_mode")
-            ),
+            format!("{}: gpu_mode: {gpu_mode:?} is not valid.", from("gpu_mode")),
         )
         .hint("hard or elastic would work."));
     }
@@ -860,7 +857,7 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Root keeps state where a package would; anybody else below their home.
+/// Root keeps state where a package would; other users below their home.
 fn default_places(variable: &dyn Fn(&str) -> Option<String>) -> (PathBuf, PathBuf) {
     let root =
         std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);

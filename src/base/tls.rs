@@ -17,7 +17,7 @@ use rustls::crypto::CryptoProvider;
 /// Why nothing came of work on certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The caller's: what was given is not usable, or somebody has to put a file right.
+    /// The caller's: what was given is not usable, or a file needs repair.
     #[error(transparent)]
     Refused(#[from] Box<Refusal>),
     /// Ours: the disk or the cryptography failed.

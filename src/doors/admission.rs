@@ -1,12 +1,12 @@
 //! Tells the listener that a request's caller was proven, so that connection and body are counted as
-//! theirs from then on. Never proves anybody and never counts; that is `access` and the listener.
+//! theirs from then on. Never authenticates and never counts; that is `access` and the listener.
 
 use std::sync::Arc;
 
 use axum::http::Extensions;
 use rules::names::UserId;
 
-/// What a listener does when somebody is proven.
+/// What a listener does when a caller is authenticated.
 pub trait Admits: Send + Sync {
     /// The caller of this request is this person. May be called more than once.
     fn proven(&self, user: UserId);

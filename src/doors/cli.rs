@@ -72,7 +72,7 @@ pub fn run(words: Words, around: &Surroundings) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => {
             complain(&format!(
-                "error: this process gets no event loop: {error}\n"
+                "error: the async runtime cannot be started: {error}\n"
             ));
             return FAILED;
         }
@@ -107,7 +107,7 @@ pub fn ask_local(
         .map_err(|error| {
             Refusal::unavailable(
                 "console.no-loop",
-                format!("This process gets no event loop: {error}."),
+                format!("The async runtime cannot be started: {error}."),
             )
         })?;
     let client = client::Client {

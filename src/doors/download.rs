@@ -18,7 +18,7 @@ pub fn bytes(name: &str, kind: &'static str, bytes: Vec<u8>) -> Response {
 }
 
 /// An open file from its beginning, `size` bytes of it; a file that breaks off breaks the connection, so
-/// that nobody takes half of it for all. It breaks off too where `lease` ends.
+/// that half of it is not taken for all. It breaks off too where `lease` ends.
 pub fn file(
     name: &str,
     kind: &'static str,

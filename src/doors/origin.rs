@@ -1,5 +1,5 @@
 //! Decides whether a request came from our own pages: the defence against other sites, and against people's
-//! own apps on other ports, using somebody's sign-in. Pages and REST ask the same function.
+//! own apps on other ports, using a user's sign-in. Pages and REST ask the same function.
 //! Never looks at who is calling; that is `server::access`.
 //!
 //! Rule: `design` "two origins". Unsafe methods, WebSocket upgrades and event streams must come from this
@@ -76,7 +76,7 @@ pub fn cookie<'a>(headers: &'a HeaderMap, connection: &Extensions) -> Option<&'a
     by_name(headers, COOKIES, connection.get())
 }
 
-/// The cookie by which a browser is known again when somebody signs in, under either name.
+/// The cookie by which a browser is known again at a sign-in, under either name.
 pub const DEVICES: [&str; 2] = ["__Host-fardel-device", "fardel-device"];
 
 /// The value of that cookie; none where it is not sent. Over TLS only the first name counts, as for `cookie`.

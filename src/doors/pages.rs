@@ -180,7 +180,7 @@ async fn nothing_here(
     answer::refused(&console, &visit, frame, &refusal)
 }
 
-/// The surroundings for somebody who is signed in. Counts are filled in by whoever knows them.
+/// The surroundings for a signed-in user. Counts are filled in by the caller.
 fn frame(console: &Console, visit: &Visit, caller: &Caller, here: Nav) -> Frame {
     let t = visit.text;
     let role = match caller.subject.role {

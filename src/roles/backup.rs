@@ -134,7 +134,7 @@ fn done(
             Ok(shown(global, &verified, text))
         }
         Verb::Restore { file, replace } => {
-            // What is wrong with the place is said before anybody types a passphrase.
+            // A problem of the place is reported before a passphrase is asked for.
             backup::look(&file)?;
             let restored = backup::restore(&file, &secret(false)?, &places, replace, now)?;
             let mut text = contents(&restored.verified);
@@ -158,7 +158,7 @@ fn done(
             }
             if restored.verified.catalog.images > 0 {
                 text.push_str(
-                    "images are not in a backup: import them again, people's sessions say which\n",
+                    "images are not in a backup: import them again; the sessions name them\n",
                 );
             }
             text.push_str(&format!(
@@ -231,7 +231,7 @@ fn done(
 fn contents(verified: &backup::Verified) -> String {
     let found = &verified.catalog;
     format!(
-        "{} people, {} sessions, {} images, {} events; {} files\n",
+        "{} users, {} sessions, {} images, {} events; {} files\n",
         found.people,
         found.sessions,
         found.images,

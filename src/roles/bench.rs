@@ -55,7 +55,7 @@ usage: fardel bench [--quick] [--images DIRECTORY] [--driver FILE] [-o json|tabl
   --slices  runs COMMAND in so many slices of the card at once, as in 0.35,0.30; 1 is the whole card. Each
             finds its number from 0 in FARDEL_SLICE; what it printed, its exit code and its time come as JSON
   --slice-memory  of each slice, as 2GiB
-  --elastic  time that nobody uses is given away";
+  --elastic  unused time is given away";
 
 struct Wanted {
     quick: bool,
@@ -267,7 +267,7 @@ fn measure(word: &str, wanted: &Wanted) -> io::Result<Value> {
         "gpu-memory" => card::memory(wanted.driver.as_deref()),
         "gpu-launch" => card::launches(wanted.driver.as_deref(), times(3, 7)),
         "gpu-share" => card::shares(wanted.driver.as_deref(), seconds(3, 6)),
-        _ => Err(io::Error::other("nobody measures this")),
+        _ => Err(io::Error::other("this cannot be measured")),
     }
 }
 
@@ -424,7 +424,7 @@ fn machine() -> Value {
     })
 }
 
-/// What one small durable write costs here, whatever program does it.
+/// What one small durable write costs here, in any program.
 fn sync_cost() -> io::Result<Value> {
     let place = subject::Place::new("sync")?;
     let mut file = fs::File::create(place.path().join("block"))?;

@@ -1,4 +1,4 @@
-//! The process somebody starts by typing: reads the arguments once, then is a server, a check, an
+//! The process that a user starts by typing: reads the arguments once, then is a server, a check, an
 //! engine or a client. Knows the environment and the settings so that doors need not.
 
 use std::ffi::OsString;
@@ -129,7 +129,7 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
                 Ok(settings) => settings.socket(),
                 // A broken file must not hide the page that says how a good one looks.
                 Err(_) if alone => Default::default(),
-                // Nor keep anybody from a server that goes on with what it read before.
+                // Nor keep a client from a server that goes on with what it read before.
                 Err(refusal) => match Settings::read(layer, without_files) {
                     Ok(settings) => {
                         eprintln!("warning: {} Its values do not count here.", refusal.text);

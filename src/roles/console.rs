@@ -1,5 +1,5 @@
-//! `fardel console`: the screen of the machine itself, for whoever stands in front of it without a
-//! browser. Everybody may look; whatever changes something asks for an administrator's password.
+//! `fardel console`: the screen of the machine itself, for users in front of it without a
+//! browser. Anyone may look; every change asks for an administrator's password.
 //! Every item is also a plain command (`fardel console network show`), for scripts and serial lines.
 //! Speaks to the server as the command line does; never touches the catalog or a container.
 
@@ -23,7 +23,7 @@ use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::{self as door, Field, MENU, Seen, Step};
 use network::{Place, Plan};
 
-/// How often the first screen looks again. Lower: more work for a screen nobody reads.
+/// How often the first screen looks again. Lower: more work for a screen that is rarely read.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long one proof of being an administrator is good.
 const PROOF_LASTS: Duration = Duration::from_secs(300);
@@ -298,8 +298,8 @@ impl Screen<'_> {
         }
     }
 
-    /// Whether somebody who may has said so: once in five minutes. While nobody has set the box up,
-    /// whoever stands here is the one who may.
+    /// Whether an administrator has confirmed: once in five minutes. While the box is not set up,
+    /// the user in front of it may.
     fn may(&mut self) -> Result<bool, Refusal> {
         if self.proven.is_some_and(|at| at.elapsed() < PROOF_LASTS) || machine::setup_open(self.own)
         {
@@ -395,7 +395,7 @@ impl Screen<'_> {
                     .hint("8 Setup code draws the link that makes the first one."),
             );
         }
-        // Somebody who forgot the password cannot prove anything; whoever holds the machine's own
+        // A user who forgot the password cannot sign in; one who holds the machine's own
         // root account can do it by command, and this screen says so.
         let note = ["Forgot every password? As root: fardel user passwd NAME".to_owned()];
         let Some(index) = self.choose("Whose password?", &note, &names)? else {
@@ -470,7 +470,7 @@ impl Screen<'_> {
             Some(0) => "No session runs.".to_owned(),
             Some(1) => "One session runs and will end.".to_owned(),
             Some(n) => format!("{n} sessions run and will end."),
-            None => "The server does not answer, so nobody knows what runs.".to_owned(),
+            None => "The server does not answer; what runs is unknown.".to_owned(),
         }];
         let items = ["start again".to_owned(), "switch off".to_owned()];
         let Some(index) = self.choose("Power", &note, &items)? else {
@@ -533,7 +533,7 @@ impl Screen<'_> {
     }
 }
 
-/// Whether this is the screen of the machine and not a line somebody came in by.
+/// Whether this is the screen of the machine and not a remote line.
 fn on_the_screen() -> bool {
     std::fs::read_link("/proc/self/fd/0").is_ok_and(|path| path == Path::new("/dev/tty1"))
 }
@@ -541,7 +541,7 @@ fn on_the_screen() -> bool {
 fn help() -> Vec<String> {
     let mut lines: Vec<String> = [
         "This is the screen of the machine itself. Work happens in a browser, at the address on the",
-        "first screen; here is what a person in front of the machine needs.",
+        "first screen; here is what a user in front of the machine needs.",
         "",
     ]
     .map(str::to_owned)
@@ -550,7 +550,7 @@ fn help() -> Vec<String> {
     lines.extend(
         [
             "",
-            "Everybody may look. Whatever changes something asks for an administrator's password.",
+            "Anyone may look. Every change asks for an administrator's password.",
             "Every item is a command too: fardel console --help.",
         ]
         .map(str::to_owned),

@@ -23,7 +23,7 @@ use server::Failure;
 use server::rehearsal::Rehearsal;
 use server::rehearsal::stand_in::{Moment, Plan, StandIn};
 
-/// The commands of a script, for the help text and for whoever mistypes one.
+/// The commands of a script, for the help text and for mistyped ones.
 pub const COMMANDS: &str = "\
 rules [least SHARE] [step SHARE] [each SHARE] [spreading pack|spread]
 node NAME cpu CORES mem SIZE [gpus N] [card SIZE] [sockets N] [cut PROFILE,…] [prepare SECONDS]

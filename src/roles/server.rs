@@ -94,7 +94,7 @@ pub fn main(reading: Reading) -> ExitCode {
 
 async fn serve(reading: Reading) -> Result<(), Failure> {
     let settings = reading.settings.clone();
-    // Before any door opens: whoever sees it open may already tell us to leave.
+    // Before any door opens: a client that sees it open may already tell us to stop.
     let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
     let sockets = sockets::take(&settings).await?;
@@ -124,7 +124,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     let house = tokio::spawn(server::keep_house(&server));
     let mut node = tokio::spawn(async move {
         if let Err(fault) = machine.run(node_end).await {
-            tracing::error!(error = %chain(&fault), "this machine takes no orders");
+            tracing::error!(error = %chain(&fault), "this node accepts no assignments");
         }
     });
     let (leave, leaving) = tokio::sync::watch::channel(false);
@@ -157,7 +157,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
         let server = server.clone();
         let _ = tokio::task::spawn_blocking(move || server.read_settings_again()).await;
     };
-    tracing::info!("leaving; sessions go on");
+    tracing::info!("stopping; sessions go on");
     tell(service::STOPPING);
     let _ = leave.send(true);
     let _ = tokio::time::timeout(FAREWELL, async {
@@ -224,12 +224,12 @@ async fn look_around(keeper: Arc<Keeper>, mut leaving: watch::Receiver<bool>) {
         let renewed =
             tokio::task::spawn_blocking(move || keeper.renew(Names::of_this_machine())).await;
         match renewed {
-            Ok(Ok(true)) => tracing::info!("the certificate was made anew"),
+            Ok(Ok(true)) => tracing::info!("the certificate was renewed"),
             Ok(Ok(false)) => {}
             Ok(Err(error)) => {
-                tracing::error!(error = %chain(&error), "the certificate was not made anew");
+                tracing::error!(error = %chain(&error), "the certificate could not be renewed");
             }
-            Err(error) => tracing::error!(%error, "the certificate was not looked at"),
+            Err(error) => tracing::error!(%error, "the certificate could not be checked"),
         }
     }
 }
@@ -239,7 +239,7 @@ fn folder(path: &Path, key: &str) -> Result<(), Refusal> {
         .recursive(true)
         .mode(0o700)
         .create(path);
-    // A directory that exists may still be one nobody can write to; only trying tells.
+    // A directory that exists may still not be writable; only trying tells.
     let probe = path.join(format!(".writable-{}", std::process::id()));
     made.and_then(|()| std::fs::write(&probe, b""))
         .and_then(|()| std::fs::remove_file(&probe))
@@ -295,12 +295,12 @@ fn record_refusal(path: &Path, error: &std::io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::Other => Refusal::unavailable(
             "node.record-damaged",
-            format!("{shown}, this machine's record of its duty, cannot be read: {error}."),
+            format!("{shown}, this machine's record of its sessions, cannot be read: {error}."),
         )
         .hint("Move that file away and start again; what runs is left alone until: fardel state accept."),
         _ => Refusal::unavailable(
             "node.record-unwritable",
-            format!("{shown}, this machine's record of its duty, cannot be used: {error}."),
+            format!("{shown}, this machine's record of its sessions, cannot be used: {error}."),
         )
         .hint("Make that file and its directory readable and writable for this user."),
     }
@@ -334,7 +334,7 @@ fn machine_note(machine: &Node) -> String {
     }
 }
 
-/// A socket left by a server that died is replaced: the lock on the state says nobody lives there.
+/// A socket left by a server that died is replaced: the lock on the state says that no server runs.
 fn bind_socket(path: &Path) -> Result<UnixListener, Refusal> {
     let failed = |error: std::io::Error| {
         Refusal::unavailable("socket.failed", format!("{} cannot be opened: {error}.", path.display()))
@@ -358,7 +358,7 @@ async fn open_door(socket: UnixListener, app: Router, mut leaving: watch::Receiv
         .with_graceful_shutdown(farewell)
         .await;
     if let Err(error) = served {
-        tracing::error!(%error, "the local door closed");
+        tracing::error!(%error, "the local socket was closed");
     }
 }
 
@@ -421,7 +421,7 @@ impl Signals {
 
 fn tell(state: &str) {
     if let Err(error) = service::tell(state) {
-        tracing::warn!(%error, state, "the service manager did not hear");
+        tracing::warn!(%error, state, "the service manager could not be notified");
     }
 }
 

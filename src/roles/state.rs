@@ -39,7 +39,7 @@ pub(super) fn standing(data: &Path) -> Result<Option<Standing>, Failure> {
     }))
 }
 
-/// Somebody else's state: the doctor says nothing of it here.
+/// Another user's state: the doctor says nothing of it here.
 pub(super) const NOT_YOURS: &str = "state.not-yours";
 
 fn unreadable(data: &Path, error: &std::io::Error) -> Refusal {

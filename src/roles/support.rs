@@ -1,4 +1,4 @@
-//! `fardel support bundle`: everything somebody far away needs to understand a box, in one file that
+//! `fardel support bundle`: everything that remote support needs to understand a box, in one file that
 //! may be read before it is sent. Works while the server is down. What is secret is taken out of
 //! every text; names of people and what sessions run are never put in.
 
@@ -201,7 +201,7 @@ fn print(bytes: &[u8]) -> Result<(), Refusal> {
         .map_err(|error| {
             Refusal::unavailable(
                 "support.not-written",
-                format!("Nobody takes the output: {error}."),
+                format!("The output cannot be written: {error}."),
             )
         })
 }

@@ -1,6 +1,6 @@
 //! Memory of a machine × what the catalog claims → whether they belong together. A machine that obeyed a
 //! newer catalog, or another one, and a machine that forgot what this one told it, are not to be led
-//! before somebody who may decide it has said so. Never looks at a session.
+//! before root has accepted it. Never looks at a session.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

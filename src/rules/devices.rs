@@ -23,11 +23,11 @@ pub const CONTEXT_OVERHEAD: Bytes = Bytes::mib(512);
 /// and work spread over both goes at the pace of the sliver.
 const BESIDE_WHOLE: u32 = 10;
 
-/// How a device is, as far as anybody knows.
+/// The known health of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "state")]
 pub enum Health {
-    /// Nobody has asked it, or it does not answer.
+    /// It was not asked yet, or does not answer.
     #[default]
     Unknown,
     Well,
@@ -56,7 +56,7 @@ impl Health {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hold {
-    /// Nobody: it is simulated, or its machine does not say.
+    /// No backend: it is simulated, or its machine does not say.
     #[default]
     Nobody,
     /// Our library inside, and the watchdog behind it.
@@ -151,7 +151,7 @@ impl Device {
         Bytes(u64::try_from(bytes).unwrap_or(self.memory.0))
     }
 
-    /// Multiprocessors whose time a share is worth, rounded down; 0 where nobody knows how many it has.
+    /// Multiprocessors whose time a share is worth, rounded down; 0 where their number is unknown.
     pub fn sms_of(&self, share: GpuShare) -> u32 {
         let part = u64::from(self.sms) * u64::from(share.0.min(WHOLE.0)) / 100;
         u32::try_from(part).unwrap_or(self.sms)
@@ -209,7 +209,7 @@ impl Default for SharePolicy {
 }
 
 impl SharePolicy {
-    /// Refuses shares that the administrator does not give, whatever is free.
+    /// Refuses shares that the administrator does not give, even if they are free.
     pub fn check(&self, demand: &Demand) -> Result<(), Refusal> {
         let share = demand.gpu;
         if share == GpuShare::ZERO {
@@ -248,7 +248,7 @@ impl SharePolicy {
         {
             return Err(Refusal::invalid(
                 "gpu.over-quota",
-                format!("One person holds at most {each} of devices here."),
+                format!("One user may hold at most {each} of devices here."),
             )
             .with("limit", each)
             .at("/resources/gpu")

@@ -46,7 +46,7 @@ pub fn steps(assignment: &Assignment, sights: &[ContainerSight]) -> Vec<Step> {
             (None, Want::Stop | Want::Kill) => steps.push(Step::Stop(order.name)),
             (Some(state), _) if state.is_over() => {}
             (Some(state), want) => {
-                // Limits first, whatever else is wanted: what it gave back may be given to another.
+                // Limits first: what it gave back may be given to another.
                 if !matches!(state, SightState::Preparing { .. }) {
                     steps.push(Step::Adjust(order.clone()));
                 }

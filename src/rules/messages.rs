@@ -122,7 +122,7 @@ pub struct Uncut {
     pub reason: Reason,
 }
 
-/// What one device is doing now, whoever does it. None where it does not say.
+/// What one device is doing now, for all sessions. None where unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceUse {
     /// The device's index on its node.
@@ -146,7 +146,7 @@ pub struct Incident {
     /// names before it runs out of bytes.
     pub device: String,
     pub answer: Answer,
-    /// As the driver or the disk counted it, whatever the container says of itself.
+    /// As the driver or the disk counted it, not as the container reports it.
     pub held: Bytes,
     /// What it was granted; of the disk, what is left for everybody.
     pub limit: Bytes,
@@ -245,7 +245,7 @@ pub struct ContainerSight {
     /// The shares of devices that the machine holds it to at this moment; empty for none.
     #[serde(default)]
     pub devices: Vec<DeviceShare>,
-    /// Milliseconds that it has run when this was said, on a clock that nobody can set; None where it does
+    /// Milliseconds that it has run when this was reported, on a clock that cannot be set; None where it does
     /// not run, and from machines of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<u64>,
@@ -319,18 +319,18 @@ pub struct SliceUse {
     /// The device's index on its node, and the number of the partition where it has one.
     pub device: u32,
     pub part: Option<u32>,
-    /// In use, contexts included; None where nobody can say.
+    /// In use, contexts included; None where unknown.
     pub memory: Option<Bytes>,
-    /// None where nobody can say.
+    /// None where unknown.
     pub worked: Option<Worked>,
-    /// Since when the device has had nothing to do for it; None while it works, or where nobody can say.
+    /// Since when the device has had nothing to do for it; None while it works, or where unknown.
     pub idle_since: Option<Timestamp>,
     /// The device does not exist, and all of this is made up.
     pub simulated: bool,
 }
 
 /// Time of a device, summed since its node began to count. The two grow together: what the first grew by,
-/// divided by what the second did, is the load within the share, whatever became of the share meanwhile.
+/// divided by what the second did, is the load within the share, also across resizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worked {
     /// In which it worked for the container; microseconds.

@@ -1,5 +1,5 @@
 //! Typed identifiers and the names people give to things. Parsing happens here once; behind the
-//! door nobody checks a name again. Never makes an id out of thin air: time and dice are arguments.
+//! door no code checks a name again. Never makes an id out of thin air: time and dice are arguments.
 
 use std::fmt;
 use std::str::FromStr;

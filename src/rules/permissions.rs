@@ -1,5 +1,5 @@
 //! May this caller do this? One table for pages, API and CLI; `server::actions` asks it before
-//! every act. Never looks anything up: whoever calls brings the owner of the thing.
+//! every act. Never looks anything up: the caller brings the owner of the thing.
 
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub struct Subject {
 
 /// May `subject` do `verb` on a thing of `owner` (None: a thing of the box)?
 ///
-/// Errors: `Denied` with the missing capability; `NotFound` for a session of somebody else, whose
+/// Errors: `Denied` with the missing capability; `NotFound` for a session of another user, whose
 /// existence is not theirs to know.
 pub fn may(subject: &Subject, verb: Verb, owner: Option<UserId>) -> Result<(), Refusal> {
     if let Some(scopes) = &subject.scopes

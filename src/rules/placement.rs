@@ -1,5 +1,5 @@
 //! Decides which waiting session goes where. Same world in, same answer out.
-//! Never reads a clock, a file or the catalog; whoever calls brings the world and `now`.
+//! Never reads a clock, a file or the catalog; the caller brings the world and `now`.
 
 use std::collections::BTreeMap;
 
@@ -62,11 +62,11 @@ pub struct Blocker {
 /// Lists decisions in the order of the queue, at most one per session; empty when nothing can move.
 ///
 /// People take turns (see `queue`), each with their own oldest first.
-/// Who finds no room may be passed, but only by whoever takes nothing that they could get: no device that
+/// A session that does not fit may be passed only by one that takes nothing it could get: no device that
 /// they could have, and no processor time or memory that they would need beside it. So the first in the
-/// queue starts as soon as if nobody had come after it, and everybody becomes the first. Sessions that wait
+/// queue starts as soon as if no session had come after it, and every session becomes the first. Sessions that wait
 /// for a time, for a dependency, for one certain device, or because their owner holds all that one person
-/// may, hold back nobody.
+/// may, hold back no other.
 /// Costs one visit a session and a device, and for each place about the logarithm of the machines.
 pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
     let mut line = line::Line::new(world, now);
@@ -92,8 +92,8 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
     decisions
 }
 
-/// Waiting sessions in the order in which they are looked at: everybody's first before anybody's second, and
-/// among first ones whoever is it for the longest. Empty where nobody waits. Costs sorting them.
+/// Waiting sessions in the order in which they are looked at: each user's first before any user's second, and
+/// among first ones the one that is first for the longest. Empty where none waits. Costs sorting them.
 pub fn queue(world: &World, now: Timestamp) -> Vec<&crate::session::Session> {
     order::waiting(world, now)
 }

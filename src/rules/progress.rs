@@ -113,7 +113,7 @@ fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<Pha
             Some(change)
         }
         SightState::Lost { reason } => Some(end(session, Outcome::Lost, None, now, reason.clone())),
-        // Nothing was started because nobody wanted it any more: that is a stop, not a refusal.
+        // Nothing was started because it was not wanted any more: that is a stop, not a refusal.
         SightState::Refused { reason } if session.wish != Wish::Run => {
             let told = session.reason.clone().unwrap_or_else(|| reason.clone());
             Some(end(session, Outcome::Stopped, None, now, told))
@@ -137,7 +137,7 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
             .with("limit", limit),
         );
     }
-    // Whatever code that left behind: it was killed.
+    // It was killed, with any exit code.
     if session.wish == Wish::Run
         && let Some(incident) = session.stopped_by_watchdog()
     {

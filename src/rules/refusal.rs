@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum Kind {
     /// The request cannot be read at all (broken JSON, wrong type).
     Malformed,
-    /// Nobody is signed in, or the sign-in is over.
+    /// The caller is not signed in, or the sign-in is over.
     Unauthenticated,
     /// Signed in, but not allowed.
     Denied,
@@ -20,7 +20,7 @@ pub enum Kind {
     NotFound,
     /// The state of the thing forbids it now.
     Conflict,
-    /// Somebody changed it since it was read.
+    /// It was changed since it was read.
     Stale,
     /// The request is readable but its meaning is not possible.
     Invalid,

@@ -52,7 +52,7 @@ impl Demand {
         self.gpu > GpuShare::ZERO || self.mig.is_some()
     }
 
-    /// Refuses amounts that are never possible, whatever the machine.
+    /// Refuses amounts that are possible on no machine.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.cpu < LEAST_CPU {
             return Err(Refusal::invalid(
@@ -116,7 +116,7 @@ pub struct Device {
     /// Its own name for itself, the same after every restart; empty in reports of older nodes.
     #[serde(default)]
     pub uuid: String,
-    /// Multiprocessors; 0 where nobody knows.
+    /// Multiprocessors; 0 where unknown.
     #[serde(default)]
     pub sms: u32,
     /// The socket of the machine that it hangs on.

@@ -121,7 +121,7 @@ pub enum Outcome {
     Stopped,
     /// It never got a container: impossible, or what it depended on failed.
     Refused,
-    /// Its container is gone and nobody knows how it ended (power cut, killed supervisor).
+    /// Its container is gone and its end is unknown (power cut, killed supervisor).
     Lost,
 }
 
@@ -630,7 +630,7 @@ pub fn turns_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether nobody sees a character: a control, a mark of direction, a space without width, a tag.
+/// Whether a character is invisible: a control, a mark of direction, a space without width, a tag.
 pub fn hidden(c: char) -> bool {
     c.is_control()
         || turns_direction(c)
@@ -644,7 +644,7 @@ pub fn plain(noun: &str, pointer: &str, value: &str) -> Result<(), Refusal> {
     if value.chars().any(hidden) {
         return Err(Refusal::invalid(
             format!("{noun}.hidden-characters"),
-            "This text holds control characters or direction marks that nobody can see.",
+            "This text holds invisible control characters or direction marks.",
         )
         .at(pointer)
         .hint("Type it again instead of pasting it."));

@@ -60,7 +60,7 @@ impl World {
         self.sessions.iter().find(|s| s.id == id)
     }
 
-    /// What sessions hold on each node, whatever their phase, as long as a container may live.
+    /// What sessions hold on each node, in any phase, as long as a container may live.
     /// Costs one visit a session.
     pub fn used(&self) -> BTreeMap<NodeId, Used> {
         let mut used: BTreeMap<NodeId, Used> =

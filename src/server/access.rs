@@ -67,7 +67,7 @@ pub struct BrowserSessionId(pub Uuid);
 pub struct SignedIn {
     /// The value of the browser's cookie. Stored nowhere else.
     pub cookie: String,
-    /// The value of the cookie by which the browser is known again, by its failures alone. Proves nobody.
+    /// The value of the cookie by which the browser is known again, by its failures alone. Authenticates no user.
     pub device: String,
     /// The cookie is of no use after this.
     pub ends_at: Timestamp,
@@ -83,7 +83,7 @@ const TOUCH_SECONDS: u64 = 60;
 /// What every token begins with, so that scanners find one that leaked.
 pub const TOKEN_PREFIX: &str = "fardel_";
 
-/// Who is behind this cookie; None where nobody is any more.
+/// The user of this cookie; None where it is not valid any more.
 ///
 /// Moves the idle limit on, at most once a minute. Costs two rows by key.
 pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, Failure> {
@@ -161,7 +161,7 @@ pub async fn by_token(
     Ok(Some(caller(&person, Some(token.scopes), via)))
 }
 
-/// Root on this machine, or the user that runs the server: whoever doors let in through the local
+/// Root on this machine, or the user that runs the server: the caller that doors let in through the local
 /// socket after looking at the peer's uid. An administrator who needs no sign-in.
 pub fn local_root(_server: &Server) -> Caller {
     Caller {
@@ -194,7 +194,7 @@ pub async fn sign_in(
 }
 
 /// As `sign_in`, from a browser that sends the cookie `device` of an earlier sign-in: where it is this
-/// person's, failures elsewhere make nobody wait here.
+/// person's, failures elsewhere cause no delay here.
 pub async fn sign_in_by(
     server: &Server,
     name: &str,
@@ -268,8 +268,8 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
         .await
 }
 
-/// Checks the password that somebody who is signed in was asked for again. Its failures are counted by this
-/// sign-in alone, so that whoever found an open browser guesses slowly and nobody else waits for it.
+/// Checks the password that a signed-in user was asked for again. Its failures are counted by this
+/// sign-in alone, so that a thief of an open browser guesses slowly and no other sign-in waits for it.
 ///
 /// Errors: `sign-in.locked` while it has to wait, `sign-in.busy`.
 pub(crate) async fn prove_again(

@@ -353,7 +353,7 @@ fn keep_other_machine_away(
     if same {
         return Ok(());
     }
-    tracing::info!(made_on = %verified.header.box_id, "this machine's list was another box's");
+    tracing::info!(made_on = %verified.header.box_id, "node.json belonged to another node and is replaced");
     keep(&path)
         .and_then(|()| {
             if path.exists() {

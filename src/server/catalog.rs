@@ -136,7 +136,7 @@ impl Catalog {
     }
 
     /// Runs `work` inside one durable transaction and answers after its commit. An error from `work`
-    /// undoes all it wrote, and nothing of anybody else's.
+    /// undoes all it wrote, and nothing of others.
     ///
     /// Errors: `work`'s own; `disk.full` and `disk.read-only` as refusals; faults of SQLite.
     pub(crate) async fn write<T: Send + 'static>(
@@ -157,7 +157,7 @@ impl Catalog {
         self.0.health.heed(answered)
     }
 
-    /// Queues a write that nobody waits for, such as when a token was last used. Lost with the
+    /// Queues a write that no caller waits for, such as when a token was last used. Lost with the
     /// server; a failure is logged.
     pub(crate) fn write_later(
         &self,
@@ -287,7 +287,7 @@ impl Catalog {
             .map_err(|ended| Failure::Fault(Fault::new("read samples", ended)))?
     }
 
-    /// Keeps what a report says about usage, on a thread for blocking work; nobody waits for it.
+    /// Keeps what a report says about usage, on a thread for blocking work; the caller does not wait for it.
     /// Call it from within the runtime.
     pub(crate) fn record_usage(&self, report: &rules::messages::NodeReport, at: Timestamp) {
         let used: Vec<_> = report
@@ -352,7 +352,7 @@ pub(crate) fn disk_full() -> Refusal {
         "disk.full",
         "The disk that holds this machine's state is full, so nothing new can be accepted.",
     )
-    .hint("Remove images that nobody uses, or free space on that disk.")
+    .hint("Remove unused images, or free space on that disk.")
     .retry_after(30)
 }
 

@@ -44,13 +44,13 @@ pub(crate) struct Conductor {
     watch: Stopwatch,
     /// The generation last sent to a node, and when, on the steady clock.
     sent: BTreeMap<NodeId, (u64, Duration)>,
-    /// How each machine that was heard of stands to the catalog. Nobody is led before they were heard.
+    /// How each machine that was heard of stands to the catalog. No machine is led before it was heard.
     continuity: BTreeMap<NodeId, Continuity>,
 }
 
 impl Conductor {
     /// Runs every pass over what was read; writes nothing. `steady` is the time since any fixed
-    /// moment of this process, on a clock that nobody can set.
+    /// moment of this process, on a clock that cannot be set.
     ///
     /// The order matters: a report may free room, a limit may take a wish back, and what got a
     /// place stands on a list in the same commit, so a scheduled session is never one that no node

@@ -33,7 +33,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     Change(Change),
-    /// The position asked for is no longer in the journal, or never was: read everything anew. The
+    /// The position asked for is no longer in the journal, or never was: read everything again. The
     /// stream goes on after this sequence.
     Reset(u64),
 }

@@ -1,4 +1,4 @@
-//! How the server looks at its own machine: whoever starts it brings an examiner, because the checks
+//! How the server looks at its own machine: its starter brings an examiner, because the checks
 //! and the bundle are another process's work (they fork, and they run other programs). Never knows
 //! what is looked at.
 

@@ -47,7 +47,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Opens the state that `settings` name, or founds it. Starts no pass and serves nobody yet.
+    /// Opens the state that `settings` name, or founds it. Starts no pass and serves no request yet.
     ///
     /// Errors: refusals that name the way out for a second server on the same state, a state of a
     /// newer version, a directory that cannot be written.
@@ -104,7 +104,7 @@ impl Server {
         }))
     }
 
-    /// Brings who looks at the machine for this server; without one, pages say that nobody does.
+    /// Brings who looks at the machine for this server; without one, pages say that there is none.
     pub fn bring_examiner(&self, examiner: examiner::Examiner) {
         self.0.examining.bring(examiner);
     }
@@ -142,7 +142,7 @@ impl Server {
             }
             Err(failure) => {
                 let error = base::observe::chain(&failure);
-                tracing::warn!(%error, "there will be no images");
+                tracing::warn!(%error, "the image store cannot be opened; images are not available");
             }
         }
         Ok(())
@@ -194,7 +194,7 @@ impl Server {
             Ok(done) => tracing::info!(
                 changed = done.changed.join(", "),
                 needs_restart = done.needs_restart.join(", "),
-                "settings were read again"
+                "settings reloaded"
             ),
             Err(refusal) => tracing::error!(
                 code = refusal.code,
@@ -277,7 +277,7 @@ pub fn deaf(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     async move { catalog.writer_ended().await }
 }
 
-/// Looks through the pages of the catalog now and then, so that damage is known before somebody meets it.
+/// Looks through the pages of the catalog now and then, so that damage is known before a request meets it.
 async fn keep_looking(server: Server) {
     loop {
         let looked = server.clone();
@@ -285,7 +285,7 @@ async fn keep_looking(server: Server) {
             looked.catalog().look_for_damage(&looked.settings().data);
         });
         if let Err(error) = done.await {
-            tracing::warn!(%error, "the pages of the catalog were not looked through");
+            tracing::warn!(%error, "the catalog could not be checked for damage");
         }
         tokio::time::sleep(catalog::health::PAGES_READ_EVERY).await;
     }

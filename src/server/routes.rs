@@ -13,7 +13,7 @@ pub struct Route {
     pub owner: UserId,
 }
 
-/// The way to a session; None unless it runs. Whoever calls has asked `actions::sessions::enter`.
+/// The way to a session; None unless it runs. The caller has asked `actions::sessions::enter`.
 pub fn find(server: &Server, session: SessionId) -> Result<Option<Route>, Failure> {
     let row = server
         .catalog()

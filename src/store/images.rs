@@ -167,7 +167,7 @@ impl ImageStore {
     /// At least one; a layer that an image lists twice is given once (overlayfs refuses the same
     /// directory twice, and the upper one shows all there is to see), and layers below one that
     /// whites out the whole root are left out. Paths are absolute where the
-    /// store's is. Whoever mounts them keeps the image from being removed meanwhile.
+    /// store's is. The caller that mounts them keeps the image from being removed meanwhile.
     pub fn layers(&self, id: &Digest) -> Result<Vec<PathBuf>, ImageError> {
         let record = self.image(id)?;
         let mut seen = BTreeSet::new();
@@ -448,7 +448,7 @@ fn names(path: &Path) -> Result<Vec<String>, ImageError> {
     Ok(names)
 }
 
-/// Removes a tree of the store's own, whatever an archive put into it.
+/// Removes a tree of the store's own, with everything that an archive put into it.
 fn remove_tree(path: &Path) -> Result<(), ImageError> {
     crate::trees::remove(path).doing(|| format!("remove {}", path.display()))
 }

@@ -1,5 +1,5 @@
-//! Bytes at rest: image layers, resumable uploads, trees of files that nobody needs. Knows files, digests
-//! and free disk; never knows people, sessions, HTTP or the catalog. Whoever calls brings the time and the
+//! Bytes at rest: image layers, resumable uploads, trees of files to remove. Knows files, digests
+//! and free disk; never knows people, sessions, HTTP or the catalog. The caller brings the time and the
 //! permission.
 
 pub mod bundle;

@@ -231,7 +231,7 @@ impl UploadStore {
         self.status_of(id, note)
     }
 
-    /// How far an upload is. Refuses `upload.not-found`, also when it is somebody else's.
+    /// How far an upload is. Refuses `upload.not-found`, also when it is another user's.
     pub fn status(&self, id: Uuid, owner: &str) -> Result<UploadStatus, UploadError> {
         let note = self
             .read_note(id)?
@@ -339,7 +339,7 @@ impl UploadStore {
         self.status(id, owner)
     }
 
-    /// Opens a complete upload: checks its size and digest. The upload stays, so that whoever uses
+    /// Opens a complete upload: checks its size and digest. The upload stays, so that a caller that uses
     /// the bytes can begin again after a crash; `remove` it when they are used.
     ///
     /// Costs a read of the whole file when parts came before the last restart. Refuses
@@ -434,7 +434,7 @@ impl UploadStore {
     }
 
     fn forget(&self, id: Uuid) -> io::Result<()> {
-        // The note goes first: without it the rest is garbage whatever happens next.
+        // The note goes first: without it the rest is garbage in any case.
         for path in [
             self.note(id),
             self.part(id),
@@ -474,7 +474,7 @@ impl UploadStore {
         match fs::read(self.note(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(fault("read an upload")(error)),
-            // Written whole by rename; one that cannot be understood is of no use to anybody.
+            // Written whole by rename; one that cannot be understood is useless.
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         }
     }

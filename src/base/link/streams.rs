@@ -32,7 +32,7 @@ pub trait Streams: Send + Sync {
     fn dial(&self, container: ContainerName, port: u16) -> Later<ByteStream>;
 
     /// Removes what the containers of these sessions wrote, all of their starts; fine where there is nothing.
-    /// Costs one look at the names of all logs. Whoever keeps none does nothing.
+    /// Costs one look at the names of all logs. A node without logs does nothing.
     fn forget_logs(&self, _sessions: Vec<SessionId>) -> Later<()> {
         Box::pin(async { Ok(()) })
     }

@@ -1,6 +1,6 @@
 //! The client's side of TLS: whom to trust. A server is believed because its certificate leads to an
 //! authority that this machine trusts, or to the one that a person compared and accepted. Never asks
-//! anybody by itself.
+//! any server by itself.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -150,7 +150,7 @@ impl ServerCertVerifier for Look {
     }
 }
 
-/// Trusts nobody: a machine without any list of authorities.
+/// Trusts no server: a machine without any list of authorities.
 #[derive(Debug)]
 struct Nobody;
 

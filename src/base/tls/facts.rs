@@ -1,4 +1,4 @@
-//! Reads certificates: what stands in one, and whether a set that somebody hands over can serve this
+//! Reads certificates: what stands in one, and whether an uploaded set can serve this
 //! machine. Every no says what would work. Never keeps anything.
 
 use std::net::IpAddr;
@@ -178,7 +178,7 @@ pub(super) fn certified(pair: &Pair) -> Result<CertifiedKey, Refusal> {
     }
 }
 
-/// Checks what somebody wants this machine to serve. `wanted`: the names people use for it, of which one
+/// Checks a certificate that this machine is to serve. `wanted`: the names people use for it, of which one
 /// has to be covered.
 ///
 /// Errors: see the codes below; nothing is kept.
@@ -200,7 +200,7 @@ pub(super) fn check(pair: &Pair, wanted: &[String], now: Timestamp) -> Result<()
             "tls.certificate-expired",
             format!("The certificate was good until {}.", own.not_after),
         )
-        .hint("Ask whoever issued it for a new one; `fardel tls csr` makes a request. If it should still be good, this machine's clock is wrong."));
+        .hint("Ask its issuer for a new one; `fardel tls csr` makes a request. If it should still be good, this machine's clock is wrong."));
     }
     if own.not_before > now {
         return Err(wrong(
@@ -233,7 +233,7 @@ pub(super) fn check(pair: &Pair, wanted: &[String], now: Timestamp) -> Result<()
             "tls.certificate-name",
             format!("The certificate speaks for {named}, and not for this machine ({}).", wanted.join(", ")),
         )
-        .hint("If people use one of its names for this machine, say so with the field name (--name on the command line)."));
+        .hint("If this machine is reached by one of its names, give that name in the field name (--name on the command line)."));
     }
     let mut below = read(first)?;
     for (place, issuer) in pair.chain.iter().enumerate().skip(1) {
@@ -258,7 +258,7 @@ pub(super) fn check(pair: &Pair, wanted: &[String], now: Timestamp) -> Result<()
                     name_of(above.subject())
                 ),
             )
-            .hint("Ask whoever issued it for their present chain."));
+            .hint("Ask its issuer for the current chain."));
         }
         below = above;
     }
@@ -276,7 +276,7 @@ fn order(chain: &[CertificateDer<'_>], text: &str) -> Refusal {
         format!("{text} In this order there are: {}.", names.join("; ")),
     )
     .at("/certificate")
-    .hint("The machine's own certificate comes first, then whoever signed it, and so on; the authority that people already trust may be left out.")
+    .hint("The machine's own certificate comes first, then its issuer, and so on; the root authority may be left out.")
 }
 
 #[cfg(test)]

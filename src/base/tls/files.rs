@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, TlsError> {
             format!("{shown} holds a private key and is open to others (mode {mode:04o})."),
         )
         .hint(format!(
-            "`chmod 600 {shown}` would work. If somebody else may have read it, remove it: the server makes a new one at its next start."
+            "`chmod 600 {shown}` would work. If another user may have read it, remove it: the server makes a new one at its next start."
         ))
         .into());
     }
@@ -71,7 +71,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, TlsError> {
     if bytes.len() > LARGEST {
         return Err(not_a_file(path).into());
     }
-    // A file of other bytes is a damaged one, and whoever takes it apart will say so.
+    // A file of other bytes is damaged, and the parser reports it.
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
@@ -115,7 +115,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), TlsError> {
         settle(path)
     })();
     if done.is_err() {
-        // What was begun is of no use to anybody; the old file still is.
+        // The unfinished file is useless; the old one is still valid.
         let _ = std::fs::remove_file(&new);
     }
     done.map_err(fault("write a key file"))

@@ -26,7 +26,7 @@ use crate::observe::Clock;
 /// No honest clock shows an earlier time than this: 1 November 2026, when this was written. A machine
 /// whose battery died would otherwise make certificates that have long expired.
 const NO_EARLIER: i64 = 1_793_491_200_000;
-/// Days before its end at which the machine's own certificate is made anew.
+/// Days before its end at which the machine's own certificate is renewed.
 const RENEWED_BEFORE_DAYS: u64 = 60;
 /// Days before its end from which a site's certificate is spoken of.
 const WARNED_BEFORE_DAYS: u64 = 30;
@@ -59,7 +59,7 @@ pub struct Shown {
     pub requested: Option<Vec<String>>,
 }
 
-/// The machine's own authority, for whoever is to trust it. Public.
+/// The machine's own authority, for clients that are to trust it. Public.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
     pub fingerprint: String,
@@ -72,7 +72,7 @@ pub struct Authority {
     pub in_use: bool,
 }
 
-/// Something about certificates that somebody should put right.
+/// A problem with certificates that an administrator should mend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worry {
     pub code: &'static str,
@@ -180,7 +180,7 @@ impl Keeper {
         Ok(Arc::new(config))
     }
 
-    /// Makes the machine's own certificate anew where it has to be: other names or addresses, or its end
+    /// Renews the machine's own certificate where it has to be: other names or addresses, or its end
     /// is near. Gives true where it did. Costs nothing else.
     pub fn renew(&self, names: Names) -> Result<bool, TlsError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -287,7 +287,7 @@ impl Keeper {
         Ok(made.chain_pem)
     }
 
-    /// Serves somebody else's certificate from now on. Without a key the one of the last request is
+    /// Serves an imported certificate from now on. Without a key the one of the last request is
     /// taken. `name`: what people call this machine, where it does not know that itself. What was served
     /// before, if it was a site's, is kept.
     ///
@@ -400,7 +400,7 @@ impl Keeper {
         Ok(state.site.as_ref().unwrap_or(&state.own).facts.clone())
     }
 
-    /// The authority's signature of some bytes: ECDSA over P-256 with SHA-256, in DER. Anybody who has the
+    /// The authority's signature of some bytes: ECDSA over P-256 with SHA-256, in DER. Any reader who has the
     /// authority's certificate can check it.
     pub fn sign(&self, what: &[u8]) -> Result<Vec<u8>, TlsError> {
         let failed = fault::<rcgen::Error>;
@@ -411,7 +411,7 @@ impl Keeper {
             .map_err(failed("sign with the authority's key"))
     }
 
-    /// What somebody should put right; empty while all is well.
+    /// What an administrator should mend; empty while all is well.
     pub fn worries(&self) -> Vec<Worry> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
@@ -465,7 +465,7 @@ impl Keeper {
                         site.facts.names.join(", "),
                         state.names.host
                     ),
-                    hint: "That is well where people use one of those names, and a mistake where they do not.".to_owned(),
+                    hint: "That is right if this machine is reached by one of those names, and a mistake if not.".to_owned(),
                 });
             }
         }
@@ -520,7 +520,7 @@ impl Kept {
         Self::read(&made.text()).map_err(fault("read what was just made"))
     }
 
-    /// Writes a pair in our own form, whatever form it came in.
+    /// Writes a pair in our own form; it may have come in another.
     fn from_pair(pair: Pair) -> Result<Self, TlsError> {
         let key = key_pem(&pair.key);
         let chain: String = pair.chain.iter().map(|c| pem("CERTIFICATE", c)).collect();
@@ -625,7 +625,7 @@ fn damaged(path: &Path) -> Refusal {
         "tls.authority-damaged",
         format!("{shown} should hold this machine's certificate authority and cannot be read."),
     )
-    .hint("Restore it from a backup. Moved away, it is made anew at the next start, and every computer has to trust this machine again.")
+    .hint("Restore it from a backup. If you move it away, the next start makes a new one, and every computer has to trust this machine again.")
 }
 
 /// The time that certificates are made by: never before `NO_EARLIER`.

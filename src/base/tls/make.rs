@@ -109,7 +109,7 @@ pub(super) fn own(
     })
 }
 
-/// A request for a certificate from somebody else's authority, and the key that stays here.
+/// A request for a certificate from another authority, and the key that stays here.
 pub(super) fn request(names: &[String], organisation: &str) -> Result<Made, TlsError> {
     let failed = || fault::<rcgen::Error>("make a request for a certificate");
     let key = KeyPair::generate().map_err(failed())?;

@@ -107,16 +107,13 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
         })
 }
 
-/// The version in `If-Match`, which must be there: the change would undo somebody else's unseen.
+/// The version in `If-Match`, which must be there: the change could overwrite one that the client has not seen.
 pub(super) fn must_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     if headers.contains_key(header::IF_MATCH) {
         return Ok(if_match(headers)?);
     }
-    let refusal = Refusal::stale(
-        "if-match.missing",
-        "This change needs the version that it was made from.",
-    )
-    .hint("Send the ETag of a GET as If-Match, or If-Match: * to overwrite.");
+    let refusal = Refusal::stale("if-match.missing", "If-Match is required for this change.")
+        .hint("Send the ETag of a GET as If-Match, or If-Match: * to overwrite.");
     Err(Problem::with_status(
         refusal,
         StatusCode::PRECONDITION_REQUIRED,

@@ -56,7 +56,7 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // A text that stops in the middle is no JSON, whatever its first half was about.
+        // A text that stops in the middle is no JSON.
         match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
             Err(broken) => wrong(&broken, String::new()),
             Ok(_) => wrong(error.inner(), pointer(error.path())),

@@ -12,7 +12,7 @@ use super::answer::{self, Answer};
 use super::body::Sent;
 use super::who::Who;
 
-/// Needs nobody: people look before they believe.
+/// Needs no sign-in: users compare before they trust.
 pub(super) async fn trust(State(api): State<Api>) -> Answer {
     let authority = certificates::trust(&api.server).await?;
     answer::plain(StatusCode::OK, &authority)

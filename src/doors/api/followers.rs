@@ -43,7 +43,7 @@ impl Followers {
         if people.values().sum::<usize>() >= MOST {
             return Err(Refusal::unavailable(
                 "log.no-room",
-                "As many logs are followed as the server has room for.",
+                "The server's limit of followed logs is reached.",
             )
             .hint("Read without following, or try again in a few seconds.")
             .retry_after(5));
@@ -60,7 +60,7 @@ impl Followers {
     }
 }
 
-/// The same body; the place is kept until its end, or until nobody reads it any more.
+/// The same body; the place is kept until its end, or until its reader is gone.
 pub(super) fn held(body: Body, place: Option<Place>) -> Body {
     let Some(place) = place else {
         return body;

@@ -17,11 +17,11 @@ use super::answer::{self, Answer};
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nobody needs to be signed in.
+    /// Needs no sign-in.
     Nothing,
-    /// Anybody who is signed in.
+    /// Any signed-in user.
     SignIn,
-    /// Whoever may do this: a role that may, and a token with this scope.
+    /// Callers with this permission: by role, and by a token with this scope.
     Verb(Verb),
 }
 

@@ -23,7 +23,7 @@ use crate::doors::problem::Problem;
 /// Longest time one `?wait=` holds a request. Higher: proxies in between give up first. Lower: waiting
 /// clients ask more often.
 const LONGEST_WAIT: u64 = 60;
-/// How often a merge of labels is tried again when somebody else writes the same session.
+/// How often a merge of labels is tried again when another writer changes the same session.
 const MERGES: usize = 5;
 
 pub(super) async fn list(
@@ -206,7 +206,7 @@ pub(super) async fn patch(
     answer::changed(&session, session.generation)
 }
 
-/// Merges labels into those that are there. Without a version from the client, a write by somebody
+/// Merges labels into those that are there. Without a version from the client, a write by someone
 /// else in between is merged again.
 async fn merge_labels(
     api: &Api,

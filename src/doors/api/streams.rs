@@ -42,7 +42,7 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long the other side of a stream that ended may take to close. Longer: a client that hangs keeps
 /// its connection. Shorter: one on a busy machine misses the end.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long a client may take to hear that its leave has ended. Longer: somebody whose token was revoked
+/// How long a client may take to hear that its leave has ended. Longer: a caller whose token was revoked
 /// keeps the connection, though nothing flows on it any more.
 const DISMISSAL: Duration = Duration::from_secs(1);
 /// Largest message a client may send: a paste.
@@ -241,7 +241,7 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
         dismiss(to, from, Some(why), &refusal).await;
         return;
     }
-    // The other side may still be answering our ping. With nobody left to take that answer its
+    // The other side may still be answering our ping. With no reader left for that answer its
     // connection breaks, and what it has not read yet, the exit code above all, is lost to it.
     let heard_out = async { while let Some(Ok(_)) = from.next().await {} };
     let _ = tokio::time::timeout(FAREWELL, heard_out).await;
@@ -268,7 +268,7 @@ async fn dismiss(
             while let Some(Ok(_)) = from.next().await {}
         }
     };
-    // Whoever does not listen is cut off.
+    // A client that does not read is disconnected.
     let _ = tokio::time::timeout(DISMISSAL, farewell).await;
 }
 
@@ -450,7 +450,7 @@ type Piece = Result<Bytes, std::io::Error>;
 async fn next_piece((reading, mut lease): (Reading, Lease)) -> Option<(Piece, (Reading, Lease))> {
     tokio::select! {
         biased;
-        // Broken off, so that nobody takes it for the whole log.
+        // Broken off, so that it is not taken for the whole log.
         refusal = &mut lease, if !matches!(reading, Reading::Dismissed) => {
             let broken = std::io::Error::new(std::io::ErrorKind::PermissionDenied, refusal.to_string());
             Some((Err(broken), (Reading::Dismissed, lease)))

@@ -267,11 +267,9 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
         "Memory of the device given to sessions",
         &|g| g.memory_used.0 as f64,
     );
-    devices(
-        "gpu_cordoned",
-        "1 while the device takes nothing new",
-        &|g| f64::from(u8::from(g.cordoned)),
-    );
+    devices("gpu_cordoned", "1 while the device is cordoned", &|g| {
+        f64::from(u8::from(g.cordoned))
+    });
     let mut told = |name: &str, help: &str, give: &dyn Fn(&DeviceUse) -> Option<f64>| {
         let measures = Family::<OfGpu, Measure>::default();
         for machine in &figures.machines {
@@ -292,12 +290,12 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
     };
     told(
         "gpu_busy",
-        "Part of the time in which something ran on the device; absent where it does not say",
+        "Part of the time in which the device was busy; absent where unknown",
         &|doing| Some(f64::from(doing.busy_percent?) / 100.0),
     );
     told(
         "gpu_memory_in_use_bytes",
-        "Memory of the device in use by everybody; absent where it does not say",
+        "Memory of the device in use, by all processes; absent where unknown",
         &|doing| Some(doing.memory?.0 as f64),
     );
     let mut slices = |name: &str, help: &str, give: &dyn Fn(&SliceMetrics) -> Option<f64>| {
@@ -331,12 +329,12 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
     );
     slices(
         "session_gpu_memory_in_use_bytes",
-        "Memory of the device that the session holds; absent where nobody can say",
+        "Memory of the device that the session holds; absent where unknown",
         &|s| Some(s.memory_in_use?.0 as f64),
     );
     slices(
         "session_gpu_load",
-        "How much of its share the session uses, 1 for all of it; absent where nobody can say",
+        "How much of its share the session uses, 1 for all of it; absent where unknown",
         &|s| s.load,
     );
     slices(

@@ -80,8 +80,9 @@ pub(super) async fn append(
         .get(header::CONTENT_TYPE)
         .and_then(|v| v.to_str().ok());
     if kind != Some("application/offset+octet-stream") {
-        let refusal = Refusal::malformed("upload.content-type", "A piece of an upload is no form.")
-            .hint("Content-Type: application/offset+octet-stream would work.");
+        let refusal =
+            Refusal::malformed("upload.content-type", "A chunk of an upload is not a form.")
+                .hint("Content-Type: application/offset+octet-stream would work.");
         return Err(Problem::with_status(
             refusal,
             StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -87,7 +87,7 @@ async fn prove(api: &Api, parts: &Parts, peer: Peer) -> Result<Caller, Problem> 
         return Ok(access::local_root(&api.server));
     }
     Err(
-        Refusal::unauthenticated("sign-in.needed", "Nobody is signed in on this request.")
+        Refusal::unauthenticated("sign-in.needed", "This request is not signed in.")
             .hint("Send a token (Authorization: Bearer …), or sign in with `fardel login`.")
             .into(),
     )

@@ -30,7 +30,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long one answer may take from its request to its headers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
-/// The code of trouble with a server whose certificate leads to nobody who is trusted here.
+/// The code of trouble with a server whose certificate leads to no trusted authority.
 pub(super) const UNTRUSTED: &str = "server.untrusted";
 
 /// A server, and who we are to it.
@@ -132,7 +132,7 @@ impl Extra {
 }
 
 impl Client {
-    /// Asks and takes the whole answer, whatever its status.
+    /// Asks and takes the whole answer, with any status.
     pub(super) async fn ask(
         &self,
         method: Method,
@@ -390,7 +390,7 @@ impl Client {
             Some(Error::InvalidCertificate(Wrong::UnknownIssuer | Wrong::BadSignature)) => (
                 UNTRUSTED,
                 format!("{place} shows a certificate that nothing here trusts."),
-                format!("`fardel login {place}` shows its fingerprint to compare; --ca FILE trusts an authority. If it was trusted before, ask whoever runs it why that changed."),
+                format!("`fardel login {place}` shows its fingerprint to compare; --ca FILE trusts an authority. If it was trusted before, ask its administrator why that changed."),
             ),
             Some(Error::InvalidCertificate(
                 Wrong::NotValidForName | Wrong::NotValidForNameContext { .. },
@@ -531,7 +531,7 @@ fn boxed(stream: impl Duplex + 'static) -> ByteStream {
 fn plain(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no socket".to_owned(),
-        std::io::ErrorKind::ConnectionRefused => "nobody listens".to_owned(),
+        std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -35,7 +35,7 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
             let body = client
                 .post(&format!("{}/cordon", path(&gpu)), &json!({"note": note}))
                 .await?;
-            said(view, &body, "takes nothing new; what runs on it goes on")?;
+            said(view, &body, "takes no new sessions; running ones go on")?;
         }
         Gpu::Uncordon { gpu } => {
             let body = client
@@ -266,7 +266,7 @@ pub(super) fn grants(devices: &Value) -> String {
     all.join("; ")
 }
 
-/// `84 %`, `idle 12m`, or nothing where nobody can say.
+/// `84 %`, `idle 12m`, or nothing where unknown.
 fn load(slice: &Value, now: Timestamp) -> Option<String> {
     let since = slice["idle_since"].as_str();
     let idle = since.and_then(|since| Timestamp::parse(since).ok());
@@ -279,7 +279,7 @@ fn load(slice: &Value, now: Timestamp) -> Option<String> {
     }
 }
 
-/// How busy the device is, whoever makes it so: `54 %`, or `-` where it does not say.
+/// How busy the device is, for all sessions: `54 %`, or `-` where unknown.
 pub(super) fn busy(gpu: &Value) -> String {
     match gpu["doing"]["busy_percent"].as_u64() {
         Some(percent) => format!("{percent} %"),
@@ -479,7 +479,9 @@ fn cut(body: &Value) -> String {
     } else if gpu["planned"].is_null() {
         lines.push_str("\n  done");
     } else {
-        lines.push_str("\n  it is cut once nothing runs on it, and takes nothing new until then");
+        lines.push_str(
+            "\n  it is partitioned once nothing runs on it, and takes no new sessions until then",
+        );
     }
     if gpu["simulated"] == true {
         lines.push_str(&format!("\n  {SIMULATED}"));
@@ -493,10 +495,10 @@ fn drained(body: &Value) -> String {
     let mut lines = match (names("ends"), body["dry_run"] == true) {
         (none, true) if none.is_empty() => format!("Nothing runs on GPU {index}."),
         (none, false) if none.is_empty() => {
-            format!("GPU {index} takes nothing new; nothing ran on it.")
+            format!("GPU {index} takes no new sessions; none ran on it.")
         }
         (ends, true) => format!("A drain of GPU {index} would end: {ends}"),
-        (ends, false) => format!("GPU {index} takes nothing new; told to end: {ends}"),
+        (ends, false) => format!("GPU {index} takes no new sessions; told to end: {ends}"),
     };
     let again = names("requeued");
     if !again.is_empty() {
@@ -532,7 +534,7 @@ mod tests {
         let slice = |name: &str, load: Value, idle: Value| json!({"name": name, "share": 0.35, "load_percent": load, "idle_since": idle});
         let all = json!({"slices": [
             slice("vit", json!(84.4), Value::Null),
-            // Just done: that is nothing to accuse anybody of.
+            // Idle for a moment only: not shown as idle.
             slice("asr", json!(0), json!("2026-11-22T11:59:00Z")),
             slice("nb", json!(0), json!("2026-11-22T11:48:00Z")),
             slice("mig", Value::Null, Value::Null),

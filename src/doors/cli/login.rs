@@ -35,7 +35,7 @@ struct Remembered {
 
 /// The client for this command.
 ///
-/// A flag wins over everything; then `FARDEL_RUN` (somebody who names a directory means the server
+/// A flag wins over everything; then `FARDEL_RUN` (a caller that names a directory means the server
 /// there), then the remembered sign-in, then this machine's own socket.
 pub(super) fn client(global: &Global, around: &Surroundings) -> Result<Client, Trouble> {
     let given = given_token(global, around)?;
@@ -118,17 +118,17 @@ async fn compare(client: &Client, request: &Login) -> Result<String, Trouble> {
             "server.other-fingerprint",
             format!("{} shows {}, and not the fingerprint that was given.", client.address, facts.fingerprint),
         )
-        .hint("Somebody may stand between you and the server, or it was founded again: ask whoever runs it."));
+        .hint("The connection may be intercepted, or the server was installed again: ask its administrator."));
     }
     complain(&format!(
         "{} is not known here yet. Its authority is {} with this SHA-256 fingerprint:\n\n  {}\n\n\
-         Compare it with the machine's own screen, with `fardel trust` there, or ask whoever runs it.\n",
+         Compare it with the machine's own screen, with `fardel trust` there, or ask its administrator.\n",
         client.address, facts.subject, facts.fingerprint
     ));
     if !std::io::stdin().is_terminal() {
         return Err(
-            Trouble::new(FAILED, UNTRUSTED, "Nobody is here to compare it.")
-                .hint("--fingerprint SHA256 or --ca FILE says so without asking."),
+            Trouble::new(FAILED, UNTRUSTED, "There is no terminal to compare it on.")
+                .hint("Give --fingerprint SHA256 or --ca FILE."),
         );
     }
     match asked("Is it the same? [yes/no] ")?.to_lowercase().as_str() {
@@ -284,7 +284,7 @@ pub(super) async fn logout(
     view: &View,
 ) -> Result<(), Trouble> {
     let Some(known) = remembered(around) else {
-        print(&view.said(&json!({}), "Nobody is signed in.")?);
+        print(&view.said(&json!({}), "You are not signed in.")?);
         return Ok(());
     };
     let mut told = true;

@@ -247,7 +247,7 @@ async fn live(client: &Client) -> Result<Vec<Value>, Trouble> {
 pub(super) async fn queue(client: &Client, view: &View) -> Result<u8, Trouble> {
     let body = client.get("/api/v1/queue").await?;
     if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
-        complain("Nobody waits.\n");
+        complain("No session waits.\n");
         return Ok(0);
     }
     print(&view.list(&body, columns::QUEUE)?);

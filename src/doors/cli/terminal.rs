@@ -268,7 +268,7 @@ async fn pumped(
 }
 
 /// Reads standard input on a thread of its own, since a terminal cannot be waited for otherwise. The
-/// thread ends with the input or with the process; what it read and nobody took is lost.
+/// thread ends with the input or with the process; input that was read and not taken is lost.
 fn keyboard() -> mpsc::Receiver<Vec<u8>> {
     let (typed, read) = mpsc::channel(4);
     std::thread::spawn(move || {
@@ -335,7 +335,7 @@ fn received(message: &Bytes) -> Result<Option<Over>, Trouble> {
     };
     match written {
         Ok(()) => Ok(None),
-        // Whoever read our output went away, as `| head` does; there is nobody left to write for.
+        // The reader of our output is gone, as with `| head`; there is nothing left to write for.
         Err(_) => Ok(Some(Over::Detached)),
     }
 }

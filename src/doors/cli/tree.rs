@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// Start a server with `fardel serve`, then run something in it with
 /// `fardel run host -- echo hello`. Every other command talks to that server: root on the same
-/// machine needs no sign-in, everybody else signs in once with `fardel login`.
+/// machine needs no sign-in, other users sign in once with `fardel login`.
 #[derive(Debug, Parser)]
 #[command(
     name = "fardel",
@@ -159,7 +159,7 @@ pub enum Command {
     Image(Image),
     /// Sessions that wait, in the order they will start
     Queue(QueueLs),
-    /// GPUs: who has which share of them, and which take nothing new
+    /// GPUs, their slices, cordon, drain, partitions and self-test
     #[command(subcommand, visible_alias = "gpus")]
     Gpu(Gpu),
     /// How full the machine is, and what happened lately
@@ -170,7 +170,7 @@ pub enum Command {
     /// Long work such as imports
     #[command(subcommand, visible_alias = "operation")]
     Job(Job),
-    /// People who may sign in
+    /// Users who may sign in
     #[command(subcommand, visible_alias = "users")]
     User(User),
     /// Your API tokens
@@ -196,7 +196,7 @@ pub enum Command {
     /// Each call draws a new code and voids the one before; a code works once, within an hour. Once
     /// the machine is set up, prints where to sign in.
     SetupLink,
-    /// End every session of everybody and wait until none is left
+    /// End every session of all users and wait until none is left
     ///
     /// What is done before the package is removed or the machine is taken apart. Waiting sessions
     /// end too; ended ones stay on the list. For administrators.
@@ -205,7 +205,7 @@ pub enum Command {
         #[arg(long, value_name = "TIME", default_value = "60s")]
         timeout: String,
     },
-    /// Check this machine and say how to mend what is missing
+    /// Check this machine and say how to fix what is missing
     ///
     /// Works without a server. Returns 1 when a check fails.
     Doctor(Place),
@@ -214,7 +214,7 @@ pub enum Command {
     /// Without a verb it opens on the whole terminal; every item of it is also a command here, for
     /// scripts and serial lines.
     Console(Console),
-    /// One file for whoever helps from far away
+    /// One file for technical support
     #[command(subcommand)]
     Support(Support),
     /// Settings: check a file, show what is in force
@@ -223,10 +223,10 @@ pub enum Command {
     /// Backups of catalog, settings and keys: make, check, restore
     #[command(subcommand)]
     Backup(Backup),
-    /// The way back from an upgrade
+    /// Roll back an upgrade
     #[command(subcommand)]
     Upgrade(Upgrade),
-    /// Whether catalog and machine belong together, and root's word that they are to
+    /// Check that catalog and machine belong together; accept a catalog
     #[command(subcommand)]
     State(State),
     /// Play a scenario against the scheduler, without containers
@@ -437,7 +437,7 @@ pub struct SessionLs {
     /// At most this many
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<u32>,
-    /// Sessions of everybody (administrators)
+    /// Sessions of all users (administrators)
     #[arg(long)]
     pub everybody: bool,
 }
@@ -454,7 +454,7 @@ pub enum Session {
     Stop(Several),
     /// End sessions at once
     Kill(Several),
-    /// Start ended sessions again, or running ones anew
+    /// Start ended sessions again; end running ones and start them again
     Restart(Several),
     /// Give a session another name
     Rename {
@@ -617,7 +617,7 @@ pub enum Image {
 pub enum Support {
     /// Write logs, checks, settings and states into one file, without secrets
     ///
-    /// Works while the server is down. Holds no passwords, tokens, keys, names of people, or anything
+    /// Works while the server is down. Holds no passwords, tokens, keys, names of users, or anything
     /// that sessions run or print.
     #[command(after_help = "Examples:\n  \
         fardel support bundle --preview | less     read everything before it leaves the machine\n  \
@@ -747,31 +747,31 @@ pub enum Job {
 
 #[derive(Debug, Subcommand)]
 pub enum User {
-    /// List people
+    /// List users
     Ls,
     /// Show one
     Get {
         #[arg(value_name = "USER")]
         user: String,
     },
-    /// Let a person sign in
+    /// Add a user
     Add {
         #[arg(value_name = "NAME")]
         name: String,
-        /// May do everything, for everybody
+        /// May do everything, for all users
         #[arg(long)]
         administrator: bool,
         #[command(flatten)]
         password: Password,
     },
-    /// Set a person's password
+    /// Set a user's password
     Passwd {
         #[arg(value_name = "USER")]
         user: String,
         #[command(flatten)]
         password: Password,
     },
-    /// Give a person another role
+    /// Give a user another role
     Role {
         #[arg(value_name = "USER")]
         user: String,
@@ -779,7 +779,7 @@ pub enum User {
         #[arg(value_name = "ROLE", value_parser = ["user", "administrator"])]
         role: String,
     },
-    /// Refuse a person's sign-in and tokens; nothing of theirs is removed
+    /// Suspend a user: refuse sign-in and tokens, remove nothing
     Suspend {
         #[arg(value_name = "USER")]
         user: String,
@@ -787,7 +787,7 @@ pub enum User {
         #[arg(long)]
         undo: bool,
     },
-    /// Remove a person who owns nothing any more
+    /// Remove a user who owns nothing any more
     Rm {
         #[arg(value_name = "USER", required = true)]
         users: Vec<String>,
@@ -861,7 +861,7 @@ pub enum Gpu {
         /// Its name, the beginning of it, or its index
         gpu: String,
     },
-    /// Let a device take nothing new; what runs on it goes on
+    /// Cordon a device: no new sessions, running ones go on
     Cordon {
         /// Its name, the beginning of it, or its index
         gpu: String,
@@ -874,7 +874,7 @@ pub enum Gpu {
         /// Its name, the beginning of it, or its index
         gpu: String,
     },
-    /// End every session that has a part of a device, and let it take nothing new
+    /// Drain a device: end its sessions, take no new ones
     ///
     /// Batch sessions wait for another device and start again. Without --yes it only says who would
     /// end.
@@ -893,7 +893,7 @@ pub enum Gpu {
     /// A device is cut only when nothing runs on it: every session that has a part of it ends, and batch
     /// sessions wait for another device and start again. Without --yes it only says what the cut would
     /// come to and who would end. A simulated device is cut here; for a real one the server prints what to
-    /// type on its machine, and lets it take nothing new until the machine reports it cut so.
+    /// type on its machine, and starts no session on it until the machine reports the partitions.
     Cut {
         /// Its name, the beginning of it, or its index
         gpu: String,
@@ -949,7 +949,7 @@ pub enum Tls {
     Show,
     /// Make a request for a site's certificate; its key stays on the server
     Csr {
-        /// Host name or address people use; repeat it. Left out: what the server calls itself
+        /// Host name or address of the server; repeat it. Left out: what the server calls itself
         #[arg(long, value_name = "NAME")]
         name: Vec<String>,
         /// Who runs the server, if the authority wants to know
@@ -964,7 +964,7 @@ pub enum Tls {
         /// PEM of the private key; left out where the request was made with `fardel tls csr`
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
-        /// What people call the server, where it does not know that itself
+        /// Another name of the server, if it does not know it itself
         #[arg(long)]
         name: Option<String>,
     },
@@ -1017,7 +1017,7 @@ pub enum Config {
 pub enum Backup {
     /// Write an encrypted backup into a new file; a running server goes on
     ///
-    /// Holds the catalog (people, tokens, sessions, history), the settings and the keys of the
+    /// Holds the catalog (users, tokens, sessions, history), the settings and the keys of the
     /// certificates. Images, folders and logs of sessions are not in it.
     Create {
         #[arg(value_name = "FILE")]
@@ -1098,17 +1098,17 @@ pub enum Upgrade {
 
 #[derive(Debug, Subcommand)]
 pub enum State {
-    /// Show whether the catalog belongs to what this machine obeyed
+    /// Show whether the catalog is the one that this machine followed
     Show {
         #[command(flatten)]
         place: Place,
     },
-    /// Go on with the catalog that is there, though the machine obeyed another one
+    /// Accept the catalog in place, though this machine followed another one
     ///
     /// For a catalog that was put back from an old copy, carried from another machine, or that belongs to
-    /// another installation: until this is said the server starts and ends nothing (state.quarantined).
-    /// Then sessions that the catalog counts as running and the machine does not know end as lost, and
-    /// containers that the catalog does not know are ended. A server that runs takes it up within seconds.
+    /// another installation: until it is accepted, the server starts and ends no session (state.quarantined).
+    /// Then sessions that run in the catalog and not on the machine end as lost, and
+    /// containers that the catalog does not know are ended. A running server acts on it within seconds.
     #[command(after_help = "Examples:\n  \
         fardel state show\n  \
         fardel state accept      as root, once the right catalog is in its place")]

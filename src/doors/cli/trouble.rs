@@ -1,4 +1,4 @@
-//! What can go wrong for somebody at the command line, the exit code of each, and how it is said.
+//! Errors of the command line: the exit code and the text of each.
 //! Never decides what to do about it.
 
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(super) const TIMEOUT: u8 = 7;
 pub(super) const UNREACHABLE: u8 = 8;
 pub(super) const PARTLY: u8 = 9;
 pub(super) const INTERRUPTED: u8 = 130;
-/// `run`: the session was taken in, but nothing of it ever ran or nobody knows how it ended.
+/// `run`: the session was taken in, but it never ran, or its end is unknown.
 pub(super) const NEVER_RAN: u8 = 125;
 
 /// Why a command could not do what it was asked.

@@ -15,7 +15,7 @@ use crate::doors::origin;
 use crate::doors::text::codes;
 use crate::doors::text::visible::visible;
 
-/// A whole page or fragment with that status. Nothing of it is kept by anybody on the way.
+/// A whole page or fragment with that status. No cache on the way may keep it.
 pub fn html(visit: &Visit, status: StatusCode, body: String) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(

@@ -142,8 +142,8 @@ impl Plan {
     }
 }
 
-/// Seconds without work after which a slice is shown as idle. Shorter: whoever reads a result is called idle.
-/// Longer: a share that nobody uses is seen late.
+/// Seconds without work after which a slice is shown as idle. Shorter: a user who reads a result is shown as idle.
+/// Longer: an unused share is seen late.
 const IDLE_AFTER: u64 = 300;
 
 /// Seconds since which a slice that runs is not in use; None before that is worth a word.
@@ -183,7 +183,7 @@ pub struct Line {
     pub share: String,
     pub memory: String,
     pub sms: String,
-    /// What it does at this moment; empty where nobody can say.
+    /// What it does at this moment; empty where unknown.
     pub doing: String,
     pub tone: &'static str,
     pub state: String,
@@ -658,7 +658,7 @@ fn owned(granted: String, owner: Option<&str>) -> String {
     }
 }
 
-/// `84% busy · 21.4 of 28 GiB in use`, or since when it is idle; empty where nobody can say.
+/// `84% busy · 21.4 of 28 GiB in use`, or since when it is idle; empty where unknown.
 fn doing_of(t: Text, slice: &GpuSlice, now: Timestamp) -> String {
     let busy = match (idle(slice, now), slice.load_percent) {
         (Some(seconds), _) => Some(t.gpu_idle_for(parts::span(t, seconds))),

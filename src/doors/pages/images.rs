@@ -441,7 +441,7 @@ fn broken_size() -> Refusal {
     .hint("Send it again.")
 }
 
-/// A file without a name beside the uploads, gone with its last user whatever happens.
+/// A file without a name beside the uploads, gone with its last user in any case.
 fn tempfile(server: &server::Server) -> Result<std::fs::File, Failure> {
     let fault = |error| Failure::from(Fault::new("make room for an upload", error));
     let path = server

@@ -1,4 +1,4 @@
-//! `/sessions/new`: the form, and the scheduler's answer beside it while somebody types.
+//! `/sessions/new`: the form, and the scheduler's answer beside it while the user types.
 
 mod card;
 

@@ -1,6 +1,6 @@
 //! A page's stream of changes: each part again when it differs from what was sent, as partials that the page
-//! morphs into place. State, not differences: whoever comes back after a gap gets what is, so nothing can be
-//! lost or doubled. Never renders; pages bring their parts.
+//! morphs into place. State, not differences: a client that comes back after a gap gets the current state, so
+//! nothing can be lost or doubled. Never renders; pages bring their parts.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -52,7 +52,7 @@ pub struct Token {
     pub used: String,
 }
 
-/// Zones offered; the browser's own is taken where nobody chose one.
+/// Zones offered; the browser's own is taken where none was chosen.
 const ZONES: [&str; 12] = [
     "Asia/Seoul",
     "Asia/Tokyo",

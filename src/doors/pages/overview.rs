@@ -164,7 +164,7 @@ async fn read(
     let list = sessions::list(&console.server, caller, &newest).await?;
     let devices = devices::list(&console.server, caller).await?;
     let queue = sessions::queue(&console.server, caller).await?;
-    // Whoever may not look at the machine is not warned of it.
+    // Users without permission to see the machine get no warnings about it.
     let warnings = system::warnings(&console.server, caller)
         .await
         .unwrap_or_default();

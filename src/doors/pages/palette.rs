@@ -19,7 +19,7 @@ pub struct Asked {
     q: String,
 }
 
-/// Sessions shown at once. More than a screen is read by nobody.
+/// Sessions shown at once. More than a screen is not read.
 const MOST: u32 = 8;
 
 /// `GET /palette?q=`: list items.

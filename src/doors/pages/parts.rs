@@ -1,5 +1,5 @@
 //! The small pieces pages are made of: icons, alerts, racks, strips of a chart, and spans of time and sizes in
-//! words. Everything here returns finished, escaped markup or plain text; nothing here asks anybody anything.
+//! words. Everything here returns finished, escaped markup or plain text; nothing here reads other state.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -85,7 +85,7 @@ pub struct Alert {
     pub tone: Tone,
     pub title: String,
     pub detail: String,
-    /// Stable code and request id, for whoever helps; empty when there is none.
+    /// Stable code and request id, for support; empty when there is none.
     pub code: String,
 }
 
@@ -235,7 +235,7 @@ pub enum Kind {
     /// Holds its share, and has not used it for a while.
     Idle,
     Free,
-    /// Kept for somebody.
+    /// Reserved for another session.
     Held,
     /// What is about to be launched.
     Ghost,

@@ -1,5 +1,5 @@
 //! `/api/docs`: every operation of the REST API as a page, made from the table the API itself is made from.
-//! Whoever joins the doors hands the table in; this page never asks the API.
+//! The table is handed in where the doors are joined; this page never asks the API.
 
 use std::sync::Arc;
 

@@ -151,7 +151,7 @@ pub struct Strip {
     pub chart: Markup,
 }
 
-/// A share of devices that can grow and shrink, and what it is worked out from while somebody types.
+/// A share of devices that can grow and shrink, and what it is worked out from while the user types.
 pub struct Fraction {
     pub typed: String,
     /// Memory of the fraction where it was set apart from the share; empty: the same part.
@@ -936,7 +936,7 @@ fn facts(t: Text, session: &Session, policy: SharePolicy, now: Timestamp) -> Vec
     ];
     if let Some(start) = session.started_at {
         let seconds = session.ended_at.unwrap_or(now).seconds_since(start);
-        // Minutes, so that a running clock is no reason to draw the page anew every second.
+        // Minutes, so that a running clock is no reason to draw the page again every second.
         all.push(Fact {
             icon: "clock",
             text: parts::span(
@@ -1016,7 +1016,7 @@ fn strips(t: Text, session: &Session, samples: &[Sample]) -> Vec<Strip> {
 }
 
 /// What it does with its shares of devices: load within them, memory against the limit. Empty where it has
-/// none, or nobody can say.
+/// none, or it is unknown.
 fn device_strips(t: Text, session: &Session, last: &[Sample]) -> Vec<Strip> {
     let use_of = |sample: &Sample| sample.gpu;
     let Some(now) = last.last().and_then(use_of) else {
@@ -1034,7 +1034,7 @@ fn device_strips(t: Text, session: &Session, last: &[Sample]) -> Vec<Strip> {
     if let Some(load) = now.load_percent {
         let value = format!("{load:.0}%");
         let share = gpus::share(session.devices.iter().map(|part| part.share).sum());
-        // Whoever is given what others left has more than all of its share.
+        // A session that gets unused time of others has more than all of its share.
         let most = loads.iter().copied().fold(100.0, f64::max);
         all.push(Strip {
             name: t.strip_gpu(),
@@ -1139,7 +1139,7 @@ fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<
     all
 }
 
-/// The large drawings of what it does with its shares of devices; empty where nobody can say.
+/// The large drawings of what it does with its shares of devices; empty where unknown.
 fn device_charts(t: Text, session: &Session, samples: &[Sample], x: &[String]) -> Vec<Chart> {
     let uses = || samples.iter().filter_map(|sample| sample.gpu);
     let made_up = uses().any(|gpu| gpu.simulated);

@@ -129,7 +129,7 @@ pub async fn submit(
             let now = console.server.clock().now();
             // Without its record the wizard is only not taken up again.
             if let Err(failure) = installation::begin(&console.server) {
-                tracing::warn!(error = %failure, "the wizard is not noted");
+                tracing::warn!(error = %failure, "the progress of the wizard could not be saved");
             }
             let mut response = answer::see("/setup/time");
             let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);

@@ -1,4 +1,4 @@
-//! `/system`: how the machine is, what is set and from where, its backups, and the file for whoever
+//! `/system`: how the machine is, what is set and from where, its backups, and the file for those who
 //! helps. For administrators; everybody else gets what `server::actions` says.
 
 use askama::Template;

@@ -1,4 +1,4 @@
-//! `/system/tls`: which certificate this machine shows, a request for one from somebody else's authority, and
+//! `/system/tls`: which certificate this machine shows, a request for one from another authority, and
 //! putting such a one in. Keys that are typed here go to `server::actions` and are shown nowhere.
 
 use askama::Template;

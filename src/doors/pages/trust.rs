@@ -1,4 +1,4 @@
-//! `/trust`: whom to believe, before anybody has signed in. Shows the fingerprint of this machine's own
+//! `/trust`: the authority to trust, before sign-in. Shows the fingerprint of this machine's own
 //! authority, gives its certificate away, and says what to do with it. Never shows anything else of the box.
 
 use askama::Template;
@@ -23,7 +23,7 @@ pub struct TrustPage {
     /// None where nothing is encrypted.
     pub authority: Option<Shown>,
     pub systems: Vec<System>,
-    /// Where a sign-in goes on, or where somebody who is signed in goes back to.
+    /// Where a sign-in goes on, or where a signed-in user goes back to.
     pub back: &'static str,
 }
 

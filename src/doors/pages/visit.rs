@@ -1,5 +1,5 @@
 //! What every request for a page brings: language, theme, time zone, whether it wants a fragment, and where it
-//! came from. Cookies of taste are read here; the cookie that says who somebody is belongs to `server::access`.
+//! came from. Cookies of taste are read here; the cookie of the sign-in belongs to `server::access`.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -144,7 +144,7 @@ pub fn taste(visit: &Visit, name: &str, value: &str) -> String {
     format!("{own}{name}={value}; Path=/; Max-Age=31536000; SameSite=Lax{secure}")
 }
 
-/// Tells times in somebody's zone and language.
+/// Formats times in a user's zone and language.
 #[derive(Clone, Debug)]
 pub struct Clock {
     text: Text,

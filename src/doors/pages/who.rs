@@ -1,5 +1,5 @@
-//! Who looks at a page: the console's cookie, asked of `server::access`. Somebody without one is led to sign in,
-//! or to setup while there is nobody yet. Never says what they may do.
+//! Who looks at a page: the console's cookie, asked of `server::access`. A visitor without one is led to sign in,
+//! or to setup while there is no user yet. Never says what they may do.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -13,7 +13,7 @@ use super::{Console, answer};
 use crate::doors::origin::{self, COOKIES, DEVICES};
 use crate::doors::peer::Peer;
 
-/// Somebody who is signed in.
+/// A signed-in user.
 pub struct Who(pub Caller);
 
 impl FromRequestParts<Console> for Who {
@@ -31,7 +31,7 @@ impl FromRequestParts<Console> for Who {
     }
 }
 
-/// Somebody, or nobody.
+/// A signed-in user, or none.
 pub struct Perhaps(pub Option<Caller>);
 
 impl FromRequestParts<Console> for Perhaps {
@@ -104,7 +104,7 @@ fn sign_in_first(parts: &Parts, console: &Console) -> Response {
     (StatusCode::UNAUTHORIZED, headers).into_response()
 }
 
-/// The cookie of a fresh sign-in. Browsers hand it to nobody else: not to scripts, not to other sites, and
+/// The cookie of a fresh sign-in. Browsers keep it from scripts, from other sites, and
 /// over TLS not to other hosts.
 pub fn sign_in_cookie(
     visit: &Visit,
@@ -116,7 +116,7 @@ pub fn sign_in_cookie(
     cookie(visit, COOKIES, value, seconds)
 }
 
-/// The cookie by which the browser is known again at the next sign-in. It stays when somebody signs out.
+/// The cookie by which the browser is known again at the next sign-in. It stays after a sign-out.
 pub fn device_cookie(visit: &Visit, value: &str) -> HeaderValue {
     cookie(visit, DEVICES, value, access::DEVICE_SECONDS)
 }

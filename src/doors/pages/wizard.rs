@@ -249,7 +249,7 @@ pub async fn run(
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    // Whoever has no machine that answers sees that it waits.
+    // Where no machine answers, the page shows that it waits.
     let _ = tokio::time::timeout(PATIENCE, over).await;
     answer::see("/setup/test")
 }

@@ -143,7 +143,7 @@ pub(super) fn in_slices(driver: Option<&Path>, slices: &Slices) -> io::Result<Va
         let ended = |thread: std::thread::ScopedJoinHandle<'_, io::Result<Value>>| {
             thread
                 .join()
-                .unwrap_or_else(|_| Err(io::Error::other("whoever ran it panicked")))
+                .unwrap_or_else(|_| Err(io::Error::other("the thread that ran it panicked")))
         };
         begun.into_iter().map(ended).collect::<io::Result<_>>()
     })?;
@@ -437,7 +437,7 @@ impl Bench {
         Ok(json!({"kernels_a_second_alone": round(native), "rows": rows}))
     }
 
-    /// Kernels a second that each got done while all were at work. Without a mode nobody has a slice.
+    /// Kernels a second that each got done while all were at work. Without a mode no session has a slice.
     fn together(&self, mode: Option<Mode>, shares: &[u32], seconds: u64) -> io::Result<Vec<f64>> {
         let memory = self.card.free / 8;
         let tenants: Vec<Tenant> = shares

@@ -1,5 +1,5 @@
 //! Samples and what is said of them. Raw samples are always kept: a median without them cannot be
-//! checked by anybody.
+//! checked by any reader.
 
 use std::time::Duration;
 

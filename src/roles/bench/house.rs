@@ -70,7 +70,7 @@ pub(super) fn large() -> World {
     }
 }
 
-/// Somebody holds every card, all but the last wait for shares of them in ninety sizes, and the last wants
+/// One session holds every card, all but the last wait for shares of them in ninety sizes, and the last wants
 /// none: it may pass them all.
 pub(super) fn overrun() -> World {
     let mut world = large();

@@ -1,4 +1,4 @@
-//! How long the scheduler thinks in a large house, on one core, and how soon somebody who moves the slider of
+//! How long the scheduler thinks in a large house, on one core, and how soon a user who moves the slider of
 //! a share has an answer. The first is the rules alone; the second is a server with devices that do not
 //! exist.
 
@@ -18,7 +18,7 @@ use super::subject::Subject;
 const CARDS: &str = "H100:8";
 const SESSIONS: usize = 9;
 
-/// One pass over everybody who waits, one decision once all of them run, and one about somebody who may
+/// One pass over all waiting sessions, one decision once all of them run, and one about a session that may
 /// pass all the others.
 pub(super) fn decisions(times: usize) -> io::Result<Value> {
     let waiting = large();
@@ -83,7 +83,7 @@ fn settled(mut world: World, placed: Vec<Decision>) -> io::Result<World> {
         }
     }
     let last = world.sessions.last_mut();
-    let last = last.ok_or_else(|| io::Error::other("nobody was placed"))?;
+    let last = last.ok_or_else(|| io::Error::other("no session was placed"))?;
     last.phase = rules::session::Phase::Pending;
     last.node = None;
     last.devices.clear();

@@ -1,5 +1,5 @@
 //! What the server costs and bears: idle, under people who click, under scripts that submit, at its
-//! start, and on somebody's first visit.
+//! start, and on a user's first visit.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -280,7 +280,7 @@ pub(super) fn start_up(count: usize) -> io::Result<Value> {
 /// Bytes over the wire until the sign-in page stands, with nothing cached.
 pub(super) fn first_visit() -> io::Result<Value> {
     let (subject, _) = Subject::fresh("visit")?;
-    // Until somebody has set the box up, every page leads to the set-up.
+    // Until the box is set up, every page leads to the set-up.
     subject.cookie()?;
     let mut browser = subject.tcp(&[("accept-encoding", "br, gzip")])?;
     let mut plain = subject.tcp(&[])?;

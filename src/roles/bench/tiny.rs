@@ -77,7 +77,7 @@ fn libraries(program: &Path) -> io::Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Packs `what` below `from`, owned by root whoever owns it here.
+/// Packs `what` below `from`, owned by root.
 pub(super) fn tar(from: &Path, to: &Path, what: &[&str]) -> io::Result<()> {
     let mut tar = Command::new("tar");
     tar.args([

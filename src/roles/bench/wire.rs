@@ -50,7 +50,7 @@ impl Answer {
         header(&self.head, name)
     }
 
-    /// The body, or the complaint of whoever refused.
+    /// The body, or the text of the refusal.
     pub(super) fn good(self, what: &str) -> io::Result<Self> {
         if self.is_good() {
             return Ok(self);

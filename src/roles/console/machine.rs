@@ -145,7 +145,7 @@ pub(super) fn setup_open(own: &Own<'_>) -> bool {
     })
 }
 
-/// Signs somebody in to see that they are an administrator, and out again.
+/// Signs a user in to see that they are an administrator, and out again.
 ///
 /// Errors: as signing in; `role.administrator-needed`.
 pub(super) fn prove(own: &Own<'_>, name: &str, password: &str) -> Result<(), Refusal> {
@@ -174,7 +174,7 @@ pub(super) fn prove(own: &Own<'_>, name: &str, password: &str) -> Result<(), Ref
         "role.administrator-needed",
         format!("{name} is not an administrator."),
     )
-    .hint("Ask somebody who is."))
+    .hint("Ask an administrator."))
 }
 
 pub(super) fn network_lines(found: &[Interface]) -> Vec<String> {
@@ -281,7 +281,7 @@ pub(super) fn logs(lines: &str) -> Result<Vec<String>, Refusal> {
         .collect())
 }
 
-/// Where a bundle goes unless somebody says otherwise: a stick that is mounted, else beside the state.
+/// Where a bundle goes by default: a stick that is mounted, else beside the state.
 pub(super) fn bundle_place(data: &Path) -> String {
     let name = format!(
         "fardel-support-{}.tar.gz",
@@ -308,7 +308,7 @@ pub(super) fn bundle_place(data: &Path) -> String {
 
 pub(super) fn bundle_note() -> Vec<String> {
     vec![
-        "Logs, settings and checks in one file, without passwords, tokens or anybody's data."
+        "Logs, settings and checks in one file, without passwords, tokens or users' data."
             .to_owned(),
         "Mount a stick first (7 Shell) and give its path, or copy the file later.".to_owned(),
     ]

@@ -1,5 +1,5 @@
 //! The machine's own addresses: what they are, and how they are changed through systemd-networkd
-//! with a way back. A change is taken back by itself after a minute unless somebody who still
+//! with a way back. A change is rolled back after a minute unless a user who still
 //! reaches the machine keeps it. Never touches a network that something else manages.
 
 use std::fs;
@@ -94,7 +94,7 @@ pub fn interfaces(root: &Path) -> Vec<Interface> {
             }
         })
         .collect();
-    // Helpers of the kernel and ends of containers' lines are nobody's cards.
+    // Virtual interfaces of the kernel and of containers are no network cards.
     found.retain(|card| {
         let place = root.join("sys/class/net").join(&card.name);
         let kind = fs::read_to_string(place.join("uevent")).unwrap_or_default();

@@ -479,13 +479,13 @@ fn other_ports(settings: &Settings) -> Vec<Check> {
             "port-http",
             "listen_http",
             encrypted,
-            "Nobody who types the address without https is led to the console.",
+            "An address typed without https does not lead to the console.",
         ),
         (
             "port-apps",
             "listen_apps",
             settings.listen_apps,
-            "People's own apps have no address.",
+            "Users' own apps have no address.",
         ),
     ]
     .into_iter()
@@ -589,7 +589,7 @@ fn asked(root: &Path) -> Check {
     let place = std::env::temp_dir().join(format!("fardel-doctor-{}", std::process::id()));
     let boot = rules::names::BootId(Default::default());
     let lookout = Lookout::open(Ground {
-        // Somebody waits for the answer.
+        // A user waits for the answer.
         patience: Patience {
             first: Duration::from_secs(10),
             later: Duration::from_secs(5),
@@ -633,7 +633,7 @@ fn asked(root: &Path) -> Check {
     }
 }
 
-/// Devices of other families. What their rows say was tried on made-up trees only, so nobody is told more.
+/// Devices of other families. What their rows say was tried on made-up trees only, so no more is claimed.
 fn accelerators(root: &Path) -> Check {
     const ID: &str = "accelerators";
     let (others, left) = node::gpu::accelerators::others(root);

@@ -89,7 +89,7 @@ impl Host<'_> {
             Ok(meta) if meta.mode() & 0o007 != 0 => Check::warn(
                 ID,
                 format!(
-                    "{shown} can be read by everybody on this machine (mode {:o}).",
+                    "{shown} can be read by every user of this machine (mode {:o}).",
                     meta.mode() & 0o7777
                 ),
                 format!("chmod 0750 {shown}"),
@@ -130,7 +130,7 @@ impl Host<'_> {
         Check::warn(
             ID,
             format!("The disk has room for only {free} more files."),
-            "Remove images nobody uses, or move the state to a file system with more inodes.",
+            "Remove unused images, or move the state to a file system with more inodes.",
         )
     }
 
@@ -277,7 +277,7 @@ impl Host<'_> {
 
     fn time_sync(&self) -> Check {
         const ID: &str = "time-sync";
-        // Whoever keeps the time leaves a trace; without any, nobody does.
+        // A time service leaves a trace; without one, none runs.
         let traces = [
             "run/systemd/timesync/synchronized",
             "run/chrony/chronyd.pid",
@@ -479,14 +479,14 @@ impl Host<'_> {
         if addresses.is_empty() {
             return Check::warn(
                 ID,
-                "No card has an address; nobody but this machine reaches the pages.",
+                "No network interface has an address; only this machine reaches the pages.",
                 "Plug in a cable, or set one: fardel console network set CARD --address 10.1.4.20/24",
             );
         }
         Check::ok(ID, format!("It has {}.", addresses.join(", ")))
     }
 
-    /// Ids that sessions use must be nobody's on the machine.
+    /// Ids that sessions use must belong to no account of the machine.
     fn ids(&self) -> Check {
         const ID: &str = "session-ids";
         let ours = node::session_ids();
@@ -580,7 +580,7 @@ fn file_system_of(magic: i64, data: &Path) -> Check {
         return Check::fail(
             ID,
             format!("{shown} lies on {far}; locks and overlays of the state do not work there."),
-            "Put FARDEL_DATA on a local disk (ext4, XFS or btrfs). Folders of people may lie on a network disk, the state may not.",
+            "Put FARDEL_DATA on a local disk (ext4, XFS or btrfs). Folders of users may lie on a network disk, the state may not.",
         );
     }
     if magic == 0x0102_1994 || magic == 0x8584_58f6 {
@@ -680,7 +680,7 @@ mod tests {
             ("state-owner", State::Fail, "written by others", |p| {
                 p.mode(0o777)
             }),
-            ("state-owner", State::Warn, "read by everybody", |p| {
+            ("state-owner", State::Warn, "read by every user", |p| {
                 p.mode(0o755)
             }),
             ("state-mount", State::Fail, "read-only", |p| {

@@ -253,7 +253,7 @@ fn too_many() -> Problem {
 fn full() -> Problem {
     Refusal::unavailable(
         "body.no-room",
-        "The server is receiving as much as it has room for.",
+        "The server has no room for more request bodies.",
     )
     .hint("Try again in a few seconds.")
     .retry_after(AGAIN_SECONDS)

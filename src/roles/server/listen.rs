@@ -75,7 +75,7 @@ impl Limits {
     }
 }
 
-/// Serves one port until `leaving`, then lets answers under way go out. With `tls` whoever speaks plain
+/// Serves one port until `leaving`, then lets answers under way go out. With `tls` a client that speaks plain
 /// HTTP is shown the way to HTTPS on the same port.
 pub(super) async fn serve(
     listener: TcpListener,
@@ -100,7 +100,7 @@ pub(super) async fn serve(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors, or the other side has gone: neither is over sooner by haste.
-                tracing::debug!(%error, "a connection was not taken");
+                tracing::debug!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -172,8 +172,8 @@ async fn receive(
             caller.encrypted = true;
             speak(stream, caller, leaving).await;
         }
-        // Whoever does not trust this machine yet ends the handshake; that is no news.
-        Err(error) => tracing::debug!(%peer, %error, "no handshake"),
+        // A client that does not trust this machine yet ends the handshake; that is normal.
+        Err(error) => tracing::debug!(%peer, %error, "TLS handshake failed"),
     }
 }
 
@@ -221,7 +221,7 @@ async fn speak(
     }
 }
 
-/// Answers one request, whatever it is.
+/// Answers one request of any kind.
 async fn respond(
     caller: Caller,
     request: Request<Incoming>,
@@ -365,7 +365,7 @@ fn nothing_served() -> Response {
     (StatusCode::NOT_FOUND, headers, "No app is served here.\n").into_response()
 }
 
-/// Leads to the same place over HTTPS. Nothing but a look is led on: whoever sent a password has sent it
+/// Leads to the same place over HTTPS. Only reads are redirected: a client that sent a password has sent it
 /// to everybody on the network already, and should see that.
 ///
 /// The answer is not for keeping, and there is no Strict-Transport-Security anywhere: a machine that is

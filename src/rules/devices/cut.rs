@@ -231,7 +231,7 @@ pub fn parts(device: &Device, profiles: &[MigProfile]) -> Vec<MigPart> {
         .collect()
 }
 
-/// Whether both are the same partitions, in whatever order.
+/// Whether both are the same partitions, in any order.
 pub fn same(a: &[MigProfile], b: &[MigProfile]) -> bool {
     let (mut a, mut b) = (a.to_vec(), b.to_vec());
     a.sort_unstable();
@@ -448,7 +448,7 @@ mod tests {
         ] {
             assert_eq!(placed(&a30, wanted).as_deref(), Ok(there), "{wanted}");
         }
-        // The media engines are one set, whatever size has them.
+        // The media engines are one set; one partition of any size has them.
         for wanted in ["1g.6gb+me 2g.12gb+me", "2g.12gb 2g.12gb 1g.6gb"] {
             let refused = placed(&a30, wanted).expect_err(wanted);
             assert_eq!(refused.code, "gpu.cut-too-large", "{wanted}");
@@ -490,7 +490,7 @@ mod tests {
         assert_eq!(none.code, "gpu.cannot-cut");
     }
 
-    /// Whatever is taken adds up to no more than the card has.
+    /// What is taken adds up to no more than the card has.
     #[test]
     fn no_cut_is_larger_than_the_card() {
         for device in [card("NVIDIA H100 80GB", 80), card("NVIDIA A30", 24)] {

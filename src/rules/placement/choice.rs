@@ -34,7 +34,7 @@ pub(super) fn left(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
     )
 }
 
-/// The same for whoever may have nothing that somebody in front waits for.
+/// The same for a session that may have nothing that an earlier one waits for.
 pub(super) fn left_over(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
     if spot.shut[at] {
         return (GpuShare::ZERO, Bytes::ZERO);
@@ -135,7 +135,7 @@ pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<
     None
 }
 
-/// The fraction of this very device, where it is free; a cordon is no matter, and whoever else waits for a
+/// The fraction of this very device, where it is free; a cordon is no matter, and another session that waits for a
 /// cordoned device cannot have it anyway.
 pub(super) fn on(spot: &Spot<'_>, device: &str, demand: &Demand) -> Option<DeviceShare> {
     let devices = &spot.node.capacity.devices;

@@ -112,7 +112,7 @@ pub struct Explanation {
     pub checks: Vec<Check>,
     pub alternatives: Vec<Alternative>,
     pub rooms: Vec<Room>,
-    /// Devices here do not exist: sessions get none, whatever stands above.
+    /// Devices here do not exist: sessions get none, also where a share is listed.
     #[serde(default)]
     pub simulated: bool,
 }
@@ -133,7 +133,7 @@ pub fn explain_draft(world: &World, draft: &Draft, now: Timestamp) -> Explanatio
     explain(world, &stand_in, now)
 }
 
-/// Answers for a session that exists, in whatever phase.
+/// Answers for a session that exists, in any phase.
 pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Explanation {
     if session.phase != Phase::Pending {
         return settled(world, session, now);
@@ -299,7 +299,9 @@ fn turn(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Option<Blocker>
     let count = order::own_in_front(world, waiting.session?, now);
     (count > 0).then(|| Blocker {
         code: "queue.turn".into(),
-        text: format!("People take turns, and {count} of its owner's sessions come before it."),
+        text: format!(
+            "The queue takes turns by user, and {count} of its owner's sessions come before it."
+        ),
         params: [("count".to_owned(), count.to_string())].into(),
         ends_with: None,
     })
@@ -488,13 +490,13 @@ fn checks(ground: &Ground<'_>, place: &fit::Place, waiting: &Waiting<'_>) -> Vec
     all
 }
 
-/// Searches for a place that one estimate may cost, times machines. More: a page that asks while somebody
+/// Searches for a place that one estimate may cost, times machines. More: a page that asks while a user
 /// types answers later. Fewer: a long queue has no estimate.
 const MOST_SEARCHES: usize = 20_000;
 
 /// When enough sessions will have reached the limits their owners set that everybody in front of this one
-/// has a place, and then this one: at the latest, for some end sooner. None where somebody in the way has
-/// no limit: then nobody knows. None too where counting it out would take too long.
+/// has a place, and then this one: at the latest, for some end sooner. None where a session in the way has
+/// no limit. None too where counting it out would take too long.
 fn eta<'w>(
     line: &Line<'w>,
     mut ground: Ground<'w>,

@@ -129,7 +129,7 @@ fn reason(world: &World, spot: &Spot<'_>, devices: &[DeviceShare], demand: &Dema
     .with("memory", demand.memory)
 }
 
-/// Why a node takes nobody now; None when it does.
+/// Why a node takes no session now; None when it does.
 pub(super) fn closed(node: &Node, now: Timestamp) -> Option<Blocker> {
     let say = |code: &str, text: String| {
         Some(Blocker {
@@ -165,7 +165,7 @@ pub(super) fn closed(node: &Node, now: Timestamp) -> Option<Blocker> {
     None
 }
 
-/// The same for somebody who wants that environment.
+/// The same for a session that wants that environment.
 fn usable(node: &Node, environment: &Environment, now: Timestamp) -> Option<Blocker> {
     let off = *environment == Environment::Host && !node.host_environment;
     closed(node, now).or_else(|| {
@@ -255,7 +255,7 @@ fn short(code: &str, node: &str, need: String, free: String, text: String) -> Bl
     }
 }
 
-/// Somebody holds as much of devices as one person may.
+/// A user holds as much of devices as one user may.
 pub(super) fn quota(ground: &Ground<'_>, demand: &Demand, owner: UserId) -> Blocker {
     let each = ground.world().policy.each.unwrap_or_default();
     let (held, need) = (ground.owned(owner), ground.asked(demand));
@@ -472,7 +472,7 @@ pub(super) fn possible(
     {
         return Err(Refusal::invalid(
             "gpu.over-quota",
-            format!("One person holds at most {each} of devices here."),
+            format!("One user may hold at most {each} of devices here."),
         )
         .with("limit", each)
         .at("/resources/mig")
@@ -535,7 +535,7 @@ pub(super) fn possible(
     })
 }
 
-/// Whether the devices of a machine hold a demand while nobody else has any of them. A cordon and a
+/// Whether the devices of a machine hold a demand while no other session has any of them. A cordon and a
 /// device's health pass, so they do not count.
 pub(super) fn holds_when_empty(node: &Node, demand: &Demand) -> bool {
     if !demand.wants_device() {

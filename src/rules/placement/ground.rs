@@ -5,8 +5,8 @@
 //! what was noted since it was last asked, so that a place costs the logarithm of the machines and not
 //! their number.
 //!
-//! What is kept for somebody in front is given to nobody. Within one walk of the queue room only becomes
-//! less, so whoever finds none need not be looked for again.
+//! What is kept for an earlier session is given to no other. Within one walk of the queue room only becomes
+//! less, so a session that finds none need not be looked for again.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -33,9 +33,9 @@ pub(super) struct Spot<'w> {
     pub(super) memory: Bytes,
     /// What is given of each device, in the order of the machine's list.
     pub(super) devices: Vec<Held>,
-    /// Devices that somebody in front waits for, in the order of the machine's list.
+    /// Devices that an earlier session waits for, in the order of the machine's list.
     pub(super) shut: Vec<bool>,
-    /// Sizes of partitions that somebody in front waits for.
+    /// Sizes of partitions that an earlier session waits for.
     pub(super) shut_parts: Vec<MigProfile>,
     /// What everybody who has devices here has beside them.
     pub(super) beside: Vec<Beside>,
@@ -72,7 +72,7 @@ pub(super) struct Ground<'w> {
     /// Hundredths of devices that each person holds.
     owned: BTreeMap<UserId, u32>,
     kept: Kept<'w>,
-    /// Some machine has a device whose slices nobody in front waits for.
+    /// Some machine has a device whose slices no earlier session waits for.
     some_unshut: bool,
     /// What partitions of a size count.
     partitions: RefCell<BTreeMap<MigProfile, GpuShare>>,
@@ -121,7 +121,7 @@ impl<'w> Ground<'w> {
             };
             ground.hold(at, &session.order.demand, &session.holds(), session.owner);
         }
-        // Nobody has asked yet.
+        // Not asked yet.
         ground.changes.clear();
         ground
     }
@@ -134,7 +134,7 @@ impl<'w> Ground<'w> {
         self.at.get(&node).copied()
     }
 
-    /// The same with nothing kept for anybody.
+    /// The same without reservations.
     pub(super) fn bare(&self) -> Self {
         let mut spots = self.spots.clone();
         for spot in &mut spots {
@@ -159,7 +159,7 @@ impl<'w> Ground<'w> {
         &self.kept
     }
 
-    /// Keeps for somebody who waits all that they could get. Costs one visit a device for each new size.
+    /// Keeps for a waiting session all that it could get. Costs one visit a device for each new size.
     pub(super) fn keep(&mut self, session: &'w Session) {
         let demand = &session.order.demand;
         let host = session.order.environment == Environment::Host;
@@ -279,7 +279,7 @@ impl<'w> Ground<'w> {
         demand.wants_device() && self.owned(owner) + owed + self.asked(demand) > each
     }
 
-    /// The best place there is that is not kept for somebody; None where there is none.
+    /// The best place there is that is not kept for an earlier session; None where there is none.
     pub(super) fn best(&self, demand: &Demand, environment: &Environment) -> Option<Found> {
         let host = *environment == Environment::Host;
         let shut = demand.gpu > GpuShare::ZERO && !self.some_unshut;

@@ -1,9 +1,9 @@
-//! What is kept for those who wait in front, so that whoever comes later may pass them without taking
-//! anything they could get. Of a machine on which somebody in front could ever be, whoever passes gets no
+//! What is kept for those who wait in front, so that later ones may pass them without taking
+//! anything they could get. Of a machine on which an earlier session could ever be, one that passes gets no
 //! device that they could have, and only so much processor time and memory that all of them who could be
 //! there together would still have theirs.
 //!
-//! Run-time limits are not looked at: a session may end long before its limit, and whoever had passed
+//! Run-time limits are not looked at: a session may end long before its limit, and one that had passed
 //! because of that limit would then stand in the way.
 
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ use crate::session::{Environment, Session};
 use crate::units::{Bytes, CpuShare, GpuShare};
 use crate::world::Node;
 
-/// Different sizes that may wait in front while somebody behind them is still looked at. More: a pass over a
+/// Different sizes that may wait in front while a session behind them is still looked at. More: a pass over a
 /// queue in which every request differs takes longer. Fewer: such a queue lets fewer pass.
 pub(super) const MOST_SIZES: usize = 128;
 
@@ -64,7 +64,7 @@ impl<'w> Kept<'w> {
         self.sizes.is_empty()
     }
 
-    /// Somebody in front who wants no more in any respect has found no place: then this one finds none. Costs
+    /// An earlier session that wants no more in any respect has found no place: then this one finds none. Costs
     /// one comparison a size.
     pub(super) fn is_vain(&self, demand: &Demand, host: bool) -> bool {
         self.known.contains_key(&(*demand, host))
@@ -77,7 +77,7 @@ impl<'w> Kept<'w> {
             })
     }
 
-    /// Notes one more who waits, and for how much of devices. True where nobody of that size did.
+    /// Notes one more who waits, and for how much of devices. True where none of that size did.
     pub(super) fn add(&mut self, session: &'w Session, asked: GpuShare) -> bool {
         let demand = session.order.demand;
         let host = session.order.environment == Environment::Host;
@@ -100,13 +100,13 @@ impl<'w> Kept<'w> {
     }
 
     /// Whether all who wait in front and could be on this machine would still have processor time and memory
-    /// there beside what runs and this demand, whichever of them come and whatever ends.
+    /// there beside what runs and this demand, whichever of them come or end.
     pub(super) fn leaves_room(&self, spot: &Spot<'_>, demand: &Demand) -> bool {
         let (cpu, memory) = self.left(spot);
         demand.cpu <= cpu && demand.memory <= memory
     }
 
-    /// Processor time and memory of a machine that nobody has and that is kept for nobody.
+    /// Processor time and memory of a machine that are free and not kept.
     pub(super) fn left(&self, spot: &Spot<'_>) -> (CpuShare, Bytes) {
         if self.is_empty() {
             return spot.free();
@@ -198,7 +198,7 @@ fn most(mut room: u64, all: &mut [Beside], of: impl Fn(&Beside) -> u64) -> u64 {
     sum
 }
 
-/// Whether a machine could hold a demand if nobody else were on it.
+/// Whether a machine could hold a demand if it were empty.
 pub(super) fn could(node: &Node, demand: &Demand, host: bool) -> bool {
     (!host || node.host_environment)
         && node.capacity.cpu >= demand.cpu
@@ -220,7 +220,7 @@ pub(super) fn could_use(spot: &Spot<'_>, at: usize, demand: &Demand) -> bool {
     }
 }
 
-/// Whether somebody who waits in front, and could be on this machine, waits for something that this demand
+/// Whether a session that waits in front, and could be on this machine, waits for something that this demand
 /// wants there too: a device, or the processor time and memory that everybody needs.
 pub(super) fn competes(spot: &Spot<'_>, size: &Size<'_>, demand: &Demand) -> bool {
     if !could(spot.node, &size.demand, size.host) {

@@ -9,7 +9,7 @@ use crate::session::{Outcome, Reason, Session, Wish};
 use crate::units::Timestamp;
 use crate::world::World;
 
-/// The queue up to somebody.
+/// The queue up to a session.
 pub(super) struct Line<'w> {
     world: &'w World,
     now: Timestamp,
@@ -18,7 +18,7 @@ pub(super) struct Line<'w> {
     pub(super) waiting: Vec<&'w Session>,
     /// Those who got a place, in order.
     pub(super) placed: Vec<(&'w Session, Found)>,
-    /// Too many sizes wait: nobody behind them is looked at.
+    /// Too many sizes wait: no session behind them is looked at.
     full: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Step {
 }
 
 impl<'w> Line<'w> {
-    /// Nobody was looked at yet.
+    /// No session was looked at yet.
     pub(super) fn new(world: &'w World, now: Timestamp) -> Self {
         Self {
             world,
@@ -70,7 +70,7 @@ impl<'w> Line<'w> {
             self.placed.push((session, place.found.clone()));
             return Step::Place(place);
         }
-        // Who is bound to a device holds nobody back.
+        // A session bound to a device holds no other back.
         if session.only_on.is_none() {
             self.wait(session);
         }
@@ -85,7 +85,7 @@ impl<'w> Line<'w> {
         fit::place(&self.ground, session)
     }
 
-    /// Whether so many sizes wait in front that nobody behind them is looked at.
+    /// Whether so many sizes wait in front that no session behind them is looked at.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }

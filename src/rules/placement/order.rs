@@ -1,8 +1,8 @@
 //! In which order waiting sessions are looked at, and what holds one back besides room.
 //!
-//! People take turns: everybody's first waiting session comes before anybody's second. Among first ones it
-//! counts since when each is its owner's first, so that nobody who comes later passes the head of the queue,
-//! and whoever just got a place stands behind everybody who waits. So somebody with one session waits for at
+//! Users take turns: each user's first waiting session comes before any user's second. Among first ones it
+//! counts since when each is its owner's first, so that no later session passes the head of the queue,
+//! and a user who just got a place stands behind all who wait. So a user with one session waits for at
 //! most one of each other person, however many they queued.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Failed sign-ins. Whoever guesses waits longer after each guess; nobody's guesses shut somebody else out.
+//! Failed sign-ins. Each guess waits longer than the one before; no guesses lock another user out.
 //! What is counted, and kept in memory only:
 //!
 //! - a name from one address: after some failures each further try waits, at most half a minute;
@@ -28,10 +28,10 @@ use crate::{Failure, Server};
 
 /// Failures that cost nothing: people mistype. Each further one doubles the wait, from one second.
 const FREE: u32 = 5;
-/// Longest wait of a name from an address that is no known browser's. Higher: whoever sits behind the same
+/// Longest wait of a name from an address that is no known browser's. Higher: a user behind the same
 /// proxy is kept out by a neighbour. Lower: an address may guess more often.
 const LONGEST_WAIT_SECONDS: u64 = 30;
-/// Longest wait of a browser that signed in by this name before, which nobody else's failures touch.
+/// Longest wait of a browser that signed in by this name before, which failures of others do not touch.
 const LONGEST_OWN_WAIT_SECONDS: u64 = 15 * 60;
 /// Failures of a name from anywhere after which its tries are slowed.
 const FREE_OF_NAME: u32 = 20;
@@ -166,7 +166,7 @@ pub(super) struct Attempt<'s> {
 }
 
 impl<'s> Attempt<'s> {
-    /// Somebody signs in by a name; `device` where their browser did so before.
+    /// A sign-in by a name; `device` where their browser did so before.
     pub(super) fn of(
         server: &'s Server,
         name: &str,
@@ -203,7 +203,7 @@ impl<'s> Attempt<'s> {
         }
     }
 
-    /// Somebody who is signed in is asked for their password again, by this sign-in or token.
+    /// A signed-in user is asked for their password again, by this sign-in or token.
     pub(super) fn of_own(server: &'s Server, name: &str, person: UserId, by: &[u8; 16]) -> Self {
         Self {
             server,
@@ -216,7 +216,7 @@ impl<'s> Attempt<'s> {
         }
     }
 
-    /// Somebody typed a wrong setup code.
+    /// A try of a setup code.
     pub(super) fn of_setup(server: &'s Server, source: IpAddr) -> Self {
         Self {
             server,
@@ -244,7 +244,7 @@ impl<'s> Attempt<'s> {
         let many = |(subject, free): &(Subject, u32)| counts.failures(subject, now) > *free;
         let slowed = self.shared.iter().any(many);
         for (subject, _) in &self.shared {
-            // It holds nobody back by itself: no wait is counted for it.
+            // It delays no try by itself: no wait is counted for it.
             let _ = counts.begin(*subject, self.name, 0, now);
         }
         if slowed {
@@ -252,7 +252,7 @@ impl<'s> Attempt<'s> {
                 self.undone();
                 return Err(Refusal::too_often(
                     "sign-in.busy",
-                    "Too many people are signing in just now.",
+                    "Too many sign-ins are in progress.",
                 )
                 .hint("Try again in a moment.")
                 .retry_after(SLOWED.as_secs() + 1)
@@ -320,7 +320,7 @@ impl<'s> Attempt<'s> {
     }
 }
 
-/// Lifts every wait of a name, when an administrator set its password anew.
+/// Lifts every wait of a name, when an administrator set a new password.
 pub(crate) fn unlock(server: &Server, name: &str) {
     let name = subject("name", name.as_bytes(), &[]);
     server
@@ -329,7 +329,7 @@ pub(crate) fn unlock(server: &Server, name: &str) {
         .retain(|_, row| row.name != name);
 }
 
-/// A browser that signed in by a name before, known by a signed cookie. Proves nobody: it only has failures
+/// A browser that signed in by a name before, known by a signed cookie. Authenticates no user: it only has failures
 /// of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Device {

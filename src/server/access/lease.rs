@@ -1,5 +1,5 @@
 //! A stream's leave to go on. Who opens one proves themselves once; a lease proves it again whenever rows
-//! were written and when the proof runs out by the clock. Never ends a stream: whoever carries it asks.
+//! were written and when the proof runs out by the clock. Never ends a stream: its carrier asks.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(700);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Streams that one person has open at once: pages, terminals, logs, journals. More: one person's pages are
-/// rendered all the time. Fewer: somebody with a tab for each of a hundred sessions is refused.
+/// rendered all the time. Fewer: a user with a tab for each of a hundred sessions is refused.
 const MOST_OF_A_PERSON: usize = 200;
 
 /// How many streams each person has open.
@@ -104,8 +104,8 @@ pub fn lease(server: &Server, caller: &Caller) -> Lease {
                     return refusal;
                 }
                 Err(failure) => {
-                    // A disk that stutters closes nobody's terminal; the next look tells.
-                    tracing::warn!(error = %base::observe::chain(&failure), "a stream is not proven anew");
+                    // A disk that stutters closes no terminal; the next look tells.
+                    tracing::warn!(error = %base::observe::chain(&failure), "the permission of a stream cannot be checked again");
                     GATHER
                 }
             };
@@ -126,31 +126,33 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
     let now = server.clock().now();
     server
         .catalog()
-        .read_now("prove a stream anew", |view| match caller.via {
-            Via::LocalRoot => Ok(None),
-            Via::Browser { session } => {
-                let Some((browser, person)) = view.browser_by_id(session.0)? else {
-                    return Err(signed_out().into());
-                };
-                same(caller, &person)?;
-                if browser.ends_at <= now {
-                    return Err(signed_out().into());
+        .read_now("check the permission of a stream", |view| {
+            match caller.via {
+                Via::LocalRoot => Ok(None),
+                Via::Browser { session } => {
+                    let Some((browser, person)) = view.browser_by_id(session.0)? else {
+                        return Err(signed_out().into());
+                    };
+                    same(caller, &person)?;
+                    if browser.ends_at <= now {
+                        return Err(signed_out().into());
+                    }
+                    Ok(Some(browser.ends_at))
                 }
-                Ok(Some(browser.ends_at))
-            }
-            Via::Token { id } => {
-                let Some((token, person)) = view.token_by_id(id)? else {
-                    return Err(Refusal::unauthenticated(
-                        "token.revoked",
-                        "The token that opened this was revoked.",
-                    )
-                    .hint("Open it again with another token.")
-                    .into());
-                };
-                same(caller, &person)?;
-                match token.expires_at {
-                    Some(end) if end <= now => Err(token_expired(end).into()),
-                    end => Ok(end),
+                Via::Token { id } => {
+                    let Some((token, person)) = view.token_by_id(id)? else {
+                        return Err(Refusal::unauthenticated(
+                            "token.revoked",
+                            "The token that opened this was revoked.",
+                        )
+                        .hint("Open it again with another token.")
+                        .into());
+                    };
+                    same(caller, &person)?;
+                    match token.expires_at {
+                        Some(end) if end <= now => Err(token_expired(end).into()),
+                        end => Ok(end),
+                    }
                 }
             }
         })
@@ -185,7 +187,7 @@ fn signed_out() -> Refusal {
         .hint("Sign in again.")
 }
 
-/// Keeps a browser's sign-in from ending by rest while somebody types into a terminal of it.
+/// Keeps a browser's sign-in from ending by rest while its user types into a terminal of it.
 pub struct InUse {
     server: Server,
     via: Via,
@@ -201,7 +203,7 @@ impl InUse {
         }
     }
 
-    /// Somebody typed. Writes at most once a minute, and waits for nothing.
+    /// The user typed. Writes at most once a minute, and waits for nothing.
     pub fn note(&mut self) {
         let Via::Browser { session } = self.via else {
             return;

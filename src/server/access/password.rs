@@ -224,7 +224,7 @@ pub(crate) fn check_new(password: &Secret, name: &str, pointer: &str) -> Result<
     if too_plain {
         return Err(refuse(
             "password.too-common",
-            "That password is among the first that anybody would try.".to_owned(),
+            "That password is too common or too simple.".to_owned(),
         ));
     }
     Ok(())

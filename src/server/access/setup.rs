@@ -1,4 +1,4 @@
-//! The first administrator: made once, by whoever holds the code that the server printed at its
+//! The first administrator: made once, by the holder of the code that the server printed at its
 //! start. There is no default account.
 
 use std::net::IpAddr;
@@ -21,12 +21,12 @@ const GOOD_SECONDS: u64 = 3600;
 const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
 /// Draws a new setup code and voids the one before it; None once setup is done, or where the code
-/// could not be kept (logged). Good for one hour. Whoever calls prints it once and forgets it.
+/// could not be kept (logged). Good for one hour. The caller prints it once and forgets it.
 pub fn setup_link(server: &Server) -> Option<String> {
     if !setup_open(server) {
         return None;
     }
-    // 16 letters of 5 bits each: nobody guesses that in an hour.
+    // 16 letters of 5 bits each: not guessed in an hour.
     let letters: String = dice::<16>()
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
@@ -48,7 +48,7 @@ pub fn setup_link(server: &Server) -> Option<String> {
     match kept {
         Ok(()) => Some(code),
         Err(failure) => {
-            tracing::error!(error = %base::observe::chain(&failure), "no setup code");
+            tracing::error!(error = %base::observe::chain(&failure), "a setup code could not be made");
             None
         }
     }
@@ -83,7 +83,7 @@ pub async fn set_up(
     let given = Secret::new(plain(code)).hash();
     let right = setup.hash.is_some_and(|hash| same(&hash, &given));
     if !right {
-        // Nobody guesses eighty bits: only the wrong ones wait.
+        // Eighty bits cannot be guessed: only the wrong ones wait.
         Attempt::of_setup(server, source).begin().await?;
         return Err(Refusal::invalid(
             "setup.code-wrong",

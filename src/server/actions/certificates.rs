@@ -1,4 +1,4 @@
-//! What people may do with the certificates of this machine: anybody may see whom to trust,
+//! What people may do with the certificates of this machine: every caller may see whom to trust,
 //! administrators see more and change it. Private keys go in and never come out.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::catalog::Lane;
 use crate::catalog::events::Note;
 use crate::{Failure, Fault, Server};
 
-/// The machine's own authority, for whoever is to trust it.
+/// The machine's own authority, for clients that are to trust it.
 pub type Authority = keeper::Authority;
 /// What is served, and what is kept beside it.
 pub type Shown = keeper::Shown;
@@ -34,7 +34,7 @@ pub struct Request {
     pub organisation: String,
 }
 
-/// A certificate that somebody brings.
+/// A certificate to import.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Import {
@@ -116,7 +116,7 @@ pub async fn reset(server: &Server, caller: &Caller, to: Kind) -> Result<Shown, 
     Ok(shown)
 }
 
-/// What somebody should put right about certificates and the clock; empty while all is well and where
+/// What an administrator should mend about certificates and the clock; empty while all is well and where
 /// nothing is encrypted.
 pub(crate) fn worries(server: &Server) -> Vec<Check> {
     let settings = server.settings();
@@ -135,7 +135,7 @@ pub(crate) fn worries(server: &Server) -> Vec<Check> {
         Ok(keeper) => keeper.worries(),
         Err(failure) => {
             let error = base::observe::chain(&failure);
-            tracing::error!(%error, "the certificates cannot be looked at");
+            tracing::error!(%error, "the certificates cannot be read");
             return Vec::new();
         }
     };
@@ -151,7 +151,7 @@ pub(crate) fn worries(server: &Server) -> Vec<Check> {
         .collect()
 }
 
-/// Does something with the certificates where waiting for the disk holds nobody up.
+/// Does something with the certificates where waiting for the disk holds no request up.
 async fn at_work<T: Send + 'static>(
     server: &Server,
     act: impl FnOnce(&Keeper) -> Result<T, base::tls::TlsError> + Send + 'static,

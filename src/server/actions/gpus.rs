@@ -61,13 +61,13 @@ pub struct Gpu {
     pub node_name: String,
     pub model: String,
     pub memory: Bytes,
-    /// Multiprocessors; 0 where nobody knows.
+    /// Multiprocessors; 0 where unknown.
     pub sms: u32,
     pub numa: Option<u32>,
     /// Devices of one number are linked to each other.
     pub link: Option<u32>,
     pub health: Health,
-    /// Version of the driver that runs it; empty where nobody knows, and for simulated ones.
+    /// Version of the driver that runs it; empty where unknown, and for simulated ones.
     pub driver: String,
     /// Who holds sessions to their parts of its memory.
     pub hold: Hold,
@@ -89,7 +89,7 @@ pub struct Gpu {
     pub memory_free: Bytes,
     /// The least share in which a program starts.
     pub least: Option<GpuShare>,
-    /// What it is doing, whoever does it; None where it does not say, or its machine does not answer.
+    /// What it is doing, for all sessions; None where unknown, or its machine does not answer.
     pub doing: Option<DeviceUse>,
     pub partitions: Vec<Partition>,
     /// The profiles it can be cut into, smallest first; empty where it cannot be cut.
@@ -126,7 +126,7 @@ pub struct Partition {
     pub taken: bool,
 }
 
-/// What one session holds of a device. Without id, name and owner where it is somebody else's.
+/// What one session holds of a device. Without id, name and owner where it is another user's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GpuSlice {
     pub session: Option<SessionId>,
@@ -143,7 +143,7 @@ pub struct GpuSlice {
     /// new share is kept.
     pub confirmed: bool,
     /// Per cent of the share in which the device worked for it lately; above 100 where it was given what
-    /// others left. None where nobody can say, as of hardware partitions. Made up for a simulated device, as
+    /// others left. None where unknown, as of hardware partitions. Made up for a simulated device, as
     /// are the next two.
     #[serde(default)]
     pub load_percent: Option<f64>,
@@ -200,7 +200,7 @@ pub struct PlacedPartition {
 #[serde(deny_unknown_fields)]
 pub struct CutRequest {
     /// Empty: whole again. What it is already cut into takes a plan back. Never left out: a request that
-    /// says nothing must end nobody.
+    /// says nothing must end no session.
     pub profiles: Vec<MigProfile>,
     /// Why, for the people whose sessions end; None keeps what was said.
     #[serde(default)]
@@ -425,7 +425,7 @@ pub async fn cut(
                 }
                 .into());
             }
-            // A plan that is taken back ends nobody.
+            // A plan that is taken back ends no session.
             let ends = if as_it_is { Vec::new() } else { plan.ends };
             let because = Reason::new(
                 "session.device-cut",
@@ -519,7 +519,7 @@ fn plan_cut(
     })
 }
 
-/// Ends one session because of its device; `again` starts it anew elsewhere.
+/// Ends one session because of its device; `again` starts it again elsewhere.
 fn end(
     rows: &Rows<'_>,
     caller: &Caller,

@@ -34,7 +34,7 @@ pub enum ImportSource {
     Path(PathBuf),
 }
 
-/// Imports that may wait. More is a loop in somebody's script.
+/// Imports that may wait. More is a loop in a script.
 const MOST_OPEN: usize = 64;
 
 /// Every image, by reference. `host`, the machine's own programs, is none.
@@ -250,7 +250,7 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<Ima
     .await;
     match freed {
         Ok(Ok(())) => {}
-        // The row is gone, so nobody can use it; the next import or start frees the bytes.
+        // The row is gone, so it cannot be used; the next import or start frees the bytes.
         Ok(Err(failure)) => {
             tracing::warn!(error = %base::observe::chain(&failure), "layers were not freed");
         }

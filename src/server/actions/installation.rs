@@ -201,7 +201,7 @@ pub async fn report(server: &Server, caller: &Caller) -> Result<Report, Failure>
     })
 }
 
-/// Reads, changes and writes the record where waiting for the disk holds nobody up.
+/// Reads, changes and writes the record where waiting for the disk holds no request up.
 async fn change(
     server: &Server,
     act: impl FnOnce(&mut Record, Timestamp) + Send + 'static,

@@ -39,7 +39,7 @@ pub struct Operation {
     pub generation: u64,
 }
 
-/// The caller's operations, newest first, at most 200; everybody's for whoever may look at the whole box.
+/// The caller's operations, newest first, at most 200; those of all users for callers who may see the whole box.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Operation>, Failure> {
     allowed(caller, Verb::ImagesRead)?;
     let own = owner(caller);
@@ -49,7 +49,7 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Operation>, Fa
     Ok(rows.into_iter().map(|row| show(server, row)).collect())
 }
 
-/// One operation. Errors: `operation.not-found`, also for somebody else's.
+/// One operation. Errors: `operation.not-found`, also for another user's.
 pub async fn get(server: &Server, caller: &Caller, id: OperationId) -> Result<Operation, Failure> {
     allowed(caller, Verb::ImagesRead)?;
     find(server, caller, id)

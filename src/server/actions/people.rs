@@ -51,7 +51,7 @@ pub struct SignIn {
 /// How the first administrator is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SetupLinks {
-    /// Nobody has set the box up yet: the links lead to the form that makes the administrator, once,
+    /// The box is not set up yet: the links lead to the form that makes the administrator, once,
     /// within the hour. Otherwise they lead to the sign-in.
     pub open: bool,
     /// One for each address the box can be reached at; never empty.
@@ -93,7 +93,7 @@ pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks,
     Ok(SetupLinks { open, links })
 }
 
-/// Everybody with an account, by name. Root on the machine is nobody's account and left out.
+/// All users with an account, by name. Root on the machine has none and is left out.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
     allowed(caller, Verb::PeopleRead)?;
     server.catalog().read_now("list people", |view| {
@@ -169,7 +169,7 @@ pub async fn create_once(
         .await
 }
 
-/// Sets somebody's password, ends their sign-ins and lifts a lock on their name.
+/// Sets a user's password, ends their sign-ins and lifts a lock on their name.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,
@@ -200,7 +200,7 @@ pub async fn set_password(
     Ok(person)
 }
 
-/// Makes somebody an administrator, or an ordinary user again.
+/// Makes a user an administrator, or an ordinary user again.
 ///
 /// Errors: `person.last-administrator`, `person.stale` where `if_match` is not their version.
 pub async fn set_role(
@@ -243,7 +243,7 @@ pub async fn set_role(
     .await
 }
 
-/// Shuts somebody out, or lets them in again. Their sessions go on; their sign-ins end at once.
+/// Suspends a user, or admits them again. Their sessions go on; their sign-ins end at once.
 ///
 /// Errors: `person.self`, `person.last-administrator`, `person.stale`.
 pub async fn suspend(
@@ -467,9 +467,9 @@ fn find(view: &View<'_>, who: &str) -> Result<User, Failure> {
         Ok(id) => view.person(id)?,
         Err(_) => view.person_named(who)?,
     };
-    found
-        .filter(|person| person.id != ROOT)
-        .ok_or_else(|| Refusal::not_found("user.not-found", "There is nobody of that name.").into())
+    found.filter(|person| person.id != ROOT).ok_or_else(|| {
+        Refusal::not_found("user.not-found", "There is no user of that name.").into()
+    })
 }
 
 fn own(view: &View<'_>, caller: &Caller) -> Result<User, Failure> {
@@ -527,7 +527,7 @@ fn keep_an_administrator(rows: &Rows<'_>, person: &User) -> Result<(), Failure> 
             format!("{} is the last administrator of this machine.", person.name),
         )
         .with("name", &person.name)
-        .hint("Make somebody else an administrator first.")
+        .hint("Make another user an administrator first.")
         .into());
     }
     Ok(())

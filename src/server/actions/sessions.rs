@@ -244,15 +244,15 @@ fn discreet(mut explained: Explanation, world: &World, caller: &Caller) -> Expla
             let (code, text) = match blocker.code.as_str() {
                 "queue.behind" => (
                     "queue.behind-other",
-                    "A session of somebody else is in front of it and waits for room.",
+                    "A session of another user is in front of it and waits for room.",
                 ),
                 "queue.kept" => (
                     "queue.kept-other",
-                    "What is free is kept for a session of somebody else, which is in front of it.",
+                    "The free resources are reserved for an earlier session of another user.",
                 ),
                 _ => (
                     "dependency.waiting-other",
-                    "It waits for a session of somebody else.",
+                    "It waits for a session of another user.",
                 ),
             };
             blocker.code = code.to_owned();

@@ -43,7 +43,7 @@ pub(crate) const RESERVE: Bytes = Bytes::mib(64);
 /// Free bytes below which people are warned.
 const WARNED: Bytes = Bytes::gib(1);
 
-/// Whether the server is ready, in parts. Needs nobody: it names nothing of anybody's.
+/// Whether the server is ready, in parts. Needs no sign-in: it names nothing of any user's.
 ///
 /// Costs one empty turn of the writer, so that a stuck disk is seen.
 pub async fn health(server: &Server) -> Vec<Check> {
@@ -89,7 +89,7 @@ pub async fn health(server: &Server) -> Vec<Check> {
             free >= RESERVE,
             false,
             format!("{free} are free on the disk of the state."),
-            "Remove images that nobody uses, or free space on that disk.",
+            "Remove unused images, or free space on that disk.",
         ),
         None => say(
             "disk.room",
@@ -240,13 +240,13 @@ pub struct GpuMetrics {
     pub share_used: GpuShare,
     pub memory: Bytes,
     pub memory_used: Bytes,
-    /// What it is doing, whoever does it; None where it does not say.
+    /// What it is doing, for all sessions; None where unknown.
     pub doing: Option<DeviceUse>,
     /// One for each session that has a share of it.
     pub slices: Vec<SliceMetrics>,
 }
 
-/// One session's share of a device in figures. Without anybody's name: whoever reads it may not be anybody.
+/// One session's share of a device in figures. Without names: its reader may not be signed in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SliceMetrics {
     pub session: SessionId,
@@ -259,7 +259,7 @@ pub struct SliceMetrics {
     pub idle_seconds: Option<u64>,
 }
 
-/// Figures for whoever watches the box from outside.
+/// Figures for monitoring from outside.
 pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failure> {
     allowed(caller, Verb::SystemRead)?;
     let now = server.clock().now();
@@ -517,7 +517,7 @@ pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Check>, Fa
             ok: false,
             minor: true,
             text: format!("Only {free} are free on the disk of the state."),
-            hint: "Remove images that nobody uses, or free space on that disk.".into(),
+            hint: "Remove unused images, or free space on that disk.".into(),
         });
     Ok(troubles(server)
         .into_iter()

@@ -188,7 +188,7 @@ impl Worker {
                 let next = match open {
                     Ok(rows) => rows.into_iter().find(|row| row.kind == KIND),
                     Err(failure) => {
-                        tracing::error!(error = %base::observe::chain(&failure), "no imports");
+                        tracing::error!(error = %base::observe::chain(&failure), "open imports cannot be read");
                         None
                     }
                 };
@@ -377,7 +377,7 @@ impl Worker {
             && let Err(error) = uploads.remove(id, &owner)
             && error.code() != Some("upload.not-found")
         {
-            tracing::warn!(%error, "a useless upload was not removed");
+            tracing::warn!(%error, "an unusable upload was not removed");
         }
     }
 }

@@ -50,12 +50,12 @@ pub(crate) struct Record {
     pub(crate) finished_at: Option<Timestamp>,
 }
 
-/// Reads the record; an empty one where nobody began, or where it cannot be read: steps are cheap to
+/// Reads the record; an empty one where setup was not begun, or where it cannot be read: steps are cheap to
 /// repeat.
 pub(crate) fn read(data: &Path) -> Record {
     match std::fs::read(data.join(FILE)) {
         Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the record of the installation is damaged, it begins again");
+            tracing::warn!(%error, "the record of the installation is damaged; a new one is started");
             Record::default()
         }),
         Err(error) => {

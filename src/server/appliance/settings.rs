@@ -36,7 +36,7 @@ impl InForce {
     ///
     /// Errors: as at the start; then everything stays as it was.
     pub(crate) fn read_again(&self) -> Result<Reloaded, Refusal> {
-        // Read outside the lock: a slow disk must not hold up whoever asks for a setting.
+        // Read outside the lock: a slow disk must not hold up readers of a setting.
         let newer = self.reading().sources.read()?;
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let now = held.followed_by(&newer);

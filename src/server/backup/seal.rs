@@ -383,7 +383,7 @@ pub(super) fn cut() -> Refusal {
 pub(super) fn damaged() -> Refusal {
     Refusal::invalid(
         "backup.damaged",
-        "The backup was changed since it was made, by a fault or by somebody.",
+        "The backup was damaged or changed after it was made.",
     )
     .hint("Copy it again from where it was made, or take an older one.")
 }

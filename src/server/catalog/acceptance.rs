@@ -1,4 +1,4 @@
-//! Root's word that this catalog leads the machine, whatever that obeyed before: one small file beside the
+//! Root's word that this catalog leads the machine, also if that followed another before: one small file beside the
 //! catalog, so that it can be given with and without a server. Good once: the server removes it when the
 //! machine obeys.
 
@@ -53,7 +53,7 @@ impl Catalog {
             && let Err(error) = fs::remove_file(file(data))
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, "what root accepted is carried out and could not be removed");
+            tracing::warn!(%error, "the accepted state is in force, and its marker could not be removed");
         }
     }
 }

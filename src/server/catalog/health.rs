@@ -160,7 +160,7 @@ impl Catalog {
                     .await;
             }
             Ok(Ok(())) => {}
-            Err(error) => tracing::warn!(%error, "the disk was not tried"),
+            Err(error) => tracing::warn!(%error, "the disk could not be tested"),
         }
     }
 
@@ -176,7 +176,7 @@ impl Catalog {
             Err(Failure::Refusal(refusal)) if refusal.code == DAMAGED => refusal,
             Err(failure) => {
                 let error = base::observe::chain(&failure);
-                tracing::warn!(%error, "the pages of the catalog were not looked through");
+                tracing::warn!(%error, "the catalog could not be checked for damage");
                 return;
             }
         };

@@ -73,7 +73,7 @@ pub(crate) struct OperationRow {
 }
 
 impl OperationRow {
-    /// One that somebody asked for now; nothing of it is done yet.
+    /// One that was asked for now; nothing of it is done yet.
     pub(crate) fn asked(now: Timestamp, kind: &str, person: UserId, input: Value) -> Self {
         Self {
             id: OperationId::make(now, base::observe::dice()),

@@ -78,7 +78,7 @@ pub(crate) fn profiles_of(device: &Device) -> Vec<MigProfile> {
     device.mig.iter().map(|part| part.profile).collect()
 }
 
-/// The partitions of simulated devices that were cut here, whatever their machines report of them; `said` is
+/// The partitions of simulated devices that were cut here, not as their machines report them; `said` is
 /// what administrators said of devices.
 pub(crate) fn cuts(said: &[DeviceRow], nodes: &[Node]) -> BTreeMap<String, Vec<MigPart>> {
     wanted(said, nodes)

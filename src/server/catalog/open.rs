@@ -59,7 +59,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         for held in [&self.file, &self.directory] {
             if let Err(error) = held.unlock() {
-                tracing::warn!(%error, "the lock on the state is let go only when the file is closed");
+                tracing::warn!(%error, "the lock on the state is released only when the file is closed");
             }
         }
     }
@@ -120,7 +120,7 @@ fn close_kept(directory: &Path) {
     for (_, path) in super::copy::kept(directory) {
         let closed = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600));
         if let Err(error) = closed {
-            tracing::warn!(%error, path = %path.display(), "others may read a kept catalog");
+            tracing::warn!(%error, path = %path.display(), "other users may read a kept copy of the catalog");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct BrowserRow {
     pub(crate) person: UserId,
     pub(crate) created_at: Timestamp,
     pub(crate) used_at: Timestamp,
-    /// Ends then whatever happens.
+    /// Ends then in any case.
     pub(crate) ends_at: Timestamp,
     /// Address it signed in from.
     pub(crate) source: String,
@@ -295,7 +295,7 @@ impl Rows<'_> {
         if self.person_named(person.name.as_str())?.is_some() {
             return Err(Refusal::conflict(
                 "user.name-taken",
-                format!("There is already somebody called {}.", person.name),
+                format!("There is already a user called {}.", person.name),
             )
             .with("name", &person.name)
             .at("/name")

@@ -41,7 +41,7 @@ impl Reserve {
                 fallocate(&file, FallocateFlags::KEEP_SIZE, 0, LOG).map_err(Into::into)
             });
         if let Err(error) = taken {
-            tracing::warn!(%error, log = %log.display(), "no disk was set aside");
+            tracing::warn!(%error, log = %log.display(), "no disk space could be reserved");
         }
     }
 

@@ -1,5 +1,5 @@
 //! What sessions used, moment by moment: `samples.sqlite`, a file of its own that may lose its last
-//! second and is begun anew when it is damaged. Nothing a person was promised is kept here alone.
+//! second and is made again when it is damaged. Nothing a person was promised is kept here alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -62,8 +62,8 @@ pub(crate) struct DeviceRate {
     pub(crate) idle_since: Option<Timestamp>,
 }
 
-/// What was worked between two sums, as per cent of what was granted meanwhile. None where nobody can say:
-/// nothing was granted, or the node began to count anew.
+/// What was worked between two sums, as per cent of what was granted meanwhile. None where unknown:
+/// nothing was granted, or the node began to count from zero.
 pub(crate) fn load(before: Option<Worked>, after: Option<Worked>) -> Option<f64> {
     let (before, after) = before.zip(after)?;
     let busy = after
@@ -137,7 +137,7 @@ impl Samples {
                 match connect(&path) {
                     Ok(connection) => connection,
                     Err(error) => {
-                        tracing::warn!(%error, path = %path.display(), "samples are begun anew");
+                        tracing::warn!(%error, path = %path.display(), "the samples file is damaged; a new one is made");
                         for ending in ["", "-wal", "-shm"] {
                             // What is not there need not go; anything else shows in the next line.
                             let _ = std::fs::remove_file(directory.join(format!("{FILE}{ending}")));
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!((rate.device, rate.load), (3, Some(10.0)));
         assert_eq!(rate.memory, Some(Bytes::mib(700)));
 
-        // One that does not say: then nobody can say it of both. A node that begins anew: no load.
+        // One that does not say: then it is unknown of both. A node that begins from zero: no load.
         used.devices[0].worked = None;
         samples.record(at(6), &[(name(1), used.clone())]);
         used.devices = vec![slice(1), slice(1)];

@@ -44,9 +44,9 @@ const LOOPS_IN_ONE_COMMIT: usize = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtCommit {
     Commit,
-    /// The server dies before the commit: nothing is kept, nobody is answered in the affirmative.
+    /// The server dies before the commit: nothing is kept, no request is acknowledged.
     DieBefore,
-    /// The server dies right after the commit: everything is kept, nobody hears of it.
+    /// The server dies right after the commit: everything is kept, no request is acknowledged.
     DieAfter,
 }
 
@@ -442,7 +442,7 @@ impl Thread {
         if waiting.len() >= most {
             return Err(Refusal::too_often(
                 "server.busy",
-                "More requests wait for the disk than it can take.",
+                "The server is busy: the write queue is full.",
             )
             .hint("Try again in a moment.")
             .retry_after(1)

@@ -78,7 +78,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                     .map_or(CLOCK, |due| due.clamp(SOONEST, CLOCK))
             }
             Err(failure) => {
-                tracing::error!(error = %chain(&failure), "a turn of the conductor failed");
+                tracing::error!(error = %chain(&failure), "a pass of the controller failed");
                 CLOCK
             }
         };

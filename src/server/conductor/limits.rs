@@ -1,7 +1,7 @@
-//! Stops what has run past a limit that its owner set. Run time is counted on clocks that nobody can set:
+//! Stops what has run past a limit that its owner set. Run time is counted on clocks that cannot be set:
 //! between two looks on this process' own, and from the start on by the machine that the session runs on. A
 //! session neither expires early nor late because the time of day was put right, or because the server was
-//! started anew meanwhile.
+//! restarted meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use rules::world::World;
 
 use crate::conductor::turn::Turn;
 
-/// Since when each limited session runs, on the steady clock. Empty after a restart: then nobody is stopped
+/// Since when each limited session runs, on the steady clock. Empty after a restart: then no session is stopped
 /// before their machine has said how long they have run.
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {

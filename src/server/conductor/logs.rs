@@ -35,7 +35,7 @@ pub(crate) async fn run(catalog: Catalog, streams: Arc<dyn Streams>) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "logs of deleted sessions stay for now");
+                tracing::warn!(%error, "logs of deleted sessions could not be removed; tried again");
                 tokio::time::sleep(AGAIN).await;
             }
         }

@@ -1,5 +1,5 @@
 //! Forgets what is kept for a while only: rows of sessions long over, their events, and answers that
-//! nobody will ask for again. Never touches a live row, nor an ended one that a live one waits for.
+//! no caller will ask for again. Never touches a live row, nor an ended one that a live one waits for.
 
 use rules::units::Timestamp;
 

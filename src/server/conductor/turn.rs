@@ -1,5 +1,5 @@
 //! One turn of the conductor, before it is written: a world, and what the passes changed in it.
-//! Passes work on this value alone; whoever made it writes all of it in one commit, or nothing.
+//! Passes work on this value alone; its maker writes all of it in one commit, or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::catalog::conducting::{Happening, Sight, Writes};
 
 /// A world under way. The rows as they were read stay known, so that the commit can refuse to
-/// overwrite what somebody else wrote meanwhile.
+/// overwrite what another writer wrote meanwhile.
 pub(crate) struct Turn {
     pub(crate) now: Timestamp,
     pub(crate) world: World,
@@ -26,7 +26,7 @@ pub(crate) struct Turn {
     pub(crate) cut_orders: BTreeMap<NodeId, Vec<CutOrder>>,
     /// Drawn when the catalog was founded.
     pub(crate) state: Uuid,
-    /// Root said that this catalog leads the machine, whatever it obeyed.
+    /// Root said that this catalog leads the machine, also if it followed another.
     pub(crate) is_accepted: bool,
     /// Machines that are taken over in this turn.
     pub(crate) accepting: BTreeSet<NodeId>,

@@ -10,7 +10,7 @@ use super::digest::Digest;
 use super::failure::{ImageError, shown};
 use super::limits::ImportLimits;
 
-/// What an image asks of whoever runs it.
+/// What an image asks of its runtime.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageSettings {
     /// `NAME=value`, in the image's order.

@@ -60,7 +60,7 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
         self.map_err(|error| {
             let error = error.into();
             match error.raw_os_error() {
-                // A full disk is nobody's bug: say it as the person must hear it.
+                // A full disk is no bug: the user gets its own message.
                 Some(code) if code == NO_SPACE || code == QUOTA => disk_full().into(),
                 _ => ImageError::fault(what(), error),
             }
@@ -110,11 +110,11 @@ pub(super) fn from_read(error: io::Error, what: &str) -> ImageError {
     }
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return Refusal::invalid("image.truncated", format!("{what} ends before its time."))
-            .hint("The archive was cut short: copy or upload it again, or save it anew.")
+            .hint("The archive was cut short: copy or upload it again, or save it again.")
             .into();
     }
     Refusal::invalid("image.damaged", format!("{what} cannot be read: {error}."))
-        .hint("The archive is damaged: copy or upload it again, or save it anew.")
+        .hint("The archive is damaged: copy or upload it again, or save it again.")
         .into()
 }
 

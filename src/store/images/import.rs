@@ -1,6 +1,6 @@
 //! Takes an archive in: plan, check, unpack what is new into staging, put it in place, record it.
 //! Every layer of the archive is read and hashed, also one that is already kept, so that naming a
-//! digest is never enough to get at somebody else's layer.
+//! digest is never enough to get at another user's layer.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -88,7 +88,7 @@ impl ImageStore {
     ///
     /// Gives at least one image, in the archive's order. `progress` hears of every stage and about
     /// every MiB. Memory stays below some tens of MiB (zstd's window, names of directories)
-    /// whatever the archive says; disk use stays within the limits and the reserve. Rule: issue
+    /// for every archive; disk use stays within the limits and the reserve. Rule: issue
     /// shows 4 and escape cases E18, E19.
     ///
     /// Refusals begin with `image.`; the kinds are `Invalid` (the archive), `TooLarge` (a limit),
@@ -141,7 +141,7 @@ impl ImageStore {
                 // The reason of the failed import matters more than what could not be tidied;
                 // `open` tidies again.
                 for untidy in [unpinned, removed].into_iter().filter_map(Result::err) {
-                    tracing::warn!(error = %untidy, "could not tidy after a failed import");
+                    tracing::warn!(error = %untidy, "could not clean up after a failed import");
                 }
                 Err(error)
             }

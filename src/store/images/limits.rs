@@ -13,7 +13,7 @@ pub struct ImportLimits {
     /// gzip reaches 1032 only on constant bytes; real layers lie between 2 and 12.
     pub ratio: u64,
     /// Below this many unpacked bytes the ratio does not matter: a layer of a few empty files
-    /// compresses a hundredfold and harms nobody.
+    /// compresses a hundredfold and is harmless.
     pub ratio_grace_bytes: u64,
     /// Members of one layer. Real ones: Debian with Python 20,000; CUDA toolkits 60,000.
     pub members: u64,

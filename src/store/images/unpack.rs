@@ -30,7 +30,7 @@ const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE_MEMBER: &[u8] = b".wh..wh..opq";
 /// Links of lower layers followed for one name, as the kernel counts them.
 const LINKS: usize = 40;
-/// Sessions map this many ids; files of others show up as nobody's.
+/// Sessions map this many ids; files of others show up as those of the user `nobody`.
 const MAPPED_IDS: u64 = 65_536;
 
 /// What was found while unpacking a layer.
@@ -128,7 +128,7 @@ impl Layer<'_> {
         check_owner(member)?;
         if member.uid.max(member.gid) >= MAPPED_IDS {
             self.facts.warn(format!(
-                "Some files belong to ids above {}; in a session they belong to nobody.",
+                "Some files belong to ids above {}; in a session they belong to the user nobody.",
                 MAPPED_IDS - 1
             ));
         }

@@ -196,7 +196,7 @@ async fn mistakes_have_their_exit_codes_and_say_what_would_work() {
         ("job get nobody", 3, "operation.not-found"),
         ("user get nobody", 3, "user.not-found"),
         ("token create t --scope everything --expires 1y", 2, "90s"),
-        ("--server http://127.0.0.1:1 ps", 8, "nobody listens"),
+        ("--server http://127.0.0.1:1 ps", 8, "connection refused"),
         ("--server http://no.such.name ps", 8, "/etc/hosts"),
         ("--server https://no.such.name ps", 8, "/etc/hosts"),
         ("--server ftp://box ps", 2, "is not the address"),

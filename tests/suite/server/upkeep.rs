@@ -316,7 +316,7 @@ fn a_lost_machine_comes_back_by_one_command() {
     );
     let said = house.say("backup verify box.backup");
     assert!(
-        said.out.contains("1 people") && said.out.contains("sound"),
+        said.out.contains("1 users") && said.out.contains("sound"),
         "{}{}",
         said.out,
         said.err

@@ -17,7 +17,7 @@ if (sign && one("#stream")) {
     const text = lost ? `${words.lost} ${words.age.replace("{n}", age)}` : words.live;
     if (sign.textContent !== text) sign.textContent = text;
   };
-  // A stream that was told nothing for 40 s has lost its heartbeat, whatever the socket says.
+  // A stream without a message for 40 s has lost its heartbeat, even if the socket is open.
   setInterval(() => { lost ||= Date.now() - heard > 40000 && !document.hidden; show(); }, 1000);
   const fresh = () => { heard = Date.now(); lost = false; show(); };
   for (const name of ["htmx:sse:after:connection", "htmx:sse:after:message", "beat"]) document.addEventListener(name, fresh);
@@ -129,7 +129,7 @@ function sliders() {
   }
   share();
 }
-// What a share of a card is, while somebody types; the scheduler's own answer stands beside it.
+// What a share of a card is, while the user types; the scheduler's own answer stands beside it.
 function share() {
   for (const note of all("[data-share-of]")) {
     const hundredths = Math.round(Number(document.getElementById(note.dataset.shareOf)?.value.trim()) * 100);
@@ -139,7 +139,7 @@ function share() {
   }
   const typed = Math.round(Number(document.getElementById("gpu")?.value.trim()) * 100) || 0;
   for (const chip of all("[data-share]")) chip.setAttribute("aria-pressed", Number(chip.dataset.share) * 100 === Math.max(typed, 0));
-  // A session has a share or a partition, not both: whatever was picked last stands.
+  // A session has a share or a partition, not both: the last choice counts.
   if (typed > 0) { const none = one('[name=mig][value=""]'); if (none) none.checked = true; }
 }
 one("#new-gpu")?.addEventListener("input", share);
@@ -249,7 +249,7 @@ addEventListener("keydown", (event) => {
 one("#sheet")?.addEventListener("click", (event) => event.target.closest("button, dialog") && event.currentTarget.close());
 try { if (localStorage.getItem("slim")) one(".frame")?.classList.add("slim"); } catch { /* private window */ }
 
-// The zone is the browser's until somebody picks one.
+// The zone is the browser's until the user picks one.
 if (!/(^|; )(__Host-)?fardel_zone=/.test(document.cookie)) {
   const [own, secure] = location.protocol === "https:" ? ["__Host-", "; secure"] : ["", ""];
   document.cookie = `${own}fardel_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/; max-age=31536000; samesite=lax${secure}`;

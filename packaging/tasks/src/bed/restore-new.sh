@@ -81,7 +81,7 @@ took=$SECONDS
 cat /tmp/said
 echo "restore: $took s, 1 command"
 [ "$took" -le "$most" ] || fail "more than $most seconds"
-grep -q "^$((people + 1)) people, 1 sessions" /tmp/said || fail "it counts other people"
+grep -q "^$((people + 1)) users, 1 sessions" /tmp/said || fail "it counts other people"
 grep -q '^1 session(s) ran elsewhere' /tmp/said || fail "the lost session is not named"
 quietly systemctl start fardel.service
 quietly fardel ps

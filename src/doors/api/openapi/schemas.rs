@@ -35,7 +35,7 @@ pub(super) struct Session {
     /// Name of the machine it is, or was, on.
     node: Option<String>,
     devices: Vec<Grant>,
-    /// Devices here do not exist: whatever share it has or waits for, it gets no device.
+    /// Devices here do not exist: the session gets no device, even with a share.
     simulated: bool,
     #[schema(format = DateTime)]
     created_at: String,
@@ -140,7 +140,7 @@ pub(super) struct Grant {
     /// The same in the administrator's units.
     units: String,
     memory: u64,
-    /// Multiprocessors whose time the share is worth, of `sms_total`; 0 where nobody knows.
+    /// Multiprocessors whose time the share is worth, of `sms_total`; 0 where unknown.
     sms: u32,
     sms_total: u32,
     profile: Option<String>,
@@ -203,15 +203,15 @@ pub(super) struct Gpu {
     node_name: String,
     model: String,
     memory: u64,
-    /// Multiprocessors; 0 where nobody knows.
+    /// Multiprocessors; 0 where unknown.
     sms: u32,
     numa: Option<u32>,
     /// Devices of one number are linked to each other.
     link: Option<u32>,
     health: GpuHealth,
-    /// Version of the driver that runs it; empty where nobody knows, and for simulated ones.
+    /// Version of the driver that runs it; empty where unknown, and for simulated ones.
     driver: String,
-    /// Who holds sessions to their parts of its memory: `nobody`, `hook`, `hook-and-kernel`,
+    /// What enforces the sessions' limits of its memory: `nobody`, `hook`, `hook-and-kernel`,
     /// `hook-and-driver` or `hardware`.
     hold: String,
     /// Whether this driver has passed the card's self-test: `none` where there is nothing to test,
@@ -229,7 +229,7 @@ pub(super) struct Gpu {
     changed_by: Option<String>,
     share_used: f64,
     memory_used: u64,
-    /// The largest share that a new session could get of it now; 0 where it takes nothing new.
+    /// The largest share that a new session could get of it now; 0 where it takes no new sessions.
     share_free: f64,
     memory_free: u64,
     /// The least share in which a program starts.
@@ -242,7 +242,7 @@ pub(super) struct Gpu {
     slices: Vec<GpuSlice>,
 }
 
-/// What a device is doing, whoever does it; null where it does not say.
+/// What a device is doing, for all sessions; null where unknown.
 #[derive(ToSchema)]
 pub(super) struct GpuDoing {
     device: u32,
@@ -254,7 +254,7 @@ pub(super) struct GpuDoing {
     milliwatts: Option<u32>,
 }
 
-/// A cut that an administrator wants and that is not made yet; the device takes nothing new so long.
+/// A cut that an administrator wants and that is not made yet; the device takes no new sessions until then.
 #[derive(ToSchema)]
 pub(super) struct PlannedCut {
     /// Empty: whole.
@@ -318,7 +318,7 @@ pub(super) struct Partition {
     taken: bool,
 }
 
-/// What one session holds of a device; without session, name and owner where it is somebody else's.
+/// What one session holds of a device; without session, name and owner where it is another user's.
 #[derive(ToSchema)]
 pub(super) struct GpuSlice {
     session: Option<String>,
@@ -333,7 +333,7 @@ pub(super) struct GpuSlice {
     profile: Option<String>,
     confirmed: bool,
     /// Per cent of the share in which the device worked for it lately; above 100 where it was given what
-    /// others left. Null where nobody can say, as of hardware partitions. Made up for a simulated device, as
+    /// others left. Null where unknown, as of hardware partitions. Made up for a simulated device, as
     /// are the next two.
     load_percent: Option<f64>,
     /// Bytes in use, contexts included.
@@ -544,7 +544,7 @@ pub(super) struct Explanation {
     checks: Vec<Check>,
     alternatives: Vec<Alternative>,
     rooms: Vec<Room>,
-    /// Devices here do not exist: sessions get none, whatever stands above.
+    /// Devices here do not exist: sessions get none, also where a share is listed.
     simulated: bool,
 }
 
@@ -615,7 +615,7 @@ pub(super) struct Room {
 #[derive(ToSchema)]
 pub(super) struct DeviceRoom {
     index: u32,
-    /// 0 where it takes nothing new.
+    /// 0 where it takes no new sessions.
     free: f64,
     free_memory: u64,
 }
@@ -712,7 +712,7 @@ pub(super) struct Sample {
     cpu_waiting_percent: Option<f64>,
     /// The same of waiting for memory to be freed or read back.
     memory_waiting_percent: Option<f64>,
-    /// Null where it has no share of a device, or nobody can say.
+    /// Null where it has no share of a device, or the load is unknown.
     gpu: Option<GpuSample>,
 }
 
@@ -720,7 +720,7 @@ pub(super) struct Sample {
 #[derive(ToSchema)]
 pub(super) struct GpuSample {
     /// Per cent of its shares since the sample before; above 100 where it was given what others left. Null
-    /// where nobody can say, as of hardware partitions.
+    /// where unknown, as of hardware partitions.
     load_percent: Option<f64>,
     /// Bytes in use, contexts included.
     memory: Option<u64>,

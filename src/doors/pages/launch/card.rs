@@ -17,7 +17,7 @@ use crate::doors::text::Text;
 pub struct Card {
     /// None where every device is cut into partitions.
     pub share: Option<Slider>,
-    /// The largest device, in GiB and multiprocessors, for the words while somebody types.
+    /// The largest device, in GiB and multiprocessors, for the text while the user types.
     pub gib: String,
     pub sms: u32,
     /// What stands under the name while no share is typed.

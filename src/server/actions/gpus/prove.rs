@@ -51,15 +51,15 @@ const COMPUTING_SECONDS: u64 = 8;
 /// Launches of one sample, and samples each without our library and with it.
 const LAUNCHES: u32 = 512;
 const SAMPLES: usize = 5;
-/// How long somebody who took too much is watched for an answer. The watchdog's last one comes after about
-/// fourteen seconds.
+/// How long a session that took too much is watched for an enforcement action. The watchdog's last one comes
+/// after about fourteen seconds.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 /// Pieces of a slice in which memory is taken on a way to the driver.
 const PIECES: u64 = 16;
 /// Pieces that are asked for: a quarter more than the slice, which the test's other slice has room for.
 const ASKED: u64 = 20;
 const LOOK: Duration = Duration::from_millis(200);
-/// No session of a test outlives this, whatever becomes of its server.
+/// No session of a test outlives this, even without its server.
 const LONGEST_SECONDS: u64 = 1800;
 
 /// What the tests of this server share with those who ask about them.
@@ -133,7 +133,7 @@ pub struct Proof {
 ///
 /// Errors: `gpu.test-simulated`, `gpu.test-cut`, `gpu.test-silent`, `gpu.test-no-room` with how much is
 /// missing, `gpu.test-no-environment` where its machine offers none and none was named, `image.not-found`,
-/// `gpu.test-running` while another one runs, `gpu.test-unable` where nobody here can look into sessions.
+/// `gpu.test-running` while another one runs, `gpu.test-unable` where this server has no way into sessions.
 pub async fn test(
     server: &Server,
     caller: &Caller,
@@ -165,7 +165,7 @@ pub async fn test(
     let row = OperationRow::asked(server.clock().now(), KIND, caller.subject.user, input);
     let (id, actor) = (row.id, caller.name.clone());
     let written = row.clone();
-    // Before the row is there: nobody may take it for one of an earlier server.
+    // Before the row is there: it must not be taken for one of an earlier server.
     server.proofs().locked().seen.insert(
         id,
         Seen {
@@ -224,7 +224,7 @@ pub async fn running(
     Ok(its.map(|row| show(server, row)))
 }
 
-/// The newest proof of a card, whatever driver it was made with.
+/// The newest proof of a card, made with any driver.
 ///
 /// Errors: `gpu.not-found`, `gpu.not-tested`.
 pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, Failure> {
@@ -289,7 +289,7 @@ pub fn no_environment(gpu: &Gpu) -> Refusal {
     let (node, index) = (&gpu.node_name, gpu.index);
     Refusal::conflict(
         "gpu.test-no-environment",
-        format!("A test's sessions start from something, and {node} does not offer its own programs."),
+        format!("The self-test needs an image: {node} has no host environment."),
     )
     .with("node", node)
     .with("index", index)
@@ -442,7 +442,7 @@ async fn prove(server: &Server, task: &Task) -> Result<(), Failure> {
         Ok(trial) => trial.through().await,
         Err(failure) => Err(failure),
     };
-    // Whatever became of it, its sessions end.
+    // Its sessions end with any result.
     let label = id.to_string();
     server
         .catalog()
@@ -548,9 +548,10 @@ struct Ground {
 
 impl<'a> Trial<'a> {
     async fn new(server: &'a Server, task: &'a Task) -> Result<Self, Failure> {
-        let streams = server.proofs().streams.get().cloned().ok_or_else(|| {
-            Fault::new("look into sessions", "nobody brought a way into sessions")
-        })?;
+        let streams =
+            server.proofs().streams.get().cloned().ok_or_else(|| {
+                Fault::new("look into sessions", "no way into sessions was given")
+            })?;
         let began_at = server.clock().now();
         let gpu = super::get(server, &task.caller, &task.device).await?;
         let (larger, smaller) = testable(server, &gpu)?;
@@ -661,7 +662,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Says how far it is; a refusal where somebody called it off.
+    /// Says how far it is; a refusal where it was cancelled.
     fn step(&self, done: usize, step: &str) -> Result<(), Refusal> {
         let mut state = self.server.proofs().locked();
         let id = self.task.operation;

@@ -97,7 +97,7 @@ pub async fn append(
     .await
 }
 
-/// How far an upload is. Errors: `upload.not-found`, also for somebody else's.
+/// How far an upload is. Errors: `upload.not-found`, also for another user's.
 pub async fn head(server: &Server, caller: &Caller, id: UploadId) -> Result<Upload, Failure> {
     allowed(caller, Verb::ImagesWrite)?;
     let owner = caller.subject.user.to_string();

@@ -113,7 +113,7 @@ pub async fn create(
                     format!("You have {MOST} tokens already."),
                 )
                 .with("most", MOST)
-                .hint("Revoke those that nobody uses any more.")
+                .hint("Revoke those that are not used any more.")
                 .into());
             }
             rows.insert_token(&row, &hash)?;

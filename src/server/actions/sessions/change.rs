@@ -197,7 +197,7 @@ fn resize_row(
     if session.phase == Phase::Ended {
         return Err(ended().into());
     }
-    // What can never be right is refused in whatever state the session is.
+    // What can never be right is refused in every state of the session.
     let mut demand = session.order.demand;
     demand.cpu = wanted.cpu.unwrap_or(demand.cpu);
     demand.memory = wanted.memory.unwrap_or(demand.memory);

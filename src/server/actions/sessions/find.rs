@@ -53,7 +53,7 @@ fn named(view: &View<'_>, caller: &Caller, text: &str) -> Result<Option<Session>
     if live > 1 {
         return Err(Refusal::conflict(
             "session.ambiguous",
-            "Several people have a session of that name.",
+            "Several users have a session of that name.",
         )
         .hint("Use the id.")
         .into());

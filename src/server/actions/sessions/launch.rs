@@ -54,7 +54,7 @@ pub struct LaunchRequest {
     /// Ids or names of sessions that have to end well first.
     #[serde(default)]
     pub depends_on: Vec<String>,
-    /// The only device that it may have a share of. Nobody asks for it from outside: a card's self-test does.
+    /// The only device that it may have a share of. Not for requests from outside: a card's self-test sets it.
     #[serde(skip)]
     pub only_on: Option<String>,
 }
@@ -155,7 +155,7 @@ const NAMES_TRIED: u32 = 8;
 
 /// Launches one session, or `copies` of them, all in one commit or none.
 ///
-/// Errors: whatever is wrong with the request, by field; `session.name-taken`; what no machine here
+/// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`.
 pub async fn launch(
     server: &Server,
@@ -210,7 +210,7 @@ fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
     }
     Err(Refusal::too_often(
         "queue.full",
-        format!("{MOST_LIVE} sessions are not over yet, which is the most this machine keeps."),
+        format!("This server has {MOST_LIVE} live sessions, which is its limit."),
     )
     .with("most", MOST_LIVE)
     .hint("Launch more once some have ended.")

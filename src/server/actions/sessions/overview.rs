@@ -68,7 +68,7 @@ pub struct Machine {
     pub slices: Vec<Slice>,
 }
 
-/// The room one session holds. Without id, name and owner where it is somebody else's.
+/// The room one session holds. Without id, name and owner where it is another user's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     pub id: Option<SessionId>,
@@ -127,7 +127,7 @@ pub struct Sample {
     pub cpu_waiting_percent: Option<f64>,
     /// The same of waiting for memory to be freed or read back.
     pub memory_waiting_percent: Option<f64>,
-    /// What it did with its shares of devices; None where it has none, or nobody can say.
+    /// What it did with its shares of devices; None where it has none, or it is unknown.
     pub gpu: Option<GpuSample>,
 }
 
@@ -135,7 +135,7 @@ pub struct Sample {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GpuSample {
     /// Per cent of its shares since the sample before; above 100 where it was given what others left. None
-    /// where nobody can say, as of hardware partitions.
+    /// where unknown, as of hardware partitions.
     pub load_percent: Option<f64>,
     /// In use, contexts included.
     pub memory: Option<Bytes>,

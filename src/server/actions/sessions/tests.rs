@@ -856,7 +856,7 @@ async fn preview_queue_and_why_agree_and_are_discreet() {
     let told = serde_json::to_string(explained).unwrap();
     assert!(!told.contains("confidential"), "{told}");
     assert!(
-        explained.sentence.contains("somebody else"),
+        explained.sentence.contains("another user"),
         "{}",
         explained.sentence
     );

@@ -32,7 +32,7 @@ pub struct Grant {
     /// The same in the administrator's units.
     pub units: String,
     pub memory: Bytes,
-    /// Multiprocessors whose time the share is worth, of so many; 0 where nobody knows.
+    /// Multiprocessors whose time the share is worth, of so many; 0 where unknown.
     pub sms: u32,
     pub sms_total: u32,
     /// The partition, where one was given.
@@ -99,7 +99,7 @@ pub struct Session {
     /// The name of the machine it is, or was, on.
     pub node: Option<String>,
     pub devices: Vec<Grant>,
-    /// Devices here do not exist: whatever share it has or waits for, it gets no device.
+    /// Devices here do not exist: the session gets no device, even with a share.
     #[serde(default)]
     pub simulated: bool,
     pub created_at: Timestamp,
