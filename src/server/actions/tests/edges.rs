@@ -1,6 +1,7 @@
 //! Bounds on what people's acts give and keep, each met at its edge. What a field of a request may hold is
 //! asked for over HTTP, in `tests/suite/server/limits.rs`.
 
+use rules::names::{UserId, UserName};
 use rules::refusal::Kind;
 use rules::units::Timestamp;
 
@@ -125,4 +126,66 @@ async fn a_queue_explains_the_first_two_hundred() {
     let queue = sessions::queue(&server, &root).await.unwrap();
     assert_eq!(queue.len(), 200);
     assert!(queue.iter().all(|(_, why)| !why.blockers.is_empty()));
+}
+
+#[tokio::test]
+async fn what_one_person_has_waiting_is_bounded_in_bytes() {
+    let server = Server::for_tests();
+    let caller = |id: u128, name: &str| Caller {
+        subject: Subject {
+            user: UserId(Uuid::from_u128(id)),
+            role: Role::User,
+            scopes: None,
+        },
+        name: UserName::parse(name).unwrap(),
+        ..local_root(&server)
+    };
+    let (kim, lee) = (caller(1, "kim"), caller(2, "lee"));
+    for person in [&kim, &lee] {
+        let (id, name, at) = (
+            person.subject.user,
+            person.name.to_string(),
+            server.clock().now(),
+        );
+        server
+            .catalog()
+            .write_now(Lane::People, "a person", move |rows| {
+                rows.stand_in_person(id, &name, at)
+            })
+            .unwrap();
+    }
+    let long = |name: &str, copies: u32| LaunchRequest {
+        name: Some(name.to_owned()),
+        // With its quotes and its brackets a quarter of a mebibyte less a bit.
+        command: vec!["x".repeat(130_000), "x".repeat(130_000)],
+        copies,
+        ..LaunchRequest::default()
+    };
+    let code =
+        async |caller: &Caller, request| match sessions::launch(&server, caller, request, None)
+            .await
+        {
+            Ok(launched) => launched.sessions.len().to_string(),
+            Err(Failure::Refusal(refusal)) => format!("{:?} {}", refusal.kind, refusal.code),
+            Err(Failure::Fault(fault)) => panic!("{}", base::observe::chain(&fault)),
+        };
+    let refused = "TooOften queue.own-too-large";
+    assert_eq!(code(&kim, long("all", 500)).await, refused);
+    assert_eq!(code(&kim, long("many", 64)).await, "64");
+    assert_eq!(code(&kim, long("one-more", 1)).await, refused);
+    let short = LaunchRequest::default();
+    assert_eq!(code(&kim, short).await, "1", "a short one fits");
+    assert_eq!(code(&lee, long("others", 64)).await, "64");
+    let first = sessions::get(&server, &kim, "many-1").await.unwrap().id;
+    server
+        .catalog()
+        .write_now(Lane::Loops, "end it", move |rows| {
+            let now = rows.now;
+            rows.change_session(first, None, "test", None, |session| {
+                session.end(rules::session::Outcome::Stopped, None, now);
+                true
+            })
+        })
+        .unwrap();
+    assert_eq!(code(&kim, long("one-more", 1)).await, "1");
 }
