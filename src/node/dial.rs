@@ -16,6 +16,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use followers::{Followers, Look};
+use openings::Openings;
 
 use crate::runtime::wire::{self, Kind};
 use crate::runtime::{
@@ -23,6 +24,7 @@ use crate::runtime::{
 };
 
 pub(crate) mod followers;
+pub(crate) mod openings;
 
 /// Messages between a door and a stream. More: a slow reader holds megabytes. Fewer: a fast writer
 /// waits for every screen.
@@ -32,6 +34,7 @@ const QUEUE: usize = 64;
 pub(crate) struct Dial {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) followers: Followers,
+    pub(crate) openings: Arc<Openings>,
 }
 
 impl Streams for Dial {
@@ -84,10 +87,15 @@ impl Streams for Dial {
     }
 
     fn dial(&self, container: ContainerName, port: u16) -> Later<ByteStream> {
-        let runtime = Arc::clone(&self.runtime);
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
             let name = inner(container)?;
-            let dialled = tokio::task::spawn_blocking(move || runtime.dial(&name, port)).await;
+            let turn = openings.turn(container).await;
+            let dialled = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.dial(&name, port)
+            });
+            let dialled = dialled.await;
             let socket = dialled
                 .map_err(|e| Refusal::unavailable("port.unreachable", e.to_string()))?
                 .map_err(|fault| {
@@ -133,10 +141,15 @@ impl Dial {
         + Send
         + 'static,
     ) -> Later<TermStream> {
-        let runtime = Arc::clone(&self.runtime);
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
             let name = inner(container)?;
-            let opened = tokio::task::spawn_blocking(move || open(&runtime, &name)).await;
+            let turn = openings.turn(container).await;
+            let opened = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                open(&runtime, &name)
+            });
+            let opened = opened.await;
             let stream = opened
                 .map_err(|e| Refusal::unavailable("container.unreachable", e.to_string()))?
                 .map_err(|fault| match fault {
@@ -263,6 +276,7 @@ mod tests {
         let dial = Dial {
             runtime: Arc::new(runtime),
             followers: Followers::default(),
+            openings: Arc::default(),
         };
         let sessions: Vec<SessionId> = (1..=3)
             .map(|number| SessionId(uuid::Uuid::from_u128(number)))

@@ -217,6 +217,7 @@ impl Node {
         Arc::new(dial::Dial {
             runtime: Arc::clone(&self.runtime),
             followers: dial::followers::Followers::default(),
+            openings: Default::default(),
         })
     }
 

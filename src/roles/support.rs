@@ -232,22 +232,27 @@ fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
     raw.into_iter()
         .map(|(name, text)| {
             let (text, secrets) = redact::secrets(&text);
-            let (mut text, people) = redact::people(&text, &names);
+            let (text, people) = redact::people(&text, &names);
             let redacted = secrets + people;
-            if text.len() > LARGEST {
-                let cut = (text.len() - LARGEST..text.len()).find(|at| text.is_char_boundary(*at));
-                text = format!(
-                    "[the beginning is left out]\n{}",
-                    &text[cut.unwrap_or(text.len())..]
-                );
-            }
             Member {
                 name,
-                text,
+                text: bounded(text),
                 redacted,
             }
         })
         .collect()
+}
+
+/// A text whose beginning is left out, and said so, where it is too long.
+fn bounded(text: String) -> String {
+    if text.len() <= LARGEST {
+        return text;
+    }
+    let cut = (text.len() - LARGEST..text.len()).find(|at| text.is_char_boundary(*at));
+    format!(
+        "[the beginning is left out]\n{}",
+        &text[cut.unwrap_or(text.len())..]
+    )
 }
 
 fn about() -> String {
@@ -453,4 +458,20 @@ fn names(around: &Surroundings) -> Vec<String> {
                 .collect()
         })
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_is_too_long_loses_its_beginning_and_says_so() {
+        let whole = "x".repeat(4 << 20);
+        assert_eq!(bounded(whole.clone()), whole);
+        let cut = bounded(format!("first{whole}"));
+        assert_eq!(cut, format!("[the beginning is left out]\n{whole}"));
+        // No letter is cut in the middle.
+        let wide = bounded("물".repeat(2 << 20));
+        assert!(wide.ends_with("물") && wide.len() <= (4 << 20) + 28);
+    }
 }

@@ -485,6 +485,16 @@ impl Order {
         [timeout, longest].into_iter().flatten().min()
     }
 
+    /// Bytes of its command and its variables.
+    pub fn bytes(&self) -> u64 {
+        let words = self.command.iter().map(String::len);
+        let variables = self
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + value.len());
+        words.chain(variables).map(|bytes| bytes as u64).sum()
+    }
+
     /// Refuses what can never be right: NUL bytes, broken variable names, too much text.
     pub fn check(&self) -> Result<(), Refusal> {
         self.demand.check()?;

@@ -3,6 +3,7 @@
 
 mod crash;
 mod disk;
+mod edges;
 pub(crate) mod ground;
 mod hold;
 mod idle;

@@ -10,6 +10,7 @@ mod forgotten;
 mod gpus;
 mod lan;
 mod leases;
+mod limits;
 mod openapi;
 mod protocol;
 mod roles;

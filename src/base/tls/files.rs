@@ -198,4 +198,21 @@ mod tests {
         std::os::unix::fs::chown(&path, Some(12_345), None).expect("given away");
         assert_eq!(code(read(&path)), "tls.key-owner");
     }
+
+    #[test]
+    fn a_key_file_is_read_up_to_its_largest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key.pem");
+        for size in [128 << 10, (128 << 10) + 1] {
+            std::fs::write(&path, vec![b'x'; size]).expect("written");
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&path, mode).expect("set");
+            let read = super::read(&path);
+            if size == 128 << 10 {
+                assert_eq!(read.expect("taken").map(|text| text.len()), Some(size));
+            } else {
+                assert_eq!(code(read), "tls.key-not-a-file");
+            }
+        }
+    }
 }

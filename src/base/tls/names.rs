@@ -134,4 +134,13 @@ mod tests {
         assert!(names.all().contains(&"127.0.0.1".to_owned()), "{names:?}");
         assert!(names.hosts.contains("localhost"));
     }
+
+    #[test]
+    fn a_machine_of_many_addresses_has_a_certificate_for_the_first_of_them() {
+        let found: Vec<IpAddr> = (1..=70_u8).map(|last| [10, 0, 0, last].into()).collect();
+        let names = Names::from_parts("gpu-01", found.clone(), "");
+        let outward: Vec<IpAddr> = names.outward().collect();
+        assert_eq!(outward, found[..64]);
+        assert_eq!(names.addresses.len(), 66, "with loopback");
+    }
 }

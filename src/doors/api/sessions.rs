@@ -109,7 +109,7 @@ pub(super) async fn get(
                 .into());
             }
         };
-        let patience = Duration::from_secs(waiting.patience.unwrap_or(20).min(LONGEST_WAIT));
+        let patience = patience(waiting.patience);
         // Past its patience it answers with the state as it is.
         let reached = tokio::select! {
             refusal = server::access::lease(&api.server, &caller) => return Err(refusal.into()),
@@ -122,6 +122,11 @@ pub(super) async fn get(
         }
     }
     answer::one(&headers, &session, session.generation)
+}
+
+/// How long a request waits that asked for so many seconds.
+fn patience(asked: Option<u64>) -> Duration {
+    Duration::from_secs(asked.unwrap_or(20).min(LONGEST_WAIT))
 }
 
 /// The session once it is in that phase or past it.
@@ -364,4 +369,22 @@ pub(super) async fn metrics(
 ) -> Answer {
     let samples = sessions::samples(&api.server, &caller, &id, query.since).await?;
     answer::all(&headers, samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_lasts_a_minute_at_most() {
+        for (asked, seconds) in [
+            (None, 20),
+            (Some(0), 0),
+            (Some(60), 60),
+            (Some(61), 60),
+            (Some(u64::MAX), 60),
+        ] {
+            assert_eq!(patience(asked), Duration::from_secs(seconds), "{asked:?}");
+        }
+    }
 }

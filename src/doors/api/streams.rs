@@ -1,6 +1,8 @@
 //! Streams into a session: terminal, commands, log, ports. Carries bytes between a WebSocket and the
 //! link; never learns which machine answers.
 
+use std::pin::pin;
+
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
@@ -336,7 +338,16 @@ fn control_in(text: &[u8]) -> Option<TermInput> {
     }
 }
 
-/// Carries a TCP connection over a WebSocket, each direction on its own.
+/// How a client's direction of a tunnel ends.
+enum Inwards {
+    /// The program hears no more; it may still say something.
+    Unheard,
+    /// The client closed, broke off or sent what is not taken.
+    Gone,
+}
+
+/// Carries a TCP connection over a WebSocket, each direction on its own, until both have ended or the client
+/// is gone: a program that is silent would otherwise keep the connection.
 async fn tunnel(socket: WebSocket, stream: ByteStream, lease: Lease) {
     let (mut to, mut from) = socket.split();
     let (mut read, mut write) = tokio::io::split(stream);
@@ -345,18 +356,19 @@ async fn tunnel(socket: WebSocket, stream: ByteStream, lease: Lease) {
             match message {
                 Message::Binary(bytes) if bytes.is_empty() => {
                     if write.shutdown().await.is_err() {
-                        return;
+                        return Inwards::Unheard;
                     }
                 }
                 Message::Binary(bytes) => {
                     if write.write_all(&bytes).await.is_err() {
-                        return;
+                        return Inwards::Unheard;
                     }
                 }
-                Message::Close(_) => return,
+                Message::Close(_) => return Inwards::Gone,
                 Message::Text(_) | Message::Ping(_) | Message::Pong(_) => {}
             }
         }
+        Inwards::Gone
     };
     let outwards = async {
         let mut buffer = BytesMut::with_capacity(16 << 10);
@@ -377,7 +389,19 @@ async fn tunnel(socket: WebSocket, stream: ByteStream, lease: Lease) {
             }
         }
     };
-    let carried = async { tokio::join!(inwards, outwards) };
+    let carried = async {
+        let (mut inwards, mut outwards) = (pin!(inwards), pin!(outwards));
+        tokio::select! {
+            end = &mut inwards => {
+                if let Inwards::Unheard = end {
+                    outwards.await;
+                }
+            }
+            () = &mut outwards => {
+                inwards.await;
+            }
+        }
+    };
     let refusal = tokio::select! {
         _ = carried => return,
         refusal = lease => refusal,
@@ -525,6 +549,20 @@ mod tests {
         ] {
             assert!(exec_request(&pairs(wrong)).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn an_exec_has_its_largest() {
+        let half = "x".repeat(128 << 10);
+        let value = format!("A={}", &half[2..]);
+        let all = [("command", half.as_str()), ("env", value.as_str())];
+        assert!(exec_request(&pairs(&all)).is_ok());
+        let more = exec_request(&pairs(&[&all[..], &[("cwd", "/")]].concat()));
+        let refusal = more.expect_err("a byte more");
+        assert_eq!(
+            (refusal.code.as_str(), refusal.kind),
+            ("exec.too-large", rules::refusal::Kind::TooLarge)
+        );
     }
 
     #[test]

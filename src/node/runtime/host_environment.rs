@@ -369,12 +369,19 @@ mod tests {
         write("etc/ssl/certs/one.pem", 0o644);
         write("etc/ssl/private/key.pem", 0o600);
         write("etc/ld.so.conf.d/private.conf", 0o600);
+        for (name, size) in [("large", LARGEST_FILE), ("too-large", LARGEST_FILE + 1)] {
+            write(&format!("etc/ssl/certs/{name}"), 0o644);
+            let path = machine.path().join("etc/ssl/certs").join(name);
+            let file = fs::File::options().write(true).open(path);
+            file.and_then(|file| file.set_len(size)).expect("grown");
+        }
         symlink("usr/bin", machine.path().join("bin")).expect("linked");
         let ground = prepare_from(machine.path(), data.path()).expect("prepared");
         let skeleton = &ground.skeleton;
         assert!(
             skeleton.join("etc/profile").is_file()
                 && skeleton.join("etc/ssl/certs/one.pem").is_file()
+                && skeleton.join("etc/ssl/certs/large").is_file()
         );
         assert_eq!(
             fs::read_link(skeleton.join("bin")).expect("a link"),
@@ -386,6 +393,7 @@ mod tests {
             "etc/ssh",
             "etc/ssl/private",
             "etc/ld.so.conf.d/private.conf",
+            "etc/ssl/certs/too-large",
         ] {
             assert!(
                 !skeleton.join(secret).exists(),

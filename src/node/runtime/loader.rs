@@ -515,4 +515,37 @@ mod tests {
         );
         assert!(copies(image.path(), &[]).expect("nothing").is_empty());
     }
+
+    #[test]
+    fn an_image_is_looked_through_within_its_bounds() {
+        let image = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| image.path().join(path);
+        std::fs::create_dir_all(at("usr/local/lib")).expect("made");
+        std::fs::create_dir_all(at("etc")).expect("made");
+        for number in 0..65 {
+            let name = format!("usr/local/lib/libcuda.so.{number}");
+            std::fs::write(at(&name), "a copy").expect("written");
+        }
+        let file = FileOrder {
+            from: "/hooks/cuda.so".into(),
+            at: "/usr/lib/x86_64-linux-gnu/libcuda.so.1".into(),
+            for_what: FileUse::Run,
+        };
+        let found = copies(image.path(), &[file]).expect("it is a directory");
+        assert_eq!(found.len(), 64);
+
+        let root = open_root(image.path()).expect("there");
+        std::fs::create_dir(at("many")).expect("made");
+        for number in 0..16_384 {
+            std::fs::File::create(at(&format!("many/{number}"))).expect("made");
+        }
+        let (_, names) = names_in(root.as_fd(), "many").expect("a folder");
+        assert_eq!(names.len(), 16_384, "with . and ..");
+
+        let table = std::fs::File::create(at(CACHE)).expect("made");
+        table.set_len(8 << 20).expect("grown");
+        assert_eq!(cache(root.as_fd()).map(|bytes| bytes.len()), Some(8 << 20));
+        table.set_len((8 << 20) + 1).expect("grown");
+        assert_eq!(cache(root.as_fd()), None);
+    }
 }

@@ -1503,6 +1503,15 @@ mod journal {
             );
             assert_eq!(told(all, "failed syscall"), "failed syscall");
             assert_eq!(told(old.len() as u64, known), known);
+            // A fault behind the bound is not looked for.
+            let fault = "3 ERROR libcontainer::x: late";
+            for (begins, found) in [(64 * 1024 - fault.len(), true), (64 * 1024, false)] {
+                let slow = "2 WARN x: slow\n";
+                let blanks = " ".repeat(begins - slow.len());
+                let journal = format!("{slow}{blanks}{fault}");
+                std::fs::write(folder.path().join("shim.log"), journal).expect("written");
+                assert_eq!(told(0, "failed").ends_with("(late)"), found, "{begins}");
+            }
         }
     }
 }

@@ -150,4 +150,30 @@ mod tests {
         scrollback.add(&vec![b'z'; SCROLLBACK_BYTES * 3]);
         assert_eq!(scrollback.replay(), vec![b'z'; SCROLLBACK_BYTES]);
     }
+
+    #[test]
+    fn input_that_no_program_reads_is_kept_up_to_its_bound() {
+        let (read, write) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut line = Line::new(write.into(), false).expect("a line");
+        let mut typed = 0;
+        // The other end itself takes some first.
+        while line.waiting() < WAITING_INPUT {
+            line.say(&[b'x'; 1000]);
+            typed += 1000;
+            assert!(typed < 4 * WAITING_INPUT, "what is beyond is kept");
+        }
+        assert_eq!(line.waiting(), WAITING_INPUT);
+        line.say(b"lost");
+        assert_eq!(line.waiting(), WAITING_INPUT);
+        read.set_nonblocking(true).expect("set");
+        let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            match rustix::io::read(&read, &mut buffer) {
+                Ok(count) => heard.extend_from_slice(&buffer[..count]),
+                Err(_) if !line.wants_to_write() => break,
+                Err(_) => line.flush(),
+            }
+        }
+        assert!(heard.len() <= typed && heard.iter().all(|letter| *letter == b'x'));
+    }
 }

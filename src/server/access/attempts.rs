@@ -297,12 +297,18 @@ impl<'s> Attempt<'s> {
         .into()
     }
 
-    /// Tells the journal, once for each run of failures.
+    /// Tells the journal, once for each run of failures. Of unknown names it tells the log alone:
+    /// a stranger invents as many as they like, and what the journal says of people stays for ever.
     fn note(&self, until: Timestamp) {
-        let object = match self.known {
-            Some(person) => person.to_string(),
-            None => URL_SAFE_NO_PAD.encode(&self.name[..12]),
+        let Some(person) = self.known else {
+            let name = URL_SAFE_NO_PAD.encode(&self.name[..12]);
+            tracing::warn!(
+                whose = name,
+                "too many failures of an unknown name, or of setup codes"
+            );
+            return;
         };
+        let object = person.to_string();
         let write = move |rows: &crate::catalog::Rows<'_>| {
             rows.note(Note {
                 actor: "access",

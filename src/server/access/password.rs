@@ -294,4 +294,33 @@ mod tests {
         assert_eq!(code("correct horse battery"), "fine");
         assert_eq!(code("물고기가 하늘을 난다"), "fine");
     }
+
+    #[tokio::test]
+    async fn two_are_checked_at_once_and_256_wait() {
+        let hasher = std::sync::Arc::new(Hasher::cheap());
+        let both = hasher.at_once.acquire_many(2).await.unwrap();
+        assert_eq!(hasher.at_once.available_permits(), 0, "two, and no third");
+        let password = Secret::from("correct horse battery");
+        let waiting: Vec<_> = (0..256)
+            .map(|_| {
+                let (hasher, password) = (hasher.clone(), password.clone());
+                tokio::spawn(async move { hasher.check(&password, None).await })
+            })
+            .collect();
+        while hasher.waiting.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let Err(Failure::Refusal(refusal)) = hasher.check(&password, None).await else {
+            panic!("it was taken");
+        };
+        assert_eq!(
+            (refusal.code.as_str(), refusal.kind),
+            ("sign-in.busy", rules::refusal::Kind::TooOften)
+        );
+        drop(both);
+        for check in waiting {
+            assert_eq!(check.await.unwrap().unwrap(), Checked::Wrong);
+        }
+        hasher.check(&password, None).await.unwrap();
+    }
 }

@@ -260,3 +260,48 @@ async fn root_on_the_machine_has_no_password_that_works() {
 fn a_secret_shows_nothing() {
     assert_eq!(format!("{:?}", Secret::from("hush")), "Secret");
 }
+
+#[tokio::test]
+async fn the_oldest_of_a_hundred_sign_ins_of_a_person_ends() {
+    let (server, first) = with_mina().await;
+    let mut later_ones = Vec::new();
+    for _ in 0..100 {
+        later(&server, 1);
+        later_ones.push(sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie);
+        let known = by_cookie(&server, &first.cookie).await.unwrap().is_some();
+        assert_eq!(known, later_ones.len() < 100, "{}", later_ones.len());
+    }
+    for cookie in &later_ones {
+        assert!(by_cookie(&server, cookie).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_who_invents_names_leaves_nothing_in_the_journal() {
+    let (server, _) = with_mina().await;
+    let newest = || {
+        let range = server.catalog().read_now("look", |view| view.event_range());
+        range.unwrap().1
+    };
+    let before = newest();
+    for name in ["kim", "lee"] {
+        for _ in 0..6 {
+            assert_eq!(
+                code(sign_in(&server, name, "wrong", HERE).await),
+                "sign-in.wrong"
+            );
+        }
+        assert_eq!(
+            code(sign_in(&server, name, "wrong", HERE).await),
+            "sign-in.locked"
+        );
+    }
+    assert_eq!(newest(), before);
+    for _ in 0..6 {
+        assert_eq!(
+            code(sign_in(&server, "mina", "wrong", HERE).await),
+            "sign-in.wrong"
+        );
+    }
+    assert_eq!(newest(), before + 1, "of an existing user");
+}

@@ -115,4 +115,17 @@ mod tests {
             assert!(refused(&key, "-created_at|", text), "{text}");
         }
     }
+
+    #[test]
+    fn a_cursor_of_ours_is_read_up_to_its_longest() {
+        let key = [7; 32];
+        // Two letters of JSON, 16 of the signature, and four for three of all of them.
+        for (letters, length, read_back) in [(1518, 2048, true), (1519, 2050, false)] {
+            let place = "x".repeat(letters);
+            let cursor = write(&key, "", &place);
+            assert_eq!(cursor.len(), length);
+            let read = read::<String>(&key, "", &cursor);
+            assert_eq!(read.is_ok(), read_back, "{length}: {read:?}");
+        }
+    }
 }

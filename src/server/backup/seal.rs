@@ -395,3 +395,35 @@ pub(super) fn newer(why: &str) -> Refusal {
     )
     .hint("Install the version that made it, or a newer one, then try again.")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_in_front_have_their_longest() {
+        let about = Header {
+            made_at: rules::units::Timestamp::from_millis(0),
+            program: String::new(),
+            catalog_version: 1,
+            box_id: Uuid::nil(),
+            length: 0,
+            memory_kib: COST.0,
+            passes: COST.1,
+            salt: String::new(),
+            check: String::new(),
+        };
+        let about = serde_json::to_string(&about).expect("plain values");
+        let padded = |text: &str, size: usize| format!("{text:<0$}\n", size - 1);
+        let words = format!("{FIRST_WORDS}{FORMAT}");
+        let code = |first: usize, second: usize| {
+            let file = padded(&words, first) + &padded(&about, second);
+            let size = file.len() as u64 + chunks(0) * TAG as u64;
+            let read = header(&mut io::BufReader::new(file.as_bytes()), size);
+            read.map_or_else(|refusal| refusal.code, |_| "fine".to_owned())
+        };
+        assert_eq!(code(4096, 4096), "fine");
+        assert_eq!(code(4097, 4096), "backup.foreign");
+        assert_eq!(code(4096, 4097), "backup.cut");
+    }
+}

@@ -237,3 +237,18 @@ pub(super) fn disk(what: &dyn std::fmt::Display) -> Refusal {
     .hint("Look at the kernel's log for errors of that disk; when it works again, so does this.")
     .retry_after(30)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_is_tried_once_in_five_seconds() {
+        let health = Health::default();
+        assert!(health.may_try() && !health.may_try());
+        for (seconds, due) in [(1, false), (5, true)] {
+            health.known().tried = Instant::now().checked_sub(Duration::from_secs(seconds));
+            assert_eq!(health.may_try(), due, "{seconds}");
+        }
+    }
+}

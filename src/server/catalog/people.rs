@@ -26,6 +26,9 @@ pub(crate) const NO_PASSWORD: &str = "!";
 
 /// Hours without a request after which a browser has to sign in again.
 pub(crate) const IDLE_HOURS: u64 = 12;
+/// Browsers that one person is signed in with; with one more the oldest sign-in ends. Higher: a script that
+/// signs in without end fills the catalog. Lower: a user with many machines is signed out on the first.
+const MOST_BROWSERS: u32 = 100;
 
 /// One signed-in browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -383,6 +386,7 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Keeps a sign-in, and ends the oldest of its person where they are too many.
     pub(crate) fn insert_browser(
         &self,
         browser: &BrowserRow,
@@ -402,6 +406,22 @@ impl Rows<'_> {
                 browser.used_at.as_millis(),
                 browser.ends_at.as_millis(),
                 &browser.source,
+            ))?;
+        self.connection
+            .prepare_cached(
+                "delete from browser_session
+                 where id in (
+                     select id
+                     from browser_session
+                     where person = ?1
+                     order by id = ?2 desc, created_at desc, id
+                     limit -1 offset ?3
+                 )",
+            )?
+            .execute((
+                browser.person.0.as_bytes(),
+                browser.id.as_bytes(),
+                MOST_BROWSERS,
             ))?;
         Ok(())
     }

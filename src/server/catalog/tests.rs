@@ -1,5 +1,7 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
+mod edges;
+
 use std::collections::BTreeMap;
 
 use base::observe::{Clock, dice};

@@ -615,3 +615,22 @@ async fn old_rows_go_but_for_what_a_live_session_waits_for() {
     assert!(row(ended[0]).is_none());
     assert!(row(ended[1]).is_some(), "a live session waits for it");
 }
+
+#[tokio::test]
+async fn old_rows_go_two_hundred_a_commit_until_none_is_left() {
+    let catalog = catalog();
+    let mut ended = Vec::new();
+    for number in 1..=401 {
+        let mut old = session(number, Environment::Host);
+        old.end(Outcome::Succeeded, Some(0), at(0));
+        ended.push(old.id);
+        insert(&catalog, old);
+    }
+    let before = *catalog.revision().borrow();
+    retention::retention(&catalog, at(32 * 86_400), 31)
+        .await
+        .unwrap();
+    let row = |id: &SessionId| catalog.read_now("look", |view| view.session(*id)).unwrap();
+    assert!(ended.iter().all(|id| row(id).is_none()));
+    assert_eq!(*catalog.revision().borrow() - before, 3);
+}

@@ -139,3 +139,17 @@ pub(super) fn shown(bytes: &[u8]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_an_archive_is_cut_where_it_is_too_long() {
+        assert_eq!(shown(&[b'x'; 120]), "x".repeat(120));
+        assert_eq!(shown(&[b'x'; 121]), format!("{}…", "x".repeat(120)));
+        // What is escaped takes more room, and is whole.
+        let escaped = shown(&[0; 1000]);
+        assert_eq!(escaped, format!("{}…", "\\u{0}".repeat(24)));
+    }
+}

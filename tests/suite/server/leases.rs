@@ -76,7 +76,7 @@ impl Open {
     }
 }
 
-async fn socket(
+pub(super) async fn socket(
     address: std::net::SocketAddr,
     who: &As,
     path: &str,

@@ -727,3 +727,16 @@ async fn an_installation_that_was_left_goes_on_where_it_stands() {
     );
     assert!(!house.get(&cookie, "/").await.body.contains("/setup/"));
 }
+
+#[tokio::test]
+async fn a_form_has_its_largest() {
+    let house = House::open();
+    let cookie = house.set_up().await;
+    for (size, status) in [(1 << 20, 422), ((1 << 20) + 1, 413)] {
+        let name = "x".repeat(size - "name=".len());
+        let answer = house
+            .post(&cookie, "/sessions/new", &[("name", name.as_str())])
+            .await;
+        assert_eq!(answer.status, status, "{size} bytes");
+    }
+}

@@ -196,3 +196,27 @@ fn inside(path: &str) -> Result<String, String> {
         Err(format!("{path:?} is no place inside"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_read_up_to_its_largest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(folder.path().join("etc/cdi")).expect("made");
+        let path = folder.path().join("etc/cdi/vendor.json");
+        let text = r#"{"cdiVersion": "0.7.0", "kind": "vendor.com/npu", "devices": []}"#;
+        for (size, taken) in [(4 << 20, true), ((4 << 20) + 1, false)] {
+            let blanks = " ".repeat(size - text.len());
+            fs::write(&path, format!("{text}{blanks}")).expect("written");
+            let read = read(&path);
+            assert_eq!(read.is_ok(), taken, "{:?}", read.err());
+        }
+        let (found, left) = discover(folder.path());
+        assert!(
+            found.is_empty() && left[0].why.contains("too many"),
+            "{left:?}"
+        );
+    }
+}

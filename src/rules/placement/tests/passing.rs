@@ -220,3 +220,44 @@ fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
         assert!(larges > 5, "{large:?} came {larges} times only");
     }
 }
+
+#[test]
+fn what_waits_behind_so_many_sizes_is_not_looked_at() {
+    for (sizes, placed) in [(127, 2), (128, 1)] {
+        let mut text = "node a 4 400g 0 | node b 1 400g 0 | hog 4 1g 0".to_owned();
+        for size in 1..=sizes {
+            text.push_str(&format!(" | f{size} 2 {size}g 0"));
+        }
+        // It would take nothing that those in front could ever have.
+        let mut world = super::world(&format!("{text} | small 1 1g 0"));
+        let small = world.sessions.last().unwrap().id;
+        let got = pass(&mut world);
+        assert_eq!(got.len(), placed, "{sizes}");
+        assert_eq!(got.contains(&small), placed == 2, "{sizes}");
+    }
+}
+
+#[test]
+fn an_estimate_that_takes_too_many_searches_is_none() {
+    for (waiting, known) in [(20, true), (400, false)] {
+        let mut text = "node a 100 400g 0".to_owned();
+        for number in 0..100 {
+            text.push_str(&format!(" | r{number} 1 1g 0"));
+        }
+        for number in 0..waiting {
+            text.push_str(&format!(" | w{number} 100 1g 0"));
+        }
+        let mut world = super::world(&text);
+        for (at, session) in (1..).zip(&mut world.sessions) {
+            session.order.longest_run_seconds = Some(1000 + at);
+        }
+        assert_eq!(pass(&mut world).len(), 100);
+        for session in &mut world.sessions {
+            session.started_at = (session.phase == Phase::Running).then_some(NOW);
+        }
+        let last = world.sessions.last().unwrap();
+        let why = explain_session(&world, last, NOW);
+        assert_eq!(why.eta.is_some(), known, "{waiting}: {}", why.sentence);
+        assert!(!why.blockers.is_empty(), "it is explained all the same");
+    }
+}

@@ -73,7 +73,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             }
             match session.phase {
                 Phase::Ended => {
-                    refuse_own_full_queue(rows, session.owner, 1)?;
+                    refuse_own_full_queue(rows, session.owner, 1, &session.order)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }

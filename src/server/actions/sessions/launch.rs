@@ -221,15 +221,36 @@ fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
 /// everybody. Lower: a sweep has to be launched in parts.
 pub(super) const MOST_WAITING: u32 = 1_000;
 
-/// Refuses where one person would have too many sessions that wait.
+/// Bytes of commands and variables of one person's sessions that wait, all together. Every pass reads them:
+/// higher, and two requests for 500 long copies take the server's memory. Lower: a sweep of long commands has
+/// to be launched in parts.
+pub(super) const MOST_WAITING_BYTES: u64 = 16 << 20;
+
+/// Refuses where one person would have too many sessions that wait, or too large ones, with `more` of that
+/// order.
 pub(super) fn refuse_own_full_queue(
     rows: &Rows<'_>,
     owner: UserId,
     more: u32,
+    order: &session::Order,
 ) -> Result<(), Failure> {
     let waiting = rows.waiting_of(owner)?;
     if waiting + more <= MOST_WAITING {
-        return Ok(());
+        let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * order.bytes();
+        if bytes <= MOST_WAITING_BYTES {
+            return Ok(());
+        }
+        return Err(Refusal::too_often(
+            "queue.own-too-large",
+            format!(
+                "Commands and variables of your waiting sessions would have {bytes} bytes together; {MOST_WAITING_BYTES} is the most."
+            ),
+        )
+        .with("bytes", bytes)
+        .with("most", MOST_WAITING_BYTES)
+        .hint("Put long scripts into a file of the image, or launch more once some have started.")
+        .retry_after(60)
+        .into());
     }
     Err(Refusal::too_often(
         "queue.own-full",
@@ -563,7 +584,7 @@ fn insert_named(
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    refuse_own_full_queue(rows, owner, draft.copies)?;
+    refuse_own_full_queue(rows, owner, draft.copies, &draft.order)?;
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)

@@ -1,0 +1,191 @@
+//! Bounds on what people's acts give and keep, each met at its edge. What a field of a request may hold is
+//! asked for over HTTP, in `tests/suite/server/limits.rs`.
+
+use rules::names::{UserId, UserName};
+use rules::refusal::Kind;
+use rules::units::Timestamp;
+
+use super::*;
+use crate::access::local_root;
+use crate::actions::sessions::LaunchRequest;
+use crate::catalog::Lane;
+use crate::catalog::events::Note;
+use crate::catalog::jobs::OperationRow;
+
+/// Asks for so many pieces of long work of a kind that is never begun.
+fn asked_for(server: &Server, many: usize) -> Vec<OperationId> {
+    let person = local_root(server).subject.user;
+    let begun = server.clock().now();
+    let rows: Vec<OperationRow> = (0..many)
+        .map(|number| {
+            let at = begun.plus_seconds(number as u64);
+            OperationRow::asked(at, "test", person, serde_json::Value::Null)
+        })
+        .collect();
+    let ids = rows.iter().map(|row| row.id).collect();
+    server
+        .catalog()
+        .write_now(Lane::People, "ask", move |all| {
+            rows.iter()
+                .try_for_each(|row| all.insert_operation(row, "test"))
+        })
+        .unwrap();
+    ids
+}
+
+#[tokio::test]
+async fn a_list_of_operations_has_the_newest_two_hundred() {
+    let server = Server::for_tests();
+    let root = local_root(&server);
+    let mut ids = asked_for(&server, 201);
+    let listed = operations::list(&server, &root).await.unwrap();
+    let listed: Vec<OperationId> = listed.into_iter().map(|each| each.id).collect();
+    ids.reverse();
+    assert_eq!(listed, ids[..200]);
+}
+
+#[tokio::test]
+async fn sixty_four_imports_may_wait() {
+    let test = "sixty_four_imports_may_wait";
+    let folder = tempfile::tempdir().unwrap();
+    let settings = base::settings::Settings {
+        data: folder.path().to_path_buf(),
+        ..(*Server::for_tests().settings()).clone()
+    };
+    let server = Server::start(settings, base::observe::Clock::system()).unwrap();
+    if let Err(refusal) = server.image_store().unwrap().can_unpack() {
+        skips::skip(test, &refusal.to_string());
+        return;
+    }
+    let root = local_root(&server);
+    let path = folder.path().join("x.tar");
+    std::fs::write(&path, "no archive").unwrap();
+    asked_for(&server, 63);
+    let import = || {
+        let source = images::ImportSource::Path(path.clone());
+        images::import(&server, &root, source, None)
+    };
+    // The last that is taken; it ends soon, for it is no archive.
+    import().await.unwrap();
+    asked_for(&server, 1);
+    let refused = match import().await {
+        Err(Failure::Refusal(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (refused.code.as_str(), refused.kind),
+        ("operation.too-many", Kind::TooOften)
+    );
+    assert!(refused.retry_after_seconds.is_some());
+}
+
+#[tokio::test]
+async fn a_history_has_the_newest_five_hundred_events() {
+    let server = Server::for_tests();
+    let root = local_root(&server);
+    let request = LaunchRequest::default();
+    let launched = sessions::launch(&server, &root, request, None)
+        .await
+        .unwrap();
+    let id = launched.sessions[0].id.to_string();
+    let object = id.clone();
+    server
+        .catalog()
+        .write_now(Lane::People, "note", move |rows| {
+            (0..500).try_for_each(|number| {
+                rows.note(Note {
+                    actor: "test",
+                    topic: "sessions",
+                    object: &object,
+                    owner: None,
+                    code: "test",
+                    before: "",
+                    after: &number.to_string(),
+                })
+            })
+        })
+        .unwrap();
+    let events = sessions::events(&server, &root, &id).await.unwrap();
+    let codes: Vec<&str> = events.iter().map(|event| event.code.as_str()).collect();
+    assert_eq!(codes, vec!["test"; 500], "the launch is the oldest of 501");
+}
+
+#[tokio::test]
+async fn a_queue_explains_the_first_two_hundred() {
+    let server = Server::for_tests();
+    let root = local_root(&server);
+    let request = LaunchRequest {
+        copies: 201,
+        start_at: Some(Timestamp::from_millis(1_900_000_000_000)),
+        ..LaunchRequest::default()
+    };
+    let launched = sessions::launch(&server, &root, request, None)
+        .await
+        .unwrap();
+    assert_eq!(launched.sessions.len(), 201);
+    let queue = sessions::queue(&server, &root).await.unwrap();
+    assert_eq!(queue.len(), 200);
+    assert!(queue.iter().all(|(_, why)| !why.blockers.is_empty()));
+}
+
+#[tokio::test]
+async fn what_one_person_has_waiting_is_bounded_in_bytes() {
+    let server = Server::for_tests();
+    let caller = |id: u128, name: &str| Caller {
+        subject: Subject {
+            user: UserId(Uuid::from_u128(id)),
+            role: Role::User,
+            scopes: None,
+        },
+        name: UserName::parse(name).unwrap(),
+        ..local_root(&server)
+    };
+    let (kim, lee) = (caller(1, "kim"), caller(2, "lee"));
+    for person in [&kim, &lee] {
+        let (id, name, at) = (
+            person.subject.user,
+            person.name.to_string(),
+            server.clock().now(),
+        );
+        server
+            .catalog()
+            .write_now(Lane::People, "a person", move |rows| {
+                rows.stand_in_person(id, &name, at)
+            })
+            .unwrap();
+    }
+    let long = |name: &str, copies: u32| LaunchRequest {
+        name: Some(name.to_owned()),
+        // With its quotes and its brackets a quarter of a mebibyte less a bit.
+        command: vec!["x".repeat(130_000), "x".repeat(130_000)],
+        copies,
+        ..LaunchRequest::default()
+    };
+    let code =
+        async |caller: &Caller, request| match sessions::launch(&server, caller, request, None)
+            .await
+        {
+            Ok(launched) => launched.sessions.len().to_string(),
+            Err(Failure::Refusal(refusal)) => format!("{:?} {}", refusal.kind, refusal.code),
+            Err(Failure::Fault(fault)) => panic!("{}", base::observe::chain(&fault)),
+        };
+    let refused = "TooOften queue.own-too-large";
+    assert_eq!(code(&kim, long("all", 500)).await, refused);
+    assert_eq!(code(&kim, long("many", 64)).await, "64");
+    assert_eq!(code(&kim, long("one-more", 1)).await, refused);
+    let short = LaunchRequest::default();
+    assert_eq!(code(&kim, short).await, "1", "a short one fits");
+    assert_eq!(code(&lee, long("others", 64)).await, "64");
+    let first = sessions::get(&server, &kim, "many-1").await.unwrap().id;
+    server
+        .catalog()
+        .write_now(Lane::Loops, "end it", move |rows| {
+            let now = rows.now;
+            rows.change_session(first, None, "test", None, |session| {
+                session.end(rules::session::Outcome::Stopped, None, now);
+                true
+            })
+        })
+        .unwrap();
+    assert_eq!(code(&kim, long("one-more", 1)).await, "1");
+}
