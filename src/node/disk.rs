@@ -5,7 +5,6 @@
 //! the disk does not fill.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,6 +17,7 @@ use rules::units::Bytes;
 use serde::{Deserialize, Serialize};
 use store::trees::{self, Size};
 
+use crate::record;
 use crate::runtime::{ContainerName, Runtime, RuntimeFault, Standing};
 
 /// Free bytes below which whoever grows is paused; on a small disk an eighth of it, where that is less. Higher:
@@ -128,16 +128,16 @@ struct Eyes {
 }
 
 impl DiskWatch {
-    /// A watch that goes on where the one that wrote `record` ended, for the containers that still exist, and
-    /// begins to look. `ring` is called when there is something new to tell.
+    /// A watch that goes on where the one that wrote the record at `path` ended, for the containers that still
+    /// exist, and begins to look. `ring` is called when there is something new to tell.
     pub fn begin(
         runtime: Arc<Runtime>,
         clock: Clock,
-        record: &Path,
+        path: &Path,
         ring: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let mut seen = read(record).unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %record.display(), "who was paused for the disk cannot be read; they go on");
+        let mut seen = record::read(path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "who was paused for the disk cannot be read; they go on");
             Seen::default()
         });
         let there = runtime.sights().into_iter().map(|sight| sight.name);
@@ -145,7 +145,7 @@ impl DiskWatch {
         let inner = Arc::new(Inner {
             runtime,
             clock,
-            record: record.to_owned(),
+            record: path.to_owned(),
             ring: Box::new(ring),
             seen: Mutex::new(seen),
         });
@@ -346,7 +346,7 @@ impl Inner {
         if now == eyes.written {
             return;
         }
-        match write(&self.record, &now) {
+        match record::write(&self.record, &now) {
             Ok(()) => eyes.written = now,
             Err(error) => {
                 tracing::warn!(%error, path = %self.record.display(), "who is paused for the disk cannot be written; a next server would let them go on");
@@ -476,22 +476,6 @@ impl Marks {
         };
         Self { pause, go_on }
     }
-}
-
-/// What an earlier watch knew; nothing where there was none.
-fn read(record: &Path) -> io::Result<Seen> {
-    match fs::read(record) {
-        Ok(text) => Ok(serde_json::from_slice(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::default()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whole or not at all.
-fn write(record: &Path, seen: &Seen) -> io::Result<()> {
-    let draft = record.with_extension("draft");
-    fs::write(&draft, serde_json::to_vec(seen)?)?;
-    fs::rename(&draft, record)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub mod gpu;
 mod inventory;
 mod measure;
 mod network;
+mod record;
 mod report;
 pub mod runtime;
 mod tidy;
