@@ -138,6 +138,7 @@ struct Shared {
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
     /// What is being done beside others, so that nothing is done twice at the same time.
+    /// Held for as long as a start takes. Taken before the entries, never while they are held.
     errands: Mutex<BTreeSet<(ContainerName, &'static str)>>,
     /// How often those were begun that never came to run.
     begun: Mutex<BTreeMap<ContainerName, u32>>,
@@ -298,9 +299,11 @@ impl Runtime {
         {
             return Err(RuntimeFault::CannotRun(finding.clone()));
         }
-        let mut entries = shared.entries();
+        // Starts come one after another. The entries are free meanwhile: what forks supervisors may take ten
+        // seconds to be there, and everything else goes on.
+        let mut nursery = shared.nursery();
         let directory = shared.directory(&order.name);
-        if entries.contains_key(&order.name) || directory.exists() {
+        if shared.entries().contains_key(&order.name) || directory.exists() {
             return Err(RuntimeFault::Exists(order.name.clone()));
         }
         let host = if order.root.host_environment {
@@ -319,7 +322,7 @@ impl Runtime {
         let asked = shared.prepare(&launch, &directory).and_then(|()| {
             let group = shared.hierarchies()?.shims(&shared.box_id);
             let binary = &shared.places.shim_binary;
-            let spawned = shared.nursery().spawn(binary, &group, &directory);
+            let spawned = nursery.spawn(binary, &group, &directory);
             spawned.map_err(file("start", binary))
         });
         if asked.is_err() {
@@ -329,7 +332,7 @@ impl Runtime {
                 let _ = fs::remove_dir_all(path);
             }
         }
-        let (shim, nursery) = asked?;
+        let (shim, number) = asked?;
         shim.set_nonblocking(true)
             .map_err(|source| RuntimeFault::System {
                 what: "prepare a socket",
@@ -337,10 +340,10 @@ impl Runtime {
             })?;
         let mut entry = Entry::waiting(Standing::Preparing);
         entry.shim = Some(Arc::new(shim));
-        entry.nursery = nursery;
+        entry.nursery = number;
         entry.due = Some(Instant::now() + supervision::FIRST_WORD);
-        entries.insert(order.name.clone(), entry);
-        drop(entries);
+        shared.entries().insert(order.name.clone(), entry);
+        drop(nursery);
         shared.look_again();
         Ok(())
     }
