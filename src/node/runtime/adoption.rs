@@ -149,7 +149,7 @@ impl Shared {
         match launch::subscribe(&directory, &record) {
             Ok(shim) => entry.shim = Some(Arc::new(shim)),
             Err(NotSubscribed::Stranger) => return Ok(Found::Bereft),
-            Err(NotSubscribed::Silent(error)) => {
+            Err(error @ (NotSubscribed::Silent(_) | NotSubscribed::Crowded)) => {
                 tracing::warn!(container = %name, %error, "its supervisor cannot be asked; asked again");
                 entry.due = Some(Instant::now());
             }
