@@ -116,6 +116,8 @@ pub enum RuntimeFault {
     StillThere(ContainerName),
     #[error("this machine cannot run containers: {}", .0.what)]
     CannotRun(findings::Finding),
+    #[error("what container {0} wrote is being removed")]
+    Clearing(ContainerName),
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -136,9 +138,9 @@ struct Shared {
     host: Mutex<Option<HostGround>>,
     nursery: Mutex<Nursery>,
     /// Takes what containers wrote once they are forgotten.
+    /// Held for as long as a start takes. Taken before the entries, never while they are held.
     clearing: Clearing,
     /// What is being done beside others, so that nothing is done twice at the same time.
-    /// Held for as long as a start takes. Taken before the entries, never while they are held.
     errands: Mutex<BTreeSet<(ContainerName, &'static str)>>,
     /// How often those were begun that never came to run.
     begun: Mutex<BTreeMap<ContainerName, u32>>,
@@ -559,7 +561,8 @@ impl Runtime {
 
     /// Removes what is left of a container that is over: its own layers, records and control
     /// group. Its log stays. Fine for a container that is not known. Does not wait for the disk: the layers are
-    /// put aside at once, and removed by a thread of their own.
+    /// put aside at once, and removed by a thread of their own. Errors: `StillThere` before its end, `Clearing`
+    /// until what cannot be put aside is removed.
     pub fn forget(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         let shared = &self.shared;
         if shared
@@ -593,7 +596,8 @@ impl Runtime {
     pub fn forget_log(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         let path = self.shared.log_directory(name);
         let thrown = self.shared.clearing.throw(&path);
-        thrown.map_err(file("remove", &path))
+        thrown.map_err(file("remove", &path))?;
+        Ok(())
     }
 
     /// Removes what this installation keeps in the machine's control groups; for a machine that
@@ -754,12 +758,14 @@ impl Shared {
         ring(&self.bell);
     }
 
-    /// Takes away what a container wrote, which is removed by nobody who is waited for, and our own records of
-    /// it. Costs one rename, and a few removals.
+    /// Takes away what a container wrote, which is removed in another thread, and our own records of it. Costs
+    /// one rename, and a few removals. Errors: `Clearing` where that thread has to remove it where it lies.
     fn clear(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         let (own, records) = (self.own_directory(name), self.directory(name));
         let thrown = self.clearing.throw(&own);
-        thrown.map_err(file("remove", &own))?;
+        if !thrown.map_err(file("remove", &own))? {
+            return Err(RuntimeFault::Clearing(name.clone()));
+        }
         store::trees::remove(&records).map_err(file("remove", &records))
     }
 
@@ -780,6 +786,14 @@ fn silence(bell: &OwnedFd) {
 
 fn names_below(path: &Path) -> Result<Vec<ContainerName>, RuntimeFault> {
     let entries = fs::read_dir(path).map_err(file("list", path))?;
+    /// Removes what is there of a container whose command never ran: a few directories of our own.
+    fn clear_unbegun(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        for path in [self.own_directory(name), self.directory(name)] {
+            store::trees::remove(&path).map_err(file("remove", &path))?;
+        }
+        Ok(())
+    }
+
     Ok(entries
         .flatten()
         .filter_map(|entry| ContainerName::parse(entry.file_name().to_str()?).ok())

@@ -481,8 +481,11 @@ impl Tidy {
             self.disk.forget(&name);
         }
         self.act("forget", name, |r, n| match r.forget(n) {
-            // Its supervisor has said the last word but not yet left; the next change comes with that.
-            Err(runtime::RuntimeFault::StillThere(_)) => Ok(()),
+            // Its supervisor has said the last word but not yet left, or its files are still being removed:
+            // forgotten with a later look.
+            Err(runtime::RuntimeFault::StillThere(_) | runtime::RuntimeFault::Clearing(_)) => {
+                Ok(())
+            }
             done => done,
         });
     }

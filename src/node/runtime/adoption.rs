@@ -161,7 +161,7 @@ impl Shared {
         let directory = self.directory(name);
         match claim::settle(&directory, Duration::ZERO).map_err(file("claim", &directory))? {
             claim::Beginning::Never => {
-                self.clear(name)?;
+                self.clear_unbegun(name)?;
                 Ok(Found::Never)
             }
             claim::Beginning::Recorded | claim::Beginning::Stuck => {

@@ -311,7 +311,7 @@ impl Shared {
                 .map_err(file("write the end in", &directory))?;
             return Ok(Became::Over(Standing::Ended(ended)));
         }
-        self.clear(name)?;
+        self.clear_unbegun(name)?;
         tracing::info!(container = %name, "it never began, and is begun again");
         Ok(Became::Unbegun)
     }
