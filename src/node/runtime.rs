@@ -37,6 +37,7 @@ pub use order::{
     RootOrder, Standing, TerminalSize, Usage, UserOrder,
 };
 pub use rootfs::HostGround;
+pub use unnamed::Unnamed;
 
 mod adoption;
 mod cgroup;
@@ -66,6 +67,7 @@ pub mod shim;
 mod spec;
 mod supervision;
 mod terminal;
+mod unnamed;
 mod user_namespace;
 pub mod wire;
 
@@ -114,10 +116,10 @@ pub enum RuntimeFault {
     NotRunning(ContainerName),
     #[error("container {0} has not ended")]
     StillThere(ContainerName),
-    #[error("this machine cannot run containers: {}", .0.what)]
-    CannotRun(findings::Finding),
     #[error("what container {0} wrote is being removed")]
     Clearing(ContainerName),
+    #[error("this machine cannot run containers: {}", .0.what)]
+    CannotRun(findings::Finding),
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -136,9 +138,9 @@ struct Shared {
     findings: Vec<findings::Finding>,
     entries: Mutex<BTreeMap<ContainerName, Entry>>,
     host: Mutex<Option<HostGround>>,
+    /// Held for as long as a start takes. Taken before the entries, never while they are held.
     nursery: Mutex<Nursery>,
     /// Takes what containers wrote once they are forgotten.
-    /// Held for as long as a start takes. Taken before the entries, never while they are held.
     clearing: Clearing,
     /// What is being done beside others, so that nothing is done twice at the same time.
     errands: Mutex<BTreeSet<(ContainerName, &'static str)>>,
@@ -437,8 +439,23 @@ impl Runtime {
         self.shared.own_directory(name)
     }
 
-    /// Bytes that a container's processes gave to any disk since they began, ended ones included once somebody
-    /// inside waited for them; 0 where nobody can say. Costs one small read a process.
+    /// What a container's processes keep of the disk of `written_to` by files without a name. Errors: where the
+    /// disk or the machine's control groups cannot be looked at. Costs a look at each open file.
+    pub fn unnamed(&self, name: &ContainerName) -> Result<Unnamed, RuntimeFault> {
+        let processes = self.shared.group(name)?.processes();
+        let disk = self.written_to();
+        unnamed::measure(&processes, &disk, unnamed::MOST_LOOKS).map_err(file("look at", &disk))
+    }
+
+    /// Bytes that disks took from a container's control group, whatever became of its processes; 0 where control
+    /// groups do not count them (version 1). They are counted up to half a minute late. Costs one small read.
+    pub fn flushed(&self, name: &ContainerName) -> u64 {
+        let group = self.shared.group(name);
+        group.map_or(0, |group| group.flushed())
+    }
+
+    /// Bytes that a container's processes gave to any disk since they began, ended ones included once their
+    /// parent waited for them; 0 where the kernel does not say. Costs one small read a process.
     pub fn written(&self, name: &ContainerName) -> u64 {
         let Ok(group) = self.shared.group(name) else {
             return 0;
@@ -769,6 +786,14 @@ impl Shared {
         store::trees::remove(&records).map_err(file("remove", &records))
     }
 
+    /// Removes what is there of a container whose command never ran: a few directories of our own.
+    fn clear_unbegun(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        for path in [self.own_directory(name), self.directory(name)] {
+            store::trees::remove(&path).map_err(file("remove", &path))?;
+        }
+        Ok(())
+    }
+
     fn look_again(&self) {
         ring(&self.watch);
         ring(&self.bell);
@@ -786,14 +811,6 @@ fn silence(bell: &OwnedFd) {
 
 fn names_below(path: &Path) -> Result<Vec<ContainerName>, RuntimeFault> {
     let entries = fs::read_dir(path).map_err(file("list", path))?;
-    /// Removes what is there of a container whose command never ran: a few directories of our own.
-    fn clear_unbegun(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
-        for path in [self.own_directory(name), self.directory(name)] {
-            store::trees::remove(&path).map_err(file("remove", &path))?;
-        }
-        Ok(())
-    }
-
     Ok(entries
         .flatten()
         .filter_map(|entry| ContainerName::parse(entry.file_name().to_str()?).ok())
