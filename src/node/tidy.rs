@@ -171,7 +171,7 @@ impl Tidy {
             bell.send(Wake::Changed).is_ok()
         });
         if let Err(error) = begun {
-            tracing::error!(%error, "nobody looks at the GPUs: a thread cannot be started");
+            tracing::error!(%error, "the thread that polls the GPUs cannot be started");
         }
     }
 
@@ -254,7 +254,7 @@ impl Tidy {
             && let Err(error) = watch.wake()
         {
             tracing::error!(
-                "nobody looks after real shares, tried again with the next change: {error}"
+                "the watchdog of real shares cannot be started, tried again with the next change: {error}"
             );
         }
     }

@@ -36,10 +36,10 @@ enum Found {
     Never,
 }
 
-/// A container of which nobody can see how it stands, for want of memory or descriptors: it counts as living
-/// and is looked at again at once.
+/// A container whose state is unknown, for want of memory or descriptors: it counts as living and is looked
+/// at again at once.
 fn unseen(name: &ContainerName, error: &io::Error) -> Found {
-    tracing::warn!(container = %name, %error, "nobody can see how it stands; looked at again");
+    tracing::warn!(container = %name, %error, "state unknown; looked at again");
     let mut entry = Entry::waiting(Standing::Preparing);
     entry.due = Some(Instant::now());
     Found::Known(entry)

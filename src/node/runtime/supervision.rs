@@ -173,7 +173,7 @@ impl Entry {
                         return false;
                     };
                     if event.name.as_ref().is_some_and(|said| said != name) {
-                        tracing::error!(container = %name, said = ?event.name, "somebody else's supervisor answers in its place");
+                        tracing::error!(container = %name, said = ?event.name, "a foreign supervisor answers on its socket");
                         return false;
                     }
                     self.hear(event.standing);
