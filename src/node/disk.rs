@@ -1,11 +1,10 @@
 //! Keeps sessions from filling the machine's disk: looks how much room is left where they write, finds who
 //! took it, and pauses whoever grows most before the reserve that the rest of the machine lives on is
-//! touched. They go on when there is room again. Only a session that grew is ever paused; until there are
-//! quotas, everybody may write as long as there is room. Never removes anything, and measures nothing while
-//! the disk does not fill.
+//! touched. They go on when there is room again. Only a session that grew is ever paused, or one that hides what
+//! it has open when nothing else explains what went; until there are quotas, everybody may write as long as
+//! there is room. Never removes anything, and measures nothing while the disk does not fill.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,7 +17,8 @@ use rules::units::Bytes;
 use serde::{Deserialize, Serialize};
 use store::trees::{self, Size};
 
-use crate::runtime::{ContainerName, Runtime, RuntimeFault, Standing};
+use crate::record;
+use crate::runtime::{ContainerName, Runtime, RuntimeFault, Standing, Unnamed};
 
 /// Free bytes below which whoever grows is paused; on a small disk an eighth of it, where that is less. Higher:
 /// people wait on a disk that has room. Lower: a fast writer gets past it between two looks, down to what the
@@ -81,19 +81,47 @@ struct Marks {
 /// What one session did since it was measured before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Grown {
+    /// Of its files, those without a name included.
     bytes: u64,
     files: u64,
-    /// Bytes that its processes wrote anywhere: what a walk does not see, such as files without a name.
+    /// Bytes that its processes wrote anywhere: what was taken and is in no file that was seen.
     written: u64,
     /// Names in it, where they are too many to be counted.
     beyond: u64,
+    /// Its open files could not all be looked at.
+    hides: bool,
 }
+
+/// What is known of a session that just began.
+const NOTHING: Known = Known {
+    size: Size {
+        bytes: 0,
+        entries: 0,
+        whole: true,
+    },
+    unnamed: Unnamed {
+        bytes: 0,
+        whole: true,
+    },
+    written: 0,
+    flushed: 0,
+};
+
+/// What is known of open files that cannot be looked at.
+const UNSEEN: Unnamed = Unnamed {
+    bytes: 0,
+    whole: false,
+};
 
 /// What is known of one session.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     size: Size,
+    unnamed: Unnamed,
+    /// What its processes say that they wrote.
     written: u64,
+    /// What its control group says that was written.
+    flushed: u64,
 }
 
 /// The watch over one machine's disk.
@@ -128,16 +156,16 @@ struct Eyes {
 }
 
 impl DiskWatch {
-    /// A watch that goes on where the one that wrote `record` ended, for the containers that still exist, and
-    /// begins to look. `ring` is called when there is something new to tell.
+    /// A watch that goes on where the one that wrote the record at `path` ended, for the containers that still
+    /// exist, and begins to look. `ring` is called when there is something new to tell.
     pub fn begin(
         runtime: Arc<Runtime>,
         clock: Clock,
-        record: &Path,
+        path: &Path,
         ring: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let mut seen = read(record).unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %record.display(), "who was paused for the disk cannot be read; they go on");
+        let mut seen = record::read(path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "who was paused for the disk cannot be read; they go on");
             Seen::default()
         });
         let there = runtime.sights().into_iter().map(|sight| sight.name);
@@ -145,7 +173,7 @@ impl DiskWatch {
         let inner = Arc::new(Inner {
             runtime,
             clock,
-            record: record.to_owned(),
+            record: path.to_owned(),
             ring: Box::new(ring),
             seen: Mutex::new(seen),
         });
@@ -267,17 +295,16 @@ impl Inner {
             };
             let now = Known {
                 size,
+                unnamed: self.runtime.unnamed(name).unwrap_or_else(|error| {
+                    tracing::debug!(container = %name, error = %chain(&error), "its open files cannot be looked at");
+                    UNSEEN
+                }),
                 written: self.runtime.written(name),
+                flushed: self.runtime.flushed(name),
             };
             let then = eyes.known.insert(name.clone(), now);
-            // Whoever is new since the last time began with nothing.
-            let then = then.or(before.is_some().then_some(Known {
-                size: Size {
-                    whole: true,
-                    ..Size::default()
-                },
-                written: 0,
-            }));
+            // One that is new since the last time began with nothing.
+            let then = then.or(before.is_some().then_some(NOTHING));
             // Who stands still cannot grow; who is told to end goes on until then.
             let still = *paused && self.runtime.stands_still(name);
             if let (Some(then), false) = (then, still) {
@@ -318,7 +345,8 @@ impl Inner {
     }
 
     fn tell(&self, name: &ContainerName, answer: Answer, short: &str, eyes: &Eyes, room: Room) {
-        let held = eyes.known.get(name).map_or(0, |known| known.size.bytes);
+        let known = eyes.known.get(name);
+        let held = known.map_or(0, |known| known.size.bytes + known.unnamed.bytes);
         tracing::warn!(container = %name, ?answer, short, held, free = room.bytes, free_files = room.files, "the disk is short of room");
         if let Ok(container) = name.as_str().parse() {
             let incident = Incident {
@@ -346,7 +374,7 @@ impl Inner {
         if now == eyes.written {
             return;
         }
-        match write(&self.record, &now) {
+        match record::write(&self.record, &now) {
             Ok(()) => eyes.written = now,
             Err(error) => {
                 tracing::warn!(%error, path = %self.record.display(), "who is paused for the disk cannot be written; a next server would let them go on");
@@ -385,25 +413,31 @@ impl Room {
 impl Grown {
     fn between(then: &Known, now: &Known) -> Self {
         let counted = then.size.whole && now.size.whole;
-        let known = |then: u64, now: u64| match counted {
-            true => now.saturating_sub(then),
-            false => 0,
-        };
+        let seen = then.unnamed.whole && now.unnamed.whole;
+        let only = |known: bool, amount: u64| if known { amount } else { 0 };
+        // Together: a file that lost its name is no growth.
+        let bytes = |each: &Known| only(counted, each.size.bytes) + only(seen, each.unnamed.bytes);
+        let written = now.written.saturating_sub(then.written);
         Self {
-            bytes: known(then.size.bytes, now.size.bytes),
-            files: known(then.size.entries, now.size.entries),
-            written: now.written.saturating_sub(then.written),
-            beyond: match counted {
-                true => 0,
-                false => now.size.entries,
-            },
+            bytes: bytes(now).saturating_sub(bytes(then)),
+            files: only(counted, now.size.entries.saturating_sub(then.size.entries)),
+            written: written.max(now.flushed.saturating_sub(then.flushed)),
+            beyond: only(!counted, now.size.entries),
+            hides: !now.unnamed.whole,
         }
     }
 }
 
-/// Who has to be paused for the bytes that went.
+/// Who has to be paused for the bytes that went. Where neither files nor bytes written say it, the session whose
+/// open files cannot all be looked at, and of several the one that wrote most.
 fn by_bytes(fell: u64, grown: &BTreeMap<ContainerName, Grown>) -> Vec<ContainerName> {
-    choose(fell, grown, |each| each.bytes, |each| each.written)
+    let chosen = choose(fell, grown, |each| each.bytes, |each| each.written);
+    if !chosen.is_empty() || fell == 0 {
+        return chosen;
+    }
+    let hiding = grown.iter().filter(|(_, each)| each.hides);
+    let most = hiding.max_by_key(|(_, each)| each.written);
+    most.map(|(name, _)| name.clone()).into_iter().collect()
 }
 
 /// Who has to be paused for the names that went.
@@ -476,22 +510,6 @@ impl Marks {
         };
         Self { pause, go_on }
     }
-}
-
-/// What an earlier watch knew; nothing where there was none.
-fn read(record: &Path) -> io::Result<Seen> {
-    match fs::read(record) {
-        Ok(text) => Ok(serde_json::from_slice(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::default()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whole or not at all.
-fn write(record: &Path, seen: &Seen) -> io::Result<()> {
-    let draft = record.with_extension("draft");
-    fs::write(&draft, serde_json::to_vec(seen)?)?;
-    fs::rename(&draft, record)
 }
 
 #[cfg(test)]

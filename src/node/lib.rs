@@ -28,6 +28,7 @@ pub mod gpu;
 mod inventory;
 mod measure;
 mod network;
+mod record;
 mod report;
 pub mod runtime;
 mod starts;

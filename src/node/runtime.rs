@@ -37,6 +37,7 @@ pub use order::{
     RootOrder, Standing, TerminalSize, Usage, UserOrder,
 };
 pub use rootfs::HostGround;
+pub use unnamed::Unnamed;
 
 mod adoption;
 mod cgroup;
@@ -66,6 +67,7 @@ pub mod shim;
 mod spec;
 mod supervision;
 mod terminal;
+mod unnamed;
 mod user_namespace;
 pub mod wire;
 
@@ -114,6 +116,8 @@ pub enum RuntimeFault {
     NotRunning(ContainerName),
     #[error("container {0} has not ended")]
     StillThere(ContainerName),
+    #[error("what container {0} wrote is being removed")]
+    Clearing(ContainerName),
     #[error("this machine cannot run containers: {}", .0.what)]
     CannotRun(findings::Finding),
     #[error("{0}")]
@@ -134,6 +138,7 @@ struct Shared {
     findings: Vec<findings::Finding>,
     entries: Mutex<BTreeMap<ContainerName, Entry>>,
     host: Mutex<Option<HostGround>>,
+    /// Held for as long as a start takes. Taken before the entries, never while they are held.
     nursery: Mutex<Nursery>,
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
@@ -298,9 +303,11 @@ impl Runtime {
         {
             return Err(RuntimeFault::CannotRun(finding.clone()));
         }
-        let mut entries = shared.entries();
+        // Starts come one after another. The entries are free meanwhile: what forks supervisors may take ten
+        // seconds to be there, and everything else goes on.
+        let mut nursery = shared.nursery();
         let directory = shared.directory(&order.name);
-        if entries.contains_key(&order.name) || directory.exists() {
+        if shared.entries().contains_key(&order.name) || directory.exists() {
             return Err(RuntimeFault::Exists(order.name.clone()));
         }
         let host = if order.root.host_environment {
@@ -319,7 +326,7 @@ impl Runtime {
         let asked = shared.prepare(&launch, &directory).and_then(|()| {
             let group = shared.hierarchies()?.shims(&shared.box_id);
             let binary = &shared.places.shim_binary;
-            let spawned = shared.nursery().spawn(binary, &group, &directory);
+            let spawned = nursery.spawn(binary, &group, &directory);
             spawned.map_err(file("start", binary))
         });
         if asked.is_err() {
@@ -329,7 +336,7 @@ impl Runtime {
                 let _ = fs::remove_dir_all(path);
             }
         }
-        let (shim, nursery) = asked?;
+        let (shim, number) = asked?;
         shim.set_nonblocking(true)
             .map_err(|source| RuntimeFault::System {
                 what: "prepare a socket",
@@ -337,10 +344,10 @@ impl Runtime {
             })?;
         let mut entry = Entry::waiting(Standing::Preparing);
         entry.shim = Some(Arc::new(shim));
-        entry.nursery = nursery;
+        entry.nursery = number;
         entry.due = Some(Instant::now() + supervision::FIRST_WORD);
-        entries.insert(order.name.clone(), entry);
-        drop(entries);
+        shared.entries().insert(order.name.clone(), entry);
+        drop(nursery);
         shared.look_again();
         Ok(())
     }
@@ -432,8 +439,23 @@ impl Runtime {
         self.shared.own_directory(name)
     }
 
-    /// Bytes that a container's processes gave to any disk since they began, ended ones included once somebody
-    /// inside waited for them; 0 where nobody can say. Costs one small read a process.
+    /// What a container's processes keep of the disk of `written_to` by files without a name. Errors: where the
+    /// disk or the machine's control groups cannot be looked at. Costs a look at each open file.
+    pub fn unnamed(&self, name: &ContainerName) -> Result<Unnamed, RuntimeFault> {
+        let processes = self.shared.group(name)?.processes();
+        let disk = self.written_to();
+        unnamed::measure(&processes, &disk, unnamed::MOST_LOOKS).map_err(file("look at", &disk))
+    }
+
+    /// Bytes that disks took from a container's control group, whatever became of its processes; 0 where control
+    /// groups do not count them (version 1). They are counted up to half a minute late. Costs one small read.
+    pub fn flushed(&self, name: &ContainerName) -> u64 {
+        let group = self.shared.group(name);
+        group.map_or(0, |group| group.flushed())
+    }
+
+    /// Bytes that a container's processes gave to any disk since they began, ended ones included once their
+    /// parent waited for them; 0 where the kernel does not say. Costs one small read a process.
     pub fn written(&self, name: &ContainerName) -> u64 {
         let Ok(group) = self.shared.group(name) else {
             return 0;
@@ -556,7 +578,8 @@ impl Runtime {
 
     /// Removes what is left of a container that is over: its own layers, records and control
     /// group. Its log stays. Fine for a container that is not known. Does not wait for the disk: the layers are
-    /// put aside at once, and removed by a thread of their own.
+    /// put aside at once, and removed by a thread of their own. Errors: `StillThere` before its end, `Clearing`
+    /// until what cannot be put aside is removed.
     pub fn forget(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         let shared = &self.shared;
         if shared
@@ -590,7 +613,8 @@ impl Runtime {
     pub fn forget_log(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         let path = self.shared.log_directory(name);
         let thrown = self.shared.clearing.throw(&path);
-        thrown.map_err(file("remove", &path))
+        thrown.map_err(file("remove", &path))?;
+        Ok(())
     }
 
     /// Removes what this installation keeps in the machine's control groups; for a machine that
@@ -751,13 +775,23 @@ impl Shared {
         ring(&self.bell);
     }
 
-    /// Takes away what a container wrote, which is removed by nobody who is waited for, and our own records of
-    /// it. Costs one rename, and a few removals.
+    /// Takes away what a container wrote, which is removed in another thread, and our own records of it. Costs
+    /// one rename, and a few removals. Errors: `Clearing` where that thread has to remove it where it lies.
     fn clear(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
         let (own, records) = (self.own_directory(name), self.directory(name));
         let thrown = self.clearing.throw(&own);
-        thrown.map_err(file("remove", &own))?;
+        if !thrown.map_err(file("remove", &own))? {
+            return Err(RuntimeFault::Clearing(name.clone()));
+        }
         store::trees::remove(&records).map_err(file("remove", &records))
+    }
+
+    /// Removes what is there of a container whose command never ran: a few directories of our own.
+    fn clear_unbegun(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+        for path in [self.own_directory(name), self.directory(name)] {
+            store::trees::remove(&path).map_err(file("remove", &path))?;
+        }
+        Ok(())
     }
 
     fn look_again(&self) {

@@ -175,7 +175,7 @@ impl Tidy {
             bell.send(Wake::Changed).is_ok()
         });
         if let Err(error) = begun {
-            tracing::error!(%error, "nobody looks at the GPUs: a thread cannot be started");
+            tracing::error!(%error, "the thread that polls the GPUs cannot be started");
         }
     }
 
@@ -257,7 +257,7 @@ impl Tidy {
             && let Err(error) = watch.wake()
         {
             tracing::error!(
-                "nobody looks after real shares, tried again with the next change: {error}"
+                "the watchdog of real shares cannot be started, tried again with the next change: {error}"
             );
         }
     }
@@ -484,8 +484,11 @@ impl Tidy {
             self.disk.forget(&name);
         }
         self.act("forget", name, |r, n| match r.forget(n) {
-            // Its supervisor has said the last word but not yet left; the next change comes with that.
-            Err(runtime::RuntimeFault::StillThere(_)) => Ok(()),
+            // Its supervisor has said the last word but not yet left, or its files are still being removed:
+            // forgotten with a later look.
+            Err(runtime::RuntimeFault::StillThere(_) | runtime::RuntimeFault::Clearing(_)) => {
+                Ok(())
+            }
             done => done,
         });
     }

@@ -6,7 +6,6 @@
 //! told or done, so that the next server goes on where this one ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::gpu::limits::{self, Offers, Part, Wall, Walls};
 use crate::gpu::shares::Shares;
 use crate::gpu::watchdog::{Answer, Held, LOOK_EVERY, Truth, Watchdog};
+use crate::record;
 use crate::runtime::{ContainerName, Runtime, RuntimeFault};
 
 /// A device's own number, as in the control pages.
@@ -179,19 +179,19 @@ struct Eyes {
 }
 
 impl Watch {
-    /// A watchdog that goes on where the one that wrote `record` ended, for the containers that still exist.
-    /// Looks at nobody yet.
+    /// A watchdog that goes on where the one that wrote the record at `path` ended, for the containers that still
+    /// exist. Looks at nobody yet.
     pub fn new(
         truth: Arc<dyn Truth>,
         walls: Arc<dyn Walls>,
         grants: Arc<dyn Grants>,
         runtime: Arc<Runtime>,
         clock: Clock,
-        record: &Path,
+        path: &Path,
         ring: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        let mut seen = read(record).unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %record.display(), "what the watchdog knew cannot be read; it begins anew");
+        let mut seen = record::read(path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "the watchdog's record cannot be read; it starts without one");
             Seen::default()
         });
         let sights = runtime.sights();
@@ -207,7 +207,7 @@ impl Watch {
                 grants,
                 runtime,
                 clock,
-                record: record.to_owned(),
+                record: path.to_owned(),
                 ring: Box::new(ring),
                 awake: Mutex::new(false),
                 seen: Mutex::new(seen),
@@ -288,22 +288,6 @@ impl Seen {
         self.frozen.retain(|name| there.contains(name));
         self.cases.retain(|known| there.contains(&known.container));
     }
-}
-
-/// What an earlier watchdog knew; nothing where there was none.
-fn read(record: &Path) -> io::Result<Seen> {
-    match fs::read(record) {
-        Ok(text) => Ok(serde_json::from_slice(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::default()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whole or not at all.
-fn write(record: &Path, seen: &Seen) -> io::Result<()> {
-    let draft = record.with_extension("draft");
-    fs::write(&draft, serde_json::to_vec(seen)?)?;
-    fs::rename(&draft, record)
 }
 
 /// Values behind these locks are changed in one step each; a panic elsewhere leaves none half changed.
@@ -408,10 +392,10 @@ impl Inner {
         if eyes.written.as_ref() == Some(&now) {
             return;
         }
-        match write(&self.record, &now) {
+        match record::write(&self.record, &now) {
             Ok(()) => eyes.written = Some(now),
             Err(error) => {
-                tracing::warn!(%error, path = %self.record.display(), "what the watchdog knows cannot be written; a next server would begin anew");
+                tracing::warn!(%error, path = %self.record.display(), "what the watchdog knows cannot be written; a next server would start without it");
             }
         }
     }
@@ -706,6 +690,7 @@ impl Eyes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn grant(limit: u64) -> Grant {
         Grant {
@@ -721,6 +706,7 @@ mod tests {
     fn what_was_known_is_known_to_the_next_and_only_of_those_that_exist() {
         let place = tempfile::tempdir().expect("a directory");
         let record = place.path().join("watchdog.json");
+        let read = |path: &Path| record::read::<Seen>(path);
         assert!(read(&record).expect("nothing is fine") == Seen::default());
         let mut eyes = Eyes::open(&Seen::default());
         // Lowered below what it holds, which is no offence.
@@ -733,7 +719,7 @@ mod tests {
             cases: eyes.known(),
             ..Seen::default()
         };
-        write(&record, &seen).expect("written");
+        record::write(&record, &seen).expect("written");
         let mut later = read(&record).expect("readable");
         assert!(later == seen);
         let mut next = Eyes::open(&later);

@@ -3,7 +3,7 @@
 //! a tree is. Whoever must not wait throws a tree away first, which is one rename, and has it removed by a
 //! thread that nobody waits for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
 use std::fs::DirBuilder;
 use std::io;
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -148,10 +149,30 @@ impl Pass<'_> {
     }
 }
 
-/// Where trees lie that nobody needs any more, until somebody has time to remove them.
+/// Where trees lie that are needed no more, until a thread removes them.
 #[derive(Debug)]
 pub struct Trash {
     place: PathBuf,
+    in_place: Mutex<InPlace>,
+}
+
+/// What could not be moved into the trash.
+#[derive(Debug, Default)]
+struct InPlace {
+    waiting: BTreeSet<PathBuf>,
+    /// Being removed at this moment: its name is not free, whatever is there.
+    removing: Option<PathBuf>,
+}
+
+/// What became of a tree that was thrown away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thrown {
+    /// There was none.
+    Nothing,
+    /// Its name is free; it lies in the trash.
+    Away,
+    /// It has its name until `empty` has removed it where it lies.
+    Stays,
 }
 
 impl Trash {
@@ -164,28 +185,58 @@ impl Trash {
             .create(place)?;
         Ok(Self {
             place: place.to_owned(),
+            in_place: Mutex::default(),
         })
     }
 
-    /// Takes whatever is at `path` away from there; says whether there was anything. Costs one rename,
-    /// whatever lies below. On another file system than the trash, or where the disk has no room for one more
-    /// name, it is removed on the spot.
-    pub fn throw(&self, path: &Path) -> io::Result<bool> {
+    /// Takes whatever is at `path` away from there. Costs one rename, whatever lies below. On another file
+    /// system than the trash, or where the disk has no room for one more name, it stays until `empty` has
+    /// removed it: to be thrown again by then. Errors: what the kernel says of the rename otherwise.
+    pub fn throw(&self, path: &Path) -> io::Result<Thrown> {
         let into = self.place.join(Uuid::now_v7().simple().to_string());
-        match std::fs::rename(path, into) {
-            Ok(()) => Ok(true),
+        // Held over the rename: once a name is said to be free, nothing below it is removed any more.
+        let mut in_place = self.in_place();
+        if in_place.removing.as_deref() == Some(path) {
+            return Ok(Thrown::Stays);
+        }
+        let thrown = match std::fs::rename(path, into) {
+            Ok(()) => Thrown::Away,
             Err(error) => match error.kind() {
-                io::ErrorKind::NotFound => Ok(false),
+                io::ErrorKind::NotFound => Thrown::Nothing,
                 io::ErrorKind::CrossesDevices
                 | io::ErrorKind::StorageFull
-                | io::ErrorKind::QuotaExceeded => remove(path).map(|()| true),
-                _ => Err(error),
+                | io::ErrorKind::QuotaExceeded => {
+                    // The kernel finds out that file systems differ before it looks for the name.
+                    match path.symlink_metadata() {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => Thrown::Nothing,
+                        _ => Thrown::Stays,
+                    }
+                }
+                _ => return Err(error),
             },
-        }
+        };
+        match thrown {
+            Thrown::Stays => in_place.waiting.insert(path.to_owned()),
+            Thrown::Nothing | Thrown::Away => in_place.waiting.remove(path),
+        };
+        Ok(thrown)
     }
 
-    /// Removes everything that was thrown away until now, oldest first, and gives what could not be removed
-    /// with the reason; `go_on` is asked between two trees. Takes about 20 µs for a file.
+    /// The next tree to be removed where it lies; None when there is none.
+    fn next_in_place(&self) -> Option<PathBuf> {
+        let mut in_place = self.in_place();
+        in_place.removing = in_place.waiting.pop_first();
+        in_place.removing.clone()
+    }
+
+    fn in_place(&self) -> MutexGuard<'_, InPlace> {
+        // Changed in one step each; a panic elsewhere leaves nothing half done.
+        self.in_place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes everything that was thrown away until now, what lies in the trash first and oldest first, and
+    /// gives what could not be removed with the reason; `go_on` is asked between two trees. One thread at a
+    /// time. Takes about 20 µs for a file.
     pub fn empty(&self, go_on: impl Fn() -> bool) -> io::Result<BTreeMap<PathBuf, io::Error>> {
         let mut kept = BTreeMap::new();
         let mut names: Vec<_> = std::fs::read_dir(&self.place)?
@@ -193,10 +244,11 @@ impl Trash {
             .map(|entry| entry.path())
             .collect();
         names.sort();
-        for path in names {
-            if !go_on() {
+        let mut names = names.into_iter();
+        while go_on() {
+            let Some(path) = names.next().or_else(|| self.next_in_place()) else {
                 break;
-            }
+            };
             if let Err(error) = remove(&path)
                 // Somebody else empties the same trash.
                 && error.kind() != io::ErrorKind::NotFound
@@ -204,6 +256,7 @@ impl Trash {
                 kept.insert(path, error);
             }
         }
+        self.in_place().removing = None;
         Ok(kept)
     }
 }
@@ -476,16 +529,41 @@ mod tests {
         let trash = Trash::open(&bench.path().join("trash")).unwrap();
         let tree = bench.path().join("tree");
         chain(&tree, 50);
-        assert!(trash.throw(&tree).unwrap());
+        assert_eq!(trash.throw(&tree).unwrap(), Thrown::Away);
         assert!(!tree.exists());
-        assert!(!trash.throw(&tree).unwrap(), "nothing was there");
+        assert_eq!(trash.throw(&tree).unwrap(), Thrown::Nothing);
         fs::write(&tree, "of the same name").unwrap();
-        assert!(trash.throw(&tree).unwrap());
+        assert_eq!(trash.throw(&tree).unwrap(), Thrown::Away);
         let lie = || fs::read_dir(bench.path().join("trash")).unwrap().count();
         assert_eq!(lie(), 2);
         assert!(trash.empty(|| false).unwrap().is_empty());
         assert_eq!(lie(), 2, "nobody had time");
         assert!(trash.empty(|| true).unwrap().is_empty());
         assert_eq!(lie(), 0);
+    }
+    #[test]
+    fn a_tree_on_another_file_system_stays_until_the_trash_is_emptied() {
+        const NAME: &str = "a_tree_on_another_file_system_stays_until_the_trash_is_emptied";
+        use std::os::unix::fs::MetadataExt;
+        let here = tempfile::tempdir().unwrap();
+        let Ok(there) = tempfile::tempdir_in("/dev/shm") else {
+            return skips::skip(NAME, "there is no /dev/shm");
+        };
+        let device = |folder: &tempfile::TempDir| fs::metadata(folder.path()).unwrap().dev();
+        if device(&here) == device(&there) {
+            return skips::skip(NAME, "/dev/shm is no file system of its own");
+        }
+        let trash = Trash::open(&here.path().join("trash")).unwrap();
+        let tree = there.path().join("tree");
+        chain(&tree, 50);
+        assert_eq!(trash.throw(&tree).unwrap(), Thrown::Stays);
+        assert!(tree.join("d/d/f").exists(), "nothing of it is removed yet");
+        assert_eq!(trash.throw(&tree).unwrap(), Thrown::Stays, "asked again");
+        assert!(trash.empty(|| true).unwrap().is_empty());
+        assert_eq!(trash.throw(&tree).unwrap(), Thrown::Nothing);
+        // Of the same name, and not thrown.
+        fs::create_dir(&tree).unwrap();
+        assert!(trash.empty(|| true).unwrap().is_empty());
+        assert!(tree.exists());
     }
 }

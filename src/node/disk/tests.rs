@@ -13,6 +13,7 @@ fn grown(all: &[(&str, u64, u64, u64, u64)]) -> BTreeMap<ContainerName, Grown> {
             files,
             written,
             beyond,
+            hides: false,
         };
         (name, grown)
     };
@@ -81,6 +82,7 @@ fn what_was_too_much_to_count_is_no_growth() {
             whole,
         },
         written: bytes,
+        ..NOTHING
     };
     let grew = Grown::between(&known(10, true), &known(30, true));
     assert_eq!((grew.bytes, grew.written, grew.beyond), (20, 20, 0));
@@ -88,6 +90,51 @@ fn what_was_too_much_to_count_is_no_growth() {
     assert_eq!((grew.bytes, grew.written, grew.beyond), (0, 20, 7));
     let grew = Grown::between(&known(30, true), &known(10, true));
     assert_eq!((grew.bytes, grew.written), (0, 0), "it gave something back");
+}
+
+#[test]
+fn files_without_a_name_are_growth_and_losing_the_name_is_none() {
+    let known = |named, unnamed, whole| Known {
+        size: Size {
+            bytes: named,
+            ..NOTHING.size
+        },
+        unnamed: Unnamed {
+            bytes: unnamed,
+            whole,
+        },
+        ..NOTHING
+    };
+    let grew = |then: &Known, now: &Known| {
+        let grew = Grown::between(then, now);
+        (grew.bytes, grew.hides)
+    };
+    let before = known(10, 0, true);
+    assert_eq!(grew(&before, &known(10, 20, true)), (20, false));
+    assert_eq!(
+        grew(&before, &known(0, 10, true)),
+        (0, false),
+        "it was removed"
+    );
+    assert_eq!(grew(&before, &known(15, 20, false)), (5, true));
+    assert_eq!(grew(&NOTHING, &known(1, 2, true)), (3, false));
+    let flushed = Known {
+        flushed: 50,
+        written: 7,
+        ..NOTHING
+    };
+    assert_eq!(Grown::between(&NOTHING, &flushed).written, 50);
+}
+
+#[test]
+fn whoever_hides_what_is_open_is_paused_when_nothing_else_explains_it() {
+    let mut all = grown(&[("hides", 0, 0, 1, 0), ("works", 5, 0, 5, 0)]);
+    assert_eq!(names(&by_bytes(100, &all)), "", "nobody hides anything");
+    let name = ContainerName::parse("hides").expect("a plain name");
+    all.get_mut(&name).expect("there").hides = true;
+    assert_eq!(names(&by_bytes(100, &all)), "hides");
+    assert_eq!(names(&by_bytes(8, &all)), "works", "that is explained");
+    assert_eq!(names(&by_bytes(0, &all)), "works");
 }
 
 #[test]

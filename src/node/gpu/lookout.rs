@@ -144,7 +144,7 @@ impl Lookout {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "what was known of the cards cannot be read; they are numbered anew");
+                tracing::warn!(%error, "what was known of the cards cannot be read; they get new numbers");
             }
         }
         let lookout = Arc::new(Self {
@@ -331,7 +331,7 @@ impl Lookout {
             match write(&record(&self.ground), &kept) {
                 Ok(()) => asks.written = kept.cards,
                 Err(error) => {
-                    tracing::warn!(%error, "what is known of the cards cannot be written; a next server may number them anew");
+                    tracing::warn!(%error, "what is known of the cards cannot be written; a next server may give them new numbers");
                 }
             }
         }

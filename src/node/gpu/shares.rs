@@ -640,7 +640,7 @@ fn wanted(cards: &[Real], share: &DeviceShare) -> Result<Wanted, Reason> {
         .find(|card| card.index == share.index)
         .ok_or_else(|| unknown("it is not there"))?;
     if share.memory.0 == 0 {
-        return Err(unknown("nobody said how much of its memory"));
+        return Err(unknown("the amount of its memory is missing"));
     }
     let Some(number) = share.part else {
         let uuid = uuid(&card.uuid)

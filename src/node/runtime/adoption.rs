@@ -36,10 +36,10 @@ enum Found {
     Never,
 }
 
-/// A container of which nobody can see how it stands, for want of memory or descriptors: it counts as living
-/// and is looked at again at once.
+/// A container whose state is unknown, for want of memory or descriptors: it counts as living and is looked
+/// at again at once.
 fn unseen(name: &ContainerName, error: &io::Error) -> Found {
-    tracing::warn!(container = %name, %error, "nobody can see how it stands; looked at again");
+    tracing::warn!(container = %name, %error, "state unknown; looked at again");
     let mut entry = Entry::waiting(Standing::Preparing);
     entry.due = Some(Instant::now());
     Found::Known(entry)
@@ -149,7 +149,7 @@ impl Shared {
         match launch::subscribe(&directory, &record) {
             Ok(shim) => entry.shim = Some(Arc::new(shim)),
             Err(NotSubscribed::Stranger) => return Ok(Found::Bereft),
-            Err(NotSubscribed::Silent(error)) => {
+            Err(error @ (NotSubscribed::Silent(_) | NotSubscribed::Crowded)) => {
                 tracing::warn!(container = %name, %error, "its supervisor cannot be asked; asked again");
                 entry.due = Some(Instant::now());
             }
@@ -161,7 +161,7 @@ impl Shared {
         let directory = self.directory(name);
         match claim::settle(&directory, Duration::ZERO).map_err(file("claim", &directory))? {
             claim::Beginning::Never => {
-                self.clear(name)?;
+                self.clear_unbegun(name)?;
                 Ok(Found::Never)
             }
             claim::Beginning::Recorded | claim::Beginning::Stuck => {

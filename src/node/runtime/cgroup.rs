@@ -530,6 +530,15 @@ impl Group {
         self.v2().then(|| self.directory("memory")).flatten()
     }
 
+    /// Bytes that disks took from it since it was made; zero on version 1, which counts nobody's cached writes.
+    pub(super) fn flushed(&self) -> u64 {
+        let Some(path) = self.unified_directory() else {
+            return 0;
+        };
+        let text = fs::read_to_string(path.join("io.stat")).unwrap_or_default();
+        written_bytes(&text)
+    }
+
     /// How many processes the memory limit killed; zero when it cannot be read any more.
     pub(super) fn oom_kills(&self) -> u64 {
         let Some(path) = self.directory("memory") else {
@@ -729,6 +738,13 @@ fn number(path: &Path) -> Result<u64, CgroupError> {
     Ok(text.trim().parse().unwrap_or(u64::MAX))
 }
 
+/// What was written to all disks together, of a file as `io.stat`.
+fn written_bytes(told: &str) -> u64 {
+    let words = told.split_whitespace();
+    let written = words.filter_map(|word| word.strip_prefix("wbytes=")?.parse::<u64>().ok());
+    written.fold(0, u64::saturating_add)
+}
+
 /// The time in which some process waited, of a pressure file: microseconds since the group was made.
 fn some_total(pressure: &str) -> Option<u64> {
     pressure
@@ -771,6 +787,9 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=7
         // A kernel that was told not to measure shows an empty file or none.
         assert_eq!(some_total(""), None);
         assert_eq!(some_total("full avg10=0.00 total=7\n"), None);
+        let told = "8:0 rbytes=1 wbytes=4096 rios=1 wios=1\n259:0 rbytes=0 wbytes=8 rios=0\n";
+        assert_eq!(written_bytes(told), 4104);
+        assert_eq!(written_bytes("8:0 \n"), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Clears away what ended containers leave on the disk, in a thread that nobody waits for: what a container
-//! wrote may take minutes to remove, and a neighbour's kill may not. Putting something here is one rename;
-//! what a server leaves unfinished the next one goes on with. Decides nothing about what may go.
+//! wrote may take minutes to remove, and a neighbour's kill may not. Putting something here is one rename; what
+//! cannot be moved is removed by the same thread where it lies. What a server leaves unfinished the next one
+//! goes on with. Decides nothing about what may go.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use store::trees::Trash;
+use store::trees::{Thrown, Trash};
 
 /// How long something that cannot be removed waits until it is tried again. Shorter: a disk that went
 /// read-only is written to all the time. Longer: what was mended is not seen to be.
@@ -36,13 +37,15 @@ impl Clearing {
         Ok(Self { trash, bell })
     }
 
-    /// Takes whatever is at `path` away from there, to be removed later; fine where there is nothing.
-    pub(super) fn throw(&self, path: &Path) -> io::Result<()> {
-        if self.trash.throw(path)? {
+    /// Takes whatever is at `path` away from there, to be removed later; fine where there is nothing. False
+    /// where it can only be removed where it lies, which has begun: its name is free once this says true.
+    pub(super) fn throw(&self, path: &Path) -> io::Result<bool> {
+        let thrown = self.trash.throw(path)?;
+        if thrown != Thrown::Nothing {
             // A thread that is gone left word in the log; the next server goes on.
             let _ = self.bell.send(());
         }
-        Ok(())
+        Ok(thrown != Thrown::Stays)
     }
 }
 
@@ -94,8 +97,33 @@ mod tests {
         let clearing = Clearing::begin(&trash).expect("it opens");
         assert!(gone(&trash));
         fs::create_dir_all(tree.join("in")).expect("made");
-        clearing.throw(&tree).expect("thrown");
+        assert!(clearing.throw(&tree).expect("thrown"));
         assert!(!tree.exists() && gone(&trash));
-        clearing.throw(&tree).expect("nothing is there");
+        assert!(clearing.throw(&tree).expect("nothing is there"));
+    }
+    #[test]
+    fn what_cannot_be_moved_is_removed_by_the_same_thread_where_it_lies() {
+        const NAME: &str = "what_cannot_be_moved_is_removed_by_the_same_thread_where_it_lies";
+        let bench = tempfile::tempdir().expect("a directory");
+        let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+            return skips::skip(NAME, "there is no /dev/shm");
+        };
+        let moved = fs::rename(
+            tempfile::tempdir_in(elsewhere.path()).expect("made").keep(),
+            bench.path().join("moved"),
+        );
+        if moved.is_ok() {
+            return skips::skip(NAME, "/dev/shm is no file system of its own");
+        }
+        let clearing = Clearing::begin(&bench.path().join("trash")).expect("it opens");
+        let tree = elsewhere.path().join("tree");
+        fs::create_dir_all(tree.join("in")).expect("made");
+        assert!(!clearing.throw(&tree).expect("it is taken"), "not here");
+        let until = Instant::now() + Duration::from_secs(60);
+        while !clearing.throw(&tree).expect("thrown again") {
+            assert!(Instant::now() < until, "it stays");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!tree.exists());
     }
 }

@@ -136,7 +136,7 @@ impl Shared {
         if record.is_none()
             && let Err(error) = claim::settle(&directory, Duration::ZERO)
         {
-            tracing::debug!(container = %name, %error, "nobody can begin it any more");
+            tracing::debug!(container = %name, %error, "its claim cannot be withdrawn");
         }
         let Ok(group) = self.group(name) else { return };
         if let Err(error) = group.kill_all() {
@@ -235,7 +235,7 @@ impl Shared {
     fn resolve(&self, name: &ContainerName) -> Became {
         self.look_for_end(name).unwrap_or_else(|error| {
             // Nobody is ended because this process lacks descriptors or memory for a moment.
-            tracing::warn!(container = %name, %error, "nobody can see how it stands; looked at again");
+            tracing::warn!(container = %name, %error, "state unknown; looked at again");
             Became::Unseen
         })
     }
@@ -311,7 +311,7 @@ impl Shared {
                 .map_err(file("write the end in", &directory))?;
             return Ok(Became::Over(Standing::Ended(ended)));
         }
-        self.clear(name)?;
+        self.clear_unbegun(name)?;
         tracing::info!(container = %name, "it never began, and is begun again");
         Ok(Became::Unbegun)
     }

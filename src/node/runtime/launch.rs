@@ -138,17 +138,23 @@ fn write_json<T: Serialize>(
 /// Why a living shim's socket did not lead to it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotSubscribed {
-    #[error("somebody else answers on its socket")]
+    #[error("another process answers on its socket")]
     Stranger,
+    #[error("the queue of its socket is full")]
+    Crowded,
     #[error("its supervisor does not answer")]
     Silent(#[from] io::Error),
 }
 
-/// Subscribes to the shim that wrote `record` in `directory` and lives. Asks without waiting: its first
-/// event comes when it comes. The stream does not block.
+/// Subscribes to the shim that wrote `record` in `directory` and lives. Waits for nothing, neither for room in
+/// its queue nor for its first event. The stream does not block.
 pub(super) fn subscribe(directory: &Path, record: &RunRecord) -> Result<UnixStream, NotSubscribed> {
-    let mut stream = connect(directory, CONTROL_PATIENCE)?;
-    stream.set_nonblocking(true)?;
+    let mut stream = match connect(directory, Patience::None) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(NotSubscribed::Crowded);
+        }
+        connected => connected?,
+    };
     let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(io::Error::from)?;
     if peer.pid.as_raw_nonzero().get() != record.shim.pid {
         return Err(NotSubscribed::Stranger);
@@ -160,7 +166,7 @@ pub(super) fn subscribe(directory: &Path, record: &RunRecord) -> Result<UnixStre
 /// Asks the shim of `directory` for something that has a plain answer. Takes two seconds at most.
 pub(super) fn ask(directory: &Path, request: &Request) -> io::Result<Reply> {
     let mut stream = ContainerStream {
-        socket: connect(directory, CONTROL_PATIENCE)?,
+        socket: connect(directory, Patience::For(CONTROL_PATIENCE))?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
@@ -173,7 +179,7 @@ pub(super) fn open_stream(
     request: &Request,
 ) -> io::Result<Result<ContainerStream, Reply>> {
     let mut stream = ContainerStream {
-        socket: connect(directory, ANSWER_PATIENCE)?,
+        socket: connect(directory, Patience::For(ANSWER_PATIENCE))?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
@@ -186,20 +192,27 @@ pub(super) fn open_stream(
     }
 }
 
-/// Connects within `patience`, which then bounds every read and write as well. A shim that takes nobody
+/// How long connecting to a shim may wait, and then every read and write. A shim that accepts no connection
 /// has a full queue at last, where connecting would wait for ever.
-fn connect(directory: &Path, patience: Duration) -> io::Result<UnixStream> {
+#[derive(Clone, Copy)]
+enum Patience {
+    /// Not at all: the socket does not block.
+    None,
+    For(Duration),
+}
+
+/// Connects to the shim of `directory`. Errors: `WouldBlock` where its queue is full for as long as `patience`.
+fn connect(directory: &Path, patience: Patience) -> io::Result<UnixStream> {
     // A socket address holds about a hundred bytes; the directory is reached through a descriptor.
     let held = File::open(directory)?;
     let path = format!("/proc/self/fd/{}/shim.sock", held.as_raw_fd());
-    let stream = UnixStream::from(socket(
-        AddressFamily::Unix,
-        SockType::Stream,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )?);
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+    let (flags, wait) = match patience {
+        Patience::None => (SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None),
+        Patience::For(wait) => (SockFlag::SOCK_CLOEXEC, Some(wait)),
+    };
+    let stream = UnixStream::from(socket(AddressFamily::Unix, SockType::Stream, flags, None)?);
+    stream.set_read_timeout(wait)?;
+    stream.set_write_timeout(wait)?;
     nix::sys::socket::connect(stream.as_raw_fd(), &UnixAddr::new(path.as_str())?)?;
     Ok(stream)
 }
@@ -251,5 +264,50 @@ impl ContainerStream {
             return Err(io::Error::other("the shim answered with something else"));
         }
         Ok(serde_json::from_slice(&frame.payload)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    use nix::sys::socket::{Backlog, bind, listen};
+
+    #[test]
+    fn a_supervisor_whose_queue_is_full_is_crowded_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shim.sock");
+        let kind = (AddressFamily::Unix, SockType::Stream);
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let listening = socket(kind.0, kind.1, flags, None).unwrap();
+        bind(listening.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        listen(&listening, Backlog::new(1).unwrap()).unwrap();
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let record = RunRecord {
+            protocol: wire::PROTOCOL,
+            shim: ProcessIdentity::of(own).unwrap(),
+            first: None,
+            started_at: None,
+        };
+        let began = Instant::now();
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match subscribe(folder.path(), &record) {
+                Ok(stream) => waiting.push(stream),
+                Err(refused) => break refused,
+            }
+            assert!(waiting.len() < 100, "the queue takes everybody");
+        };
+        assert!(matches!(refused, NotSubscribed::Crowded), "{refused}");
+        assert!(!waiting.is_empty(), "it takes some");
+        assert!(
+            began.elapsed() < CONTROL_PATIENCE / 2,
+            "nothing was waited for"
+        );
+        // One that asks for something waits until there is room.
+        let busy = connect(folder.path(), Patience::For(Duration::from_millis(20)));
+        let busy = busy.expect_err("it is full");
+        assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
     }
 }

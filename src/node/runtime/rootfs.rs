@@ -181,36 +181,35 @@ impl Stage {
         ids: BorrowedFd<'_>,
         read_only: bool,
     ) -> Result<PathBuf> {
-        let place = self.directory(name)?;
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = open_tree(CWD, from, flags)
-            .map_err(io::Error::from)
-            .map_err(at("open", from))?;
-        map_ids(tree.as_fd(), ids, read_only).map_err(|source| GroundError::NoIdMap {
-            path: from.to_owned(),
-            source,
-        })?;
-        move_mount(
-            tree.as_fd(),
-            "",
-            CWD,
-            &place,
-            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-        )
-        .map_err(io::Error::from)
-        .map_err(at("mount", &place))?;
-        Ok(place)
+        self.show_changed(name, from, |tree| {
+            map_ids(tree, ids, read_only).map_err(|source| GroundError::NoIdMap {
+                path: from.to_owned(),
+                source,
+            })
+        })
     }
 
     /// Shows a directory of the host on the stage, read-only and with nobody's ids: what belongs to the
     /// machine's own users belongs inside to nobody, and root inside may there what everybody may.
     pub(super) fn show_as_nobodys(&self, name: &str, from: &Path) -> Result<PathBuf> {
+        self.show_changed(name, from, |tree| {
+            restrict(tree, FileUse::Run).map_err(at("protect", from))
+        })
+    }
+
+    /// Mounts a copy of the tree at `from` on the stage once `change` has set what may be done with it.
+    fn show_changed(
+        &self,
+        name: &str,
+        from: &Path,
+        change: impl FnOnce(BorrowedFd<'_>) -> Result<()>,
+    ) -> Result<PathBuf> {
         let place = self.directory(name)?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, from, flags)
             .map_err(io::Error::from)
             .map_err(at("open", from))?;
-        restrict(tree.as_fd(), FileUse::Run).map_err(at("protect", from))?;
+        change(tree.as_fd())?;
         move_mount(
             tree.as_fd(),
             "",

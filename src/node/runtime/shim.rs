@@ -674,7 +674,9 @@ impl Shim {
         };
         match receive_descriptor(handover.as_fd()) {
             Ok(listener) => self.questions.push(Some(listener)),
-            Err(error) => tracing::warn!("nobody answers for the size of the machine: {error}"),
+            Err(error) => {
+                tracing::warn!("calls for the size of the machine cannot be answered: {error}")
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -173,7 +173,7 @@ impl Entry {
                         return false;
                     };
                     if event.name.as_ref().is_some_and(|said| said != name) {
-                        tracing::error!(container = %name, said = ?event.name, "somebody else's supervisor answers in its place");
+                        tracing::error!(container = %name, said = ?event.name, "a foreign supervisor answers on its socket");
                         return false;
                     }
                     self.hear(event.standing);
@@ -355,10 +355,22 @@ fn no_word(runtime: &Arc<Shared>, name: &ContainerName, number: u64) {
             return;
         }
         // Looked at again: it was made due before.
-        Err(error) => return tracing::debug!(container = %name, %error, "nobody can look"),
+        Err(error) => {
+            return tracing::debug!(container = %name, %error, "state unknown; looked at again");
+        }
+    }
+    match runtime.nursery.try_lock() {
+        Ok(mut nursery) => nursery.give_up(number),
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().give_up(number),
+        // A start is under way, perhaps with a new fork server: looked at again, soon.
+        Err(TryLockError::WouldBlock) => {
+            if let Some(entry) = runtime.entries().get_mut(name) {
+                entry.due = Some(Instant::now() + ASK_AGAIN);
+            }
+            return;
+        }
     }
     tracing::warn!(container = %name, "its launch is not begun; another process begins it");
-    runtime.nursery().give_up(number);
     find_out(runtime, name);
 }
 

@@ -282,6 +282,46 @@ fn a_session_that_makes_files_without_end_is_paused() {
     assert_eq!(ground.ended(&greedy).code, 137);
 }
 
+/// No name, no byte that is counted as written: space that is only reserved, and space that was written by
+/// processes whose end was never asked for.
+#[test]
+fn a_session_that_fills_the_disk_by_a_file_without_a_name_is_paused() {
+    const NAME: &str = "a_session_that_fills_the_disk_by_a_file_without_a_name_is_paused";
+    const OPENED: &str = "cd /home/work; exec 3> f; rm f; i=0; ";
+    for takes in [
+        "while :; do i=$((i+2)); fallocate -l ${i}M /proc/self/fd/3; sleep 0.05; done",
+        "while :; do (trap '' CHLD; head -c 4000000 /dev/zero >&3 & exec sleep 0.2); done",
+    ] {
+        let Some(disk) = SmallDisk::make(NAME, 256, 20_000) else {
+            return;
+        };
+        let Some(ground) = Ground::lay_in(NAME, &disk.at()) else {
+            return;
+        };
+        let ballast = ground.directory.path().join("ballast");
+        fs::write(ballast, vec![7; 80 << 20]).expect("written");
+        let watch = watch(&ground);
+        let quiet = session(
+            &ground,
+            1,
+            "echo x > /home/work/mine; while :; do sleep 0.1; done",
+        );
+        let greedy = session(&ground, 2, &format!("{OPENED}{takes}"));
+        ground.running(&quiet);
+        ground.running(&greedy);
+        until("it is paused", || is_paused(&ground, &greedy));
+        until("it is told", || !watch.incidents().is_empty());
+        let told = watch.incidents();
+        assert_eq!(told[0].container.to_string(), greedy.as_str(), "{takes}");
+        assert!(told[0].held.0 > 32 << 20, "{takes}: {told:?}");
+        assert!(!is_paused(&ground, &quiet), "it did not grow");
+        let (left, _) = disk.free();
+        assert!(left > 8 << 20, "{left} bytes are left for everybody else");
+        ground.runtime.kill(&greedy).expect("it lives");
+        assert_eq!(ground.ended(&greedy).code, 137);
+    }
+}
+
 /// Waits for a report that shows it.
 async fn heard(
     link: &mut ServerEnd,

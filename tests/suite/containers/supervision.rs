@@ -4,9 +4,12 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use node::runtime::{ContainerName, ContainerStream, ExecOrder, RuntimeFault, Standing};
+use node::runtime::{
+    ContainerName, ContainerStream, ExecOrder, Places, Runtime, RuntimeFault, Standing,
+};
 
 use super::ground::Ground;
 
@@ -93,6 +96,54 @@ fn program(ground: &Ground, name: &ContainerName) -> Result<ContainerStream, Run
         terminal: None,
     };
     ground.runtime.exec(name, &order)
+}
+
+/// What forks supervisors here never comes to be: it waits until it is told to give up.
+#[test]
+fn a_start_that_waits_for_its_fork_server_holds_up_nobody_else() {
+    const NAME: &str = "a_start_that_waits_for_its_fork_server_holds_up_nobody_else";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let at = |name: &str| ground.directory.path().join(name);
+    let (asked, go) = (at("asked"), at("go"));
+    let script = format!(
+        "#!/bin/sh\n: > {}\nwhile [ ! -e {} ]; do sleep 0.05; done\nexit 1\n",
+        asked.display(),
+        go.display()
+    );
+    fs::write(at("draft"), script).expect("written");
+    // By another process: a program that somebody still holds open for writing is not run.
+    let copied = Command::new("install")
+        .args(["-m", "755"])
+        .args([at("draft"), at("slow")])
+        .status();
+    assert!(copied.expect("it runs").success());
+    let runtime = Runtime::open(Places {
+        data: at("other/data"),
+        run: at("other/run"),
+        shim_binary: at("slow"),
+    });
+    let runtime = runtime.expect("it opens");
+    let order = ground.shell("true");
+    std::thread::scope(|scope| {
+        let start = scope.spawn(|| runtime.start(&order));
+        assert!(wait_until(|| asked.exists()), "it is asked to fork");
+        assert!(runtime.sights().is_empty());
+        let unknown = runtime.kill(&order.name);
+        let waits = !start.is_finished();
+        fs::write(&go, "").expect("written");
+        assert!(waits, "only the start waits");
+        assert!(
+            matches!(unknown, Err(RuntimeFault::Unknown(_))),
+            "{unknown:?}"
+        );
+        let refused = start.join().expect("no panic");
+        assert!(matches!(refused, Err(RuntimeFault::File { .. })));
+    });
+    // Nothing of it stays: it may be tried again under the same name.
+    assert!(!at("other/run/c").join(order.name.as_str()).exists());
+    runtime.retire();
 }
 
 #[test]
