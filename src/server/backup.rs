@@ -1,5 +1,5 @@
-//! Backups of what a box decides by: catalog, settings, certificates with their keys. One encrypted file
-//! a backup; verifying rehearses the restore; restoring changes nothing until one rename. Images, folders
+//! Backups of what a box decides by: catalog and the key of what is sealed in it, settings, certificates
+//! with their keys. One encrypted file a backup; verifying rehearses the restore; restoring changes nothing until one rename. Images, folders
 //! and logs of sessions are not in it. Takes no part in serving, so that it works without a server too.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,7 @@ mod seal;
 
 use crate::catalog::acceptance;
 use crate::catalog::copy::{self, Inspection};
+use crate::catalog::sealing;
 use crate::{Failure, Fault};
 use seal::{About, Opener, Sealer};
 pub use seal::{Header, Passphrase};
@@ -261,6 +262,7 @@ pub fn restore(
             }
         }
         std::fs::hard_link(&old, aside.join(CATALOG)).map_err(failed("keep the old catalog"))?;
+        sealing::bring(&places.data, &aside)?;
         Some(aside)
     } else {
         None
@@ -303,6 +305,8 @@ pub fn restore(
     File::open(&staged)
         .and_then(|file| file.sync_all())
         .map_err(failed("write the catalog to disk"))?;
+    // Beside those that are there: the catalog that is in force until the rename needs its own.
+    sealing::bring(&work.0, &places.data)?;
     // Root puts it in force: the machine obeys it though it may have obeyed a newer one.
     let state = copy::claim(&work.0, None)?.state;
     acceptance::accept(&places.data, state).map_err(failed("accept the catalog"))?;
@@ -392,7 +396,7 @@ fn small_files(places: &Places) -> Result<Vec<(Member, Content)>, Failure> {
             wanted.push((format!("{KEYS}{name}"), path));
         }
     }
-    for name in STATE {
+    for name in STATE.into_iter().chain([sealing::KEY_FILE]) {
         wanted.push((name.to_owned(), places.data.join(name)));
     }
     let mut members = Vec::new();
@@ -508,6 +512,7 @@ fn checked(name: &str) -> Result<&Path, Refusal> {
     let path = Path::new(name);
     let known = name == CATALOG
         || STATE.contains(&name)
+        || name == sealing::KEY_FILE
         || name.starts_with(KEYS)
         || name.starts_with(SETTINGS);
     let plain = path

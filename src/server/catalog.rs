@@ -29,6 +29,7 @@ pub(crate) mod proofs;
 mod reader;
 mod reserve;
 pub(crate) mod samples;
+pub(crate) mod sealing;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
@@ -70,6 +71,7 @@ struct Inner {
     samples: Arc<samples::Samples>,
     clock: Clock,
     founding: Founding,
+    seal: sealing::Seal,
     /// Held until everything above is closed: a second server is refused by it.
     _lock: Option<open::Lock>,
 }
@@ -100,6 +102,7 @@ impl Catalog {
             clock.clone(),
             announce,
             heard.clone(),
+            opened.seal.clone(),
             opened.reserve,
             health.clone(),
         );
@@ -131,6 +134,7 @@ impl Catalog {
             samples,
             clock,
             founding: opened.founding,
+            seal: opened.seal,
             _lock: opened.lock,
         })))
     }
@@ -231,7 +235,7 @@ impl Catalog {
         what: &'static str,
         work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let read = self.0.reads.with(what, &self.0.heard, work);
+        let read = self.0.reads.with(what, &self.0.heard, &self.0.seal, work);
         self.0.health.heed(read)
     }
 
@@ -338,12 +342,19 @@ impl From<rusqlite::Error> for Failure {
             Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
                 health::damaged(&error).into()
             }
+            _ if is_broken(&error) => health::damaged(&sealing::Broken).into(),
             Some(rusqlite::ErrorCode::SystemIoFailure | rusqlite::ErrorCode::CannotOpen) => {
                 health::disk(&error).into()
             }
             _ => Fault::new("a statement of the catalog", error).into(),
         }
     }
+}
+
+/// Whether a sealed value could not be opened.
+fn is_broken(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::FromSqlConversionFailure(_, _, source)
+        if source.is::<sealing::Broken>())
 }
 
 /// The disk of the state is full. New work is refused with this everywhere.

@@ -151,7 +151,7 @@ impl Rows<'_> {
             .execute((
                 assignment.node.0.as_bytes(),
                 value::signed(assignment.generation),
-                value::text(&assignment.containers),
+                self.seal.orders(assignment),
                 value::text(&assignment.cuts),
             ))?;
         if written == 0 {

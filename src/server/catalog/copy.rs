@@ -71,7 +71,10 @@ pub(crate) fn look(data: &Path) -> Result<Option<Sight>, Failure> {
     let damage = damage(&connection)?;
     let findings = if damage.is_empty() && version == newest_version() {
         let heard = super::nodes::Heard::default();
-        Some(findings(&super::View::new(&connection, &heard).world()?))
+        let seal = super::sealing::for_a_look(&connection, data)?;
+        Some(findings(
+            &super::View::new(&connection, &heard, &seal).world()?,
+        ))
     } else {
         None
     };
@@ -93,8 +96,8 @@ pub(crate) fn newest_version() -> u32 {
 }
 
 /// Copies the catalog in `data` to the file `to`, which must not exist, as it is at one moment; a
-/// server may write meanwhile, in this process or another. Sign-ins of browsers stay behind: whoever
-/// reads a backup must not find them. Costs reading and writing the whole file once.
+/// server may write meanwhile, in this process or another. Sign-ins of browsers and answers kept for keys
+/// stay behind: a reader of the backup must not find them. Costs reading and writing the whole file once.
 ///
 /// Errors: `state.missing`, `disk.full`, refusals for a file that is no catalog.
 pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
@@ -114,7 +117,12 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
         .and_then(|backup| backup.run_to_completion(i32::MAX, std::time::Duration::ZERO, None))
         .map_err(failed)?;
     target
-        .execute_batch("pragma journal_mode = delete; delete from browser_session;")
+        .execute_batch(
+            "pragma journal_mode = delete;
+             pragma secure_delete = on;
+             delete from browser_session;
+             delete from idempotency;",
+        )
         .map_err(failed)?;
     let (version, box_id) = target
         .query_row(

@@ -14,7 +14,7 @@ use rules::refusal::Refusal;
 use rules::session::Reason;
 
 use super::writer::Rows;
-use super::{Catalog, Lane, copy};
+use super::{Catalog, Lane, copy, sealing};
 use crate::Failure;
 
 /// Readiness tries the disk at most this often. Shorter: a stranger who asks without end makes the disk
@@ -138,8 +138,9 @@ impl Catalog {
         &self.0.health
     }
 
-    /// Looks whether the disk below `data` takes a byte; while something is wrong with it, whether the
-    /// catalog does. A few seconds after the last look it does nothing. Costs a sync to disk.
+    /// Looks whether the key of sealed values is there and the disk below `data` takes a byte; while something
+    /// is wrong with it, whether the catalog does. A few seconds after the last look it does nothing. Costs a
+    /// sync to disk.
     pub(crate) async fn try_disk(&self, data: &Path) {
         if matches!(self.0.writes, super::Writes::Here(_)) || !self.health().may_try() {
             return;
@@ -150,7 +151,12 @@ impl Catalog {
             .iter()
             .any(|trouble| ENDED_BY_A_WRITE.contains(&trouble.code.as_str()));
         let (data, health) = (data.to_owned(), self.health().clone());
-        let tried = tokio::task::spawn_blocking(move || touch(&data)).await;
+        let catalog = self.clone();
+        let tried = tokio::task::spawn_blocking(move || {
+            catalog.look_for_key(&data);
+            touch(&data)
+        })
+        .await;
         match tried {
             Ok(Err(error)) => health.note(disk_trouble(&error)),
             Ok(Ok(())) if troubled => {
@@ -161,6 +167,18 @@ impl Catalog {
             }
             Ok(Ok(())) => {}
             Err(error) => tracing::warn!(%error, "the disk could not be tested"),
+        }
+    }
+
+    /// Looks whether the key of sealed values lies where the next start looks for it, and notes or ends its
+    /// trouble. Costs reading a small file.
+    pub(super) fn look_for_key(&self, data: &Path) {
+        let trouble = self.0.seal.look(data).err();
+        let code = trouble.as_ref().map(|trouble| trouble.code.clone());
+        self.health()
+            .over(|known| sealing::CODES.contains(&known) && code.as_deref() != Some(known));
+        if let Some(trouble) = trouble {
+            self.health().note(trouble);
         }
     }
 

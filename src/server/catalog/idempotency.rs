@@ -6,7 +6,9 @@ use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 
+use super::health;
 use super::reader::View;
+use super::sealing::{ADDED, Of};
 use super::writer::Rows;
 use crate::Failure;
 
@@ -18,8 +20,9 @@ const KEPT_HOURS: u64 = 24;
 pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
 /// Answers of one principal that are kept; the oldest goes first.
 const MOST_ANSWERS: u32 = 1_000;
-/// Bytes of all answers kept for one principal; the oldest goes first. Lower than what a script makes in a
-/// day and its repetitions act again; higher and a user fills the catalog.
+/// Bytes of all answers kept for one principal, as they were given (sealed they take a third more); the
+/// oldest goes first. Lower than what a script makes in a day and its repetitions act again; higher and a
+/// user fills the catalog.
 const MOST_BYTES: usize = 8 << 20;
 
 /// What names one request of one principal.
@@ -55,7 +58,10 @@ impl View<'_> {
             .optional()?;
         match found {
             None => Ok(None),
-            Some((digest, answer)) if digest == key.digest => Ok(Some(answer)),
+            Some((digest, answer)) if digest == self.seal.mark(&key.digest) => {
+                let opened = self.seal.open(&Of::Answer(key), &answer);
+                Ok(Some(opened.map_err(|broken| health::damaged(&broken))?))
+            }
             Some(_) => Err(Refusal::invalid(
                 "idempotency.key-reused",
                 "This Idempotency-Key was used before with another request.",
@@ -95,8 +101,8 @@ impl Rows<'_> {
                 key.principal.0.as_bytes(),
                 &key.route,
                 &key.key,
-                key.digest,
-                answer,
+                self.seal.mark(&key.digest),
+                self.seal.shut(&Of::Answer(key), answer),
                 self.now.as_millis(),
             ))?;
         self.connection
@@ -107,7 +113,7 @@ impl Rows<'_> {
                      from (
                          select route, key,
                                 row_number() over newest as number,
-                                sum(octet_length(answer)) over newest as bytes
+                                sum(octet_length(answer) * 3 / 4 - ?6) over newest as bytes
                          from idempotency
                          where principal = ?1
                          window newest as (
@@ -125,6 +131,7 @@ impl Rows<'_> {
                 MOST_BYTES as i64,
                 &key.route,
                 &key.key,
+                ADDED as i64,
             ))?;
         Ok(())
     }

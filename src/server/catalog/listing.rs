@@ -110,7 +110,9 @@ impl View<'_> {
              limit ?",
             filter_clause(&clauses)
         ))?;
-        let rows = statement.query_map(rusqlite::params_from_iter(values), from_row)?;
+        let rows = statement.query_map(rusqlite::params_from_iter(values), |row| {
+            from_row(row, self.seal)
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -169,7 +171,9 @@ impl View<'_> {
              order by phase = 'ended', created_at desc, id desc
              limit 8"
         ))?;
-        let rows = statement.query_map((name, owner.map(|id| *id.0.as_bytes())), from_row)?;
+        let rows = statement.query_map((name, owner.map(|id| *id.0.as_bytes())), |row| {
+            from_row(row, self.seal)
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -188,7 +192,9 @@ impl View<'_> {
              order by id
              limit 2"
         ))?;
-        let rows = statement.query_map((low, high, owner.map(|id| *id.0.as_bytes())), from_row)?;
+        let rows = statement.query_map((low, high, owner.map(|id| *id.0.as_bytes())), |row| {
+            from_row(row, self.seal)
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 }

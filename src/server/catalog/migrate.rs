@@ -16,6 +16,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0005_proofs.sql"),
     include_str!("migrations/0006_cut_orders.sql"),
     include_str!("migrations/0007_turns.sql"),
+    include_str!("migrations/0008_sealed.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

@@ -14,6 +14,7 @@ use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
 use super::reader::View;
+use super::sealing::Of;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -300,7 +301,10 @@ impl View<'_> {
                 Ok(Assignment {
                     node,
                     generation: value::unsigned(row, "generation")?,
-                    containers: value::json(row, "containers")?,
+                    containers: {
+                        let text = row.get_ref("containers")?.as_str()?;
+                        self.seal.json(&Of::Node(node.0.as_bytes()), 1, text)?
+                    },
                     cuts: value::json(row, "cuts")?,
                     state: Some(Uuid::from_bytes(row.get("state")?)),
                     accepted: false,

@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
 use super::reserve::Reserve;
-use super::{Place, migrate, people};
+use super::{Place, migrate, people, sealing};
 use crate::{Failure, Fault};
 
 pub(super) const FILE: &str = "catalog.sqlite";
@@ -37,6 +37,7 @@ pub(super) struct Opened {
     pub(super) readers: Readers,
     pub(super) revision: u64,
     pub(super) founding: Founding,
+    pub(super) seal: sealing::Seal,
     pub(super) lock: Option<Lock>,
     pub(super) reserve: Option<Reserve>,
 }
@@ -100,6 +101,8 @@ pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
     settle(&writer, place).map_err(|error| unreadable(place, error))?;
     migrate::climb(&mut writer, place)?;
     found(&writer, clock).map_err(|error| unreadable(place, error))?;
+    let seal = sealing::take(&writer, place)?;
+    sealing::seal_old_rows(&mut writer, &seal, clock).map_err(|error| unreadable(place, error))?;
     if let (Some(reserve), Readers::Path(path)) = (&reserve, &readers) {
         reserve.take_log(path);
         reserve.keep();
@@ -110,6 +113,7 @@ pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
         readers,
         revision,
         founding,
+        seal,
         lock,
         reserve,
     })
@@ -215,7 +219,7 @@ fn read(connection: &Connection) -> rusqlite::Result<(Founding, u64)> {
     )
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Refusal {
+pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Refusal {
     Refusal::unavailable(
         "state.unwritable",
         format!("{} cannot be written: {error}.", path.display()),

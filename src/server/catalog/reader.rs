@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use super::nodes::Heard;
 use super::open;
+use super::sealing::Seal;
 use crate::{Failure, Fault};
 
 /// Connections kept at once. Higher: more memory for page caches. Lower: a slow list holds others up.
@@ -17,11 +18,16 @@ pub(super) const MOST_READERS: usize = 4;
 pub(crate) struct View<'c> {
     pub(super) connection: &'c Connection,
     pub(super) heard: &'c Heard,
+    pub(super) seal: &'c Seal,
 }
 
 impl<'c> View<'c> {
-    pub(super) fn new(connection: &'c Connection, heard: &'c Heard) -> Self {
-        Self { connection, heard }
+    pub(super) fn new(connection: &'c Connection, heard: &'c Heard, seal: &'c Seal) -> Self {
+        Self {
+            connection,
+            heard,
+            seal,
+        }
     }
 }
 
@@ -57,6 +63,7 @@ impl Pool {
         &self,
         what: &'static str,
         heard: &Heard,
+        seal: &Seal,
         work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let named = |failure| match failure {
@@ -66,7 +73,7 @@ impl Pool {
         match self {
             Self::Shared(connection) => {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                work(&View::new(&connection, heard)).map_err(named)
+                work(&View::new(&connection, heard, seal)).map_err(named)
             }
             Self::Files { path, idle, back } => {
                 let lent = Lent {
@@ -79,7 +86,7 @@ impl Pool {
                     .prepare_cached("begin")
                     .and_then(|mut statement| statement.execute([]));
                 begun.map_err(Failure::from).map_err(named)?;
-                let result = work(&View::new(connection, heard));
+                let result = work(&View::new(connection, heard, seal));
                 let ended = connection
                     .prepare_cached("commit")
                     .and_then(|mut statement| statement.execute([]));

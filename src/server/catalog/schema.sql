@@ -14,7 +14,7 @@ CREATE TABLE box (
     setup_hash blob,
     setup_expires_at integer,
     revision integer not null
-) strict;
+, seal_key blob, sealed_at integer) strict;
 
 CREATE TABLE browser_session (
     id blob primary key,

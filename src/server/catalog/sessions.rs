@@ -14,6 +14,7 @@ use rusqlite::{OptionalExtension as _, Row};
 
 use super::events::Note;
 use super::reader::View;
+use super::sealing::{Of, Seal};
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -26,7 +27,7 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
-pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
+pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> {
     let mut column = 0;
     let mut next = || {
         column += 1;
@@ -55,7 +56,11 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
                 }
             },
             command: value::json(row, next())?,
-            env: value::json(row, next())?,
+            env: {
+                let at = next();
+                let id: [u8; 16] = row.get(0)?;
+                seal.json(&Of::Session(&id), at, row.get_ref(at)?.as_str()?)?
+            },
             demand: Demand {
                 cpu: CpuShare(row.get(next())?),
                 memory: Bytes(value::unsigned(row, next())?),
@@ -122,7 +127,7 @@ impl View<'_> {
         Ok(self
             .connection
             .prepare_cached(&format!("select {COLUMNS} from session where id = ?1"))?
-            .query_row([id.0.as_bytes()], from_row)
+            .query_row([id.0.as_bytes()], |row| from_row(row, self.seal))
             .optional()?)
     }
 
@@ -134,7 +139,7 @@ impl View<'_> {
              where phase <> 'ended'
              order by created_at, id"
         ))?;
-        let rows = statement.query_map([], from_row)?;
+        let rows = statement.query_map([], |row| from_row(row, self.seal))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -221,7 +226,10 @@ impl Rows<'_> {
                          ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
                          ?33, ?34, ?35, ?36, ?37, ?38, ?39)"
             ))?
-            .execute(rusqlite::params_from_iter(columns(session)));
+            .execute(rusqlite::params_from_iter(columns(
+                session,
+                Some(self.seal),
+            )));
         known_or_taken(written, &session.name)?;
         self.note_session(session, actor, "session.accepted", "")
     }
@@ -249,7 +257,7 @@ impl Rows<'_> {
             return Ok(Written::No);
         }
         after.generation = before.generation + 1;
-        if self.store_session(&after, before.generation)? == Written::No {
+        if self.store_session(&after, &before)? == Written::No {
             return Ok(Written::No);
         }
         if let Some(at) = after
@@ -311,16 +319,18 @@ impl Rows<'_> {
         Ok(Written::Yes)
     }
 
-    fn store_session(&self, session: &Session, seen: u64) -> Result<Written, Failure> {
-        let mut values = columns(session);
-        values.push(Box::new(value::signed(seen)));
+    /// Leaves the environment as it is sealed where it is the same as `before`.
+    fn store_session(&self, session: &Session, before: &Session) -> Result<Written, Failure> {
+        let same = session.order.env == before.order.env;
+        let mut values = columns(session, (!same).then_some(self.seal));
+        values.push(Box::new(value::signed(before.generation)));
         let written = self
             .connection
             .prepare_cached(
                 "update session
                  set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6,
-                     image_reference = ?7, command = ?8, env = ?9, cpu = ?10, memory = ?11,
-                     shm = ?12, gpu = ?13, timeout_seconds = ?14, longest_run_seconds = ?15,
+                     image_reference = ?7, command = ?8, env = coalesce(?9, env),
+                     cpu = ?10, memory = ?11, shm = ?12, gpu = ?13, timeout_seconds = ?14, longest_run_seconds = ?15,
                      start_at = ?16, depends_on = ?17, phase = ?18, wish = ?19, paused = ?20,
                      restart = ?21, incarnation = ?22, generation = ?23, node = ?24, devices = ?25,
                      created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
@@ -394,8 +404,8 @@ fn known_or_taken(written: rusqlite::Result<usize>, name: &SessionName) -> Resul
 
 type Value = Box<dyn rusqlite::ToSql>;
 
-/// The values of a row, in the order of `COLUMNS`.
-fn columns(session: &Session) -> Vec<Value> {
+/// The values of a row, in the order of `COLUMNS`; without a seal, null for the environment.
+fn columns(session: &Session, seal: Option<&Seal>) -> Vec<Value> {
     let order = &session.order;
     let image = match &order.environment {
         Environment::Host => None,
@@ -411,7 +421,7 @@ fn columns(session: &Session) -> Vec<Value> {
         Box::new(image),
         Box::new(order.environment.word().to_owned()),
         Box::new(value::text(&order.command)),
-        Box::new(value::text(&order.env)),
+        Box::new(seal.map(|seal| seal.environment(session))),
         Box::new(order.demand.cpu.0),
         Box::new(value::signed(order.demand.memory.0)),
         Box::new(value::signed(order.demand.shm.0)),

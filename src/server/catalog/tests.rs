@@ -13,6 +13,8 @@ use rules::units::Timestamp;
 use super::sessions::Written;
 use super::*;
 
+mod sealed;
+
 fn clock() -> Clock {
     Clock::set_by_hand(Timestamp::from_millis(1_800_000_000_000))
 }
@@ -788,7 +790,8 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
             .unwrap();
         assert_eq!(whole, "ok");
         let heard = super::nodes::Heard::default();
-        let view = View::new(&connection, &heard);
+        let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
+        let view = View::new(&connection, &heard, &seal);
         assert_eq!(view.session(written.id).unwrap(), Some(written.clone()));
     }
 }

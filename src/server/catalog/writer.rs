@@ -18,6 +18,7 @@ use super::health::{self, Health};
 use super::nodes::Heard;
 use super::reader::View;
 use super::reserve::Reserve;
+use super::sealing::Seal;
 use super::{disk_full, disk_read_only};
 use crate::{Failure, Fault};
 
@@ -187,6 +188,7 @@ pub(super) struct Engine {
     clock: Clock,
     announce: watch::Sender<u64>,
     heard: Heard,
+    seal: Seal,
     /// None in memory. Dropped after the connection.
     reserve: Option<Reserve>,
     health: Health,
@@ -199,6 +201,7 @@ impl Engine {
         clock: Clock,
         announce: watch::Sender<u64>,
         heard: Heard,
+        seal: Seal,
         reserve: Option<Reserve>,
         health: Health,
     ) -> Self {
@@ -207,6 +210,7 @@ impl Engine {
             clock,
             announce,
             heard,
+            seal,
             reserve,
             health,
             ask: None,
@@ -248,7 +252,7 @@ impl Engine {
             let connection = locked(&self.connection);
             let outcome = transact(
                 &connection,
-                &self.heard,
+                (&self.heard, &self.seal),
                 self.clock.now(),
                 &mut batch,
                 || self.ask.as_mut().map_or(AtCommit::Commit, |ask| ask(what)),
@@ -294,7 +298,7 @@ struct Committed {
 
 fn transact(
     connection: &Connection,
-    heard: &Heard,
+    (heard, seal): (&Heard, &Seal),
     now: Timestamp,
     batch: &mut [Request],
     ask: impl FnOnce() -> AtCommit,
@@ -308,7 +312,7 @@ fn transact(
     };
     sql("begin immediate")?;
     let rows = Rows {
-        view: View::new(connection, heard),
+        view: View::new(connection, heard, seal),
         now,
     };
     let mut changed = false;

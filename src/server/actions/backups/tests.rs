@@ -131,7 +131,8 @@ async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
             "catalog.sqlite",
             "settings/fardel.toml",
             "tls/ca.key",
-            "installation.json"
+            "installation.json",
+            "seal.key"
         ]
     );
 
@@ -303,10 +304,59 @@ async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
     );
 }
 
-/// One machine, and a session that runs on it; gives the session.
-async fn running(server: &Server) -> rules::session::Session {
-    use rules::session::{Phase, Reason};
-    let node = rules::world::Node {
+/// Launches a session with a secret in its environment; gives its id.
+async fn secretive(places: &Places) -> rules::names::SessionId {
+    let server = serve(places);
+    let root = crate::access::local_root(&server);
+    let node = machine(&server);
+    let written = server
+        .catalog()
+        .write(catalog::Lane::Loops, "a machine", move |rows| {
+            rows.put_node(&node)
+        });
+    written.await.unwrap();
+    let request = crate::actions::sessions::LaunchRequest {
+        kind: rules::session::SessionKind::Batch,
+        command: vec!["true".into()],
+        env: [("TOKEN".to_owned(), "secret".to_owned())].into(),
+        ..Default::default()
+    };
+    let launched = crate::actions::sessions::launch(&server, &root, request, None);
+    launched.await.unwrap().sessions[0].id
+}
+
+fn token_of(places: &Places, id: rules::names::SessionId) -> String {
+    let server = serve(places);
+    let read = server.catalog().read_now("read", |view| view.session(id));
+    read.unwrap().expect("the session").order.env["TOKEN"].clone()
+}
+
+#[tokio::test]
+async fn a_backup_brings_the_key_of_what_is_sealed_in_it() {
+    let house = House::furnished().await;
+    let places = house.places();
+    let id = secretive(&places).await;
+    let backup = house.backup();
+    let fresh = house.places_of("two");
+    restore(&backup, &passphrase(), &fresh, false, now()).unwrap();
+    assert_eq!(token_of(&fresh, id), "secret");
+    // Over a box with a key of its own: what is kept aside can be opened where it lies.
+    let third = house.places_of("three");
+    let own = secretive(&third).await;
+    let done = restore(&backup, &passphrase(), &third, true, now()).unwrap();
+    assert_eq!(token_of(&third, id), "secret");
+    let aside = Places {
+        data: done.aside.expect("the old state"),
+        settings: third.settings.clone(),
+    };
+    assert_eq!(token_of(&aside, own), "secret");
+    let keys = std::fs::read_to_string(third.data.join("seal.key")).unwrap();
+    assert_eq!(keys.lines().count(), 2);
+}
+
+/// The machine that a server stands on.
+fn machine(server: &Server) -> rules::world::Node {
+    rules::world::Node {
         id: server.node(),
         name: "fardel-01".into(),
         boot: rules::names::BootId(uuid::Uuid::from_u128(1)),
@@ -322,7 +372,13 @@ async fn running(server: &Server) -> rules::session::Session {
         schedulable: true,
         cordoned: std::collections::BTreeSet::new(),
         problems: vec![],
-    };
+    }
+}
+
+/// One machine, and a session that runs on it; gives the session.
+async fn running(server: &Server) -> rules::session::Session {
+    use rules::session::{Phase, Reason};
+    let node = machine(server);
     let here = node.id;
     let lane = catalog::Lane::Loops;
     server
