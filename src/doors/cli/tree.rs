@@ -54,7 +54,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub server: Option<String>,
-    /// Directory of the local server's socket
+    /// Directory of the local server's socket; unset: the one of the data directory (FARDEL_DATA)
     #[arg(
         long,
         global = true,
@@ -254,7 +254,7 @@ pub enum Command {
 /// Where state, socket and address are; the same names as keys in fardel.toml.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Place {
-    /// Directory of the state
+    /// Directory of the state; its run directory follows it unless --run names one
     #[arg(long, value_name = "DIR", env = "FARDEL_DATA")]
     pub data: Option<PathBuf>,
     /// Address and port of pages and API
