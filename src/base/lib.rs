@@ -1,7 +1,8 @@
-//! Room 2, plumbing: settings, log, clock, dice, encryption, what the machine tells of itself, and the
-//! link between server and node.
+//! Room 2, plumbing: settings, log, clock, dice, encryption, acts that run to their end, what the machine
+//! tells of itself, and the link between server and node.
 //! Decides nothing about sessions; that is `rules`.
 
+pub mod acts;
 pub mod addresses;
 pub mod link;
 pub mod observe;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 mod file;
+mod places;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -141,7 +142,7 @@ pub const KEYS: &[Key] = &[
         default: "\"/run/fardel\"",
         example: "",
         needs_restart: true,
-        about: "directory of sockets and run state",
+        about: "directory of sockets and run state; unset: /run/fardel for the machine's own state, and one beside it for each other data directory",
     },
     Key {
         key: "listen",
@@ -482,6 +483,10 @@ fn read(
     for path in files(&file) {
         lay(&mut standings, read_file(&path)?, &Source::File(path));
     }
+    let own_data = match file == Path::new(FILE) {
+        true => path_of(&standings, "data"),
+        false => default_places(variable).0,
+    };
     for (at, key) in KEYS.iter().enumerate() {
         if let Some(value) = from_variable(key, variable)? {
             standings[at].value = Some(value);
@@ -496,7 +501,25 @@ fn read(
             now.source = before.source;
         }
     }
+    let data = absolute(path_of(&standings, "data"));
+    for standing in &mut standings {
+        if standing.key == "run" && standing.source == Source::BuiltIn {
+            let run = places::run_of(&data, &own_data, &default_places(variable).1);
+            let run = Some(Value::String(run.display().to_string()));
+            standing.value.clone_from(&run);
+            standing.default = run;
+        }
+    }
     Ok((settings(&standings)?, standings))
+}
+
+/// The path that a key stands at; empty where it is none, which is refused later.
+fn path_of(standings: &[Standing], key: &str) -> PathBuf {
+    let standing = standings.iter().find(|standing| standing.key == key);
+    standing
+        .and_then(|standing| standing.value.as_ref()?.as_str())
+        .map(PathBuf::from)
+        .unwrap_or_default()
 }
 
 impl Reading {

@@ -148,6 +148,15 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Exec(request) => terminal::exec(&client, view, around, request).await,
         Command::Logs(request) => terminal::logs(&client, &request).await,
         Command::Attach(request) => terminal::attach(&client, view, &request).await,
+        Command::Stop(several) => {
+            sessions::session(&client, view, around, tree::Session::Stop(several)).await
+        }
+        Command::Kill(several) => {
+            sessions::session(&client, view, around, tree::Session::Kill(several)).await
+        }
+        Command::Rm(removal) => {
+            sessions::session(&client, view, around, tree::Session::Rm(removal)).await
+        }
         Command::Why(request) => sessions::why(&client, view, &request.session).await,
         Command::Queue(tree::QueueLs {
             verb: None | Some(tree::Queue::Ls),

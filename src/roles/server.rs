@@ -164,6 +164,8 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
         for door in doors {
             let _ = door.await;
         }
+        // What acts under a key goes on without its client.
+        server::actions::replay::ended(&server).await;
     })
     .await;
     // The conductor holds the other end of the machine's link: without it the machine lets go too.

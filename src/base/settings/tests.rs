@@ -228,3 +228,36 @@ fn only_loopback_is_served_as_it_is_unless_somebody_says_so() {
     };
     assert_eq!(refused(flags), "setting.listen-http-invalid");
 }
+
+#[test]
+fn another_data_directory_has_a_run_directory_of_its_own_unless_one_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let read = |data: Option<PathBuf>, flags: Layer, run: Option<PathBuf>| {
+        let (config, runtime) = (at("none.toml"), at("r"));
+        let text = |path: &Path| path.display().to_string();
+        let known = [
+            ("FARDEL_CONFIG", Some(config)),
+            ("FARDEL_DATA", data),
+            ("FARDEL_RUN", run),
+            ("HOME", Some(at("home"))),
+            ("XDG_RUNTIME_DIR", Some(runtime)),
+        ];
+        let value = |name: &str| known.iter().find(|(known, _)| *known == name)?.1.as_deref();
+        Settings::read(flags, |name| value(name).map(text)).unwrap()
+    };
+    let flag = |data: PathBuf| Layer {
+        data: Some(data),
+        ..Layer::default()
+    };
+    let usual = read(None, Layer::default(), None);
+    let same = read(Some(usual.data.clone()), Layer::default(), None);
+    assert_eq!(same.run, usual.run);
+    let other = read(Some(at("other")), Layer::default(), None);
+    assert_ne!(other.run, usual.run);
+    // The server has a flag, the command line a variable.
+    assert_eq!(read(None, flag(at("other")), None).run, other.run);
+    assert_ne!(read(None, flag(at("third")), None).run, other.run);
+    let named = read(Some(at("other")), Layer::default(), Some(at("here")));
+    assert_eq!(named.run, at("here"));
+}

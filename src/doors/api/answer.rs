@@ -1,5 +1,6 @@
 //! How answers are built: entity tags, lists with the link to their next page, things that were made.
 
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rules::refusal::Refusal;
@@ -20,9 +21,15 @@ pub(super) fn one<T: Serialize>(headers: &HeaderMap, body: &T, generation: u64) 
 /// A body without a version of its own; its tag is a digest of what it says.
 pub(super) fn whole<T: Serialize>(headers: &HeaderMap, body: &T) -> Answer {
     let text = written(body)?;
+    let tag = digest(&text);
+    finished(headers, text, &tag)
+}
+
+/// The entity tag of a text without a version.
+pub(super) fn digest(text: &str) -> String {
     let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
     let tag: String = digest[..12].iter().map(|b| format!("{b:02x}")).collect();
-    finished(headers, text, format!("\"{tag}\""))
+    format!("\"{tag}\"")
 }
 
 /// A changed resource.
@@ -145,10 +152,11 @@ fn place(response: &mut Response, location: &str) {
 }
 
 fn tagged<T: Serialize>(headers: &HeaderMap, body: &T, tag: String) -> Answer {
-    finished(headers, written(body)?, tag)
+    finished(headers, written(body)?, &tag)
 }
 
-fn finished(headers: &HeaderMap, text: String, tag: String) -> Answer {
+/// A body of JSON that is written already, with its entity tag; 304 where the client has it.
+pub(super) fn finished(headers: &HeaderMap, text: impl Into<Body>, tag: &str) -> Answer {
     let known = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
@@ -163,12 +171,12 @@ fn finished(headers: &HeaderMap, text: String, tag: String) -> Answer {
     } else {
         json(StatusCode::OK, text)
     };
-    Ok(with_header(response, "etag", &tag))
+    Ok(with_header(response, "etag", tag))
 }
 
-fn json(status: StatusCode, text: String) -> Response {
+fn json(status: StatusCode, text: impl Into<Body>) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    (status, kind, text).into_response()
+    (status, kind, text.into()).into_response()
 }
 
 fn written<T: Serialize>(body: &T) -> Result<String, Problem> {

@@ -7,7 +7,10 @@
 )]
 mod schemas;
 
+use std::sync::LazyLock;
+
 use axum::http::{HeaderMap, Method};
+use bytes::Bytes;
 use rules::permissions::Verb;
 use serde_json::{Value, json};
 use utoipa::{PartialSchema, ToSchema};
@@ -221,6 +224,14 @@ pub fn method(route: &Route) -> Method {
         .expect("the methods of the table are methods of HTTP")
 }
 
+/// The document as it is sent, and its entity tag: made once, and one copy for every answer under way.
+static WRITTEN: LazyLock<(Bytes, String)> = LazyLock::new(|| {
+    let text = document().to_string();
+    let tag = answer::digest(&text);
+    (text.into(), tag)
+});
+
 pub(super) async fn serve(headers: HeaderMap) -> Answer {
-    answer::whole(&headers, &document())
+    let (text, tag) = &*WRITTEN;
+    answer::finished(&headers, text.clone(), tag)
 }

@@ -1,5 +1,6 @@
-//! Idempotency keys on every POST that acts: the first answer is kept and given again. Never decides what a
-//! request means; launches, accounts and imports keep theirs inside their own commit instead.
+//! Idempotency keys on every POST that acts: the first answer is kept and given again, and the act goes on to
+//! its end when the client goes away. Never decides what a request means; launches, accounts and imports keep
+//! theirs inside their own commit instead.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts as _, MatchedPath, Request, State};
@@ -7,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use rules::refusal::Refusal;
-use server::actions::replay::{self, Answer, First};
+use server::actions::replay::{self, Answer, First, Turn};
 
 use super::dress::too_large;
 use super::who::Who;
@@ -49,7 +50,7 @@ pub(super) async fn once(State(api): State<Api>, request: Request, next: Next) -
         secret: SECRET.contains(&route),
         password: PASSWORDS.contains(&route),
     };
-    match act(&api, request, next, sort).await {
+    match act(api, request, next, sort).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     }
@@ -63,9 +64,9 @@ struct Sort {
     password: bool,
 }
 
-async fn act(api: &Api, request: Request, next: Next, sort: Sort) -> Result<Response, Problem> {
+async fn act(api: Api, request: Request, next: Next, sort: Sort) -> Result<Response, Problem> {
     let (mut parts, sent) = request.into_parts();
-    let Who(caller) = Who::from_request_parts(&mut parts, api).await?;
+    let Who(caller) = Who::from_request_parts(&mut parts, &api).await?;
     let sent = to_bytes(sent, LARGEST_JSON)
         .await
         .map_err(|_| too_large())?;
@@ -83,11 +84,20 @@ async fn act(api: &Api, request: Request, next: Next, sort: Sort) -> Result<Resp
     } else {
         key
     };
-    let turn = match replay::first(&api.server, &caller, key)? {
-        First::Act(turn) => turn,
-        First::Again(first) => return again(first, sort.secret),
-    };
-    let response = next.run(Request::from_parts(parts, Body::from(sent))).await;
+    let request = Request::from_parts(parts, Body::from(sent));
+    let server = api.server.clone();
+    replay::complete(&server, async move {
+        match replay::first(&api.server, &caller, key)? {
+            First::Act(turn) => kept(turn, request, next, sort).await,
+            First::Again(first) => again(first, sort.secret),
+        }
+    })
+    .await
+}
+
+/// Acts, and keeps the answer.
+async fn kept(turn: Turn, request: Request, next: Next, sort: Sort) -> Result<Response, Problem> {
+    let response = next.run(request).await;
     if !response.status().is_success() {
         // A refusal leaves the key free.
         return Ok(response);

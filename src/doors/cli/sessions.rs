@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::{Client, Extra, encoded};
 use super::output::{View, span, text};
-use super::tree::{Session, SessionLs};
+use super::tree::{Removal, Session, SessionLs};
 use super::trouble::{CONFLICT, NOT_FOUND, PARTLY, TIMEOUT, Trouble};
 use super::{Surroundings, columns, complain, launch, print, terminal};
 
@@ -87,7 +87,9 @@ pub(super) async fn session(
             }
             shown(view, &changed)
         }
-        Session::Rm { several, force } => remove(client, view, &several.sessions, force).await,
+        Session::Rm(Removal { several, force }) => {
+            remove(client, view, &several.sessions, force).await
+        }
         Session::Events(named) => {
             let events = client
                 .get(&format!("{}/events", path(&named.session)))

@@ -54,7 +54,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub server: Option<String>,
-    /// Directory of the local server's socket
+    /// Directory of the local server's socket; unset: the one of the data directory (FARDEL_DATA)
     #[arg(
         long,
         global = true,
@@ -152,6 +152,12 @@ pub enum Command {
     Logs(Logs),
     /// Type into the main process of a session and see its output
     Attach(Attach),
+    /// End sessions: TERM, ten seconds later KILL
+    Stop(Several),
+    /// End sessions at once
+    Kill(Several),
+    /// Remove ended sessions and their logs from the list
+    Rm(Removal),
     /// Say why a session waits, runs where it runs, or ended
     Why(Named),
     /// Environment images
@@ -254,7 +260,7 @@ pub enum Command {
 /// Where state, socket and address are; the same names as keys in fardel.toml.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Place {
-    /// Directory of the state
+    /// Directory of the state; its run directory follows it unless --run names one
     #[arg(long, value_name = "DIR", env = "FARDEL_DATA")]
     pub data: Option<PathBuf>,
     /// Address and port of pages and API
@@ -424,6 +430,15 @@ pub struct Several {
 }
 
 #[derive(Debug, Clone, Args)]
+pub struct Removal {
+    #[command(flatten)]
+    pub several: Several,
+    /// End running ones first
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct SessionLs {
     /// Ended sessions too
     #[arg(short, long)]
@@ -491,13 +506,7 @@ pub enum Session {
     /// Let frozen sessions go on
     Resume(Several),
     /// Remove ended sessions and their logs from the list
-    Rm {
-        #[command(flatten)]
-        several: Several,
-        /// End running ones first
-        #[arg(short, long)]
-        force: bool,
-    },
+    Rm(Removal),
     /// Show what happened to a session, with times
     Events(Named),
     /// Say why a session waits, runs where it runs, or ended

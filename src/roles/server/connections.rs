@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::socket::sockopt::TcpUserTimeout;
+use nix::sys::socket::{Shutdown, setsockopt, shutdown};
 use rules::names::UserId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -45,6 +46,10 @@ const REST_UNKNOWN: Duration = Duration::from_secs(30);
 pub(super) const REST_KNOWN: Duration = Duration::from_secs(300);
 /// How long a connection that was asked to end may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
+/// How long a client may take nothing of what is there for it: of the bytes in the socket, which then is
+/// closed, or of one answer over HTTP/2, whose window it keeps shut and which then ends alone. Longer: answers
+/// that are not read hold memory. Shorter: a user who stops reading a log for a moment loses it.
+const UNREAD: Duration = Duration::from_secs(30);
 /// How often deadlines are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -69,6 +74,10 @@ struct Entry {
     owner: Option<UserId>,
     /// Requests that are being answered.
     requests: usize,
+    /// Answers over HTTP/2 of which a piece lies ready: since when, and what is rung when it was not taken.
+    unread: BTreeMap<u64, (Instant, Arc<Notify>)>,
+    /// Requests that there ever were.
+    numbered: u64,
     /// It became something else than HTTP: a terminal, a tunnel.
     upgraded: bool,
     spoke: bool,
@@ -159,6 +168,11 @@ impl Connections {
         peer: SocketAddr,
         permit: OwnedSemaphorePermit,
     ) -> Seated {
+        // The kernel closes a connection whose peer takes nothing, an end that is gone included.
+        let unread = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
+        if let Err(error) = setsockopt(&stream, TcpUserTimeout, &unread) {
+            tracing::debug!(%peer, %error, "a connection has no limit of silence while it is written to");
+        }
         let address = counted(peer.ip());
         let mut book = self.book();
         if address.is_some() {
@@ -174,6 +188,8 @@ impl Connections {
             address,
             owner: None,
             requests: 0,
+            unread: BTreeMap::new(),
+            numbered: 0,
             upgraded: false,
             spoke: false,
             closing: false,
@@ -207,6 +223,11 @@ impl Connections {
     /// Closes what is over its time at `now`. One that has spoken is asked to end first.
     fn close_late(&self, now: Instant) {
         for entry in self.book().open.values_mut() {
+            for (since, stuck) in entry.unread.values() {
+                if now >= *since + UNREAD {
+                    stuck.notify_one();
+                }
+            }
             if entry.until.is_none_or(|until| now < until) {
                 continue;
             }
@@ -254,16 +275,21 @@ impl Line {
 
     /// A request came; it is being answered until the value is dropped.
     pub(super) fn request(&self) -> Request {
-        self.with(|entry| {
+        let number = self.with(|entry| {
             entry.spoke = true;
             entry.requests += 1;
+            entry.numbered += 1;
             if entry.owner.is_some() {
                 entry.until = None;
             } else if entry.requests == 1 {
                 entry.until = Some(Instant::now() + UNPROVEN);
             }
+            entry.numbered
         });
-        Request(self.clone())
+        Request {
+            line: self.clone(),
+            number: number.unwrap_or_default(),
+        }
     }
 
     /// A request on it was proven to be this person's.
@@ -297,12 +323,31 @@ impl Line {
 }
 
 /// A request that is being answered.
-pub(super) struct Request(Line);
+pub(super) struct Request {
+    line: Line,
+    number: u64,
+}
+
+impl Request {
+    /// A piece of its answer lies ready: from now on the client has a time to take it, after which `stuck`
+    /// is rung.
+    pub(super) fn lies_ready(&self, stuck: &Arc<Notify>) {
+        let since = (Instant::now(), Arc::clone(stuck));
+        self.line
+            .with(|entry| entry.unread.insert(self.number, since));
+    }
+
+    /// All there is of its answer was taken; the client waits for us.
+    pub(super) fn taken(&self) {
+        self.line.with(|entry| entry.unread.remove(&self.number));
+    }
+}
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.0.with(|entry| {
+        self.line.with(|entry| {
             entry.requests -= 1;
+            entry.unread.remove(&self.number);
             if entry.idle() && !entry.closing {
                 let rest = match entry.owner {
                     Some(_) => REST_KNOWN,

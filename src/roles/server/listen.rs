@@ -16,13 +16,13 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rules::names::UserId;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
@@ -43,8 +43,15 @@ const HTTP2_STREAMS: u32 = 32;
 const HTTP2_WINDOW: u32 = 256 << 10;
 /// See `HTTP2_WINDOW`.
 const HTTP2_STREAM_WINDOW: u32 = 128 << 10;
-/// Bytes of answers that wait for one HTTP/2 stream.
-const HTTP2_SEND: usize = 64 << 10;
+/// Bytes of answers that wait for one HTTP/2 stream, besides one piece. Higher: who reads nothing of many
+/// streams holds more. Lower: downloads take more processor time.
+const HTTP2_SEND: usize = 16 << 10;
+/// The longest piece in which an answer is handed to HTTP/2, which takes each whole, however little of it the
+/// client's window has room for.
+const PIECE: usize = 16 << 10;
+/// The longest last piece. Once it is handed over the request counts as answered, and what a client keeps its
+/// window shut for is held until the connection ends.
+const LAST_PIECE: usize = 1 << 10;
 /// How often a client with streams under way is asked whether it lives.
 const HTTP2_ASK: Duration = Duration::from_secs(30);
 
@@ -189,7 +196,7 @@ async fn speak(
         let caller = caller.clone();
         async move { Ok::<Response, Infallible>(respond(caller, request, serving).await) }
     });
-    let mut builder = Builder::new(TokioExecutor::new());
+    let mut builder = Builder::new(Separately);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -228,6 +235,7 @@ async fn respond(
     serving: connections::Request,
 ) -> Response {
     let head = request.method() == Method::HEAD;
+    let stuck = STUCK.try_with(Arc::clone).ok();
     let named = host::of(request.version(), request.uri(), request.headers());
     let mut response = match (named, caller.purpose.clone()) {
         (Err(refusal), _) => refused(&refusal.into(), request.headers()),
@@ -245,7 +253,9 @@ async fn respond(
     response.map(|body| {
         Body::new(Answering {
             body,
-            _serving: serving,
+            stuck,
+            rest: Bytes::new(),
+            serving,
         })
     })
 }
@@ -303,10 +313,48 @@ fn refused(problem: &Problem, headers: &axum::http::HeaderMap) -> Response {
     response
 }
 
-/// An answer on its way; until its last byte the connection is at work.
+tokio::task_local! {
+    /// Ends the stream of HTTP/2 that the running task serves, when it is rung.
+    static STUCK: Arc<Notify>;
+}
+
+/// Runs each stream of HTTP/2 as a task that can be ended alone: a client that does not read one answer must
+/// not cost others their connection, which a proxy may share among them.
+#[derive(Clone, Copy)]
+struct Separately;
+
+impl<F> hyper::rt::Executor<F> for Separately
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let stuck = Arc::new(Notify::new());
+        tokio::spawn(STUCK.scope(Arc::clone(&stuck), async move {
+            tokio::select! {
+                _ = stream => {}
+                () = stuck.notified() => tracing::debug!("an answer was not read"),
+            }
+        }));
+    }
+}
+
+/// An answer on its way; until its last piece is handed over the connection is at work.
 struct Answering {
     body: Body,
-    _serving: connections::Request,
+    /// Rung when the client did not take it in time. None over HTTP/1: the kernel closes a socket of which
+    /// nothing is taken.
+    stuck: Option<Arc<Notify>>,
+    /// What the body gave and was not handed over yet.
+    rest: Bytes,
+    serving: connections::Request,
+}
+
+/// Takes the next piece off; the last is a copy, which keeps nothing else of the answer in memory.
+fn piece(rest: &mut Bytes) -> Bytes {
+    match rest.len().saturating_sub(LAST_PIECE) {
+        0 => Bytes::copy_from_slice(&std::mem::take(rest)),
+        more => rest.split_to(more.min(PIECE)),
+    }
 }
 
 impl hyper::body::Body for Answering {
@@ -317,15 +365,41 @@ impl hyper::body::Body for Answering {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let this = &mut *self;
+        let Some(stuck) = &this.stuck else {
+            return Pin::new(&mut this.body).poll_frame(context);
+        };
+        if this.rest.is_empty() {
+            let frame = match Pin::new(&mut this.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => frame,
+                Poll::Ready(end) => return Poll::Ready(end),
+                Poll::Pending => {
+                    this.serving.taken();
+                    return Poll::Pending;
+                }
+            };
+            match frame.into_data() {
+                Ok(data) => this.rest = data,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        // The next is asked for when this one was taken.
+        this.serving.lies_ready(stuck);
+        Poll::Ready(Some(Ok(Frame::data(piece(&mut this.rest)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 

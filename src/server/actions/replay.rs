@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use base::acts::Acts;
 use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,7 @@ pub struct Answer {
 /// request under way.
 pub(crate) struct UnderWay {
     marks: Mutex<BTreeSet<String>>,
+    acts: Acts,
     /// Blinds digests of bodies that hold a password; drawn at each start and kept nowhere.
     blind: [u8; 32],
 }
@@ -34,6 +36,7 @@ impl Default for UnderWay {
     fn default() -> Self {
         Self {
             marks: Mutex::default(),
+            acts: Acts::default(),
             blind: base::observe::dice(),
         }
     }
@@ -71,6 +74,20 @@ pub enum First {
     Act(Turn),
     /// It was answered before.
     Again(Answer),
+}
+
+/// Runs what acts under a key to its end, also when the request is gone: an act whose answer was not kept is
+/// done again under the same key.
+pub async fn complete<T: Send + 'static>(
+    server: &Server,
+    act: impl Future<Output = T> + Send + 'static,
+) -> T {
+    server.under_way().acts.complete(act).await
+}
+
+/// Waits until every act under a key has ended.
+pub async fn ended(server: &Server) {
+    server.under_way().acts.ended().await;
 }
 
 /// Looks a key up, and takes it where it is free.

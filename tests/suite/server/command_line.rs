@@ -287,7 +287,8 @@ async fn sessions_are_changed_by_words() {
         ("why b", "It runs on box.\n"),
         ("queue ls", ""),
         ("session duplicate b --name c -q", "c\n"),
-        ("session rm --force b c", "b  removed\nc  removed\n"),
+        ("rm --force c", "c  removed\n"),
+        ("session rm --force b", "b  removed\n"),
         ("ps -a -o name", ""),
         ("top", "box  cpu 0 of 4  memory 0 B of 8 GiB\n"),
     ] {

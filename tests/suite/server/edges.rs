@@ -1,6 +1,7 @@
-//! Every way to keep silent on a port has its end, and nobody who is at work is ended with them. Real
-//! deadlines, all waited for at once.
+//! Every way to keep silent on a port, or to read nothing from it, has its end, and nobody who is at work is
+//! ended with them. Real deadlines, all waited for at once.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -164,6 +165,139 @@ fn every_silence_before_and_after_a_handshake_has_its_end() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// Whether the server holds its end of this connection as one that lives.
+fn held(stream: &TcpStream) -> bool {
+    /// `TCP_ESTABLISHED` of the kernel.
+    const ESTABLISHED: &str = "01";
+    let of = |address: std::io::Result<std::net::SocketAddr>| {
+        format!(":{:04X}", address.expect("connected").port())
+    };
+    let (ours, theirs) = (of(stream.local_addr()), of(stream.peer_addr()));
+    let table = fs::read_to_string("/proc/net/tcp").expect("a table");
+    table.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.len() > 3
+            && words[1].ends_with(&theirs)
+            && words[2].ends_with(&ours)
+            && words[3] == ESTABLISHED
+    })
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("a short frame");
+    let mut all = length.to_be_bytes()[1..].to_vec();
+    all.extend([kind, flags]);
+    all.extend(stream.to_be_bytes());
+    all.extend(body);
+    all
+}
+
+/// A request for `path` on a stream, over HTTP/2.
+fn asking(stream: u32, path: &str, token: &str) -> Vec<u8> {
+    const HEADERS: u8 = 1;
+    const WHOLE: u8 = 0x5;
+    let literal = |text: &str| {
+        let length = u8::try_from(text.len()).expect("a short word");
+        assert!(length < 127, "one byte of length");
+        [&[length], text.as_bytes()].concat()
+    };
+    // GET, http, then :path, :authority and authorization by their numbers in the static table.
+    let block = [
+        vec![0x82, 0x86, 0x04],
+        literal(path),
+        vec![0x01],
+        literal("box"),
+        vec![0x0f, 0x08],
+        literal(&format!("Bearer {token}")),
+    ];
+    frame(HEADERS, WHOLE, stream, &block.concat())
+}
+
+/// What happened on one connection of HTTP/2 whose client answers every ping, until the given streams were
+/// reset; then it goes on until `last` brings data. Gives the streams that were reset.
+fn resets(mut stream: &TcpStream, wanted: usize, last: u32, until: Instant) -> Vec<u32> {
+    const DATA: u8 = 0;
+    const RESET: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const ACKNOWLEDGED: u8 = 1;
+    let mut reset = Vec::new();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "only {reset:?} were reset");
+        stream.set_read_timeout(Some(left)).expect("a timeout");
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).expect("the connection lives");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut body = vec![0; usize::try_from(length).expect("short")];
+        stream.read_exact(&mut body).expect("the connection lives");
+        let of = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let (kind, flags) = (head[3], head[4]);
+        match kind {
+            PING | SETTINGS if flags & ACKNOWLEDGED == 0 => {
+                let body: &[u8] = if kind == PING { &body } else { &[] };
+                let answer = frame(kind, ACKNOWLEDGED, 0, body);
+                stream.write_all(&answer).expect("taken");
+            }
+            RESET => reset.push(of),
+            DATA if of == last && reset.len() >= wanted => return reset,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_read_has_its_end_over_both_protocols() {
+    const WINDOW_OF_A_STREAM: u16 = 4;
+    const WINDOW_UPDATE: u8 = 8;
+    let house = House::start(&[], "off");
+    let token = house.token();
+    let port = house.console;
+    // More than both ends of a connection hold.
+    let many = format!(
+        "GET /api/v1/openapi.json HTTP/1.1\r\nHost: box\r\nAuthorization: Bearer {token}\r\n\r\n"
+    )
+    .repeat(150);
+    let unread = silent(port, many.as_bytes());
+    let slowly = silent(port, many.as_bytes());
+    let shut = |window: u32| {
+        let mut setting = WINDOW_OF_A_STREAM.to_be_bytes().to_vec();
+        setting.extend(window.to_be_bytes());
+        let said = [
+            HTTP2.to_vec(),
+            frame(SETTINGS[3], 0, 0, &setting),
+            asking(1, "/api/v1/openapi.json", &token),
+            asking(3, "/api/v1/events", &token),
+            frame(WINDOW_UPDATE, 0, 3, &(1u32 << 16).to_be_bytes()),
+            asking(5, "/api/v1/openapi.json", &token),
+        ];
+        silent(port, &said.concat())
+    };
+    // No room at all, and room for some of it.
+    let windows = [shut(0), shut(1000)];
+    let until = Instant::now() + PATIENCE;
+    let reader = std::thread::spawn(move || {
+        // Pauses, and goes on in time.
+        let mut piece = vec![0; 256 << 10];
+        while Instant::now() < until {
+            std::thread::sleep(Duration::from_secs(1));
+            (&slowly).read_exact(&mut piece).expect("it goes on");
+            if !held(&unread) {
+                break;
+            }
+        }
+        assert!(!held(&unread), "a socket of which nothing is taken");
+        assert!(held(&slowly), "one that is read now and then");
+    });
+    for stream in &windows {
+        let mut reset = resets(stream, 2, 3, until);
+        reset.sort_unstable();
+        assert_eq!(reset, [1, 5]);
+    }
+    reader.join().expect("both ends as they should");
 }
 
 #[test]

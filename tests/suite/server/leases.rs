@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt;
 
-use super::the_box::{As, PASSWORD, TheBox};
+use super::the_box::{As, PASSWORD, TheBox, open_socket};
 
 /// What is promised is two seconds; the rest is for a loaded machine.
 const SOON: Duration = Duration::from_secs(6);
@@ -82,24 +82,7 @@ pub(super) async fn socket(
     path: &str,
     protocol: &str,
 ) -> tokio_tungstenite::WebSocketStream<tokio::net::TcpStream> {
-    let As::Token(token) = who else {
-        panic!("a token opens it");
-    };
-    let stream = tokio::net::TcpStream::connect(address)
-        .await
-        .expect("served");
-    let request = axum::http::Request::builder()
-        .uri(format!("ws://{address}{path}"))
-        .header("host", address.to_string())
-        .header("connection", "Upgrade")
-        .header("upgrade", "websocket")
-        .header("sec-websocket-version", "13")
-        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
-        .header("sec-websocket-protocol", protocol)
-        .header("authorization", format!("Bearer {token}"))
-        .body(())
-        .expect("a request");
-    let opened = tokio_tungstenite::client_async(request, stream).await;
+    let opened = open_socket(address, who, path, protocol).await;
     opened.expect("opened").0
 }
 

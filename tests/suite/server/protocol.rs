@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt;
 
 use super::fake_machine::LOG;
-use super::the_box::{Answer, As, TheBox};
+use super::the_box::{Answer, As, TheBox, open_socket};
 
 fn batch(command: &[&str]) -> Value {
     json!({"kind": "batch", "command": command})
@@ -237,6 +237,51 @@ async fn every_post_that_acts_does_so_once_a_key() {
     assert_eq!(odd.short(), "400 idempotency.key-invalid");
 }
 
+/// The client goes away as soon as its act is written down, and asks again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_act_under_a_key_ends_without_its_client_and_is_not_done_again() {
+    let the_box = TheBox::open().await;
+    let request = || {
+        let token = json!({"name": "night", "scopes": ["me"]}).to_string();
+        TheBox::request(&the_box.mina, "POST", "/api/v1/me/tokens")
+            .header("content-type", "application/json")
+            .header("idempotency-key", "again")
+            .body(Body::from(token))
+            .expect("a request")
+    };
+    let made = async || {
+        let tokens = the_box.get(&the_box.mina, "/api/v1/me/tokens").await.json();
+        let named = tokens["items"].as_array().expect("a list").iter();
+        named.filter(|token| token["name"] == "night").count()
+    };
+    let mut first = Box::pin(the_box.router.clone().oneshot(request()));
+    'written: for _ in 0..20 {
+        let answered = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(first.as_mut().poll(context).is_ready())
+        });
+        if answered.await {
+            break;
+        }
+        // What was begun may be written down before it is asked for again.
+        for _ in 0..100 {
+            if made().await > 0 {
+                break 'written;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+    drop(first);
+    let again = loop {
+        let answer = the_box.send(request()).await;
+        if answer.short() != "409 idempotency.under-way" {
+            break answer;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    };
+    assert_eq!(again.short(), "409 idempotency.secret-shown");
+    assert_eq!(made().await, 1, "it acted again");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_session_is_on_one_page_and_on_one_only() {
     let the_box = TheBox::open().await;
@@ -441,35 +486,12 @@ async fn a_terminal_and_a_port_are_carried_over_sockets() {
     let made = the_box.launch(&the_box.mina, json!({"name": "work"})).await;
     the_box.until(&the_box.mina, &id(&made), "running").await;
     let (address, _) = the_box.serve().await;
-    let As::Token(token) = the_box.mina.clone() else {
-        panic!("mina has a token");
+    let open = |path: &'static str, protocol: &'static str| {
+        open_socket(address, &the_box.mina, path, protocol)
     };
-    let open = |path: String, protocol: &'static str| {
-        let token = token.clone();
-        async move {
-            let stream = tokio::net::TcpStream::connect(address)
-                .await
-                .expect("served");
-            let request = axum::http::Request::builder()
-                .uri(format!("ws://{address}{path}"))
-                .header("host", address.to_string())
-                .header("connection", "Upgrade")
-                .header("upgrade", "websocket")
-                .header("sec-websocket-version", "13")
-                .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
-                .header("sec-websocket-protocol", protocol)
-                .header("authorization", format!("Bearer {token}"))
-                .body(())
-                .expect("a request");
-            tokio_tungstenite::client_async(request, stream).await
-        }
-    };
-    let (mut terminal, response) = open(
-        "/api/v1/sessions/work/attach?cols=80&rows=24".into(),
-        "v1.term",
-    )
-    .await
-    .expect("opened");
+    let (mut terminal, response) = open("/api/v1/sessions/work/attach?cols=80&rows=24", "v1.term")
+        .await
+        .expect("opened");
     assert_eq!(response.headers()["sec-websocket-protocol"], "v1.term");
     let say = |bytes: &'static [u8]| Message::Binary(bytes.into());
     terminal.send(say(b"\0typed\n")).await.expect("sent");
@@ -498,7 +520,7 @@ async fn a_terminal_and_a_port_are_carried_over_sockets() {
     );
 
     let (mut exec, _) = open(
-        "/api/v1/sessions/work/exec?command=exit&command=9".into(),
+        "/api/v1/sessions/work/exec?command=exit&command=9",
         "v1.term",
     )
     .await
@@ -511,7 +533,7 @@ async fn a_terminal_and_a_port_are_carried_over_sockets() {
     }
     assert_eq!(heard, ["\u{1}out\n", "\u{3}err\n", "\u{2}{\"exit\":9}"]);
 
-    let (mut port, _) = open("/api/v1/sessions/work/ports/8080".into(), "v1.tcp")
+    let (mut port, _) = open("/api/v1/sessions/work/ports/8080", "v1.tcp")
         .await
         .expect("opened");
     port.send(say(b"ping")).await.expect("sent");
@@ -524,7 +546,7 @@ async fn a_terminal_and_a_port_are_carried_over_sockets() {
         ("/api/v1/sessions/work/ports/70000", 422),
         ("/api/v1/sessions/nobody/attach", 404),
     ] {
-        match open(path.into(), "v1.term").await {
+        match open(path, "v1.term").await {
             Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
                 assert_eq!(response.status(), status, "{path}");
             }

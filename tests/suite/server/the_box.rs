@@ -83,6 +83,42 @@ impl Answer {
     }
 }
 
+/// What opens a WebSocket at `address` gave: the socket and the server's answer, or what was refused.
+pub(crate) type Opened = Result<
+    (
+        tokio_tungstenite::WebSocketStream<tokio::net::TcpStream>,
+        tokio_tungstenite::tungstenite::handshake::client::Response,
+    ),
+    tokio_tungstenite::tungstenite::Error,
+>;
+
+/// Opens a WebSocket as somebody with a token.
+pub(crate) async fn open_socket(
+    address: std::net::SocketAddr,
+    who: &As,
+    path: &str,
+    protocol: &str,
+) -> Opened {
+    let As::Token(token) = who else {
+        panic!("a token opens it");
+    };
+    let stream = tokio::net::TcpStream::connect(address)
+        .await
+        .expect("served");
+    let request = Request::builder()
+        .uri(format!("ws://{address}{path}"))
+        .header("host", address.to_string())
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("sec-websocket-protocol", protocol)
+        .header("authorization", format!("Bearer {token}"))
+        .body(())
+        .expect("a request");
+    tokio_tungstenite::client_async(request, stream).await
+}
+
 fn now() -> Timestamp {
     Clock::system().now()
 }

@@ -57,12 +57,12 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /sessions/{id}/{verb}",
         &["stopSession"],
-        &["session stop x"],
+        &["stop x", "session stop x"],
     ),
     (
         "POST /sessions/{id}/{verb}",
         &["killSession"],
-        &["session kill x"],
+        &["kill x", "session kill x"],
     ),
     (
         "POST /sessions/{id}/{verb}",
@@ -87,7 +87,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /sessions/{id}/{verb}",
         &["deleteSession"],
-        &["session rm x"],
+        &["rm x", "session rm x"],
     ),
     (
         "POST /sessions/{id}/{verb}",
