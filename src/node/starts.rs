@@ -76,7 +76,7 @@ mod tests {
     fn names(count: usize) -> Vec<ContainerName> {
         (0..count)
             .map(|number| {
-                let name = format!("00000000-0000-7000-8000-{number:012}");
+                let name = format!("{number:032x}-1");
                 name.parse().expect("a container's name")
             })
             .collect()
