@@ -1,4 +1,4 @@
-//! How many containers a machine starts together: one for each processor while they begin, so that a
+//! How many containers a machine starts together: one for every two processors while they begin, so that a
 //! start takes no longer beside a flood of others, and more once those in front take too long. Never
 //! starts anything.
 
@@ -10,9 +10,10 @@ use rules::names::ContainerName;
 /// Containers one machine starts together at most. Higher: unpacking and mounting starve running
 /// sessions. Lower: starts that hang keep the others waiting.
 const STARTS_AT_ONCE: usize = 16;
-/// Containers that begin together for each processor. Higher: a start waits for the processor behind
-/// all that began before it. Lower: processors rest while sessions wait.
-const BEGINNING_OF_A_PROCESSOR: usize = 1;
+/// Processors for each container that begins, and one container at least. Lower: a start waits for
+/// the processor behind all that began before it, and so does each answer. Higher: processors rest
+/// while sessions wait.
+const PROCESSORS_OF_A_BEGINNING: usize = 2;
 /// How long a start counts as beginning; a healthy one takes a tenth of it. Longer: a start that hangs
 /// keeps the next one waiting. Shorter: a slow disk makes all of them begin together.
 const BEGINNING: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ impl Starts {
     pub(crate) fn on(processors: usize) -> Self {
         Self {
             under_way: BTreeMap::new(),
-            beginning: (processors * BEGINNING_OF_A_PROCESSOR).clamp(1, STARTS_AT_ONCE),
+            beginning: (processors / PROCESSORS_OF_A_BEGINNING).clamp(1, STARTS_AT_ONCE),
             put_off: false,
         }
     }
@@ -48,7 +49,7 @@ impl Starts {
     /// Whether one more may begin now; then it counts as begun. O(starts under way), at most 16.
     pub(crate) fn begins(&mut self, name: ContainerName, now: Instant) -> bool {
         let may = self.under_way.len() < STARTS_AT_ONCE
-            && self.ends_of_beginning(now).count() < self.beginning;
+            && self.ends_of_beginning().filter(|end| *end > now).count() < self.beginning;
         if may {
             self.under_way.insert(name, Some(now));
         }
@@ -56,16 +57,27 @@ impl Starts {
         may
     }
 
-    /// Until one that was put off may begin though nothing changes; None where none was.
-    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        let next = self.ends_of_beginning(now).min();
-        next.filter(|_| self.put_off).map(|end| end - now)
+    /// It was not started after all.
+    pub(crate) fn forget(&mut self, name: ContainerName) {
+        self.under_way.remove(&name);
     }
 
-    fn ends_of_beginning(&self, now: Instant) -> impl Iterator<Item = Instant> {
-        let ends = self.under_way.values().flatten();
-        ends.map(|begun| *begun + BEGINNING)
-            .filter(move |end| *end > now)
+    /// Until one that was put off may begin though nothing changes; None where none was, or where as many
+    /// are under way as may be: then one of them changes first.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        if !self.put_off || self.under_way.len() >= STARTS_AT_ONCE {
+            return None;
+        }
+        let mut ends: Vec<Instant> = self.ends_of_beginning().collect();
+        ends.sort_unstable_by(|one, other| other.cmp(one));
+        // From this end on, fewer than may be are beginning.
+        let end = ends.get(self.beginning - 1)?;
+        Some(end.saturating_duration_since(now))
+    }
+
+    fn ends_of_beginning(&self) -> impl Iterator<Item = Instant> {
+        let begun = self.under_way.values().flatten();
+        begun.map(|begun| *begun + BEGINNING)
     }
 }
 
@@ -83,9 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn one_begins_for_each_processor_and_the_next_after_it() {
+    fn one_begins_for_two_processors_and_the_next_after_it() {
         let (all, now) = (names(4), Instant::now());
-        let mut starts = Starts::on(2);
+        let mut starts = Starts::on(4);
         assert!(starts.begins(all[0], now) && starts.begins(all[1], now));
         assert_eq!(starts.wait(now), None, "none was put off");
         assert!(!starts.begins(all[2], now));
@@ -99,10 +111,11 @@ mod tests {
         let (all, now) = (names(STARTS_AT_ONCE + 1), Instant::now());
         let mut starts = Starts::on(1);
         let mut then = now;
-        for name in &all[..STARTS_AT_ONCE] {
+        for name in &all[..STARTS_AT_ONCE - 1] {
             assert!(starts.begins(*name, then) && !starts.begins(all[STARTS_AT_ONCE], then));
             then += starts.wait(then).expect("one was put off");
         }
+        assert!(starts.begins(all[STARTS_AT_ONCE - 1], then));
         assert!(
             !starts.begins(all[STARTS_AT_ONCE], then),
             "that is the most"

@@ -236,10 +236,12 @@ impl Tidy {
             .iter()
             .filter(|s| matches!(s.state, SightState::Preparing { .. }));
         self.starts.look(preparing.map(|s| s.name));
+        // One moment for all of them: a start that takes long makes no room for the next in this round.
+        let now = Instant::now();
         for step in steps(&assignment, &sights) {
             match step {
-                Step::Start(order) if !self.again.is_due(order.name, Instant::now()) => {}
-                Step::Start(order) if self.starts.begins(order.name, Instant::now()) => {
+                Step::Start(order) if !self.again.is_due(order.name, now) => {}
+                Step::Start(order) if self.starts.begins(order.name, now) => {
                     self.start(&order);
                 }
                 Step::Start(_) => {}
@@ -284,9 +286,11 @@ impl Tidy {
                 self.grants.insert(order.name, order.devices.clone());
             }
             Err(reason) if passes && self.again.failed(order.name, Instant::now()) => {
+                self.starts.forget(order.name);
                 tracing::warn!(container = %order.name, reason = reason.text, "cannot be started now; it is tried again");
             }
             Err(reason) => {
+                self.starts.forget(order.name);
                 tracing::warn!(container = %order.name, code = reason.code, reason = reason.text, "cannot be started");
                 self.refused.insert(order.name, reason);
             }

@@ -289,7 +289,7 @@ fn a_session_that_fills_the_disk_by_a_file_without_a_name_is_paused() {
     const NAME: &str = "a_session_that_fills_the_disk_by_a_file_without_a_name_is_paused";
     const OPENED: &str = "cd /home/work; exec 3> f; rm f; i=0; ";
     for takes in [
-        "while :; do i=$((i+2)); fallocate -l ${i}M /proc/self/fd/3; sleep 0.05; done",
+        "while :; do i=$((i+2)); fallocate -l ${i}M /proc/self/fd/3; sleep 0.2; done",
         "while :; do (trap '' CHLD; head -c 4000000 /dev/zero >&3 & exec sleep 0.2); done",
     ] {
         let Some(disk) = SmallDisk::make(NAME, 256, 20_000) else {
