@@ -68,7 +68,6 @@ fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
         curl.push_str(" -H 'Content-Type: application/json' -d @body.json");
     }
     curl.push_str(&format!(" $FARDEL_SERVER{}", route.path));
-    let refusals: Vec<String> = route.refusals.iter().map(u16::to_string).collect();
     pages::reference::Operation {
         name: route.operation,
         method: route.method,
@@ -85,12 +84,13 @@ fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
             Reply::Json => "JSON".to_owned(),
             Reply::File(kind) => kind.to_owned(),
             Reply::Text => "text/plain".to_owned(),
+            Reply::Figures => "application/openmetrics-text".to_owned(),
             Reply::Events => "text/event-stream".to_owned(),
             Reply::Socket(protocol) => format!("WebSocket {protocol}"),
             Reply::Nothing => String::new(),
         },
         statuses: std::iter::once(route.status.to_string())
-            .chain(refusals)
+            .chain(api::openapi::refusals(route).iter().map(u16::to_string))
             .collect::<Vec<_>>()
             .join(", "),
         curl,

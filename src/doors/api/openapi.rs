@@ -7,6 +7,7 @@
 )]
 mod schemas;
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use axum::http::{HeaderMap, Method};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::answer::{self, Answer};
+use super::replay;
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub enum Reply {
     /// JSON of no fixed shape.
     Json,
     Text,
+    /// Metrics in the format of OpenMetrics.
+    Figures,
     /// A file of this media type.
     File(&'static str),
     /// A stream of server-sent events.
@@ -139,30 +143,38 @@ fn operation(route: &Route) -> Value {
         .map(|name| {
             json!({
                 "name": name, "in": "path", "required": true,
-                "schema": {"type": "string"},
+                "schema": parameter(name),
             })
         })
         .collect();
     parameters.extend(route.query.iter().map(|(name, about)| {
         json!({
             "name": name, "in": "query", "required": false, "description": about,
-            "schema": {"type": "string"},
+            "schema": parameter(name),
         })
     }));
-    if route.method == "POST" && route.needs != Needs::Nothing {
+    if keyed(route) {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": false,
-            "schema": {"type": "string", "maxLength": 200},
+            "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+        }));
+    }
+    if route.refusals.contains(&428) {
+        parameters.push(json!({
+            "name": "If-Match", "in": "header", "required": true,
+            "description": "the ETag of a GET, or * to overwrite",
+            "schema": {"type": "string"},
+        }));
+    }
+    if route.refusals.contains(&412) && route.path.starts_with("/api/v1/uploads") {
+        parameters.push(json!({
+            "name": "Tus-Resumable", "in": "header", "required": true,
+            "schema": {"type": "string", "enum": ["1.0.0"]},
         }));
     }
     let mut responses = serde_json::Map::new();
     responses.insert(route.status.to_string(), success(route));
-    let mut refusals: Vec<u16> = route.refusals.to_vec();
-    if route.needs != Needs::Nothing {
-        refusals.extend([401, 403]);
-    }
-    refusals.sort_unstable();
-    for status in refusals {
+    for status in refusals(route) {
         responses.insert(
             status.to_string(),
             json!({
@@ -185,7 +197,10 @@ fn operation(route: &Route) -> Value {
             "application/json"
         };
         operation["requestBody"] = json!({
-            "required": route.method != "POST" || !matches!(body, "StopRequest" | "CordonRequest" | "DrainRequest" | "TestRequest"),
+            "required": !matches!(
+                body,
+                "StopRequest" | "CordonRequest" | "DrainRequest" | "TestRequest" | "Preferences"
+            ),
             "content": {kind: {"schema": reference(body)}},
         });
     }
@@ -197,11 +212,48 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
+fn keyed(route: &Route) -> bool {
+    route.method == "POST" && replay::takes_a_key(route.path)
+}
+
+/// Every status below 500 that a refusal of this route may have, and 503 where the route has it.
+pub fn refusals(route: &Route) -> BTreeSet<u16> {
+    let mut refusals: BTreeSet<u16> = route.refusals.iter().copied().collect();
+    if route.needs != Needs::Nothing {
+        refusals.extend([401, 403]);
+    }
+    if keyed(route) {
+        // The key is malformed, is in use by a request under way, or was used with another body.
+        refusals.extend([400, 409, 422]);
+    }
+    if !route.query.is_empty() {
+        refusals.insert(400);
+    }
+    if route.body.is_some() {
+        refusals.extend([400, 413, 415, 422]);
+    }
+    refusals
+}
+
+/// The schema of a parameter of a path or a query. A name means the same on every route.
+fn parameter(name: &str) -> Value {
+    match name {
+        "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
+        "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
+        "patience" => json!({"type": "integer", "minimum": 0}),
+        "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
+        "command" | "env" => json!({"type": "array", "items": {"type": "string"}}),
+        "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
+        _ => json!({"type": "string"}),
+    }
+}
+
 fn success(route: &Route) -> Value {
     let content = match route.answer {
         Reply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
         Reply::Json => json!({"application/json": {"schema": {}}}),
         Reply::File(kind) => json!({kind: {"schema": {"type": "string", "format": "binary"}}}),
+        Reply::Figures => json!({"application/openmetrics-text": {"schema": {"type": "string"}}}),
         Reply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
         Reply::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
         Reply::Socket(protocol) => {

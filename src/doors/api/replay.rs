@@ -32,6 +32,11 @@ const KEPT: [&str; 5] = [
     "upload-expires",
 ];
 
+/// Whether a POST to this path takes an Idempotency-Key.
+pub(super) fn takes_a_key(path: &str) -> bool {
+    !NEVER.contains(&path.strip_prefix("/api/v1").unwrap_or(path))
+}
+
 /// Middleware: acts once for each key.
 pub(super) async fn once(State(api): State<Api>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();

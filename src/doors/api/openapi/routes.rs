@@ -672,6 +672,7 @@ pub const ROUTES: &[Route] = &[
         tag: "people",
         summary: "Draw the link that makes the first administrator; root on the machine only",
         needs: PEOPLE_WRITE,
+        refusals: &[409],
         ..ROUTE
     },
     Route {
@@ -861,7 +862,7 @@ pub const ROUTES: &[Route] = &[
         tag: "system",
         summary: "Figures as OpenMetrics text",
         needs: SYSTEM,
-        answer: Reply::Text,
+        answer: Reply::Figures,
         ..ROUTE
     },
     Route {

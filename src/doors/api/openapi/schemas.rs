@@ -773,10 +773,11 @@ pub(super) struct UserPage {
 #[derive(ToSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewUser {
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
     name: String,
     #[schema(required = false)]
     role: Role,
-    #[schema(format = Password)]
+    #[schema(format = Password, min_length = 10)]
     password: String,
 }
 
@@ -789,7 +790,7 @@ pub(super) struct UserPatch {
 #[derive(ToSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewPassword {
-    #[schema(format = Password)]
+    #[schema(format = Password, min_length = 10)]
     password: String,
 }
 
@@ -916,7 +917,9 @@ pub(super) struct TokenPage {
 #[derive(ToSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewToken {
+    #[schema(min_length = 1, max_length = 64)]
     name: String,
+    #[schema(min_items = 1)]
     scopes: Vec<String>,
     #[schema(format = DateTime)]
     expires_at: Option<String>,
@@ -946,8 +949,9 @@ pub(super) struct SignInRequest {
 pub(super) struct SetupRequest {
     /// From the one-time link that the server printed.
     code: String,
+    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
     name: String,
-    #[schema(format = Password)]
+    #[schema(format = Password, min_length = 10)]
     password: String,
 }
 
