@@ -251,22 +251,33 @@ pub fn restore(
     }
     let lost = copy::end_elsewhere(&work.0, &known_here(&places.data, &work.0)?)?;
     let failed = |what: &'static str| move |error: io::Error| Fault::new(what, error);
-    let aside = if old.exists() {
-        let stamp = stamp(now);
-        let aside = places.data.join(format!("before-restore-{stamp}"));
-        make_private(&aside).map_err(failed("make a place for the old state"))?;
+    let stamp = stamp(now);
+    let aside = old
+        .exists()
+        .then(|| places.data.join(format!("before-restore-{stamp}")));
+    // A key file that cannot be read opens nothing; it is kept as it is.
+    let broken = sealing::is_unreadable(&places.data);
+    if broken {
+        let beside = || places.data.join(format!("seal-before-{stamp}"));
+        move_away(
+            &places.data.join(sealing::KEY_FILE),
+            &aside.clone().unwrap_or_else(beside),
+        )
+        .map_err(failed("keep the old key file"))?;
+    }
+    if let Some(aside) = &aside {
+        make_private(aside).map_err(failed("make a place for the old state"))?;
         // A catalog too damaged to be settled keeps its log beside it.
         if copy::settle(&places.data).is_err() {
             for end in ["-wal", "-shm"] {
-                move_away(&beside(&old, end), &aside).map_err(failed("keep the old log"))?;
+                move_away(&beside(&old, end), aside).map_err(failed("keep the old log"))?;
             }
         }
         std::fs::hard_link(&old, aside.join(CATALOG)).map_err(failed("keep the old catalog"))?;
-        sealing::bring(&places.data, &aside)?;
-        Some(aside)
-    } else {
-        None
-    };
+        if !broken {
+            sealing::bring(&places.data, aside)?;
+        }
+    }
     let keep = |path: &Path| match &aside {
         Some(aside) => move_away(path, aside),
         None => Ok(()),
@@ -286,7 +297,7 @@ pub fn restore(
             // Left by a restore that was broken off: the same keys, or somebody's only ones.
             move_away(
                 &home,
-                &places.data.join(format!("tls-before-{}", stamp(now))),
+                &places.data.join(format!("tls-before-{stamp}")),
             )
             .map_err(failed("keep the keys that were there"))?;
         }

@@ -506,6 +506,11 @@ fn write(data: &Path, keys: &[[u8; KEY]]) -> Result<(), Refusal> {
     written().map_err(|error| open::unwritable(&path, &error))
 }
 
+/// Whether there is a file of keys in `data` that cannot be read. Costs reading it.
+pub(crate) fn is_unreadable(data: &Path) -> bool {
+    read(data).is_err()
+}
+
 /// Adds the keys in `from` to those in `into`, so that the catalogs of both can be opened there. Costs a
 /// sync to disk.
 ///

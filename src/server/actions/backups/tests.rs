@@ -354,6 +354,29 @@ async fn a_backup_brings_the_key_of_what_is_sealed_in_it() {
     assert_eq!(keys.lines().count(), 2);
 }
 
+#[tokio::test]
+async fn a_restore_replaces_a_key_file_that_cannot_be_read() {
+    let house = House::furnished().await;
+    let places = house.places();
+    let id = secretive(&places).await;
+    let backup = house.backup();
+    let key = places.data.join("seal.key");
+    let own = std::fs::read_to_string(&key).unwrap();
+    for (second, broken) in ["", &own[..40]].into_iter().enumerate() {
+        std::fs::write(&key, broken).unwrap();
+        let at = now().plus_seconds(second as u64);
+        let done = restore(&backup, &passphrase(), &places, true, at).unwrap();
+        assert_eq!(token_of(&places, id), "secret");
+        let kept = done.aside.expect("the old state").join("seal.key");
+        assert_eq!(std::fs::read_to_string(kept).unwrap(), broken);
+    }
+    // Also where no catalog lies beside it.
+    let fresh = house.places_of("two");
+    std::fs::write(fresh.data.join("seal.key"), "").unwrap();
+    restore(&backup, &passphrase(), &fresh, false, now()).unwrap();
+    assert_eq!(token_of(&fresh, id), "secret");
+}
+
 /// The machine that a server stands on.
 fn machine(server: &Server) -> rules::world::Node {
     rules::world::Node {
