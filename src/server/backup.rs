@@ -208,7 +208,8 @@ pub fn verify(file: &Path, passphrase: &Passphrase, scratch: &Path) -> Result<Ve
 /// Everything is unpacked and looked through first; then keys and settings are put in place, and the
 /// rename of the catalog, last of all, makes it count. Whatever fails before leaves the old catalog.
 ///
-/// Errors: as `verify`; `server.already-running`, `restore.state-exists`, `backup.unsound`.
+/// Errors: as `verify`; `server.already-running`, `restore.state-exists`, `backup.unsound`,
+/// `restore.too-many-keys`, `state.unwritable`.
 pub fn restore(
     file: &Path,
     passphrase: &Passphrase,
@@ -265,6 +266,9 @@ pub fn restore(
         )
         .map_err(failed("keep the old key file"))?;
     }
+    // Before anything else, because it may be refused. Beside those that are there: the catalog that is in
+    // force until the rename needs its own.
+    sealing::bring(&work.0, &places.data)?;
     if let Some(aside) = &aside {
         make_private(aside).map_err(failed("make a place for the old state"))?;
         // A catalog too damaged to be settled keeps its log beside it.
@@ -295,11 +299,8 @@ pub fn restore(
         keep(&home).map_err(failed("keep the old keys"))?;
         if home.exists() {
             // Left by a restore that was broken off: the same keys, or somebody's only ones.
-            move_away(
-                &home,
-                &places.data.join(format!("tls-before-{stamp}")),
-            )
-            .map_err(failed("keep the keys that were there"))?;
+            move_away(&home, &places.data.join(format!("tls-before-{stamp}")))
+                .map_err(failed("keep the keys that were there"))?;
         }
         std::fs::rename(&keys, &home).map_err(failed("put the keys in place"))?;
     }
@@ -316,8 +317,6 @@ pub fn restore(
     File::open(&staged)
         .and_then(|file| file.sync_all())
         .map_err(failed("write the catalog to disk"))?;
-    // Beside those that are there: the catalog that is in force until the rename needs its own.
-    sealing::bring(&work.0, &places.data)?;
     // Root puts it in force: the machine obeys it though it may have obeyed a newer one.
     let state = copy::claim(&work.0, None)?.state;
     acceptance::accept(&places.data, state).map_err(failed("accept the catalog"))?;

@@ -377,6 +377,30 @@ async fn a_restore_replaces_a_key_file_that_cannot_be_read() {
     assert_eq!(token_of(&fresh, id), "secret");
 }
 
+#[tokio::test]
+async fn a_restore_that_would_bring_too_many_keys_changes_nothing() {
+    let house = House::furnished().await;
+    secretive(&house.places()).await;
+    let backup = house.backup();
+    let full = house.places_of("two");
+    let id = secretive(&full).await;
+    let key = full.data.join("seal.key");
+    let own = std::fs::read_to_string(&key).unwrap();
+    let others: String = (1..256).map(|n| format!("{n:064x}\n")).collect();
+    std::fs::write(&key, others + &own).unwrap();
+    std::fs::create_dir_all(full.data.join("tls")).unwrap();
+    std::fs::write(full.data.join("tls/ca.key"), "its own").unwrap();
+    std::fs::write(&full.settings, "keep_days = 4\n").unwrap();
+    let before = listed(&full.data);
+    let refused = restore(&backup, &passphrase(), &full, true, now());
+    assert_eq!(code(refused), "restore.too-many-keys");
+    assert_eq!(listed(&full.data), before);
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    assert_eq!(read(&full.data.join("tls/ca.key")), "its own");
+    assert_eq!(read(&full.settings), "keep_days = 4\n");
+    assert_eq!(token_of(&full, id), "secret");
+}
+
 /// The machine that a server stands on.
 fn machine(server: &Server) -> rules::world::Node {
     rules::world::Node {
