@@ -314,10 +314,7 @@ pub(super) fn seal_old_rows(
     // Nothing was ever written to a catalog that was founded a moment ago.
     if revision > 0 {
         tracing::info!(sealed, "what stood readable in the catalog is sealed");
-        let rewritten = connection
-            .execute_batch("vacuum")
-            .and_then(|()| connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())));
-        if let Err(error) = rewritten {
+        if let Err(error) = rewrite(connection) {
             tracing::warn!(%error, "free pages of the catalog may still hold what is sealed now; the next start tries again");
             return Ok(());
         }
@@ -327,6 +324,18 @@ pub(super) fn seal_old_rows(
         [clock.now().as_millis()],
     )?;
     Ok(())
+}
+
+/// Writes every page of the catalog that is in use to a new place and forgets the others.
+///
+/// The copy that this makes goes to SQLite's directory for temporary files and not to memory, which a large
+/// catalog may not fit into. It is removed when it is made, and all secrets in it are sealed already.
+fn rewrite(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("pragma temp_store = file")?;
+    let rewritten = connection.execute_batch("vacuum");
+    connection.execute_batch("pragma temp_store = memory")?;
+    rewritten?;
+    connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))
 }
 
 fn seal_sessions(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<usize> {
