@@ -258,6 +258,24 @@ fn the_copy_that_rewriting_makes_is_no_burden_to_memory() {
 }
 
 #[test]
+fn rewriting_that_a_reader_held_up_is_done_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut connection, seal) = to_be_sealed(&directory);
+    let reader = Connection::open(directory.path().join("catalog.sqlite")).unwrap();
+    let one = |connection: &Connection, query: &str| -> Option<i64> {
+        connection.query_row(query, [], |row| row.get(0)).unwrap()
+    };
+    const SEALED: &str = "select sealed_at from box";
+    reader.execute_batch("begin").unwrap();
+    one(&reader, "select count(*) from session");
+    sealing::seal_old_rows(&mut connection, &seal, &clock()).unwrap();
+    assert_eq!(one(&connection, SEALED), None);
+    reader.execute_batch("commit").unwrap();
+    sealing::seal_old_rows(&mut connection, &seal, &clock()).unwrap();
+    assert_eq!(one(&connection, SEALED), Some(clock().now().as_millis()));
+}
+
+#[test]
 fn a_sealed_value_in_the_row_of_another_is_damage() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = on_disk(&directory);
