@@ -89,7 +89,8 @@ const WORK: &str = ".backup-work-";
 ///
 /// Takes reading the catalog twice, and for a moment as much room as it has on the disk of the state.
 ///
-/// Errors: `backup.exists`, `state.missing`, `disk.full`, `backup.unwritable`; nothing is left of `to`.
+/// Errors: `backup.exists`, `state.missing`, `disk.full`, `backup.unwritable`; `state.key-missing`,
+/// `state.key-foreign`, `state.key-unreadable` where no server would start with it. Nothing is left of `to`.
 pub fn create(
     places: &Places,
     passphrase: &Passphrase,
@@ -109,6 +110,7 @@ pub fn create(
     room(&places.data, needed)?;
     let scratch = work.0.join(CATALOG);
     let copied = copy::copy(&places.data, &scratch)?;
+    copy::look_for_key(&scratch, copied.version, &places.data)?;
     let mut members = vec![(
         Member {
             name: CATALOG.to_owned(),

@@ -401,6 +401,26 @@ async fn a_restore_that_would_bring_too_many_keys_changes_nothing() {
     assert_eq!(token_of(&full, id), "secret");
 }
 
+#[tokio::test]
+async fn no_backup_is_made_that_cannot_be_restored() {
+    let house = House::furnished().await;
+    let places = house.places();
+    secretive(&places).await;
+    let key = places.data.join("seal.key");
+    let own = std::fs::read(&key).unwrap();
+    let to = house.path("two.backup");
+    let make = || create(&places, &passphrase(), &to, now());
+    std::fs::remove_file(&key).unwrap();
+    assert_eq!(code(make()), "state.key-missing");
+    std::fs::write(&key, "0f".repeat(32)).unwrap();
+    assert_eq!(code(make()), "state.key-foreign");
+    std::fs::write(&key, "").unwrap();
+    assert_eq!(code(make()), "state.key-unreadable");
+    assert!(!to.exists());
+    std::fs::write(&key, own).unwrap();
+    make().unwrap();
+}
+
 /// The machine that a server stands on.
 fn machine(server: &Server) -> rules::world::Node {
     rules::world::Node {
