@@ -148,12 +148,15 @@ fn troubles(server: &Server) -> Vec<Check> {
 }
 
 /// Refuses new work while the disk is so full that running work could not be recorded, and while the state
-/// is in a trouble that no write ends: damaged pages, a machine that is not led or cannot write its record.
+/// is in a trouble that no write ends: damaged pages, a machine that is not led or cannot write its record, a
+/// key that is still not there.
 pub(crate) fn refuse_unwell(server: &Server) -> Result<(), Failure> {
+    let settings = server.settings();
+    server.catalog().look_again_for_key(&settings.data);
     if let Some(trouble) = server.catalog().health().standing_in_the_way() {
         return Err(trouble.into());
     }
-    match free(&server.settings().data) {
+    match free(&settings.data) {
         Some(free) if free < RESERVE => Err(crate::catalog::disk_full().into()),
         _ => Ok(()),
     }
