@@ -243,7 +243,7 @@ pub struct GpuMetrics {
     pub share_used: GpuShare,
     pub memory: Bytes,
     pub memory_used: Bytes,
-    /// What it is doing, for all sessions; None where unknown.
+    /// What it is doing, for all processes, also those of no session; None where unknown.
     pub doing: Option<DeviceUse>,
     /// One for each session that has a share of it.
     pub slices: Vec<SliceMetrics>,
