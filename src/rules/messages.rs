@@ -122,7 +122,7 @@ pub struct Uncut {
     pub reason: Reason,
 }
 
-/// What one device is doing now, for all sessions. None where unknown.
+/// What one device is doing now, for all processes, also those of no session. None where unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceUse {
     /// The device's index on its node.

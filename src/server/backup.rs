@@ -89,7 +89,8 @@ const WORK: &str = ".backup-work-";
 ///
 /// Takes reading the catalog twice, and for a moment as much room as it has on the disk of the state.
 ///
-/// Errors: `backup.exists`, `state.missing`, `disk.full`, `backup.unwritable`; nothing is left of `to`.
+/// Errors: `backup.exists`, `state.missing`, `disk.full`, `backup.unwritable`; `state.key-missing`,
+/// `state.key-foreign`, `state.key-unreadable` where no server would start with it. Nothing is left of `to`.
 pub fn create(
     places: &Places,
     passphrase: &Passphrase,
@@ -109,6 +110,7 @@ pub fn create(
     room(&places.data, needed)?;
     let scratch = work.0.join(CATALOG);
     let copied = copy::copy(&places.data, &scratch)?;
+    copy::look_for_key(&scratch, copied.version, &places.data)?;
     let mut members = vec![(
         Member {
             name: CATALOG.to_owned(),
@@ -208,7 +210,8 @@ pub fn verify(file: &Path, passphrase: &Passphrase, scratch: &Path) -> Result<Ve
 /// Everything is unpacked and looked through first; then keys and settings are put in place, and the
 /// rename of the catalog, last of all, makes it count. Whatever fails before leaves the old catalog.
 ///
-/// Errors: as `verify`; `server.already-running`, `restore.state-exists`, `backup.unsound`.
+/// Errors: as `verify`; `server.already-running`, `restore.state-exists`, `backup.unsound`,
+/// `restore.too-many-keys`, `state.unwritable`.
 pub fn restore(
     file: &Path,
     passphrase: &Passphrase,
@@ -251,22 +254,36 @@ pub fn restore(
     }
     let lost = copy::end_elsewhere(&work.0, &known_here(&places.data, &work.0)?)?;
     let failed = |what: &'static str| move |error: io::Error| Fault::new(what, error);
-    let aside = if old.exists() {
-        let stamp = stamp(now);
-        let aside = places.data.join(format!("before-restore-{stamp}"));
-        make_private(&aside).map_err(failed("make a place for the old state"))?;
+    let stamp = stamp(now);
+    let aside = old
+        .exists()
+        .then(|| places.data.join(format!("before-restore-{stamp}")));
+    // A key file that cannot be read opens nothing; it is kept as it is.
+    let broken = sealing::is_unreadable(&places.data);
+    if broken {
+        let beside = || places.data.join(format!("seal-before-{stamp}"));
+        move_away(
+            &places.data.join(sealing::KEY_FILE),
+            &aside.clone().unwrap_or_else(beside),
+        )
+        .map_err(failed("keep the old key file"))?;
+    }
+    // Before anything else, because it may be refused. Beside those that are there: the catalog that is in
+    // force until the rename needs its own.
+    sealing::bring(&work.0, &places.data)?;
+    if let Some(aside) = &aside {
+        make_private(aside).map_err(failed("make a place for the old state"))?;
         // A catalog too damaged to be settled keeps its log beside it.
         if copy::settle(&places.data).is_err() {
             for end in ["-wal", "-shm"] {
-                move_away(&beside(&old, end), &aside).map_err(failed("keep the old log"))?;
+                move_away(&beside(&old, end), aside).map_err(failed("keep the old log"))?;
             }
         }
         std::fs::hard_link(&old, aside.join(CATALOG)).map_err(failed("keep the old catalog"))?;
-        sealing::bring(&places.data, &aside)?;
-        Some(aside)
-    } else {
-        None
-    };
+        if !broken {
+            sealing::bring(&places.data, aside)?;
+        }
+    }
     let keep = |path: &Path| match &aside {
         Some(aside) => move_away(path, aside),
         None => Ok(()),
@@ -284,11 +301,8 @@ pub fn restore(
         keep(&home).map_err(failed("keep the old keys"))?;
         if home.exists() {
             // Left by a restore that was broken off: the same keys, or somebody's only ones.
-            move_away(
-                &home,
-                &places.data.join(format!("tls-before-{}", stamp(now))),
-            )
-            .map_err(failed("keep the keys that were there"))?;
+            move_away(&home, &places.data.join(format!("tls-before-{stamp}")))
+                .map_err(failed("keep the keys that were there"))?;
         }
         std::fs::rename(&keys, &home).map_err(failed("put the keys in place"))?;
     }
@@ -305,8 +319,6 @@ pub fn restore(
     File::open(&staged)
         .and_then(|file| file.sync_all())
         .map_err(failed("write the catalog to disk"))?;
-    // Beside those that are there: the catalog that is in force until the rename needs its own.
-    sealing::bring(&work.0, &places.data)?;
     // Root puts it in force: the machine obeys it though it may have obeyed a newer one.
     let state = copy::claim(&work.0, None)?.state;
     acceptance::accept(&places.data, state).map_err(failed("accept the catalog"))?;

@@ -277,12 +277,15 @@ pub fn deaf(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     async move { catalog.writer_ended().await }
 }
 
-/// Looks through the pages of the catalog now and then, so that damage is known before a request meets it.
+/// Looks through the pages of the catalog and for its key now and then, so that damage is known before a
+/// request meets it.
 async fn keep_looking(server: Server) {
     loop {
         let looked = server.clone();
         let done = tokio::task::spawn_blocking(move || {
-            looked.catalog().look_for_damage(&looked.settings().data);
+            let settings = looked.settings();
+            looked.catalog().look_for_key(&settings.data);
+            looked.catalog().look_for_damage(&settings.data);
         });
         if let Err(error) = done.await {
             tracing::warn!(%error, "the catalog could not be checked for damage");

@@ -279,7 +279,7 @@ fn load(slice: &Value, now: Timestamp) -> Option<String> {
     }
 }
 
-/// How busy the device is, for all sessions: `54 %`, or `-` where unknown.
+/// How busy the device is by all processes, also those of no session: `54 %`, or `-` where unknown.
 pub(super) fn busy(gpu: &Value) -> String {
     match gpu["doing"]["busy_percent"].as_u64() {
         Some(percent) => format!("{percent} %"),

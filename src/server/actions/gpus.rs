@@ -89,7 +89,8 @@ pub struct Gpu {
     pub memory_free: Bytes,
     /// The least share in which a program starts.
     pub least: Option<GpuShare>,
-    /// What it is doing, for all sessions; None where unknown, or its machine does not answer.
+    /// What it is doing, for all processes, also those of no session; None where unknown, or its machine does
+    /// not answer.
     pub doing: Option<DeviceUse>,
     pub partitions: Vec<Partition>,
     /// The profiles it can be cut into, smallest first; empty where it cannot be cut.

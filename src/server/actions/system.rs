@@ -148,12 +148,15 @@ fn troubles(server: &Server) -> Vec<Check> {
 }
 
 /// Refuses new work while the disk is so full that running work could not be recorded, and while the state
-/// is in a trouble that no write ends: damaged pages, a machine that is not led or cannot write its record.
+/// is in a trouble that no write ends: damaged pages, a machine that is not led or cannot write its record, a
+/// key that is still not there.
 pub(crate) fn refuse_unwell(server: &Server) -> Result<(), Failure> {
+    let settings = server.settings();
+    server.catalog().look_again_for_key(&settings.data);
     if let Some(trouble) = server.catalog().health().standing_in_the_way() {
         return Err(trouble.into());
     }
-    match free(&server.settings().data) {
+    match free(&settings.data) {
         Some(free) if free < RESERVE => Err(crate::catalog::disk_full().into()),
         _ => Ok(()),
     }
@@ -240,7 +243,7 @@ pub struct GpuMetrics {
     pub share_used: GpuShare,
     pub memory: Bytes,
     pub memory_used: Bytes,
-    /// What it is doing, for all sessions; None where unknown.
+    /// What it is doing, for all processes, also those of no session; None where unknown.
     pub doing: Option<DeviceUse>,
     /// One for each session that has a share of it.
     pub slices: Vec<SliceMetrics>,

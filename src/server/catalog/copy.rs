@@ -143,6 +143,19 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
     })
 }
 
+/// Looks whether the key in `data` decrypts what is sealed in the file `copied` of a catalog. A catalog of
+/// another version holds nothing that this program can look for.
+///
+/// Errors: `state.key-missing`, `state.key-foreign`, `state.key-unreadable`.
+pub(crate) fn look_for_key(copied: &Path, version: u32, data: &Path) -> Result<(), Failure> {
+    if version != newest_version() {
+        return Ok(());
+    }
+    let place = Place::Directory(data.to_owned());
+    let connection = Connection::open(copied).map_err(|error| open::unreadable(&place, error))?;
+    super::sealing::for_a_look(&connection, data).map(drop)
+}
+
 /// Opens the catalog in `data` as a server would, up the ladder included, looks through all of it,
 /// and closes it. For copies only: it may change the schema.
 ///

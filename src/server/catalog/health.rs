@@ -171,14 +171,26 @@ impl Catalog {
     }
 
     /// Looks whether the key of sealed values lies where the next start looks for it, and notes or ends its
-    /// trouble. Costs reading a small file.
-    pub(super) fn look_for_key(&self, data: &Path) {
+    /// trouble. A catalog in memory has none there. Costs reading a small file.
+    pub(crate) fn look_for_key(&self, data: &Path) {
+        if matches!(self.0.writes, super::Writes::Here(_)) {
+            return;
+        }
         let trouble = self.0.seal.look(data).err();
         let code = trouble.as_ref().map(|trouble| trouble.code.clone());
         self.health()
             .over(|known| sealing::CODES.contains(&known) && code.as_deref() != Some(known));
         if let Some(trouble) = trouble {
             self.health().note(trouble);
+        }
+    }
+
+    /// Looks for the key again where it was not there at the last look; otherwise does nothing.
+    pub(crate) fn look_again_for_key(&self, data: &Path) {
+        let troubles = self.health().troubles();
+        let missed = |trouble: &Refusal| sealing::CODES.contains(&trouble.code.as_str());
+        if troubles.iter().any(missed) {
+            self.look_for_key(data);
         }
     }
 

@@ -314,12 +314,17 @@ pub(super) fn seal_old_rows(
     // Nothing was ever written to a catalog that was founded a moment ago.
     if revision > 0 {
         tracing::info!(sealed, "what stood readable in the catalog is sealed");
-        let rewritten = connection
-            .execute_batch("vacuum")
-            .and_then(|()| connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())));
-        if let Err(error) = rewritten {
-            tracing::warn!(%error, "free pages of the catalog may still hold what is sealed now; the next start tries again");
-            return Ok(());
+        const LEFT: &str = "free pages of the catalog may still hold what is sealed now; the next start tries again";
+        match rewrite(connection) {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!("another process reads the catalog; {LEFT}");
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "{LEFT}");
+                return Ok(());
+            }
         }
     }
     connection.execute(
@@ -327,6 +332,22 @@ pub(super) fn seal_old_rows(
         [clock.now().as_millis()],
     )?;
     Ok(())
+}
+
+/// Writes every page of the catalog that is in use to a new place and forgets the others. False where a
+/// reader kept the log from being emptied: file and log then still hold what they held.
+///
+/// The copy that this makes goes to SQLite's directory for temporary files and not to memory, which a large
+/// catalog may not fit into. It is removed when it is made, and all secrets in it are sealed already.
+fn rewrite(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.execute_batch("pragma temp_store = file")?;
+    let rewritten = connection.execute_batch("vacuum");
+    connection.execute_batch("pragma temp_store = memory")?;
+    rewritten?;
+    // That it was busy is a row and no error.
+    connection.query_row("pragma wal_checkpoint(truncate)", [], |row| {
+        Ok(row.get::<_, i64>(0)? == 0)
+    })
 }
 
 fn seal_sessions(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<usize> {
@@ -504,6 +525,11 @@ fn write(data: &Path, keys: &[[u8; KEY]]) -> Result<(), Refusal> {
         fs::File::open(data)?.sync_all()
     };
     written().map_err(|error| open::unwritable(&path, &error))
+}
+
+/// Whether there is a file of keys in `data` that cannot be read. Costs reading it.
+pub(crate) fn is_unreadable(data: &Path) -> bool {
+    read(data).is_err()
 }
 
 /// Adds the keys in `from` to those in `into`, so that the catalogs of both can be opened there. Costs a

@@ -354,6 +354,73 @@ async fn a_backup_brings_the_key_of_what_is_sealed_in_it() {
     assert_eq!(keys.lines().count(), 2);
 }
 
+#[tokio::test]
+async fn a_restore_replaces_a_key_file_that_cannot_be_read() {
+    let house = House::furnished().await;
+    let places = house.places();
+    let id = secretive(&places).await;
+    let backup = house.backup();
+    let key = places.data.join("seal.key");
+    let own = std::fs::read_to_string(&key).unwrap();
+    for (second, broken) in ["", &own[..40]].into_iter().enumerate() {
+        std::fs::write(&key, broken).unwrap();
+        let at = now().plus_seconds(second as u64);
+        let done = restore(&backup, &passphrase(), &places, true, at).unwrap();
+        assert_eq!(token_of(&places, id), "secret");
+        let kept = done.aside.expect("the old state").join("seal.key");
+        assert_eq!(std::fs::read_to_string(kept).unwrap(), broken);
+    }
+    // Also where no catalog lies beside it.
+    let fresh = house.places_of("two");
+    std::fs::write(fresh.data.join("seal.key"), "").unwrap();
+    restore(&backup, &passphrase(), &fresh, false, now()).unwrap();
+    assert_eq!(token_of(&fresh, id), "secret");
+}
+
+#[tokio::test]
+async fn a_restore_that_would_bring_too_many_keys_changes_nothing() {
+    let house = House::furnished().await;
+    secretive(&house.places()).await;
+    let backup = house.backup();
+    let full = house.places_of("two");
+    let id = secretive(&full).await;
+    let key = full.data.join("seal.key");
+    let own = std::fs::read_to_string(&key).unwrap();
+    let others: String = (1..256).map(|n| format!("{n:064x}\n")).collect();
+    std::fs::write(&key, others + &own).unwrap();
+    std::fs::create_dir_all(full.data.join("tls")).unwrap();
+    std::fs::write(full.data.join("tls/ca.key"), "its own").unwrap();
+    std::fs::write(&full.settings, "keep_days = 4\n").unwrap();
+    let before = listed(&full.data);
+    let refused = restore(&backup, &passphrase(), &full, true, now());
+    assert_eq!(code(refused), "restore.too-many-keys");
+    assert_eq!(listed(&full.data), before);
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    assert_eq!(read(&full.data.join("tls/ca.key")), "its own");
+    assert_eq!(read(&full.settings), "keep_days = 4\n");
+    assert_eq!(token_of(&full, id), "secret");
+}
+
+#[tokio::test]
+async fn no_backup_is_made_that_cannot_be_restored() {
+    let house = House::furnished().await;
+    let places = house.places();
+    secretive(&places).await;
+    let key = places.data.join("seal.key");
+    let own = std::fs::read(&key).unwrap();
+    let to = house.path("two.backup");
+    let make = || create(&places, &passphrase(), &to, now());
+    std::fs::remove_file(&key).unwrap();
+    assert_eq!(code(make()), "state.key-missing");
+    std::fs::write(&key, "0f".repeat(32)).unwrap();
+    assert_eq!(code(make()), "state.key-foreign");
+    std::fs::write(&key, "").unwrap();
+    assert_eq!(code(make()), "state.key-unreadable");
+    assert!(!to.exists());
+    std::fs::write(&key, own).unwrap();
+    make().unwrap();
+}
+
 /// The machine that a server stands on.
 fn machine(server: &Server) -> rules::world::Node {
     rules::world::Node {

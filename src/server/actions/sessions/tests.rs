@@ -1,4 +1,4 @@
-//! What people may do with sessions, on a catalog in memory.
+//! What people may do with sessions, on a catalog in memory where the files do not matter.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,11 @@ use crate::catalog::Lane;
 /// A server with one machine of four cores and 8 GiB.
 fn server() -> Server {
     let server = Server::for_tests();
+    add_machine(&server);
+    server
+}
+
+fn add_machine(server: &Server) {
     let node = rules::world::Node {
         id: server.node(),
         name: "fardel-01".into(),
@@ -39,7 +44,6 @@ fn server() -> Server {
         .catalog()
         .write_now(Lane::Loops, "a machine", move |rows| rows.put_node(&node))
         .unwrap();
-    server
 }
 
 fn bytes(memory: Bytes) -> Resize {
@@ -568,6 +572,36 @@ async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
     assert!(row(&server).restart && row(&server).phase == Phase::Stopping);
     stop(&server, &mina, "a", false).await.unwrap();
     assert!(!row(&server).restart);
+}
+
+#[tokio::test]
+async fn launches_go_on_as_soon_as_the_key_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = base::settings::Settings {
+        data: folder.path().to_path_buf(),
+        ..(*Server::for_tests().settings()).clone()
+    };
+    let server = Server::start(settings, base::observe::Clock::system()).unwrap();
+    add_machine(&server);
+    let root = crate::access::local_root(&server);
+    let key = folder.path().join("seal.key");
+    let own = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    // It is missed though no request asks for the state's health.
+    let looking = tokio::spawn(crate::keep_looking(server.clone()));
+    let missed = async {
+        while server.catalog().health().troubles().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(std::time::Duration::from_secs(60), missed).await;
+    in_time.expect("it looks for the key when it starts");
+    looking.abort();
+    let launched = one(&server, &root, named("a")).await;
+    assert_eq!(code(launched), "state.key-missing");
+    std::fs::write(&key, own).unwrap();
+    one(&server, &root, named("a")).await.unwrap();
+    assert!(server.catalog().health().troubles().is_empty());
 }
 
 #[tokio::test]

@@ -216,6 +216,65 @@ fn what_an_earlier_version_wrote_is_sealed_at_the_next_start() {
         .unwrap();
 }
 
+/// A catalog on disk whose rows are to be sealed again, and a connection that never waits.
+fn to_be_sealed(directory: &tempfile::TempDir) -> (Connection, sealing::Seal) {
+    drop(launch(&on_disk(directory)));
+    let connection = Connection::open(directory.path().join("catalog.sqlite")).unwrap();
+    connection
+        .execute_batch(
+            "pragma busy_timeout = 0;
+             pragma journal_mode = wal;
+             update box set sealed_at = null;",
+        )
+        .unwrap();
+    let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
+    (connection, seal)
+}
+
+#[test]
+fn the_copy_that_rewriting_makes_is_no_burden_to_memory() {
+    use std::sync::Mutex;
+
+    use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+    let directory = tempfile::tempdir().unwrap();
+    let (mut connection, seal) = to_be_sealed(&directory);
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let told = steps.clone();
+    let hook = move |context: AuthContext<'_>| {
+        let step = match context.action {
+            AuthAction::Pragma {
+                pragma_name: "temp_store",
+                pragma_value,
+            } => pragma_value.unwrap_or_default().to_owned(),
+            AuthAction::Attach { filename: "" } => "copy".to_owned(),
+            _ => return Authorization::Allow,
+        };
+        told.lock().unwrap().push(step);
+        Authorization::Allow
+    };
+    connection.authorizer(Some(hook)).unwrap();
+    sealing::seal_old_rows(&mut connection, &seal, &clock()).unwrap();
+    assert_eq!(*steps.lock().unwrap(), ["file", "copy", "memory"]);
+}
+
+#[test]
+fn rewriting_that_a_reader_held_up_is_done_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut connection, seal) = to_be_sealed(&directory);
+    let reader = Connection::open(directory.path().join("catalog.sqlite")).unwrap();
+    let one = |connection: &Connection, query: &str| -> Option<i64> {
+        connection.query_row(query, [], |row| row.get(0)).unwrap()
+    };
+    const SEALED: &str = "select sealed_at from box";
+    reader.execute_batch("begin").unwrap();
+    one(&reader, "select count(*) from session");
+    sealing::seal_old_rows(&mut connection, &seal, &clock()).unwrap();
+    assert_eq!(one(&connection, SEALED), None);
+    reader.execute_batch("commit").unwrap();
+    sealing::seal_old_rows(&mut connection, &seal, &clock()).unwrap();
+    assert_eq!(one(&connection, SEALED), Some(clock().now().as_millis()));
+}
+
 #[test]
 fn a_sealed_value_in_the_row_of_another_is_damage() {
     let directory = tempfile::tempdir().unwrap();
