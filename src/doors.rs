@@ -81,6 +81,7 @@ fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
         body: route.body.unwrap_or_default(),
         answer: match route.answer {
             Reply::Schema(name) => name.to_owned(),
+            Reply::Either(one, other) => format!("{one}, {other}"),
             Reply::Json => "JSON".to_owned(),
             Reply::File(kind) => kind.to_owned(),
             Reply::Text => "text/plain".to_owned(),

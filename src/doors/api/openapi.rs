@@ -55,6 +55,8 @@ pub struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Schema(&'static str),
+    /// One of two schemas.
+    Either(&'static str, &'static str),
     /// JSON of no fixed shape.
     Json,
     Text,
@@ -251,6 +253,9 @@ fn parameter(name: &str) -> Value {
 fn success(route: &Route) -> Value {
     let content = match route.answer {
         Reply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
+        Reply::Either(one, other) => json!({
+            "application/json": {"schema": {"oneOf": [reference(one), reference(other)]}},
+        }),
         Reply::Json => json!({"application/json": {"schema": {}}}),
         Reply::File(kind) => json!({kind: {"schema": {"type": "string", "format": "binary"}}}),
         Reply::Figures => json!({"application/openmetrics-text": {"schema": {"type": "string"}}}),

@@ -69,7 +69,7 @@ pub const ROUTES: &[Route] = &[
         query: &[("dry_run", "true: explain what would happen, make nothing")],
         body: Some("LaunchRequest"),
         status: 201,
-        answer: SESSION,
+        answer: Reply::Either("Session", "SessionPage"),
         refusals: &[400, 404, 409, 413, 422, 429, 503],
         ..ROUTE
     },
