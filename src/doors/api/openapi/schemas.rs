@@ -242,7 +242,7 @@ pub(super) struct Gpu {
     slices: Vec<GpuSlice>,
 }
 
-/// What a device is doing, for all sessions; null where unknown.
+/// What a device is doing for all processes; null where unknown.
 #[derive(ToSchema)]
 pub(super) struct GpuDoing {
     device: u32,
