@@ -321,7 +321,8 @@ impl Run {
         self.quiet_since = self.second;
         self.fate.lock().expect("dice").chance = 0;
         self.server.fill_disk(false);
-        self.disk_free_at = 0;
+        // From now on there is room: what waited for it has its two seconds from here.
+        self.disk_free_at = self.disk_free_at.min(self.second);
         let now = self.now();
         for machine in &mut self.machines {
             machine.agent_back_at = machine.agent_back_at.min(now.steady);
