@@ -74,6 +74,12 @@ impl Conductor {
                 accept::accept(&mut turn, report, found);
                 found = Continuity::Continues;
             }
+            // What this process was told before stands: a report that was long on its way is no other record.
+            let late = matches!(found, Continuity::Carried { .. })
+                && self.continuity.get(&report.node) == Some(&Continuity::Continues);
+            if late {
+                found = Continuity::Continues;
+            }
             self.continuity.insert(report.node, found);
             if !found.continues() {
                 continue;

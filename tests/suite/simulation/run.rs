@@ -1089,8 +1089,8 @@ impl Run {
             let over = slack.is_some_and(|slack| ran > limit + slack);
             if able && session.phase == Phase::Running && over {
                 return Err(format!(
-                    "{} runs for {ran} s, past its limit of {limit} s",
-                    session.name
+                    "{} runs for {ran} s, past its limit of {limit} s (known since {known}, {:?}, {:?})",
+                    session.name, session.wish, session.node
                 ));
             }
         }
