@@ -447,7 +447,7 @@ impl Runtime {
         unnamed::measure(&processes, &disk, unnamed::MOST_LOOKS).map_err(file("look at", &disk))
     }
 
-    /// Bytes that disks took from a container's control group, whatever became of its processes; 0 where control
+    /// Bytes that disks took from a container's control group, its ended processes included; 0 where control
     /// groups do not count them (version 1). They are counted up to half a minute late. Costs one small read.
     pub fn flushed(&self, name: &ContainerName) -> u64 {
         let group = self.shared.group(name);

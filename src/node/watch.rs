@@ -180,7 +180,7 @@ struct Eyes {
 
 impl Watch {
     /// A watchdog that goes on where the one that wrote the record at `path` ended, for the containers that still
-    /// exist. Looks at nobody yet.
+    /// exist. Looks at no session yet.
     pub fn new(
         truth: Arc<dyn Truth>,
         walls: Arc<dyn Walls>,

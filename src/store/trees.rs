@@ -160,7 +160,7 @@ pub struct Trash {
 #[derive(Debug, Default)]
 struct InPlace {
     waiting: BTreeSet<PathBuf>,
-    /// Being removed at this moment: its name is not free, whatever is there.
+    /// Being removed at this moment: its name is not free.
     removing: Option<PathBuf>,
 }
 
@@ -189,7 +189,7 @@ impl Trash {
         })
     }
 
-    /// Takes whatever is at `path` away from there. Costs one rename, whatever lies below. On another file
+    /// Takes the entry at `path` away from there. Costs one rename, however much lies below. On another file
     /// system than the trash, or where the disk has no room for one more name, it stays until `empty` has
     /// removed it: to be thrown again by then. Errors: what the kernel says of the rename otherwise.
     pub fn throw(&self, path: &Path) -> io::Result<Thrown> {

@@ -85,7 +85,7 @@ describe("every page in every state", { concurrency: 2 }, () => {
               told.push(...(await violations(page)).map((line) => `${width} px: ${line}`));
             }
           }
-          // The terminal finds nobody behind it here; journeys.mjs looks at it with a real session.
+          // The terminal has no session behind it here; journeys.mjs looks at it with a real session.
           told.push(...complaints.filter((line) => !line.startsWith("WebSocket connection")));
           await context.close();
           assert.deepEqual(told, []);

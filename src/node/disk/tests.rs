@@ -129,7 +129,7 @@ fn files_without_a_name_are_growth_and_losing_the_name_is_none() {
 #[test]
 fn whoever_hides_what_is_open_is_paused_when_nothing_else_explains_it() {
     let mut all = grown(&[("hides", 0, 0, 1, 0), ("works", 5, 0, 5, 0)]);
-    assert_eq!(names(&by_bytes(100, &all)), "", "nobody hides anything");
+    assert_eq!(names(&by_bytes(100, &all)), "", "no session hides anything");
     let name = ContainerName::parse("hides").expect("a plain name");
     all.get_mut(&name).expect("there").hides = true;
     assert_eq!(names(&by_bytes(100, &all)), "hides");

@@ -530,7 +530,7 @@ impl Group {
         self.v2().then(|| self.directory("memory")).flatten()
     }
 
-    /// Bytes that disks took from it since it was made; zero on version 1, which counts nobody's cached writes.
+    /// Bytes that disks took from it since it was made; zero on version 1, which counts no cached writes.
     pub(super) fn flushed(&self) -> u64 {
         let Some(path) = self.unified_directory() else {
             return 0;

@@ -37,7 +37,7 @@ impl Clearing {
         Ok(Self { trash, bell })
     }
 
-    /// Takes whatever is at `path` away from there, to be removed later; fine where there is nothing. False
+    /// Takes the entry at `path` away from there, to be removed later; fine where there is nothing. False
     /// where it can only be removed where it lies, which has begun: its name is free once this says true.
     pub(super) fn throw(&self, path: &Path) -> io::Result<bool> {
         let thrown = self.trash.throw(path)?;

@@ -1,7 +1,7 @@
 //! What the processes of a session keep of a disk by files that have no name any more and are open in some table
 //! of descriptors. A walk of the session's tree finds none of them, and space that was reserved without being
 //! written is in no count of bytes either. Only looks, and believes the kernel alone. Never reads a list of
-//! mappings: a process may hold the lock of its own for as long as it likes, and so whoever reads.
+//! mappings: a process may hold the lock of its own for as long as it likes, and the reader waits with it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -44,7 +44,7 @@ pub(super) fn measure(processes: &[i32], disk: &Path, most: u64) -> io::Result<U
     Ok(look.found)
 }
 
-/// What tells one disk from another through whatever it is mounted as: an overlay tells of the disk below it.
+/// What tells one disk from another through every mount of it: an overlay tells of the disk below it.
 #[derive(PartialEq, Eq)]
 struct Disk {
     blocks: u64,

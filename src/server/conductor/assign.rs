@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rules::assignment;
 use rules::messages::{Assignment, ContainerOrder, RootFileSystem};
-use rules::names::{ImageId, NodeId};
+use rules::names::{ContainerName, ImageId, NodeId};
 use rules::session::{Environment, Outcome, Phase, Reason};
 
 use crate::conductor::turn::Turn;
@@ -44,16 +44,11 @@ pub(crate) fn assign(turn: &mut Turn, led: impl Fn(NodeId) -> bool) {
 /// Whether two lists hold the same orders, in any order: whose turn it is changes whenever a session
 /// starts, and that alone is no news for a node.
 fn same_list(one: &[ContainerOrder], other: &[ContainerOrder]) -> bool {
-    let sorted = |list: &'_ [ContainerOrder]| {
-        let mut places: Vec<usize> = (0..list.len()).collect();
-        places.sort_unstable_by_key(|at| list[*at].name);
-        places
-    };
-    one.len() == other.len()
-        && sorted(one)
-            .into_iter()
-            .zip(sorted(other))
-            .all(|(at, there)| one[at] == other[there])
+    by_name(one) == by_name(other)
+}
+
+fn by_name(list: &[ContainerOrder]) -> BTreeMap<ContainerName, &ContainerOrder> {
+    list.iter().map(|order| (order.name, order)).collect()
 }
 
 /// Digests as nodes were told them. An image whose row is gone still names the bytes of a container

@@ -33,7 +33,7 @@ export async function violations(page) {
   // Through the debugger, not as an element: the page's own policy refuses foreign scripts. Once per document.
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
   const found = await page.evaluate(
-    // The other kinds of result, node by node, are half of the time and nobody reads them.
+    // The other kinds of result, node by node, are half of the time and are not read.
     (tags) => globalThis.axe.run(document, { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] }),
     TAGS,
   );

@@ -113,7 +113,7 @@ fn a_start_that_waits_for_its_fork_server_holds_up_nobody_else() {
         go.display()
     );
     fs::write(at("draft"), script).expect("written");
-    // By another process: a program that somebody still holds open for writing is not run.
+    // By another process: a program that is still open for writing is not run.
     let copied = Command::new("install")
         .args(["-m", "755"])
         .args([at("draft"), at("slow")])

@@ -1,4 +1,4 @@
-//! Every way to keep silent on a port, or to read nothing from it, has its end, and nobody who is at work is
+//! Every way to keep silent on a port, or to read nothing from it, has its end, and no connection at work is
 //! ended with them. Real deadlines, all waited for at once.
 
 use std::fs;

@@ -92,7 +92,7 @@ pub(crate) type Opened = Result<
     tokio_tungstenite::tungstenite::Error,
 >;
 
-/// Opens a WebSocket as somebody with a token.
+/// Opens a WebSocket with a token.
 pub(crate) async fn open_socket(
     address: std::net::SocketAddr,
     who: &As,
