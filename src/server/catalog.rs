@@ -21,6 +21,7 @@ pub(crate) mod idempotency;
 pub(crate) mod images;
 pub(crate) mod jobs;
 pub(crate) mod listing;
+mod live;
 mod migrate;
 pub(crate) mod nodes;
 mod open;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+use super::live::LiveSessions;
 use super::nodes::Heard;
 use super::open;
 use super::sealing::Seal;
@@ -19,6 +20,8 @@ pub(crate) struct View<'c> {
     pub(super) connection: &'c Connection,
     pub(super) heard: &'c Heard,
     pub(super) seal: &'c Seal,
+    /// None where rows may be seen that are not committed.
+    pub(super) live: Option<&'c LiveSessions>,
 }
 
 impl<'c> View<'c> {
@@ -27,6 +30,7 @@ impl<'c> View<'c> {
             connection,
             heard,
             seal,
+            live: None,
         }
     }
 }
@@ -36,6 +40,7 @@ pub(super) enum Pool {
         path: PathBuf,
         idle: Mutex<Idle>,
         back: Condvar,
+        live: LiveSessions,
     },
     Shared(Arc<Mutex<Connection>>),
 }
@@ -52,6 +57,7 @@ impl Pool {
             path,
             idle: Mutex::new(Idle::default()),
             back: Condvar::new(),
+            live: LiveSessions::default(),
         }
     }
 
@@ -75,7 +81,12 @@ impl Pool {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
                 work(&View::new(&connection, heard, seal)).map_err(named)
             }
-            Self::Files { path, idle, back } => {
+            Self::Files {
+                path,
+                idle,
+                back,
+                live,
+            } => {
                 let lent = Lent {
                     connection: Some(take(path, idle, back).map_err(named)?),
                     idle,
@@ -86,7 +97,10 @@ impl Pool {
                     .prepare_cached("begin")
                     .and_then(|mut statement| statement.execute([]));
                 begun.map_err(Failure::from).map_err(named)?;
-                let result = work(&View::new(connection, heard, seal));
+                let result = work(&View {
+                    live: Some(live),
+                    ..View::new(connection, heard, seal)
+                });
                 let ended = connection
                     .prepare_cached("commit")
                     .and_then(|mut statement| statement.execute([]));

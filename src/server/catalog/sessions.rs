@@ -131,8 +131,23 @@ impl View<'_> {
             .optional()?)
     }
 
-    /// Live sessions, oldest first.
+    /// Live sessions, oldest first. Rows that this process read before and nobody wrote since are not read
+    /// again, but for their generation.
     pub(crate) fn live_sessions(&self) -> Result<Vec<Session>, Failure> {
+        if let Some(live) = self.live {
+            let mut statement = self.connection.prepare_cached(
+                "select id, generation
+                 from session
+                 where phase <> 'ended'
+                 order by created_at, id",
+            )?;
+            let rows = statement.query_map([], |row| {
+                Ok((SessionId(value::id(row, 0)?), value::unsigned(row, 1)?))
+            })?;
+            return live.all(rows.map(|row| row.map_err(Failure::from)), |id| {
+                self.session(id)
+            });
+        }
         let mut statement = self.connection.prepare_cached(&format!(
             "select {COLUMNS}
              from session

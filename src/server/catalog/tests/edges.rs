@@ -144,3 +144,39 @@ fn an_answer_is_kept_for_a_day() {
     };
     assert_eq!((swept(86_399), swept(86_400)), (0, 1));
 }
+
+#[test]
+fn what_was_rolled_back_is_no_live_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    let written = session(owner(&catalog), "a");
+    insert(&catalog, &written).unwrap();
+    let live = || {
+        let read = catalog.read_now("live sessions", |view| view.live_sessions());
+        read.unwrap()
+    };
+    assert_eq!(live(), std::slice::from_ref(&written));
+    let change = |wish: Wish, fails: bool| {
+        let result = catalog.write_now(Lane::People, "change", move |rows| {
+            rows.edit_session(written.id, "mina", None, |row| {
+                row.wish = wish;
+                Ok(true)
+            })?;
+            // As an act does that looks at all rows before it refuses.
+            let seen = rows.world()?.sessions[0].wish;
+            assert_eq!(seen, wish);
+            match fails {
+                true => Err(Refusal::invalid("test.refused", "It is refused.").into()),
+                false => Ok(()),
+            }
+        });
+        assert_eq!(result.is_err(), fails);
+    };
+    change(Wish::Kill, true);
+    assert_eq!(live()[0].wish, Wish::Run);
+    change(Wish::Stop, false);
+    let after = live();
+    assert_eq!((after[0].wish, after[0].generation), (Wish::Stop, 2));
+    let row = catalog.read_now("read", |view| view.session(after[0].id));
+    assert_eq!(row.unwrap().as_ref(), after.first());
+}
