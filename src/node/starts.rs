@@ -1,19 +1,13 @@
-//! How many containers a machine starts together: one for every two processors while they begin, so that a
+//! How many containers a machine starts together: one for each processor while they begin, so that a
 //! start takes no longer beside a flood of others, and more once those in front take too long. Never
 //! starts anything.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use rules::assignment::{MOST_STARTS, starts_at_once};
 use rules::names::ContainerName;
 
-/// Containers one machine starts together at most. Higher: unpacking and mounting starve running
-/// sessions. Lower: starts that hang keep the others waiting.
-const STARTS_AT_ONCE: usize = 16;
-/// Processors for each container that begins, and one container at least. Lower: a start waits for
-/// the processor behind all that began before it, and so does each answer. Higher: processors rest
-/// while sessions wait.
-const PROCESSORS_OF_A_BEGINNING: usize = 2;
 /// How long a start counts as beginning; a healthy one takes a tenth of it. Longer: a start that hangs
 /// keeps the next one waiting. Shorter: a slow disk makes all of them begin together.
 const BEGINNING: Duration = Duration::from_secs(1);
@@ -32,7 +26,7 @@ impl Starts {
     pub(crate) fn on(processors: usize) -> Self {
         Self {
             under_way: BTreeMap::new(),
-            beginning: (processors / PROCESSORS_OF_A_BEGINNING).clamp(1, STARTS_AT_ONCE),
+            beginning: starts_at_once(processors),
             put_off: false,
         }
     }
@@ -48,7 +42,7 @@ impl Starts {
 
     /// Whether one more may begin now; then it counts as begun. O(starts under way), at most 16.
     pub(crate) fn begins(&mut self, name: ContainerName, now: Instant) -> bool {
-        let may = self.under_way.len() < STARTS_AT_ONCE
+        let may = self.under_way.len() < MOST_STARTS
             && self.ends_of_beginning().filter(|end| *end > now).count() < self.beginning;
         if may {
             self.under_way.insert(name, Some(now));
@@ -65,7 +59,7 @@ impl Starts {
     /// Until one that was put off may begin though nothing changes; None where none was, or where as many
     /// are under way as may be: then one of them changes first.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        if !self.put_off || self.under_way.len() >= STARTS_AT_ONCE {
+        if !self.put_off || self.under_way.len() >= MOST_STARTS {
             return None;
         }
         let mut ends: Vec<Instant> = self.ends_of_beginning().collect();
@@ -95,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn one_begins_for_two_processors_and_the_next_after_it() {
+    fn one_begins_for_each_processor_and_the_next_after_it() {
         let (all, now) = (names(4), Instant::now());
-        let mut starts = Starts::on(4);
+        let mut starts = Starts::on(2);
         assert!(starts.begins(all[0], now) && starts.begins(all[1], now));
         assert_eq!(starts.wait(now), None, "none was put off");
         assert!(!starts.begins(all[2], now));
@@ -108,18 +102,15 @@ mod tests {
 
     #[test]
     fn starts_that_hang_keep_the_next_waiting_for_a_moment_only() {
-        let (all, now) = (names(STARTS_AT_ONCE + 1), Instant::now());
+        let (all, now) = (names(MOST_STARTS + 1), Instant::now());
         let mut starts = Starts::on(1);
         let mut then = now;
-        for name in &all[..STARTS_AT_ONCE - 1] {
-            assert!(starts.begins(*name, then) && !starts.begins(all[STARTS_AT_ONCE], then));
+        for name in &all[..MOST_STARTS - 1] {
+            assert!(starts.begins(*name, then) && !starts.begins(all[MOST_STARTS], then));
             then += starts.wait(then).expect("one was put off");
         }
-        assert!(starts.begins(all[STARTS_AT_ONCE - 1], then));
-        assert!(
-            !starts.begins(all[STARTS_AT_ONCE], then),
-            "that is the most"
-        );
+        assert!(starts.begins(all[MOST_STARTS - 1], then));
+        assert!(!starts.begins(all[MOST_STARTS], then), "that is the most");
     }
 
     #[test]

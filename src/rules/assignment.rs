@@ -7,6 +7,26 @@ use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{Environment, Phase, Session, Wish};
 use crate::world::World;
 
+/// Containers that one node starts at once. Higher: unpacking and mounting starve running sessions.
+/// Lower: starts that hang keep the others waiting.
+pub const MOST_STARTS: usize = 16;
+
+/// How many containers a node with so many processors starts at once: one for each, at least one, at
+/// most 16. More would wait for a processor, and with them every answer of the server.
+pub const fn starts_at_once(processors: usize) -> usize {
+    match processors {
+        0 => 1,
+        1..MOST_STARTS => processors,
+        MOST_STARTS.. => MOST_STARTS,
+    }
+}
+
+/// How many of them may be of one owner, counted over all nodes together: half, at least one. So the first session of another owner starts
+/// at once, however many sessions one owner launches.
+pub fn starts_of_one_owner(processors: usize) -> usize {
+    (starts_at_once(processors) / 2).max(1)
+}
+
 /// Gives every node of the world its complete list; an empty list for a node that should have nothing.
 /// First stands what was started, then what is being started: the first session of each owner, then
 /// the second of each, since a node starts only some together and in this order. Of equals the one

@@ -1,23 +1,63 @@
-//! Gives waiting sessions a place. Decides nothing itself: `rules::placement` does.
+//! Gives waiting sessions a place. Decides nothing itself: `rules::placement` does. Only how many of one
+//! owner are started at once is looked at here.
 
+use std::collections::BTreeMap;
+
+use rules::assignment::starts_of_one_owner;
+use rules::names::UserId;
 use rules::placement::Decision;
+use rules::session::Phase;
 
 use crate::conductor::Decide;
 use crate::conductor::turn::Turn;
 
+/// How long a session counts as being started, from when it got its place; a healthy start takes a
+/// hundredth of it. Longer: starts that hang keep their owner's other sessions waiting. Shorter: on a slow disk
+/// one owner has more of them than their share.
+const STARTING_SECONDS: u64 = 10;
+
 /// Carries out what `decide` answers for this world, and asks again as long as sessions ended: what
-/// depended on them can be decided now. Decisions about rows that moved on are dropped.
+/// depended on them can be decided now. Decisions about rows that moved on are dropped. So are places for
+/// an owner who has as many sessions starting as one owner may: they would hold room that they cannot use
+/// yet, and another owner's session would wait for it. The pass after one of them started gives the next place.
 pub(crate) fn schedule(turn: &mut Turn, decide: Decide<'_>) {
+    let all = turn.world.nodes.iter();
+    let processors = all.map(|node| node.capacity.cpu.0 as usize / 100);
+    let most = processors.map(starts_of_one_owner).sum();
     loop {
         let decisions = decide(&turn.world, turn.now);
         let live = turn.world.sessions.len();
+        let mut starting = starting(turn);
         for decision in decisions {
+            if let Decision::Place { session, .. } = &decision
+                && let Some(owner) = turn.world.session(*session).map(|s| s.owner)
+            {
+                let own: &mut usize = starting.entry(owner).or_default();
+                if *own >= most {
+                    continue;
+                }
+                *own += 1;
+            }
             carry_out(turn, decision);
         }
         if turn.world.sessions.len() == live {
             return;
         }
     }
+}
+
+/// How many sessions of each owner are being started.
+fn starting(turn: &Turn) -> BTreeMap<UserId, usize> {
+    let mut starting = BTreeMap::new();
+    for session in &turn.world.sessions {
+        let recent = session
+            .scheduled_at
+            .is_some_and(|at| turn.now.seconds_since(at) < STARTING_SECONDS);
+        if recent && matches!(session.phase, Phase::Scheduled | Phase::Preparing) {
+            *starting.entry(session.owner).or_default() += 1;
+        }
+    }
+    starting
 }
 
 fn carry_out(turn: &mut Turn, decision: Decision) {

@@ -104,6 +104,45 @@ fn take(conductor: &mut Conductor, sight: Sight, reports: &[&NodeReport]) -> Tur
 }
 
 #[test]
+fn one_owner_starts_a_few_sessions_at_a_time() {
+    let of = |number, owner| {
+        let mut session = session(number, Environment::Host);
+        session.owner = owner;
+        session.order.demand.cpu = CpuShare(10);
+        session
+    };
+    let lee = UserId(uuid::Uuid::from_u128(4));
+    let mut conductor = Conductor::default();
+    // Four processors, and room for all of them.
+    let mut waiting: Vec<Session> = (1..=6).map(|number| of(number, KIM)).collect();
+    let scheduled = |turn: &Turn| -> Vec<UserId> {
+        let all = turn.world.sessions.iter();
+        let placed = all.filter(|s| s.phase == Phase::Scheduled);
+        placed.map(|s| s.owner).collect()
+    };
+    let turn = take(
+        &mut conductor,
+        sight_of(waiting.clone(), &[]),
+        &[&report(0, Vec::new())],
+    );
+    assert_eq!(scheduled(&turn), [KIM, KIM]);
+    // Another owner finds room, though all six came first.
+    let mut sight = written(&turn, &[]);
+    sight.world.sessions.push(of(7, lee));
+    let turn = take(&mut conductor, sight, &[&report(0, Vec::new())]);
+    assert_eq!(scheduled(&turn), [KIM, KIM, lee]);
+    // Starts that hang keep the others waiting for some seconds only.
+    waiting = turn.world.sessions.clone();
+    for session in waiting.iter_mut().filter(|s| s.phase == Phase::Scheduled) {
+        session.scheduled_at = Some(at(0));
+    }
+    let mut sight = written(&turn, &[]);
+    sight.world.sessions = waiting;
+    let turn = take(&mut conductor, sight, &[&report(0, Vec::new())]);
+    assert_eq!(scheduled(&turn).len(), 5);
+}
+
+#[test]
 fn a_launch_is_placed_and_listed_in_one_turn() {
     let waiting = session(1, Environment::Host);
     let mut conductor = Conductor::default();

@@ -14,7 +14,7 @@ use rules::messages::{Assignment, NodeReport};
 use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use rules::people::Role;
 use rules::permissions::Subject;
-use rules::placement;
+use rules::placement::{self, Decision};
 use rules::resources::{Capacity, Demand, Used};
 use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -1186,7 +1186,13 @@ impl Run {
             return Err(format!("{name} is unwanted, and still there"));
         }
         if second - self.quiet_since > PATIENCE
-            && let Some(decision) = placement::decide(world, now.wall).first()
+            && let Some(decision) = placement::decide(world, now.wall).into_iter().find(|d| {
+                let Decision::Place { session, .. } = d else {
+                    return true;
+                };
+                let session = world.session(*session);
+                session.is_none_or(|s| !waits_for_own_starts(world, s, now.wall))
+            })
         {
             return Err(format!("nobody takes the decision {decision:?}"));
         }
@@ -1207,10 +1213,24 @@ impl Run {
     }
 }
 
+/// Whether its owner has as many sessions starting as one owner may: one for every two processors, at least one
+/// and at most eight of a machine, those of the last ten seconds counted.
+fn waits_for_own_starts(world: &World, session: &Session, now: Timestamp) -> bool {
+    let starting = world.sessions.iter().filter(|s| {
+        s.owner == session.owner
+            && matches!(s.phase, Phase::Scheduled | Phase::Preparing)
+            && s.scheduled_at.is_some_and(|at| now.seconds_since(at) < 10)
+    });
+    let processors = world.nodes.iter().map(|n| n.capacity.cpu.0 / 100);
+    let most: u32 = processors.map(|count| (count / 2).clamp(1, 8)).sum();
+    starting.count() >= most as usize
+}
+
 /// Whether nothing but room keeps a session from its start.
 fn waits_for_room(world: &World, session: &Session, now: Timestamp) -> bool {
     let order = &session.order;
     session.phase == Phase::Pending
+        && !waits_for_own_starts(world, session, now)
         && order.start_at.is_none_or(|at| at <= now)
         && order
             .depends_on
