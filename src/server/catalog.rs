@@ -15,6 +15,7 @@ use crate::{Failure, Fault};
 pub(crate) mod acceptance;
 pub(crate) mod conducting;
 pub(crate) mod copy;
+mod ended;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod idempotency;

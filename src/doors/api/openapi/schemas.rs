@@ -29,6 +29,9 @@ pub(super) struct Session {
     #[schema(format = DateTime)]
     start_at: Option<String>,
     depends_on: Vec<String>,
+    /// False where it ended and its command, variables and labels are no longer kept: its owner's ended sessions
+    /// keep 64 MiB of them.
+    document_kept: bool,
     paused: bool,
     /// Which start this is; 1 is the first.
     incarnation: u32,
