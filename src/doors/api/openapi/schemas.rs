@@ -795,6 +795,8 @@ pub(super) struct UserPatch {
 pub(super) struct NewPassword {
     #[schema(format = Password, min_length = 10)]
     password: String,
+    /// Whether all tokens of the user are revoked too; they are unless this is false.
+    revoke_tokens: Option<bool>,
 }
 
 #[derive(ToSchema, Deserialize)]
