@@ -240,6 +240,10 @@ pub struct Session {
     /// sets it, and then a cordon does not keep it away.
     #[serde(default)]
     pub only_on: Option<String>,
+    /// It ended, and its command, variables and labels are no longer kept: its owner has ended sessions with
+    /// many bytes of them. Such a one never begins again.
+    #[serde(default)]
+    pub document_gone: bool,
     pub created_at: Timestamp,
     /// Since when it waits in the queue: its creation, or its latest restart.
     pub queued_at: Timestamp,
@@ -287,6 +291,7 @@ impl Session {
             devices: Vec::new(),
             unconfirmed: Vec::new(),
             only_on: None,
+            document_gone: false,
             created_at: at,
             queued_at: at,
             scheduled_at: None,

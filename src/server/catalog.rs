@@ -15,6 +15,7 @@ use crate::{Failure, Fault};
 pub(crate) mod acceptance;
 pub(crate) mod conducting;
 pub(crate) mod copy;
+mod ended;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod idempotency;
@@ -76,6 +77,9 @@ struct Inner {
     /// Held until everything above is closed: a second server is refused by it.
     _lock: Option<open::Lock>,
 }
+
+/// The rows of a catalog in memory as they were at one moment.
+pub(crate) struct RowsCopy(rusqlite::Connection);
 
 /// Long reads at once. Higher: single rows wait for a reader. Lower: lists wait for each other.
 const LONG_READS: usize = reader::MOST_READERS / 2;
@@ -321,6 +325,30 @@ impl Catalog {
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .before_commits(Box::new(ask));
         }
+    }
+
+    /// The rows as they are at this moment. In memory only, for rehearsals; None on files.
+    pub(crate) fn copy_rows(&self) -> Result<Option<RowsCopy>, Failure> {
+        match &self.0.writes {
+            Writes::Thread(_) => Ok(None),
+            Writes::Here(engine) => {
+                let engine = engine
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                Ok(Some(RowsCopy(engine.copy()?)))
+            }
+        }
+    }
+
+    /// Puts rows that were copied in the place of these. In memory only; does nothing on files.
+    pub(crate) fn put_rows_back(&self, copy: &RowsCopy) -> Result<(), Failure> {
+        if let Writes::Here(engine) = &self.0.writes {
+            engine
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .put_back(&copy.0)?;
+        }
+        Ok(())
     }
 
     /// Lets the catalog grow by no more than `pages`; the disk seems full beyond. In memory only;

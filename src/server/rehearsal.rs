@@ -4,13 +4,14 @@
 
 pub mod stand_in;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::observe::Clock;
 use base::settings::{Layer, Settings};
 use rules::devices::SharePolicy;
 use rules::messages::{Assignment, NodeReport};
-use rules::names::{SessionId, UserId};
+use rules::names::{NodeId, SessionId, UserId};
 use rules::placement::Decision;
 use rules::session::Session;
 use rules::units::Timestamp;
@@ -18,10 +19,10 @@ use rules::world::World;
 
 use crate::catalog::idempotency::Key;
 use crate::catalog::sessions::Written;
-use crate::catalog::{AtCommit, Catalog, Lane};
+use crate::catalog::{AtCommit, Catalog, Lane, RowsCopy};
 use crate::conductor::{Conductor, Turn};
 use crate::rehearsal::stand_in::Moment;
-use crate::{Failure, Server};
+use crate::{Failure, Fault, Server};
 
 /// What happens at one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,20 @@ pub enum Fate {
 pub struct Rehearsal {
     server: Server,
     conductor: Conductor,
+    accepted: bool,
+}
+
+/// The catalog as it was at one moment.
+pub struct Copied {
+    rows: RowsCopy,
+    told: BTreeMap<NodeId, u64>,
+}
+
+impl Copied {
+    /// The newest assignment that it says it told a machine; 0 where none.
+    pub fn told(&self, node: NodeId) -> u64 {
+        self.told.get(&node).copied().unwrap_or(0)
+    }
 }
 
 /// A turn that is not written yet. Dropping it is what a crash before the commit does.
@@ -56,6 +71,7 @@ impl Rehearsal {
         Ok(Self {
             server: Server::in_memory(settings, Clock::set_by_hand(at))?,
             conductor: Conductor::default(),
+            accepted: false,
         })
     }
 
@@ -88,9 +104,10 @@ impl Rehearsal {
         for report in reports {
             self.catalog().heard(report.node, now.wall);
         }
-        let sight = self
+        let mut sight = self
             .catalog()
             .read_now("look at the world", |view| view.sight())?;
+        sight.accepted = self.accepted;
         let reports: Vec<&NodeReport> = reports.iter().collect();
         let turn = self
             .conductor
@@ -118,6 +135,37 @@ impl Rehearsal {
         self.catalog().forget_heard();
     }
 
+    /// Copies the catalog as it is.
+    pub fn copy(&self) -> Result<Copied, Failure> {
+        let rows = self
+            .catalog()
+            .copy_rows()?
+            .ok_or_else(|| Fault::new("copy a catalog in memory", "this one lies in files"))?;
+        let told = self.catalog().read_now("look at the lists", |view| {
+            let nodes = view.nodes()?;
+            let lists = nodes.iter().map(|node| view.assignment(node.id));
+            let lists = lists.collect::<Result<Vec<_>, _>>()?;
+            Ok(lists
+                .iter()
+                .flatten()
+                .map(|list| (list.node, list.generation))
+                .collect())
+        })?;
+        Ok(Copied { rows, told })
+    }
+
+    /// The server dies, and starts again with a catalog that was copied.
+    pub fn put_back(&mut self, copy: &Copied) -> Result<(), Failure> {
+        self.catalog().put_rows_back(&copy.rows)?;
+        self.crash();
+        Ok(())
+    }
+
+    /// Whether root has said that this catalog leads the machines, whatever they obeyed.
+    pub fn accept(&mut self, accepted: bool) {
+        self.accepted = accepted;
+    }
+
     /// Asks for the fate of every commit from now on.
     pub fn before_commits(&self, mut ask: impl FnMut(&'static str) -> Fate + Send + 'static) {
         self.catalog().before_commits(move |what| match ask(what) {
@@ -134,7 +182,11 @@ impl Rehearsal {
 
     /// Writes a person.
     pub fn person(&self, name: &str, at: Timestamp) -> Result<UserId, Failure> {
-        let id = UserId::make(at, [7; 10]);
+        let mut dice = [7; 10];
+        for (byte, letter) in dice.iter_mut().zip(name.bytes()) {
+            *byte = letter;
+        }
+        let id = UserId::make(at, dice);
         let name = name.to_owned();
         self.catalog()
             .write_now(Lane::People, "a person", move |rows| {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use server::access::secret::Secret;
 use server::access::{self, SignedIn};
-use server::actions::people::{self, Preferences, tokens};
+use server::actions::people::{self, Preferences, TokensAfterReset, tokens};
 
 use super::Api;
 use super::answer::{self, Answer};
@@ -89,6 +89,8 @@ pub(super) async fn patch(
 #[serde(deny_unknown_fields)]
 pub(super) struct NewPassword {
     password: Secret,
+    /// None: they are revoked.
+    revoke_tokens: Option<bool>,
 }
 
 pub(super) async fn set_password(
@@ -97,7 +99,12 @@ pub(super) async fn set_password(
     Path(id): Path<String>,
     sent: Sent<NewPassword>,
 ) -> Answer {
-    let person = people::set_password(&api.server, &caller, &id, sent.value.password).await?;
+    let tokens = match sent.value.revoke_tokens {
+        None | Some(true) => TokensAfterReset::Revoked,
+        Some(false) => TokensAfterReset::Kept,
+    };
+    let password = sent.value.password;
+    let person = people::set_password(&api.server, &caller, &id, password, tokens).await?;
     answer::changed(&person, person.generation)
 }
 

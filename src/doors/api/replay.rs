@@ -90,8 +90,8 @@ async fn act(api: Api, request: Request, next: Next, sort: Sort) -> Result<Respo
         key
     };
     let request = Request::from_parts(parts, Body::from(sent));
-    let server = api.server.clone();
-    replay::complete(&server, async move {
+    let (server, of) = (api.server.clone(), caller.clone());
+    replay::complete(&server, &of, async move {
         match replay::first(&api.server, &caller, key)? {
             First::Act(turn) => kept(turn, request, next, sort).await,
             First::Again(first) => again(first, sort.secret),

@@ -191,7 +191,10 @@ pub(super) const SESSION: &[Column] = &[
     Column {
         title: "COMMAND",
         rank: 0,
-        give: |r, _| words(r, "command"),
+        give: |r, _| match r["document_kept"].as_bool() {
+            Some(false) => "no longer kept".to_owned(),
+            _ => words(r, "command"),
+        },
     },
     Column {
         title: "CPU",

@@ -102,7 +102,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("user ls", "사용자를 나열합니다"),
     ("user get", "한 사용자를 보여 줍니다"),
     ("user add", "사용자를 추가합니다"),
-    ("user passwd", "비밀번호를 정합니다"),
+    (
+        "user passwd",
+        "비밀번호를 정하고 로그인과 토큰을 모두 끊습니다",
+    ),
     ("user role", "역할을 바꿉니다"),
     (
         "user suspend",

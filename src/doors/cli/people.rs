@@ -67,8 +67,15 @@ pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<
             let made = client.post("/api/v1/users", &body).await?;
             print(&view.said(&made, &format!("{}  {role}", text(&made, "name")))?);
         }
-        User::Passwd { user, password } => {
-            let body = json!({"password": login::new_password(&password)?});
+        User::Passwd {
+            user,
+            keep_tokens,
+            password,
+        } => {
+            let body = json!({
+                "password": login::new_password(&password)?,
+                "revoke_tokens": !keep_tokens,
+            });
             let path = format!("{}/password", user_path(&user));
             let changed = client.post(&path, &body).await?;
             print(&view.said(&changed, &format!("{user}  new password set"))?);

@@ -773,10 +773,13 @@ pub enum User {
         #[command(flatten)]
         password: Password,
     },
-    /// Set a user's password
+    /// Set a user's password, end their sign-ins and revoke their tokens
     Passwd {
         #[arg(value_name = "USER")]
         user: String,
+        /// Leave their tokens valid
+        #[arg(long)]
+        keep_tokens: bool,
         #[command(flatten)]
         password: Password,
     },

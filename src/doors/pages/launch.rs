@@ -547,6 +547,7 @@ async fn page(
         recent: recent
             .items
             .iter()
+            .filter(|session| session.document_kept)
             .map(|session| Recent {
                 href: format!("/sessions/new?from={}", session.id),
                 name: session.name.to_string(),

@@ -388,6 +388,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.disk-paused" => ("w", t.disk_paused()),
         "session.disk-resumed" => ("", t.disk_resumed()),
         "session.restarted" | "session.restarting" => ("a", t.timeline_restarted()),
+        "session.document-forgotten" => ("i", t.settings_gone()),
         _ => return None,
     })
 }

@@ -103,6 +103,8 @@ pub struct SessionPage {
     pub tone: &'static str,
     pub state: String,
     pub can: Verbs,
+    /// Whether it can be launched once more.
+    pub kept: bool,
     pub facts: Vec<Fact>,
     pub strips: Vec<Strip>,
     pub tab: Tab,
@@ -736,6 +738,7 @@ async fn read_one(
             .map(|reason| Check::new(true, codes::reason(t, reason), ""))
             .into_iter()
             .collect(),
+        kept: session.document_kept,
         settings: settings(t, &session),
         id,
     })
@@ -910,7 +913,7 @@ fn verbs(session: &Session, may_write: bool) -> Verbs {
     Verbs {
         pause: state == Phase::Running && !session.paused,
         resume: state == Phase::Running && session.paused,
-        restart: matches!(state, Phase::Running | Phase::Ended),
+        restart: matches!(state, Phase::Running | Phase::Ended) && session.document_kept,
         limits: matches!(state, Phase::Pending | Phase::Running),
         rename: true,
         stop: live && state != Phase::Pending,
@@ -1242,6 +1245,12 @@ fn limits(t: Text, session: &Session, policy: SharePolicy) -> Vec<(String, Strin
 
 fn settings(t: Text, session: &Session) -> Vec<(String, String)> {
     let mut all = Vec::new();
+    if !session.document_kept {
+        all.push((
+            t.settings_command().to_owned(),
+            t.settings_gone().to_owned(),
+        ));
+    }
     if !session.command.is_empty() {
         let line: Vec<String> = session
             .command

@@ -90,6 +90,7 @@ fn world(text: &str) -> World {
                 unconfirmed: Vec::new(),
                 incidents: Vec::new(),
                 only_on: None,
+                document_gone: false,
                 created_at: Timestamp::from_millis(n as i64),
                 queued_at: Timestamp::from_millis(n as i64),
                 scheduled_at: None,

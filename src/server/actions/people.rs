@@ -169,12 +169,21 @@ pub async fn create_once(
         .await
 }
 
-/// Sets a user's password, ends their sign-ins and lifts a lock on their name.
+/// What becomes of a user's tokens when an administrator sets their password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokensAfterReset {
+    Revoked,
+    Kept,
+}
+
+/// Sets a user's password, ends their sign-ins, revokes their tokens unless they are kept, and lifts a lock on
+/// their name.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,
     who: &str,
     password: impl Into<Secret>,
+    tokens: TokensAfterReset,
 ) -> Result<User, Failure> {
     let password = password.into();
     allowed(caller, Verb::PeopleWrite)?;
@@ -192,7 +201,14 @@ pub async fn set_password(
         move |rows, person, actor| {
             rows.put_password(person.id, &hash)?;
             rows.forget_browsers(person.id, None)?;
-            note(rows, actor, person, "person.password-set", "", "")
+            let after = match tokens {
+                TokensAfterReset::Revoked => {
+                    rows.forget_tokens(person.id)?;
+                    "tokens revoked"
+                }
+                TokensAfterReset::Kept => "tokens kept",
+            };
+            note(rows, actor, person, "person.password-set", "", after)
         },
     )
     .await?;

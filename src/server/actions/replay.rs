@@ -76,13 +76,15 @@ pub enum First {
     Again(Answer),
 }
 
-/// Runs what acts under a key to its end, also when the request is gone: an act whose answer was not kept is
-/// done again under the same key.
+/// Runs what `caller` does under a key to its end, also when the request is gone: an act whose answer was not
+/// kept is done again under the same key.
 pub async fn complete<T: Send + 'static>(
     server: &Server,
+    caller: &Caller,
     act: impl Future<Output = T> + Send + 'static,
 ) -> T {
-    server.under_way().acts.complete(act).await
+    let user = caller.subject.user;
+    server.under_way().acts.complete(user, act).await
 }
 
 /// Waits until every act under a key has ended.

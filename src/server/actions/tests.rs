@@ -176,7 +176,7 @@ async fn every_act_asks_for_its_capability_first() {
             "short"
         )),
         (PeopleWrite, "people.set_password", |s, c| {
-            people::set_password(s, c, "x", "short")
+            people::set_password(s, c, "x", "short", people::TokensAfterReset::Revoked)
         }),
         (PeopleWrite, "people.set_role", |s, c| people::set_role(
             s,

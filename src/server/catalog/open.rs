@@ -66,6 +66,10 @@ impl Drop for Lock {
     }
 }
 
+/// Bytes of the log that stay on disk once SQLite brought it home; as many as the reserve holds for it. Higher:
+/// one large commit takes disk for good. Lower: a full disk has less room for stops.
+const LOG_KEPT: u64 = super::reserve::LOG;
+
 /// How long somebody who wants the state waits for one that ends. A server that is killed may leave a
 /// process behind which it had just forked, and which holds the lock until it becomes another program.
 /// Longer: whoever starts a second server by mistake waits for the answer. Shorter: on a busy machine a
@@ -159,6 +163,7 @@ fn settle(connection: &Connection, place: &Place) -> rusqlite::Result<()> {
     if matches!(place, Place::Directory(_)) {
         connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
     }
+    connection.pragma_update(None, "journal_size_limit", LOG_KEPT as i64)?;
     connection.execute_batch(
         "pragma synchronous = full;
          pragma foreign_keys = on;

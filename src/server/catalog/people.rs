@@ -373,9 +373,7 @@ impl Rows<'_> {
     /// owned keeps its owner's name.
     pub(crate) fn remove_person(&self, id: UserId) -> Result<(), Failure> {
         self.forget_browsers(id, None)?;
-        self.connection
-            .prepare_cached("delete from token where person = ?1")?
-            .execute([id.0.as_bytes()])?;
+        self.forget_tokens(id)?;
         self.connection
             .prepare_cached(
                 "update person
@@ -497,6 +495,14 @@ impl Rows<'_> {
             .prepare_cached("delete from token where id = ?1 and person = ?2")?
             .execute((id.0.as_bytes(), person.0.as_bytes()))?;
         Ok(gone == 1)
+    }
+
+    /// Revokes all tokens of a person.
+    pub(crate) fn forget_tokens(&self, person: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from token where person = ?1")?
+            .execute([person.0.as_bytes()])?;
+        Ok(())
     }
 
     /// Puts a new setup code in force; the one before it is void.

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 /// each takes about half a kilobyte.
 const BEHIND: u64 = 4 << 20;
 /// Blocks for the log. SQLite brings the log home at 4 MiB; the rest is margin.
-const LOG: u64 = 8 << 20;
+pub(super) const LOG: u64 = 8 << 20;
 
 /// Holds the blocks. A file system that cannot set any aside only loses the reserve.
 pub(super) struct Reserve {

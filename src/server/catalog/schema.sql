@@ -122,7 +122,7 @@ CREATE TABLE person (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer) strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0) strict;
 
 CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
 
@@ -138,6 +138,34 @@ CREATE TABLE proof (
 ) strict;
 
 CREATE INDEX proof_device on proof (device, at);
+
+CREATE TRIGGER session_ended_changed after update on session
+when old.phase = 'ended' or new.phase = 'ended' begin
+    update person
+    set ended_rows = ended_rows + (new.phase = 'ended') - (old.phase = 'ended'),
+        ended_bytes = ended_bytes
+            + (new.phase = 'ended')
+                * (octet_length(new.command) + octet_length(new.env) + octet_length(new.labels))
+            - (old.phase = 'ended')
+                * (octet_length(old.command) + octet_length(old.env) + octet_length(old.labels))
+    where id = new.owner;
+end;
+
+CREATE TRIGGER session_ended_removed after delete on session when old.phase = 'ended' begin
+    update person
+    set ended_rows = ended_rows - 1,
+        ended_bytes = ended_bytes
+            - octet_length(old.command) - octet_length(old.env) - octet_length(old.labels)
+    where id = old.owner;
+end;
+
+CREATE TRIGGER session_ended_written after insert on session when new.phase = 'ended' begin
+    update person
+    set ended_rows = ended_rows + 1,
+        ended_bytes = ended_bytes
+            + octet_length(new.command) + octet_length(new.env) + octet_length(new.labels)
+    where id = new.owner;
+end;
 
 CREATE TABLE session (
     id blob primary key,
@@ -174,11 +202,13 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]', only_on text,
+    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]', only_on text, document_gone integer not null default 0 check (document_gone in (0, 1)),
     check ((phase = 'ended') = (outcome is not null))
 ) strict;
 
 CREATE INDEX session_ended on session (ended_at) where phase = 'ended';
+
+CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) where phase = 'ended';
 
 CREATE UNIQUE INDEX session_live_name on session (owner, name) where phase <> 'ended';
 

@@ -23,7 +23,7 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
     cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
     phase, wish, paused, restart, incarnation, generation, node, devices, \
     created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
-    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents, only_on";
+    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents, only_on, document_gone";
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
@@ -85,6 +85,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         unconfirmed: Vec::new(),
         incidents: Vec::new(),
         only_on: None,
+        document_gone: false,
         created_at: value::time(row, next())?,
         queued_at: value::time(row, next())?,
         scheduled_at: value::time_or_none(row, next())?,
@@ -111,6 +112,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
     session.unconfirmed = value::json(row, next())?;
     session.incidents = value::json(row, next())?;
     session.only_on = row.get(next())?;
+    session.document_gone = row.get(next())?;
     Ok(session)
 }
 
@@ -239,7 +241,7 @@ impl Rows<'_> {
                 "insert into session ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
                          ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
-                         ?33, ?34, ?35, ?36, ?37, ?38, ?39)"
+                         ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)"
             ))?
             .execute(rusqlite::params_from_iter(columns(
                 session,
@@ -281,6 +283,9 @@ impl Rows<'_> {
         {
             self.put_served(after.owner, at)?;
         }
+        if after.phase == Phase::Ended {
+            self.bound_ended(after.owner)?;
+        }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
         self.note_session(&after, actor, &code, before.phase.word())?;
         Ok(Written::Yes)
@@ -314,19 +319,25 @@ impl Rows<'_> {
 
     /// Removes an ended session; its events stay. A live one is left alone.
     pub(crate) fn delete_session(&self, id: SessionId, actor: &str) -> Result<Written, Failure> {
-        let owner = self.session(id)?.map(|session| session.owner);
         let gone = self
             .connection
-            .prepare_cached("delete from session where id = ?1 and phase = 'ended'")?
-            .execute([id.0.as_bytes()])?;
-        if gone == 0 {
+            .prepare_cached(
+                "delete from session
+                 where id = ?1 and phase = 'ended'
+                 returning owner",
+            )?
+            .query_row([id.0.as_bytes()], |row| {
+                Ok(UserId(value::id(row, "owner")?))
+            })
+            .optional()?;
+        if gone.is_none() {
             return Ok(Written::No);
         }
         self.note(Note {
             actor,
             topic: "sessions",
             object: &id.to_string(),
-            owner,
+            owner: gone,
             code: "session.deleted",
             before: Phase::Ended.word(),
             after: "",
@@ -351,8 +362,8 @@ impl Rows<'_> {
                      created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
                      stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34,
                      gpu_memory = ?35, mig = ?36, unconfirmed = ?37, incidents = ?38,
-                     only_on = ?39
-                 where id = ?1 and generation = ?40",
+                     only_on = ?39, document_gone = ?40
+                 where id = ?1 and generation = ?41",
             )?
             .execute(rusqlite::params_from_iter(values));
         Ok(match known_or_taken(written, &session.name)? {
@@ -467,5 +478,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<Value> {
         Box::new(value::text(&session.unconfirmed)),
         Box::new(value::text(&session.incidents)),
         Box::new(session.only_on.clone()),
+        Box::new(session.document_gone),
     ]
 }

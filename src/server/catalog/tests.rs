@@ -1,6 +1,7 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
 mod edges;
+mod ended;
 
 use std::collections::BTreeMap;
 
@@ -72,6 +73,7 @@ fn session(owner: UserId, name: &str) -> Session {
         unconfirmed: Vec::new(),
         incidents: Vec::new(),
         only_on: None,
+        document_gone: false,
         created_at: now,
         queued_at: now,
         scheduled_at: None,

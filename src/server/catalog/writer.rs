@@ -12,6 +12,7 @@ use base::observe::Clock;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use rusqlite::Connection;
+use rusqlite::backup::Backup;
 use tokio::sync::watch;
 
 use super::health::{self, Health};
@@ -245,6 +246,26 @@ impl Engine {
         }
     }
 
+    /// The rows as they are, in a connection of their own. For rehearsals.
+    pub(super) fn copy(&self) -> rusqlite::Result<Connection> {
+        let mut copy = Connection::open_in_memory()?;
+        copied(&locked(&self.connection), &mut copy)?;
+        Ok(copy)
+    }
+
+    /// Puts rows that were copied in the place of these. For rehearsals.
+    pub(super) fn put_back(&mut self, copy: &Connection) -> rusqlite::Result<()> {
+        let mut connection = locked(&self.connection);
+        copied(copy, &mut connection)?;
+        let revision: i64 =
+            connection.query_row("select revision from box where id = 1", [], |row| {
+                row.get(0)
+            })?;
+        self.announce
+            .send_replace(u64::try_from(revision).unwrap_or(0));
+        Ok(())
+    }
+
     /// Runs a batch in one transaction and answers every request of it.
     pub(super) fn run(&mut self, mut batch: Vec<Request>) {
         let what = batch.first().map_or("nothing", |first| first.what);
@@ -287,6 +308,10 @@ impl Engine {
             request.work.answer(request.what, answer.clone());
         }
     }
+}
+
+fn copied(from: &Connection, to: &mut Connection) -> rusqlite::Result<()> {
+    Backup::new(from, to)?.run_to_completion(i32::MAX, std::time::Duration::ZERO, None)
 }
 
 struct Committed {

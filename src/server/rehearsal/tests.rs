@@ -81,6 +81,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
     let rehearsal = Rehearsal {
         server: Server::in_memory(settings, clock.clone()).unwrap(),
         conductor: Conductor::default(),
+        accepted: false,
     };
     let commits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&commits);

@@ -54,10 +54,14 @@ pub(super) enum Fault {
     IncidentNumberedByItsHearer,
     /// Whoever fits now starts now, whoever waits in front.
     PassesWhateverFits,
+    /// Who comes first is served first, whosever it is.
+    TurnsIgnored,
+    /// A catalog that is older than what a machine obeyed leads it all the same.
+    QuarantineIgnored,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 23] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -79,7 +83,20 @@ impl Fault {
         Self::IncidentToldOnce,
         Self::IncidentNumberedByItsHearer,
         Self::PassesWhateverFits,
+        Self::TurnsIgnored,
+        Self::QuarantineIgnored,
     ];
+}
+
+impl Fault {
+    /// Words of the promise that has to find it, where it has one of its own.
+    pub(super) fn promise(self) -> Option<&'static str> {
+        match self {
+            Self::TurnsIgnored => Some("second that gets a place while"),
+            Self::QuarantineIgnored => Some("because an older catalog is served"),
+            _ => None,
+        }
+    }
 }
 
 /// Places as the scheduler chooses them, or as it would with the planted fault.
@@ -93,6 +110,13 @@ pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec
             for session in &mut world.sessions {
                 session.unconfirmed.clear();
             }
+        }
+        Some(Fault::TurnsIgnored) => {
+            let everybody = world.sessions.first().map(|s| s.owner);
+            for session in &mut world.sessions {
+                session.owner = everybody.unwrap_or(session.owner);
+            }
+            world.served.clear();
         }
         Some(Fault::PassesWhateverFits) => return whatever_fits(world, now),
         _ => {}

@@ -19,7 +19,10 @@ const LAUNCHES: u64 = 150;
 fn a_death_at_its_commit_neither_loses_nor_doubles_a_launch() {
     let start = Timestamp::from_millis(1_790_000_000_000);
     let mut server = Rehearsal::open(start).expect("a catalog in memory opens");
-    let kim = caller(server.person("kim", start).expect("an empty catalog"));
+    let kim = caller(
+        server.person("kim", start).expect("an empty catalog"),
+        "kim",
+    );
     let dice = Arc::new(Mutex::new(Dice::new(7)));
     let asked = Arc::clone(&dice);
     server.before_commits(move |_| {

@@ -30,6 +30,11 @@ use super::dice::Dice;
 use super::faults::{self, Fault};
 use super::nodes::Machine;
 
+mod older;
+mod turns;
+
+/// Who launches.
+const PEOPLE: [&str; 3] = ["kim", "lee", "jo"];
 /// Seconds of trouble.
 const TROUBLE: u64 = 120;
 /// Seconds after the last trouble in which everything must come to rest. The slowest honest way: a
@@ -39,6 +44,8 @@ const REST: u64 = 90;
 const END: u64 = 60;
 /// Seconds that anything may take to move on once nobody disturbs.
 const PATIENCE: u64 = 45;
+/// Seconds that a decision may be left by the turns of a server that is well.
+const SECONDS_LEFT: u64 = 3;
 
 /// Seconds that a message may be on its way, and the next one wait for its turn.
 const SLOWEST: u64 = 50;
@@ -54,6 +61,7 @@ pub(super) struct Tally {
     pub restarts: u64,
     pub lost_messages: u64,
     pub full_disks: u64,
+    pub older_catalogs: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -64,6 +72,7 @@ impl std::ops::AddAssign for Tally {
         self.restarts += other.restarts;
         self.lost_messages += other.lost_messages;
         self.full_disks += other.full_disks;
+        self.older_catalogs += other.older_catalogs;
     }
 }
 
@@ -119,15 +128,15 @@ enum Deed {
     Regrant(GpuShare),
 }
 
-/// Kim, an ordinary user, proven.
-pub(super) fn caller(user: UserId) -> Caller {
+/// An ordinary user, proven.
+pub(super) fn caller(user: UserId, name: &str) -> Caller {
     Caller {
         subject: Subject {
             user,
             role: Role::User,
             scopes: None,
         },
-        name: UserName::parse("kim").expect("letters"),
+        name: UserName::parse(name).expect("letters"),
         language: String::new(),
         theme: String::new(),
         time_zone: String::new(),
@@ -147,8 +156,12 @@ struct Run {
     dice: Dice,
     fault: Option<Fault>,
     server: Rehearsal,
-    owner: UserId,
-    caller: Caller,
+    /// The first of them wants most.
+    people: Vec<Caller>,
+    /// Says who wants something, and which catalog is served; the other dice know nothing of it.
+    who: Dice,
+    older: older::Older,
+    firsts: turns::Firsts,
     machines: Vec<Machine>,
     /// By the second of delivery.
     mail: BTreeMap<(Timestamp, u64), Mail>,
@@ -172,6 +185,8 @@ struct Run {
     /// Since which second a change of a grant has not been confirmed.
     unconfirmed: BTreeMap<SessionId, u64>,
     dead: BTreeMap<SessionId, u64>,
+    /// Since which second a decision is left.
+    untaken: BTreeMap<SessionId, u64>,
     quiet_since: u64,
     ran: BTreeMap<ContainerName, Ran>,
     /// Who waited for nothing but room a second ago, and where every placed one was.
@@ -235,10 +250,11 @@ impl Run {
         let mut dice = Dice::new(seed);
         let start = Timestamp::from_millis(1_790_000_000_000);
         let server = Rehearsal::open(start).expect("a catalog in memory opens");
-        let owner = server
-            .person("kim", start)
-            .expect("an empty catalog takes a person");
-        let caller = caller(owner);
+        let people = PEOPLE.map(|name| {
+            let person = server.person(name, start);
+            caller(person.expect("an empty catalog takes people"), name)
+        });
+        let mut who = Dice::new(!seed);
         let fate = Arc::new(Mutex::new(FateDice {
             dice: dice.split(),
             chance: 0,
@@ -266,8 +282,10 @@ impl Run {
             dice,
             fault,
             server,
-            owner,
-            caller,
+            people: people.into(),
+            older: older::Older::drawn(&mut who),
+            who,
+            firsts: turns::Firsts::default(),
             machines,
             mail: BTreeMap::new(),
             posted: 0,
@@ -285,6 +303,7 @@ impl Run {
             unwanted: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             dead: BTreeMap::new(),
+            untaken: BTreeMap::new(),
             quiet_since: 0,
             ran: BTreeMap::new(),
             waited: BTreeSet::new(),
@@ -350,13 +369,20 @@ impl Run {
         self.second += 1;
         if self.trouble {
             self.disturb();
+            self.swap_catalogs()?;
         }
         let now = self.now();
         self.server.set_clock(now.wall);
         self.machines_live(now);
         if self.second >= self.server_back_at {
-            self.people(now);
+            if !self.older.is_served() {
+                self.people(now);
+            }
             self.serve(now)?;
+        }
+        if self.older.is_served() {
+            // Its rows are no promise to anybody.
+            return self.older_ends_nothing();
         }
         self.check(now)
     }
@@ -555,9 +581,12 @@ impl Run {
         self.act(id, Deed::Regrant(share));
     }
 
-    /// One of the product's own actions.
+    /// One of the product's own actions, by the session's owner.
     fn act(&mut self, id: SessionId, deed: Deed) {
-        let (server, caller) = (self.server.server(), &self.caller);
+        let row = self.server.session(id).ok().flatten();
+        let owns = |caller: &&Caller| row.as_ref().is_some_and(|s| s.owner == caller.subject.user);
+        let caller = self.people.iter().find(owns).unwrap_or(&self.people[0]);
+        let server = self.server.server();
         let name = id.to_string();
         let result = match deed {
             Deed::Stop { force } => at_once(actions::stop(server, caller, &name, force)),
@@ -639,6 +668,17 @@ impl Run {
         SessionName::parse(&format!("s{:x}", self.dice.roll())).expect("letters and digits")
     }
 
+    /// Who wants the next session: mostly the same.
+    fn wanting(&mut self) -> UserId {
+        let others = self.people.len() as u64 - 1;
+        let at = if self.who.chance(70) {
+            0
+        } else {
+            self.who.between(1, others)
+        };
+        self.people[at as usize].subject.user
+    }
+
     fn draft(&mut self, now: Moment) -> Session {
         let kind = if self.dice.chance(60) {
             SessionKind::Batch
@@ -687,7 +727,7 @@ impl Run {
             depends_on,
         };
         let id = SessionId::make(now.wall, self.dice.bytes());
-        let mut session = Session::launched(id, self.name(), self.owner, order, now.wall);
+        let mut session = Session::launched(id, self.name(), self.wanting(), order, now.wall);
         session
             .labels
             .insert("request".to_owned(), self.requests.to_string());
@@ -740,6 +780,7 @@ impl Run {
         if fault == Some(Fault::LimitsByTheWall) {
             by.steady = by.wall;
         }
+        self.server.accept(self.quarantine_is_ignored());
         let prepared = self
             .server
             .prepare(by, reports, &decide)
@@ -818,6 +859,7 @@ impl Run {
         self.living_have_rows(&world)?;
         self.requests_are_single(&world)?;
         self.limits_are_kept(&world)?;
+        self.turns_are_taken(&world, now)?;
         self.passing_delays_nobody(&world, now)?;
         self.answers_are_kept(&world)?;
         if self.second.is_multiple_of(20) {
@@ -965,8 +1007,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whoever got a place took nothing that somebody in front of it could get there, whichever of those
-    /// who hold the machine end: all choices of them are tried.
+    /// What got a place took nothing that one of its owner's in front of it could get there, whichever of those
+    /// that hold the machine end: all choices of them are tried.
     fn passing_delays_nobody(&mut self, world: &World, now: Moment) -> Kept {
         let holds = |s: &&Session| s.phase.holds_resources();
         let settled = |s: &&Session| s.unconfirmed.is_empty();
@@ -995,6 +1037,7 @@ impl Run {
             let in_front = |s: &&Session| {
                 self.waited.contains(&s.id)
                     && waits_for_room(world, s, now.wall)
+                    && s.owner == passing.owner
                     && (s.queued_at, s.id) < (passing.queued_at, passing.id)
             };
             for front in world.sessions.iter().filter(in_front) {
@@ -1185,17 +1228,31 @@ impl Run {
         if let Some((name, _)) = self.unwanted.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("{name} is unwanted, and still there"));
         }
-        if second - self.quiet_since > PATIENCE
-            && let Some(decision) = placement::decide(world, now.wall).into_iter().find(|d| {
-                let Decision::Place { session, .. } = d else {
-                    return true;
-                };
-                let session = world.session(*session);
-                session.is_none_or(|s| !waits_for_own_starts(world, s, now.wall))
-            })
-        {
-            return Err(format!("nobody takes the decision {decision:?}"));
+        if second - self.quiet_since > PATIENCE {
+            self.decisions_are_taken(world, now)?;
         }
+        Ok(())
+    }
+
+    /// What got a place changes whose turn it is, and so who is next: a second turn may find one more.
+    fn decisions_are_taken(&mut self, world: &World, now: Moment) -> Kept {
+        let mut left = BTreeMap::new();
+        for decision in placement::decide(world, now.wall) {
+            let id = match &decision {
+                Decision::Place { session, .. } | Decision::End { session, .. } => *session,
+            };
+            let session = world.session(id);
+            let place = matches!(decision, Decision::Place { .. });
+            if place && session.is_some_and(|s| waits_for_own_starts(world, s, now.wall)) {
+                continue;
+            }
+            let since = self.untaken.get(&id).copied().unwrap_or(self.second);
+            if self.second - since >= SECONDS_LEFT {
+                return Err(format!("no turn takes the decision {decision:?}"));
+            }
+            left.insert(id, since);
+        }
+        self.untaken = left;
         Ok(())
     }
 

@@ -540,7 +540,7 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/users/{id}/password",
         operation: "setPassword",
         tag: "people",
-        summary: "Set a user's password",
+        summary: "Set a user's password; ends their sign-ins and revokes their tokens",
         needs: PEOPLE_WRITE,
         body: Some("NewPassword"),
         answer: Reply::Schema("User"),

@@ -29,6 +29,9 @@ pub(super) struct Session {
     #[schema(format = DateTime)]
     start_at: Option<String>,
     depends_on: Vec<String>,
+    /// False where it ended and its command, variables and labels are no longer kept: its owner's ended sessions
+    /// keep 64 MiB of them.
+    document_kept: bool,
     paused: bool,
     /// Which start this is; 1 is the first.
     incarnation: u32,
@@ -792,6 +795,8 @@ pub(super) struct UserPatch {
 pub(super) struct NewPassword {
     #[schema(format = Password, min_length = 10)]
     password: String,
+    /// Whether all tokens of the user are revoked too; they are unless this is false.
+    revoke_tokens: Option<bool>,
 }
 
 #[derive(ToSchema, Deserialize)]

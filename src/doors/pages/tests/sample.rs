@@ -1016,6 +1016,7 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
             }
             Moment::Ended => Verbs { restart: true, rename: true, remove: true, ..Verbs::default() },
         },
+        kept: true,
         facts: [
             ("notebook-pen", t.session_interactive().to_owned()),
             ("package", "pytorch:2.9".into()),

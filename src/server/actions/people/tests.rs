@@ -38,7 +38,7 @@ async fn accounts_are_for_administrators_and_ones_own_for_everybody() {
         code(list(&server, &mina).await),
         code(get(&server, &mina, "boss").await),
         code(create(&server, &mina, "x", Role::User, GOOD).await),
-        code(set_password(&server, &mina, "boss", GOOD).await),
+        code(set_password(&server, &mina, "boss", GOOD, TokensAfterReset::Revoked).await),
         code(set_role(&server, &mina, "mina", Role::Administrator, None).await),
         code(suspend(&server, &mina, "boss", true, None).await),
         code(remove(&server, &mina, "boss", None).await),
@@ -195,7 +195,9 @@ async fn a_new_password_ends_other_sign_ins_and_lifts_a_lock() {
         code(sign_in(&server, "mina", GOOD, HERE).await),
         "sign-in.locked"
     );
-    set_password(&server, &boss, "mina", GOOD).await.unwrap();
+    set_password(&server, &boss, "mina", GOOD, TokensAfterReset::Revoked)
+        .await
+        .unwrap();
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
     assert!(
         sign_ins(&server, &mina)
@@ -204,6 +206,32 @@ async fn a_new_password_ends_other_sign_ins_and_lifts_a_lock() {
             .iter()
             .all(|s| !s.current)
     );
+}
+
+#[tokio::test]
+async fn a_password_that_an_administrator_sets_ends_sign_ins_and_tokens_unless_kept() {
+    let (server, boss, mina) = with_two().await;
+    let cookie = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
+    let (_, secret) = tokens::create(&server, &mina, "robot", &["me".into()], None)
+        .await
+        .unwrap();
+    let (_, other) = tokens::create(&server, &boss, "other", &["me".into()], None)
+        .await
+        .unwrap();
+    let valid = async |secret: &Secret| {
+        let known = by_token(&server, secret.reveal(), HERE).await;
+        known.unwrap().is_some()
+    };
+    set_password(&server, &boss, "mina", GOOD, TokensAfterReset::Kept)
+        .await
+        .unwrap();
+    assert!(by_cookie(&server, &cookie).await.unwrap().is_none());
+    assert!(valid(&secret).await, "it was to be kept");
+    set_password(&server, &boss, "mina", GOOD, TokensAfterReset::Revoked)
+        .await
+        .unwrap();
+    assert!(!valid(&secret).await);
+    assert!(valid(&other).await, "another's token is not hers");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::{Deserialize, Serialize};
 
 use super::find::find;
-use super::launch::refuse_own_full_queue;
+use super::launch::{refuse_document_gone, refuse_own_full_queue};
 use super::view::{Names, Session};
 use crate::access::Caller;
 use crate::catalog::{Lane, Rows};
@@ -49,7 +49,7 @@ pub async fn stop(
 /// next incarnation, with the order it has now.
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
-/// image is gone.
+/// image is gone, `session.document-gone`.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
     let by = caller.name.clone();
     change(
@@ -60,6 +60,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
         None,
         "restart a session",
         move |rows, session| {
+            refuse_document_gone(session)?;
             if let Environment::Image { id, reference } = &session.order.environment
                 && rows.image(*id)?.is_none()
             {
@@ -122,6 +123,8 @@ pub async fn rename(
 }
 
 /// Replaces all labels of a session.
+///
+/// Errors: `label.*`, `session.stale`, `session.document-gone`.
 pub async fn set_labels(
     server: &Server,
     caller: &Caller,
@@ -139,6 +142,7 @@ pub async fn set_labels(
         code,
         "label a session",
         move |_, session| {
+            refuse_document_gone(session)?;
             if session.labels == labels {
                 return Ok(false);
             }

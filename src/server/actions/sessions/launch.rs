@@ -309,7 +309,25 @@ pub async fn preview(
         .await
 }
 
+/// Refuses what needs the launch document of a session where that is no longer kept.
+pub(super) fn refuse_document_gone(session: &session::Session) -> Result<(), Refusal> {
+    if !session.document_gone {
+        return Ok(());
+    }
+    Err(Refusal::conflict(
+        "session.document-gone",
+        format!(
+            "The command, variables and labels of {} are no longer kept: its owner has newer ended sessions with many bytes of them.",
+            session.name
+        ),
+    )
+    .with("session", &session.name)
+    .hint("Launch a new session with a command of its own."))
+}
+
 /// The request that would launch this session again, under a name that is free.
+///
+/// Errors: `session.not-found`; `session.document-gone`.
 pub async fn duplicate(
     server: &Server,
     caller: &Caller,
@@ -317,6 +335,7 @@ pub async fn duplicate(
 ) -> Result<LaunchRequest, Failure> {
     server.catalog().read_now("duplicate a session", |view| {
         let row = find(view, caller, Verb::SessionsRead, id)?;
+        refuse_document_gone(&row)?;
         let demand = row.order.demand;
         Ok(LaunchRequest {
             name: free_name(view, caller, row.name.as_str())?,
@@ -610,6 +629,7 @@ fn insert_named(
             unconfirmed: Vec::new(),
             incidents: Vec::new(),
             only_on: draft.only_on.clone(),
+            document_gone: false,
             created_at: now,
             queued_at: now,
             scheduled_at: None,

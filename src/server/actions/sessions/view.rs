@@ -93,6 +93,9 @@ pub struct Session {
     pub longest_run_seconds: Option<u64>,
     pub start_at: Option<Timestamp>,
     pub depends_on: Vec<SessionId>,
+    /// False where it ended and its command, variables and labels are no longer kept.
+    #[serde(default = "kept")]
+    pub document_kept: bool,
     pub paused: bool,
     /// Which start this is; 1 is the first.
     pub incarnation: u32,
@@ -111,6 +114,11 @@ pub struct Session {
     pub reason: Option<Reason>,
     /// Version of the row; the entity tag of the API.
     pub generation: u64,
+}
+
+/// What answers kept before there was such a field say.
+fn kept() -> bool {
+    true
 }
 
 impl Session {
@@ -153,6 +161,7 @@ impl Session {
             longest_run_seconds: row.order.longest_run_seconds,
             start_at: row.order.start_at,
             depends_on: row.order.depends_on.clone(),
+            document_kept: !row.document_gone,
             paused: row.paused,
             incarnation: row.incarnation,
             node: row

@@ -189,3 +189,69 @@ async fn what_one_person_has_waiting_is_bounded_in_bytes() {
         .unwrap();
     assert_eq!(code(&kim, long("one-more", 1)).await, "1");
 }
+
+#[tokio::test]
+async fn a_loop_of_long_launches_and_stops_keeps_the_catalog_small() {
+    /// Launch documents of ended sessions as they lie in their rows, and those of the waiting ones sealed: a
+    /// third more than was sent. The rest is a few kilobytes a session.
+    const MOST_OF_THE_FILE: u64 = (64 << 20) + 4 * (16 << 20) / 3 + (8 << 20);
+    /// What SQLite leaves of its log when it was brought home.
+    const MOST_OF_THE_LOG: u64 = 8 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = base::settings::Settings {
+        data: folder.path().to_path_buf(),
+        ..(*Server::for_tests().settings()).clone()
+    };
+    let server = Server::start(settings, base::observe::Clock::system()).unwrap();
+    let root = local_root(&server);
+    let mut first = None;
+    for round in 0..8 {
+        let request = LaunchRequest {
+            name: Some(format!("loop-{round}")),
+            env: [("A", "x".repeat(130_000)), ("B", "x".repeat(130_000))]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            copies: 64,
+            ..LaunchRequest::default()
+        };
+        let launched = sessions::launch(&server, &root, request, None).await;
+        let mut stops = tokio::task::JoinSet::new();
+        for session in launched.unwrap().sessions {
+            first.get_or_insert(session.id);
+            let (server, root) = (server.clone(), root.clone());
+            stops.spawn(async move {
+                sessions::stop(&server, &root, &session.id.to_string(), true).await
+            });
+        }
+        for ended in stops.join_all().await {
+            assert_eq!(ended.unwrap().state, rules::session::Phase::Ended);
+        }
+    }
+    // A small commit, before which SQLite has brought its log home.
+    sessions::launch(&server, &root, LaunchRequest::default(), None)
+        .await
+        .unwrap();
+    let size = |name: &str| folder.path().join(name).metadata().unwrap().len();
+    let (file, log) = (size("catalog.sqlite"), size("catalog.sqlite-wal"));
+    assert!(file <= MOST_OF_THE_FILE, "the file has {file} bytes");
+    assert!(log <= MOST_OF_THE_LOG, "its log has {log} bytes");
+    // The oldest is still there, and says what it lost; it never begins again.
+    let id = first.expect("launched above").to_string();
+    let oldest = sessions::get(&server, &root, &id).await.unwrap();
+    assert!(!oldest.document_kept && oldest.env.is_empty() && oldest.outcome.is_some());
+    let code = |refused: Failure| match refused {
+        Failure::Refusal(refusal) => refusal.code,
+        Failure::Fault(fault) => panic!("{}", base::observe::chain(&fault)),
+    };
+    let labels = [("a".to_owned(), "b".to_owned())].into();
+    let refused = [
+        sessions::restart(&server, &root, &id).await.map(drop),
+        sessions::duplicate(&server, &root, &id).await.map(drop),
+        sessions::set_labels(&server, &root, &id, labels, None)
+            .await
+            .map(drop),
+    ];
+    for each in refused {
+        assert_eq!(code(each.unwrap_err()), "session.document-gone");
+    }
+}

@@ -1,0 +1,117 @@
+//! How much of ended sessions one person's may keep: beyond a number of bytes the oldest lose what they were
+//! launched with, beyond a number of rows the oldest are removed. Both in the commit that ends a session, so
+//! that no loop is faster. Never touches a live row, nor removes an ended one that a live one waits for.
+
+use rules::names::{SessionId, UserId};
+use rusqlite::Connection;
+
+use super::events::Note;
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+/// Bytes of commands, variables and labels, as they lie in their rows, that the ended sessions of one person keep
+/// together. Higher: who launches and ends long orders in a loop takes more of the disk. Lower: fewer of the
+/// sessions of last week can be started again.
+const MOST_ENDED_BYTES: u64 = 64 << 20;
+/// Ended sessions of one person that are kept. Higher: a loop of short sessions takes more of the disk. Lower: a
+/// month of sweeps is not seen whole.
+const MOST_ENDED: u64 = 50_000;
+/// Rows that go at once when there are too many: what live sessions wait for is looked up once for all of them.
+const REMOVED_AT_ONCE: u64 = 200;
+/// Who did it, in the journal.
+const ACTOR: &str = "retention";
+
+impl Rows<'_> {
+    /// Keeps both bounds of what `owner`'s ended sessions keep. Costs a look at one row, a visit of each session
+    /// that goes, and once in 200 of those one of each live session.
+    pub(super) fn bound_ended(&self, owner: UserId) -> Result<(), Failure> {
+        let (bytes, rows) = kept(self.connection, owner)?;
+        if let Some(beyond) = bytes.checked_sub(MOST_ENDED_BYTES).filter(|more| *more > 0) {
+            self.forget_documents(owner, beyond)?;
+        }
+        if rows > MOST_ENDED {
+            self.remove_oldest(owner, rows - MOST_ENDED + REMOVED_AT_ONCE)?;
+        }
+        Ok(())
+    }
+
+    /// Takes their commands, variables and labels from the oldest, until `bytes` have gone. History, outcome and
+    /// log stay.
+    fn forget_documents(&self, owner: UserId, bytes: u64) -> Result<(), Failure> {
+        let mut oldest = self.connection.prepare_cached(
+            "select id, octet_length(command) + octet_length(env) + octet_length(labels) as bytes
+             from session
+             where owner = ?1 and phase = 'ended' and document_gone = 0
+             order by ended_at",
+        )?;
+        let mut found = oldest.query([owner.0.as_bytes()])?;
+        let (mut gone, mut freed) = (Vec::new(), 0);
+        while freed < bytes {
+            let Some(row) = found.next()? else { break };
+            freed += value::unsigned(row, "bytes")?;
+            gone.push(SessionId(value::id(row, "id")?));
+        }
+        drop(found);
+        for id in gone {
+            self.connection
+                .prepare_cached(
+                    "update session
+                     set command = '[]', env = '{}', labels = '{}', document_gone = 1,
+                         generation = generation + 1
+                     where id = ?1",
+                )?
+                .execute([id.0.as_bytes()])?;
+            self.note(Note {
+                actor: ACTOR,
+                topic: "sessions",
+                object: &id.to_string(),
+                owner: Some(owner),
+                code: "session.document-forgotten",
+                before: "ended",
+                after: "ended",
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Removes so many of the oldest; fewer, where live sessions wait for them.
+    fn remove_oldest(&self, owner: UserId, most: u64) -> Result<(), Failure> {
+        let gone: Vec<SessionId> = self
+            .connection
+            .prepare_cached(
+                "select id
+                 from session
+                 where owner = ?1
+                 and phase = 'ended'
+                 and lower(hex(id)) not in (
+                     select replace(needed.value, '-', '')
+                     from session as live, json_each(live.depends_on) as needed
+                     where live.phase <> 'ended'
+                     and live.depends_on <> '[]'
+                 )
+                 order by document_gone desc, ended_at
+                 limit ?2",
+            )?
+            .query_map((owner.0.as_bytes(), value::signed(most)), |row| {
+                Ok(SessionId(value::id(row, "id")?))
+            })?
+            .collect::<Result<_, _>>()?;
+        for id in gone {
+            self.delete_session(id, ACTOR)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of launch documents, and rows, that a person's ended sessions keep.
+fn kept(connection: &Connection, owner: UserId) -> rusqlite::Result<(u64, u64)> {
+    connection
+        .prepare_cached("select ended_bytes, ended_rows from person where id = ?1")?
+        .query_row([owner.0.as_bytes()], |row| {
+            Ok((
+                value::unsigned(row, "ended_bytes")?,
+                value::unsigned(row, "ended_rows")?,
+            ))
+        })
+}
