@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::SessionName;
+use rules::object::Object;
 use rules::refusal::{Kind, Refusal};
 use rules::session::{Phase, check_labels};
 use rules::units::Timestamp;
@@ -157,7 +158,7 @@ pub(super) struct SessionPatch {
     name: Option<String>,
     /// A null removes a label.
     labels: Option<BTreeMap<String, Option<String>>>,
-    resources: Option<Resize>,
+    resources: Option<Object<Resize>>,
 }
 
 pub(super) async fn patch(
@@ -194,7 +195,7 @@ pub(super) async fn patch(
     }
     let mut session = sessions::get(&api.server, &caller, &id).await?;
     let id = session.id.to_string();
-    if let Some(resources) = resources {
+    if let Some(Object(resources)) = resources {
         session = sessions::resize(&api.server, &caller, &id, resources, seen)
             .await
             .map_err(|f| stale(f, &session))?;

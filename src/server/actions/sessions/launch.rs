@@ -41,7 +41,7 @@ pub struct LaunchRequest {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
     #[serde(default = "one")]
     pub copies: u32,
