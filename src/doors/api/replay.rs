@@ -23,6 +23,13 @@ const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 const SECRET: [&str; 2] = ["/me/tokens", "/setup/link"];
 /// Routes whose body holds a password.
 const PASSWORDS: [&str; 2] = ["/users/{id}/password", "/me/password"];
+/// Headers that say what a request means, as its body does: an upload is all in its headers.
+const MEANT: [&str; 4] = [
+    "if-match",
+    "tus-resumable",
+    "upload-length",
+    "upload-metadata",
+];
 /// Headers that belong to an answer.
 const KEPT: [&str; 5] = [
     "content-type",
@@ -80,6 +87,11 @@ async fn act(api: Api, request: Request, next: Next, sort: Sort) -> Result<Respo
     if let Some(query) = parts.uri.query() {
         meant.push(b'?');
         meant.extend(query.as_bytes());
+    }
+    for name in MEANT {
+        for value in parts.headers.get_all(name) {
+            meant.extend([b"\n", name.as_bytes(), b": ", value.as_bytes()].concat());
+        }
     }
     let Some(key) = body::key(&parts.method, &parts.uri, &parts.headers, &meant) else {
         return Ok(next.run(Request::from_parts(parts, Body::from(sent))).await);
