@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document, made from one table of routes. The same table is what the tests of roles
 //! and of the three doors go through, so that no route exists that they do not know.
 
+mod limits;
 #[allow(
     dead_code,
     reason = "these types describe bodies to the derive, and are never made"
@@ -47,6 +48,8 @@ pub struct Route {
     /// Status of success.
     pub status: u16,
     pub answer: Reply,
+    /// What `?dry_run=true` answers with status 200, where the route has it.
+    pub dry_run: Option<Reply>,
     /// Statuses of the refusals that belong to this route besides 401, 403 and 503.
     pub refusals: &'static [u16],
 }
@@ -123,7 +126,9 @@ fn components() -> Value {
         let schema = serde_json::to_value(schema).unwrap_or(Value::Null);
         components.insert(name, schema);
     }
-    Value::Object(components)
+    let mut components = Value::Object(components);
+    limits::add(&mut components);
+    components
 }
 
 /// Adds a type and everything inside it.
@@ -138,44 +143,53 @@ fn collect<T: ToSchema + PartialSchema>(
 }
 
 fn operation(route: &Route) -> Value {
+    let parameter = |kind: &str, name: &str, required: bool| {
+        json!({
+            "name": name, "in": kind, "required": required,
+            "schema": limits::parameter(route.path, name),
+        })
+    };
     let mut parameters: Vec<Value> = route
         .path
         .split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-        .map(|name| {
-            json!({
-                "name": name, "in": "path", "required": true,
-                "schema": parameter(name),
-            })
-        })
+        .map(|name| parameter("path", name, true))
         .collect();
     parameters.extend(route.query.iter().map(|(name, about)| {
-        json!({
-            "name": name, "in": "query", "required": false, "description": about,
-            "schema": parameter(name),
-        })
+        let mut parameter = parameter("query", name, false);
+        parameter["description"] = (*about).into();
+        parameter
     }));
     if keyed(route) {
-        parameters.push(json!({
-            "name": "Idempotency-Key", "in": "header", "required": false,
-            "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
-        }));
+        parameters.push(parameter("header", "Idempotency-Key", false));
     }
     if route.refusals.contains(&428) {
-        parameters.push(json!({
-            "name": "If-Match", "in": "header", "required": true,
-            "description": "the ETag of a GET, or * to overwrite",
-            "schema": {"type": "string"},
-        }));
+        let mut version = parameter("header", "If-Match", true);
+        version["description"] = "the ETag of a GET, or * to overwrite".into();
+        parameters.push(version);
     }
     if route.refusals.contains(&412) && route.path.starts_with("/api/v1/uploads") {
-        parameters.push(json!({
-            "name": "Tus-Resumable", "in": "header", "required": true,
-            "schema": {"type": "string", "enum": ["1.0.0"]},
-        }));
+        parameters.push(parameter("header", "Tus-Resumable", true));
+    }
+    match route.operation {
+        "createUpload" => parameters.push(parameter("header", "Upload-Length", true)),
+        "appendUpload" => parameters.push(parameter("header", "Upload-Offset", true)),
+        _ => {}
     }
     let mut responses = serde_json::Map::new();
-    responses.insert(route.status.to_string(), success(route));
+    responses.insert(route.status.to_string(), success(route.answer));
+    if let Some(dry) = route.dry_run {
+        let mut answer = success(dry);
+        if route.status == 200
+            && let (Some(real), Some(all)) = (
+                success(route.answer)["content"].as_object(),
+                answer["content"].as_object_mut(),
+            )
+        {
+            all.extend(real.clone());
+        }
+        responses.insert("200".to_owned(), answer);
+    }
     for status in refusals(route) {
         responses.insert(
             status.to_string(),
@@ -204,6 +218,14 @@ fn operation(route: &Route) -> Value {
                 "StopRequest" | "CordonRequest" | "DrainRequest" | "TestRequest" | "Preferences"
             ),
             "content": {kind: {"schema": reference(body)}},
+        });
+    }
+    if route.operation == "appendUpload" {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": {
+                "application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
         });
     }
     match route.needs {
@@ -237,21 +259,8 @@ pub fn refusals(route: &Route) -> BTreeSet<u16> {
     refusals
 }
 
-/// The schema of a parameter of a path or a query. A name means the same on every route.
-fn parameter(name: &str) -> Value {
-    match name {
-        "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
-        "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
-        "patience" => json!({"type": "integer", "minimum": 0}),
-        "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
-        "command" | "env" => json!({"type": "array", "items": {"type": "string"}}),
-        "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
-        _ => json!({"type": "string"}),
-    }
-}
-
-fn success(route: &Route) -> Value {
-    let content = match route.answer {
+fn success(answer: Reply) -> Value {
+    let content = match answer {
         Reply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
         Reply::Either(one, other) => json!({
             "application/json": {"schema": {"oneOf": [reference(one), reference(other)]}},

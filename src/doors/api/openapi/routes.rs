@@ -23,6 +23,7 @@ const ROUTE: Route = Route {
     body: None,
     status: 200,
     answer: Reply::Json,
+    dry_run: None,
     refusals: &[],
 };
 
@@ -70,6 +71,7 @@ pub const ROUTES: &[Route] = &[
         body: Some("LaunchRequest"),
         status: 201,
         answer: Reply::Either("Session", "SessionPage"),
+        dry_run: Some(Reply::Schema("Explanation")),
         refusals: &[400, 404, 409, 413, 422, 429, 503],
         ..ROUTE
     },
@@ -772,6 +774,7 @@ pub const ROUTES: &[Route] = &[
         needs: SYSTEM_WRITE,
         query: &[("dry_run", "true: show what it would hold, make nothing")],
         answer: Reply::File("application/gzip"),
+        dry_run: Some(Reply::Json),
         refusals: &[503],
         ..ROUTE
     },
