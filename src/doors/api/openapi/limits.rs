@@ -24,12 +24,6 @@ const PROFILE: &str = r"^[1-7]g\.[1-9][0-9]{0,2}gb(\+me)?$";
 /// A host, a path and a tag; an id of an image fits too.
 const IMAGE: &str = r"^([a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(:[0-9]+)?/)?[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*)*(:[A-Za-z0-9._-]{1,128})?$";
 const HOST_NAME: &str = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
-/// Bytes of a password; as many characters fit only where each is one byte.
-const LONGEST_PASSWORD: usize = 1024;
-/// Characters of a note, likewise.
-const LONGEST_NOTE: usize = 256;
-/// Characters of the name of a token, likewise.
-const LONGEST_TOKEN_NAME: usize = 64;
 /// Shares have two decimals and seven digits before them.
 const LARGEST_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
@@ -48,12 +42,13 @@ fn image() -> Value {
     json!({"pattern": IMAGE, "maxLength": LONGEST_REFERENCE})
 }
 
-fn note() -> Value {
-    json!({"pattern": plain(), "maxLength": LONGEST_NOTE})
+/// Text for people. The actions count bytes: as many characters fit only where each is one.
+fn text(longest: usize) -> Value {
+    json!({"pattern": plain(), "maxLength": longest})
 }
 
 fn password() -> Value {
-    json!({"pattern": NO_NUL, "minLength": 10, "maxLength": LONGEST_PASSWORD})
+    json!({"pattern": NO_NUL, "minLength": 10, "maxLength": 1024})
 }
 
 fn labels() -> Value {
@@ -163,9 +158,9 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/ResourcesPatch/properties/cpu", share()),
         ("/ResourcesPatch/properties/gpu", share()),
-        ("/CordonRequest/properties/note", note()),
-        ("/DrainRequest/properties/note", note()),
-        ("/CutRequest/properties/note", note()),
+        ("/CordonRequest/properties/note", text(256)),
+        ("/DrainRequest/properties/note", text(256)),
+        ("/CutRequest/properties/note", text(256)),
         (
             "/CutRequest/properties/profiles/items",
             json!({"pattern": PROFILE}),
@@ -201,7 +196,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
         (
             "/SignInRequest/properties/token_name",
-            json!({"pattern": named(), "minLength": 1, "maxLength": LONGEST_TOKEN_NAME}),
+            json!({"pattern": named(), "minLength": 1, "maxLength": 64}),
         ),
         (
             "/CertificateRequest/properties/names",
