@@ -244,7 +244,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
     match name {
         "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
-        "patience" => json!({"type": "integer", "minimum": 0, "maximum": i64::MAX}),
+        "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
         "command" => json!({
             "type": "array",
@@ -262,11 +262,11 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "scope" => json!({"type": "string", "enum": ["", "mine", "all"]}),
         "cursor" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]*$", "maxLength": 2048}),
         "since" if path.ends_with("/metrics") => json!({"type": "string", "format": "date-time"}),
-        "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": i64::MAX}),
+        "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
         "If-Match" => json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,18}")$"#}),
         "Tus-Resumable" => json!({"type": "string", "enum": ["1.0.0"]}),
-        "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": i64::MAX}),
+        "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
         _ => json!({"type": "string"}),
     }
 }
