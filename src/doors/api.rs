@@ -32,15 +32,15 @@ const LARGEST_JSON: usize = 1 << 20;
 
 /// What every handler has.
 #[derive(Clone)]
-pub(super) struct Api {
+pub(super) struct ApiContext {
     server: Server,
     streams: Arc<dyn Streams>,
-    followers: Arc<followers::Followers>,
+    followers: Arc<followers::LogFollowers>,
 }
 
 /// Every route of the API and the probes.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
-    let api = Api {
+    let api = ApiContext {
         server,
         streams,
         followers: Arc::default(),

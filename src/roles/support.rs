@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::settings::{Reading, Settings};
+use base::settings::{LoadedSettings, Settings};
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 use server::examiner::{Examination, Examiner};
@@ -32,7 +32,7 @@ const SHIM_LOG_BYTES: usize = 8 << 10;
 const LARGEST: usize = 4 << 20;
 
 /// One file of the bundle, with what was taken out of it.
-struct Member {
+struct SupportFile {
     name: &'static str,
     text: String,
     redacted: usize,
@@ -94,7 +94,12 @@ pub(super) fn examiner(settings: &Settings) -> Examiner {
 }
 
 /// Makes the bundle, or shows what it would hold.
-pub fn main(global: &Global, reading: &Reading, around: &Surroundings, words: Support) -> ExitCode {
+pub fn main(
+    global: &Global,
+    reading: &LoadedSettings,
+    around: &Surroundings,
+    words: Support,
+) -> ExitCode {
     let Support::Bundle { file, preview } = words;
     let members = collect(reading, around);
     let done = if preview {
@@ -108,7 +113,7 @@ pub fn main(global: &Global, reading: &Reading, around: &Surroundings, words: Su
     }
 }
 
-fn show(global: &Global, members: &[Member]) -> Result<(), Refusal> {
+fn show(global: &Global, members: &[SupportFile]) -> Result<(), Refusal> {
     let text = if matches!(global.output, Format::Json | Format::Jsonl) {
         let items: Vec<Value> = members
             .iter()
@@ -139,7 +144,7 @@ fn show(global: &Global, members: &[Member]) -> Result<(), Refusal> {
     print(text.as_bytes())
 }
 
-fn write(file: Option<PathBuf>, members: Vec<Member>) -> Result<(), Refusal> {
+fn write(file: Option<PathBuf>, members: Vec<SupportFile>) -> Result<(), Refusal> {
     let now = jiff::Zoned::now();
     let seconds = u64::try_from(now.timestamp().as_second()).unwrap_or(0);
     let folder = format!("fardel-support-{}", now.strftime("%Y%m%d-%H%M"));
@@ -206,7 +211,7 @@ fn print(bytes: &[u8]) -> Result<(), Refusal> {
         })
 }
 
-fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
+fn collect(reading: &LoadedSettings, around: &Surroundings) -> Vec<SupportFile> {
     let settings = &reading.settings;
     let names = names(around);
     let raw: Vec<(&'static str, String)> = vec![
@@ -234,7 +239,7 @@ fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
             let (text, secrets) = redact::secrets(&text);
             let (text, people) = redact::people(&text, &names);
             let redacted = secrets + people;
-            Member {
+            SupportFile {
                 name,
                 text: bounded(text),
                 redacted,

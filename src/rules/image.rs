@@ -10,7 +10,7 @@ use crate::units::{Bytes, Timestamp};
 
 /// One imported image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
+pub struct CatalogImage {
     pub id: ImageId,
     /// What people call it: `name:tag`.
     pub reference: String,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::devices::{Health, Held, Hold, MigPart, MigProfile};
+use crate::devices::{DeviceAllocation, Health, Hold, MigPart, MigProfile};
 use crate::refusal::Refusal;
 use crate::units::{Bytes, CpuShare, GpuShare};
 
@@ -184,7 +184,7 @@ pub struct Used {
     pub cpu: CpuShare,
     pub memory: Bytes,
     /// What is given, by device index.
-    pub devices: std::collections::BTreeMap<u32, Held>,
+    pub devices: std::collections::BTreeMap<u32, DeviceAllocation>,
 }
 
 impl Used {

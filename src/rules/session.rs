@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Answer, Incident};
+use crate::messages::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, ImageId, NodeId, SessionId, SessionName, UserId};
 use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
@@ -85,7 +85,7 @@ impl Phase {
 /// What the owner wants of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wish {
+pub enum DesiredState {
     Run,
     /// End it: TERM, then KILL when the grace is over.
     Stop,
@@ -93,7 +93,7 @@ pub enum Wish {
     Kill,
 }
 
-impl Wish {
+impl DesiredState {
     pub fn word(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -178,14 +178,14 @@ impl Reason {
 /// Which file system a session starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
-pub enum Environment {
+pub enum SessionEnvironment {
     /// The machine's own programs, by the allow-list.
     Host,
     /// An imported image; `reference` is what people call it.
     Image { id: ImageId, reference: String },
 }
 
-impl Environment {
+impl SessionEnvironment {
     /// What people call it: `host`, or the image's reference.
     pub fn word(&self) -> &str {
         match self {
@@ -197,9 +197,9 @@ impl Environment {
 
 /// What a person asked for; never changes after launch but for name, labels and demand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct SessionSpec {
     pub kind: SessionKind,
-    pub environment: Environment,
+    pub environment: SessionEnvironment,
     /// Program and arguments; empty means the environment's own (an interactive shell on `host`).
     pub command: Vec<String>,
     pub env: BTreeMap<String, String>,
@@ -220,9 +220,9 @@ pub struct Session {
     pub name: SessionName,
     pub owner: UserId,
     pub labels: BTreeMap<String, String>,
-    pub order: Order,
+    pub order: SessionSpec,
     pub phase: Phase,
-    pub wish: Wish,
+    pub wish: DesiredState,
     /// The owner wants it frozen.
     pub paused: bool,
     /// After it ended: start it once more.
@@ -255,7 +255,7 @@ pub struct Session {
     /// What its machine's watchdog answered to its present start, oldest first: each once, and of many
     /// the latest.
     #[serde(default)]
-    pub incidents: Vec<Incident>,
+    pub incidents: Vec<MemoryIncident>,
 }
 
 /// Incidents that a session remembers of each subject. At least as many as a machine says again of one
@@ -268,7 +268,7 @@ impl Session {
         id: SessionId,
         name: SessionName,
         owner: UserId,
-        order: Order,
+        order: SessionSpec,
         at: Timestamp,
     ) -> Self {
         Self {
@@ -278,7 +278,7 @@ impl Session {
             labels: BTreeMap::new(),
             order,
             phase: Phase::Pending,
-            wish: Wish::Run,
+            wish: DesiredState::Run,
             paused: false,
             restart: false,
             incarnation: 1,
@@ -322,15 +322,15 @@ impl Session {
 impl Session {
     /// Turns the wish: what has no place yet ends at once, what has one starts to stop. A second
     /// call with a stronger wish only strengthens it. Returns whether anything changed.
-    pub fn stop(&mut self, wish: Wish, because: Reason, now: Timestamp) -> bool {
+    pub fn stop(&mut self, wish: DesiredState, because: Reason, now: Timestamp) -> bool {
         if self.phase == Phase::Ended
-            || wish == Wish::Run
-            || self.wish == Wish::Kill
+            || wish == DesiredState::Run
+            || self.wish == DesiredState::Kill
             || self.wish == wish
         {
             return false;
         }
-        if self.wish == Wish::Run {
+        if self.wish == DesiredState::Run {
             self.reason = Some(because);
         }
         self.wish = wish;
@@ -366,7 +366,7 @@ impl Session {
 
     /// Notes what its machine's watchdog answered. Returns false, and changes nothing, for what it knows
     /// already and for what is said of another start.
-    pub fn note(&mut self, incident: &Incident) -> bool {
+    pub fn note(&mut self, incident: &MemoryIncident) -> bool {
         let known = self.incidents.iter().any(|each| each.id == incident.id);
         if known || incident.container != self.container() || self.phase == Phase::Ended {
             return false;
@@ -381,17 +381,17 @@ impl Session {
             self.incidents.remove(oldest);
         }
         // A wish to end it has its own reason.
-        if self.wish == Wish::Run {
+        if self.wish == DesiredState::Run {
             self.reason = Some(incident.reason());
         }
         true
     }
 
     /// The answer that ended it, where its machine stopped it for what it held.
-    pub fn stopped_by_watchdog(&self) -> Option<&Incident> {
+    pub fn stopped_by_watchdog(&self) -> Option<&MemoryIncident> {
         self.incidents
             .iter()
-            .find(|each| each.answer == Answer::Stopped)
+            .find(|each| each.answer == EnforcementAction::Stopped)
     }
 
     /// What is kept for it on devices: its grant, or the larger of old and new while a change of it has
@@ -443,7 +443,7 @@ impl Session {
     /// Starts an ended session once more, under the next incarnation.
     pub fn begin_again(&mut self, at: Timestamp) {
         self.phase = Phase::Pending;
-        self.wish = Wish::Run;
+        self.wish = DesiredState::Run;
         self.restart = false;
         self.incarnation += 1;
         self.incidents = Vec::new();
@@ -474,7 +474,7 @@ pub const LARGEST_ORDER: usize = 256 << 10;
 /// Longest limit or delay a person may set: ten years.
 pub const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
 
-impl Order {
+impl SessionSpec {
     /// Seconds that it may run by the limits its owner set, and the code of the limit that comes first.
     pub fn limit(&self) -> Option<(u64, &'static str)> {
         let timeout = match self.kind {
@@ -516,7 +516,7 @@ impl Order {
         }
         if self.kind == SessionKind::Batch
             && self.command.is_empty()
-            && self.environment == Environment::Host
+            && self.environment == SessionEnvironment::Host
         {
             return Err(
                 Refusal::invalid("command.missing", "A batch session needs a command.")

@@ -18,7 +18,7 @@ use super::files::LARGEST;
 
 /// What people want to know of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct CertificateDetails {
     /// Its common name, or its whole subject where it has none.
     pub subject: String,
     pub issuer: String,
@@ -40,10 +40,10 @@ pub fn fingerprint(certificate: &[u8]) -> String {
 }
 
 /// What stands in a certificate. `tls.certificate-unreadable` for bytes that are none.
-pub fn facts(certificate: &[u8]) -> Result<Facts, Refusal> {
+pub fn facts(certificate: &[u8]) -> Result<CertificateDetails, Refusal> {
     let read = read(certificate)?;
     let when = |seconds: i64| Timestamp::from_millis(seconds.saturating_mul(1000));
-    Ok(Facts {
+    Ok(CertificateDetails {
         subject: name_of(read.subject()),
         issuer: name_of(read.issuer()),
         names: names_of(&read),

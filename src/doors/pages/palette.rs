@@ -9,13 +9,13 @@ use serde::Deserialize;
 use server::actions::sessions::{self, ListQuery};
 
 use super::parts::{escaped, icon};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, docs, scene};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, docs, scene};
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct PaletteQuery {
     q: String,
 }
 
@@ -24,10 +24,10 @@ const MOST: u32 = 8;
 
 /// `GET /palette?q=`: list items.
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<PaletteQuery>,
 ) -> Response {
     let t = visit.text;
     let q = asked.q.trim().to_lowercase();

@@ -44,9 +44,9 @@ const READY: u32 = 2;
 pub struct Process {
     begun: AtomicU32,
     /// The ledger's lock.
-    entering: Lock,
+    entering: SpinLock,
     /// Held while pools are asked or used, across calls of the driver.
-    pub pools: Lock,
+    pub pools: SpinLock,
     pid: AtomicU32,
     tenure: UnsafeCell<Option<Tenure>>,
     namespace: AtomicU64,
@@ -82,9 +82,9 @@ static EMPTIED: AtomicBool = AtomicBool::new(false);
 
 /// A lock for moments. Whoever waits lets others run.
 #[repr(transparent)]
-pub struct Lock(AtomicU32);
+pub struct SpinLock(AtomicU32);
 
-impl Lock {
+impl SpinLock {
     pub fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
         while self.0.swap(1, SeqCst) != 0 {
             kernel::give_way();

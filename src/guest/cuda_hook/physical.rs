@@ -17,7 +17,7 @@ const STEP: u64 = 64 << 10;
 
 /// The beginning of the driver's description of an allocation.
 #[repr(C)]
-struct Wish {
+struct PhysicalProperties {
     kind: i32,
     handles: i32,
     location: i32,
@@ -32,11 +32,11 @@ fn release(handle: u64) -> Code {
 unsafe extern "C" fn cuMemCreate(
     out: *mut u64,
     bytes: usize,
-    wish: *const Wish,
+    wish: *const PhysicalProperties,
     flags: u64,
 ) -> Code {
     let make =
-        |out| real!(cuMemCreate(out, bytes, wish, flags): fn(*mut u64, usize, *const Wish, u64));
+        |out| real!(cuMemCreate(out, bytes, wish, flags): fn(*mut u64, usize, *const PhysicalProperties, u64));
     let Some(process) = account::process() else {
         return NOT_READY;
     };

@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account::{self, Process};
-use crate::gate::Until;
+use crate::gate::WaitFor;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{GRAIN, here};
 use crate::{Code, OK, OUT_OF_MEMORY, gate, real, streams};
@@ -251,7 +251,7 @@ unsafe extern "C" fn cuMemAllocFromPoolAsync_ptsz(
 
 /// The beginning of the driver's description of a pool.
 #[repr(C)]
-struct Wish {
+struct PoolProperties {
     kind: i32,
     handles: i32,
     location: i32,
@@ -259,7 +259,7 @@ struct Wish {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const Wish) -> Code {
+unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const PoolProperties) -> Code {
     let Some(process) = account::process() else {
         return crate::NOT_READY;
     };
@@ -272,7 +272,7 @@ unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const Wish) -> Code {
         _ => ELSEWHERE,
     };
     process.pools.hold(|| {
-        let code = real!(cuMemPoolCreate(out, wish): fn(*mut u64, *const Wish));
+        let code = real!(cuMemPoolCreate(out, wish): fn(*mut u64, *const PoolProperties));
         if code == OK && !out.is_null() {
             let entry = Entry {
                 bytes: 0,
@@ -330,7 +330,7 @@ unsafe extern "C" fn cuMemPoolTrimTo(pool: u64, keep: usize) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
     let code = gate::watch(
-        Until::Stream(streams::number(stream, false)),
+        WaitFor::Stream(streams::number(stream, false)),
         || real!(cuStreamSynchronize(stream): fn(u64)),
     );
     settle_if_any();
@@ -340,7 +340,7 @@ unsafe extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize_ptsz(stream: u64) -> Code {
     let code = gate::watch(
-        Until::Stream(streams::number(stream, true)),
+        WaitFor::Stream(streams::number(stream, true)),
         || real!(cuStreamSynchronize_ptsz(stream): fn(u64)),
     );
     settle_if_any();
@@ -349,14 +349,14 @@ unsafe extern "C" fn cuStreamSynchronize_ptsz(stream: u64) -> Code {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventSynchronize(event: u64) -> Code {
-    let code = gate::watch(Until::Event, || real!(cuEventSynchronize(event): fn(u64)));
+    let code = gate::watch(WaitFor::Event, || real!(cuEventSynchronize(event): fn(u64)));
     settle_if_any();
     code
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxSynchronize() -> Code {
-    let code = gate::watch(Until::Context, || real!(cuCtxSynchronize(): fn()));
+    let code = gate::watch(WaitFor::Context, || real!(cuCtxSynchronize(): fn()));
     settle_if_any();
     code
 }
@@ -364,7 +364,7 @@ unsafe extern "C" fn cuCtxSynchronize() -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxSynchronize_v2(context: u64) -> Code {
     let code = gate::watch(
-        Until::Event,
+        WaitFor::Event,
         || real!(cuCtxSynchronize_v2(context): fn(u64)),
     );
     settle_if_any();

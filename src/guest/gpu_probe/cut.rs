@@ -14,7 +14,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use serde_json::{Value, json};
 
-use crate::library::{Library, word};
+use crate::library::{NvmlLibrary, word};
 
 /// Partitions of one card at most, and compute instances of one partition.
 const MOST: usize = 8;
@@ -33,7 +33,7 @@ struct Offer {
 ///
 /// Errors: the step that the driver refused, in words, with its own. Partitions made before that step are
 /// taken away again: the card is then set to be cut and has none, and is given to nobody.
-pub(crate) fn cut(library: &Library, asked: &Value) -> Result<Value, String> {
+pub(crate) fn cut(library: &NvmlLibrary, asked: &Value) -> Result<Value, String> {
     let uuid = asked["card"].as_str().ok_or("which card is not said")?;
     let sizes: Vec<&str> = asked["sizes"]
         .as_array()
@@ -47,7 +47,7 @@ pub(crate) fn cut(library: &Library, asked: &Value) -> Result<Value, String> {
         .filter_map(|index| nvml.device_by_index(index).ok())
         .find(|device| device.uuid().is_ok_and(|own| own == uuid))
         .ok_or("there is no such card")?;
-    let card = Card {
+    let card = ProbedCard {
         library,
         device: &device,
     };
@@ -63,8 +63,8 @@ pub(crate) fn cut(library: &Library, asked: &Value) -> Result<Value, String> {
     made.map(|()| json!({}))
 }
 
-struct Card<'a> {
-    library: &'a Library,
+struct ProbedCard<'a> {
+    library: &'a NvmlLibrary,
     device: &'a Device<'a>,
 }
 
@@ -72,7 +72,7 @@ fn step<T>(what: &str, done: Result<T, NvmlError>) -> Result<T, String> {
     done.map_err(|fault| format!("{what}: {}", word(&fault)))
 }
 
-impl Card<'_> {
+impl ProbedCard<'_> {
     fn is_cut(&self) -> Result<bool, String> {
         let mode = step("asking how it is set", self.device.mig_mode())?;
         Ok(mode.current == 1)

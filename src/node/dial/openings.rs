@@ -21,7 +21,7 @@ pub(crate) struct Openings {
 }
 
 /// Two places, given back when it is dropped.
-pub(super) struct Turn {
+pub(super) struct OpeningPermit {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
@@ -38,11 +38,11 @@ impl Default for Openings {
 impl Openings {
     /// Waits for a place among those of this session, then for one among all. To be kept until the thread that
     /// opens is free again, also where the request is gone.
-    pub(super) async fn turn(&self, session: ContainerName) -> Turn {
+    pub(super) async fn turn(&self, session: ContainerName) -> OpeningPermit {
         let own = self.own(session).acquire_owned().await;
         let own = own.expect("it is never closed");
         let all = Arc::clone(&self.all).acquire_owned().await;
-        Turn {
+        OpeningPermit {
             _own: own,
             _all: all.expect("it is never closed"),
         }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     /// A turn that is there at once.
-    fn at_once(openings: &Openings, number: u128) -> Option<Turn> {
+    fn at_once(openings: &Openings, number: u128) -> Option<OpeningPermit> {
         let turn = pin!(openings.turn(session(number)));
         match turn.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(turn) => Some(turn),
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_silent_session_holds_few_threads_and_all_of_them_half() {
         let openings = Openings::default();
-        let mut held: Vec<Turn> = (0..8)
+        let mut held: Vec<OpeningPermit> = (0..8)
             .map(|_| at_once(&openings, 1).expect("free"))
             .collect();
         assert!(at_once(&openings, 1).is_none(), "a ninth of one session");

@@ -23,7 +23,7 @@ use super::{DeviceOrder, FileOrder, FileUse};
 
 /// A part of one card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct InjectedSlice {
     /// The card's minor number.
     pub card: u32,
     pub terms: DeviceTerms,
@@ -87,7 +87,7 @@ impl Pages {
 
     /// Makes both pages in the new directory `place`, or opens those of a start that came to nothing; what
     /// stands in the pages then stays.
-    pub fn make(place: &Path, slices: &[Slice]) -> Result<Self, NotInjected> {
+    pub fn make(place: &Path, slices: &[InjectedSlice]) -> Result<Self, NotInjected> {
         if slices.len() > DEVICES {
             return Err(NotInjected::TooMany(slices.len()));
         }
@@ -223,7 +223,7 @@ pub fn inject(
     root: &Path,
     hooks: &Path,
     place: &Path,
-    slices: &[Slice],
+    slices: &[InjectedSlice],
 ) -> Result<(Injection, Pages), NotInjected> {
     let driver = Driver::find(root)?;
     let cuda = laid(hooks, "libcuda.so.1", CUDA_HOOK)?;

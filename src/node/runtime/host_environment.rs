@@ -151,7 +151,7 @@ fn prepare_from(machine: &Path, data: &Path) -> Result<HostGround, HostError> {
     for name in ETC {
         list(&machine.join("etc"), Path::new(name), 0, &mut copies);
     }
-    let mut digest = Digest::new();
+    let mut digest = HostDigest::new();
     for (name, target) in &links {
         digest.add(name.as_bytes());
         digest.add(target.as_os_str().as_encoded_bytes());
@@ -314,9 +314,9 @@ fn list(etc: &Path, name: &Path, depth: u32, into: &mut Vec<Copy>) {
 }
 
 /// Fowler-Noll-Vo, 64 bits: names a state of the machine, protects nothing.
-pub(super) struct Digest(pub u64);
+pub(super) struct HostDigest(pub u64);
 
-impl Digest {
+impl HostDigest {
     /// The empty digest.
     pub(super) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)

@@ -55,7 +55,7 @@ const EXTENDED: u64 = 1 << 62;
 
 /// One line of `ldconfig -p`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct CacheEntry {
     name: Vec<u8>,
     path: Vec<u8>,
     flags: u32,
@@ -241,7 +241,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// What a cache lists; None for bytes that are none. Lines that lead out of the file are left out.
-fn entries(bytes: &[u8]) -> Option<Vec<Entry>> {
+fn entries(bytes: &[u8]) -> Option<Vec<CacheEntry>> {
     let table = if bytes.starts_with(OLD_MAGIC) {
         // A table of another layout, then this one at the next multiple of eight.
         let old = usize::try_from(number(bytes, 12)?).ok()?;
@@ -266,7 +266,7 @@ fn entries(bytes: &[u8]) -> Option<Vec<Entry>> {
         let at = HEAD + number_of * ENTRY;
         let low = u64::from(number(table, at + 16)?);
         let high = u64::from(number(table, at + 20)?);
-        Some(Entry {
+        Some(CacheEntry {
             flags: number(table, at)?,
             name: text(number(table, at + 4)?)?,
             path: text(number(table, at + 8)?)?,
@@ -288,7 +288,7 @@ fn merged(bytes: &[u8], added: &[(&str, &str)]) -> Option<Vec<u8>> {
         entry.capabilities & EXTENDED == 0
             && !added.iter().any(|(name, _)| name.as_bytes() == entry.name)
     });
-    all.extend(added.iter().map(|(name, path)| Entry {
+    all.extend(added.iter().map(|(name, path)| CacheEntry {
         name: name.as_bytes().to_vec(),
         path: path.as_bytes().to_vec(),
         flags: FLAGS,

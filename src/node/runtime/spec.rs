@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::cgroup::cpu_quota;
-use super::order::ContainerOrder;
+use super::order::ContainerSpec;
 
 #[cfg(test)]
 mod tests;
@@ -76,7 +76,7 @@ const OPEN_FILES: u64 = 1_048_576;
 
 /// What was prepared before the specification is written.
 #[derive(Clone, Debug)]
-pub(super) struct Ground {
+pub(super) struct PreparedRoot {
     pub root: PathBuf,
     /// Absolute path below each control group hierarchy.
     pub cgroup_path: String,
@@ -102,7 +102,7 @@ pub(super) struct Ground {
     pub open_files_hard_limit: u64,
 }
 
-impl Ground {
+impl PreparedRoot {
     /// Open files a process inside may have.
     pub(super) fn open_files(&self) -> u64 {
         OPEN_FILES.min(self.open_files_hard_limit)
@@ -132,7 +132,7 @@ pub(super) fn plain_hostname(wanted: &str) -> String {
 }
 
 /// Gives the specification as libcontainer reads it.
-pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
+pub(super) fn specification(order: &ContainerSpec, ground: &PreparedRoot) -> Value {
     let capabilities: Vec<&str> = CAPABILITIES.iter().map(|(name, _)| *name).collect();
     let environment: Vec<String> = ground
         .environment
@@ -193,7 +193,7 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
     specification
 }
 
-fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {
+fn mounts(order: &ContainerSpec, ground: &PreparedRoot) -> Vec<Value> {
     let mut mounts = vec![
         json!({ "destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"] }),
         json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755", "size=65536k"] }),
@@ -220,7 +220,7 @@ fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {
     mounts
 }
 
-fn devices(order: &ContainerOrder) -> Vec<Value> {
+fn devices(order: &ContainerSpec) -> Vec<Value> {
     let mut rules = vec![json!({ "allow": false, "access": "rwm" })];
     let granted = order
         .devices

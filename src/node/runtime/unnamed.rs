@@ -26,7 +26,7 @@ pub struct Unnamed {
 /// and threads. A process that ends meanwhile has none. Costs one or two microseconds each. Errors:
 /// where the disk itself cannot be looked at.
 pub(super) fn measure(processes: &[i32], disk: &Path, most: u64) -> io::Result<Unnamed> {
-    let mut look = Look {
+    let mut look = UnnamedScan {
         disk: Disk::of(disk)?,
         seen: BTreeSet::new(),
         left: most,
@@ -61,7 +61,7 @@ impl Disk {
     }
 }
 
-struct Look {
+struct UnnamedScan {
     disk: Disk,
     /// Device and inode of what was counted.
     seen: BTreeSet<(u32, u32, u64)>,
@@ -69,7 +69,7 @@ struct Look {
     found: Unnamed,
 }
 
-impl Look {
+impl UnnamedScan {
     /// False once as much was looked at as is allowed.
     fn another(&mut self) -> bool {
         let left = self.left.checked_sub(1);

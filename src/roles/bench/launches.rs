@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::bundle;
 use super::figures::{milliseconds, ms, quantile, ratio, round};
-use super::subject::{Place, Subject};
+use super::subject::{BenchServer, ScratchDirectory};
 use super::tiny::{Tiny, installed, output};
 use super::wire::Connection;
 
@@ -67,10 +67,10 @@ pub(super) fn import(local: &mut Connection, archive: &Path) -> io::Result<Durat
 
 pub(super) fn sequential(count: usize) -> io::Result<Value> {
     let tiny = Tiny::make()?;
-    let (subject, _) = Subject::fresh("launch")?;
+    let (subject, _) = BenchServer::fresh("launch")?;
     let mut local = subject.local()?;
     import(&mut local, &tiny.archive())?;
-    let work = Place::new("runc")?;
+    let work = ScratchDirectory::new("runc")?;
     let runc = installed("runc")
         .then(|| Runc::prepare(&work, &tiny))
         .transpose()?;
@@ -148,14 +148,14 @@ fn launch_one(local: &mut Connection) -> io::Result<Spans> {
 }
 
 struct Runc<'a> {
-    place: &'a Place,
+    place: &'a ScratchDirectory,
     version: String,
     filtered: bool,
     group: String,
 }
 
 impl<'a> Runc<'a> {
-    fn prepare(place: &'a Place, tiny: &Tiny) -> io::Result<Self> {
+    fn prepare(place: &'a ScratchDirectory, tiny: &Tiny) -> io::Result<Self> {
         let group = format!("/fardel-bench-{}", std::process::id());
         let filtered = bundle::write(
             &place.path().join("bundle"),
@@ -232,7 +232,7 @@ pub(super) fn at_once(count: usize, beside_podman: bool) -> io::Result<Value> {
 }
 
 fn ours_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<f64>> {
-    let (subject, _) = Subject::fresh("burst")?;
+    let (subject, _) = BenchServer::fresh("burst")?;
     let mut local = subject.local()?;
     import(&mut local, &tiny.archive())?;
     launch_one(&mut local)?;
@@ -294,7 +294,7 @@ fn ours_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<
 }
 
 fn podman_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<f64>> {
-    let place = Place::new("podman")?;
+    let place = ScratchDirectory::new("podman")?;
     let out = place.path().join("out");
     fs::create_dir_all(&out)?;
     let podman = || {

@@ -16,7 +16,7 @@ use rules::names::UserId;
 use rules::refusal::Refusal;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::doors::problem::Problem;
+use crate::doors::problem::ProblemResponse;
 
 /// Most bytes of one body while nobody was proven: a sign-in has some hundred.
 const LARGEST_UNPROVEN: usize = 64 << 10;
@@ -49,21 +49,21 @@ const AGAIN_SECONDS: u64 = 5;
 /// The bytes of all bodies that are being received or used.
 #[derive(Default)]
 pub(super) struct Bodies {
-    held: Mutex<Held>,
+    held: Mutex<HeldBytes>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldBytes {
     unproven: usize,
     addresses: HashMap<IpAddr, usize>,
     short: usize,
     long: usize,
-    people: HashMap<UserId, Own>,
+    people: HashMap<UserId, UserBytes>,
 }
 
 /// What the bodies of one person hold.
 #[derive(Default, Clone, Copy)]
-struct Own {
+struct UserBytes {
     short: usize,
     long: usize,
 }
@@ -74,8 +74,8 @@ fn parts(held: usize) -> (usize, usize) {
     (short, held - short)
 }
 
-impl Held {
-    fn give_back(&mut self, entry: &Entry) {
+impl HeldBytes {
+    fn give_back(&mut self, entry: &BodyEntry) {
         let Some(user) = entry.owner else {
             self.unproven -= entry.held;
             if let Some(address) = entry.address
@@ -112,7 +112,12 @@ impl Held {
     }
 
     /// Counts what came of a person's body beyond what it held.
-    fn take_proven(&mut self, user: UserId, before: usize, now: usize) -> Result<(), Problem> {
+    fn take_proven(
+        &mut self,
+        user: UserId,
+        before: usize,
+        now: usize,
+    ) -> Result<(), ProblemResponse> {
         let ((was_short, was_long), (short, long)) = (parts(before), parts(now));
         let (short, long) = (short - was_short, long - was_long);
         let own = self.people.get(&user).copied().unwrap_or_default();
@@ -128,7 +133,11 @@ impl Held {
         Ok(())
     }
 
-    fn take_unproven(&mut self, address: Option<IpAddr>, bytes: usize) -> Result<(), Problem> {
+    fn take_unproven(
+        &mut self,
+        address: Option<IpAddr>,
+        bytes: usize,
+    ) -> Result<(), ProblemResponse> {
         let of_address = address.and_then(|address| self.addresses.get(&address).copied());
         let crowded = of_address.unwrap_or_default() + bytes > MOST_OF_AN_ADDRESS;
         if self.unproven + bytes > MOST_UNPROVEN || address.is_some() && crowded {
@@ -145,37 +154,37 @@ impl Held {
 impl Bodies {
     /// The account of one request from an address, none on loopback. What it took is free again when the last
     /// holder drops it.
-    pub(super) fn account(self: &Arc<Self>, address: Option<IpAddr>) -> Arc<Account> {
-        Arc::new(Account {
+    pub(super) fn account(self: &Arc<Self>, address: Option<IpAddr>) -> Arc<BodyAccount> {
+        Arc::new(BodyAccount {
             bodies: Arc::clone(self),
-            entry: Mutex::new(Entry {
+            entry: Mutex::new(BodyEntry {
                 address,
-                ..Entry::default()
+                ..BodyEntry::default()
             }),
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldBytes> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What the body of one request took.
-pub(super) struct Account {
+pub(super) struct BodyAccount {
     bodies: Arc<Bodies>,
-    entry: Mutex<Entry>,
+    entry: Mutex<BodyEntry>,
 }
 
 #[derive(Default)]
-struct Entry {
+struct BodyEntry {
     address: Option<IpAddr>,
     owner: Option<UserId>,
     received: usize,
     held: usize,
-    refused: Option<Problem>,
+    refused: Option<ProblemResponse>,
 }
 
-impl Account {
+impl BodyAccount {
     /// The request is this person's: what came of its body and what comes is theirs.
     pub(super) fn proven(&self, user: UserId) {
         let mut entry = self.entry();
@@ -191,7 +200,7 @@ impl Account {
     }
 
     /// Why its body was not taken, where it was not.
-    pub(super) fn refused(&self) -> Option<Problem> {
+    pub(super) fn refused(&self) -> Option<ProblemResponse> {
         self.entry().refused.clone()
     }
 
@@ -218,23 +227,23 @@ impl Account {
         Ok(())
     }
 
-    fn refuse(&self, problem: Problem) {
+    fn refuse(&self, problem: ProblemResponse) {
         self.entry().refused = Some(problem);
     }
 
-    fn entry(&self) -> MutexGuard<'_, Entry> {
+    fn entry(&self) -> MutexGuard<'_, BodyEntry> {
         self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Account {
+impl Drop for BodyAccount {
     fn drop(&mut self) {
         let entry = self.entry();
         self.bodies.held().give_back(&entry);
     }
 }
 
-fn too_large() -> Problem {
+fn too_large() -> ProblemResponse {
     Refusal::too_large(
         "body.too-large-unproven",
         "The body of a request without a sign-in has at most 64 KiB.",
@@ -243,14 +252,14 @@ fn too_large() -> Problem {
     .into()
 }
 
-fn too_many() -> Problem {
+fn too_many() -> ProblemResponse {
     Refusal::too_often("body.too-many", "You are sending too much at once.")
         .hint("Try again when what is under way has arrived.")
         .retry_after(AGAIN_SECONDS)
         .into()
 }
 
-fn full() -> Problem {
+fn full() -> ProblemResponse {
     Refusal::unavailable(
         "body.no-room",
         "The server has no room for more request bodies.",
@@ -260,27 +269,27 @@ fn full() -> Problem {
     .into()
 }
 
-fn too_slow() -> Problem {
+fn too_slow() -> ProblemResponse {
     let refusal = Refusal::malformed(
         "body.too-slow",
         "The body of this request did not come in time.",
     )
     .hint("Send it again.");
-    Problem::with_status(refusal, StatusCode::REQUEST_TIMEOUT)
+    ProblemResponse::with_status(refusal, StatusCode::REQUEST_TIMEOUT)
 }
 
 /// A body that is counted while it comes.
-pub(super) struct Metered<B> {
+pub(super) struct MeteredBody<B> {
     body: B,
-    account: Arc<Account>,
+    account: Arc<BodyAccount>,
     began: Instant,
     /// Bytes since the pace was measured last.
     lately: usize,
     late: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> Metered<B> {
-    pub(super) fn new(body: B, account: Arc<Account>) -> Self {
+impl<B> MeteredBody<B> {
+    pub(super) fn new(body: B, account: Arc<BodyAccount>) -> Self {
         Self {
             body,
             account,
@@ -299,7 +308,7 @@ impl<B> Metered<B> {
     }
 }
 
-impl<B> Body for Metered<B>
+impl<B> Body for MeteredBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<axum::BoxError>,
@@ -363,7 +372,7 @@ mod tests {
         UserId(uuid::Uuid::now_v7())
     }
 
-    fn code(account: &Account) -> (u16, String) {
+    fn code(account: &BodyAccount) -> (u16, String) {
         let problem = account.refused().expect("refused");
         (problem.status.as_u16(), problem.refusal.code)
     }

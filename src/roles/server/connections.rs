@@ -56,17 +56,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Every open connection of the network.
 pub(super) struct Connections {
     room: Arc<Semaphore>,
-    book: Mutex<Book>,
+    book: Mutex<ConnectionTable>,
 }
 
 #[derive(Default)]
-struct Book {
+struct ConnectionTable {
     next: u64,
     /// By age, oldest first.
-    open: BTreeMap<u64, Entry>,
+    open: BTreeMap<u64, ConnectionEntry>,
 }
 
-struct Entry {
+struct ConnectionEntry {
     /// Open as long as the entry stands: the entry goes first.
     socket: RawFd,
     /// None on loopback.
@@ -86,7 +86,7 @@ struct Entry {
     end: Arc<Notify>,
 }
 
-impl Entry {
+impl ConnectionEntry {
     fn idle(&self) -> bool {
         self.requests == 0 && !self.upgraded
     }
@@ -103,7 +103,7 @@ impl Entry {
     }
 }
 
-impl Book {
+impl ConnectionTable {
     /// The address with most unknown connections where there are at least `most` in all: who came with many
     /// gives way before who came with one.
     fn most_crowded(&self, most: usize) -> Option<Option<IpAddr>> {
@@ -121,12 +121,12 @@ impl Book {
     }
 
     /// Closes the oldest unknown connection that this holds for, one that idles before one that does not.
-    fn make_room(&mut self, most: usize, counted: impl Fn(&Entry) -> bool) {
-        let of = |entry: &&mut Entry| entry.unknown() && counted(entry);
+    fn make_room(&mut self, most: usize, counted: impl Fn(&ConnectionEntry) -> bool) {
+        let of = |entry: &&mut ConnectionEntry| entry.unknown() && counted(entry);
         if self.open.values_mut().filter(of).count() < most {
             return;
         }
-        let idle = |entry: &&mut Entry| of(entry) && entry.idle();
+        let idle = |entry: &&mut ConnectionEntry| of(entry) && entry.idle();
         if let Some(oldest) = self.open.values_mut().find(idle) {
             return oldest.close();
         }
@@ -167,7 +167,7 @@ impl Connections {
         stream: TcpStream,
         peer: SocketAddr,
         permit: OwnedSemaphorePermit,
-    ) -> Seated {
+    ) -> CountedConnection {
         // The kernel closes a connection whose peer takes nothing, an end that is gone included.
         let unread = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
         if let Err(error) = setsockopt(&stream, TcpUserTimeout, &unread) {
@@ -183,7 +183,7 @@ impl Connections {
         }
         let number = book.next;
         book.next += 1;
-        let entry = Entry {
+        let entry = ConnectionEntry {
             socket: stream.as_raw_fd(),
             address,
             owner: None,
@@ -198,9 +198,9 @@ impl Connections {
         };
         book.open.insert(number, entry);
         drop(book);
-        Seated {
-            _place: Place {
-                line: Line {
+        CountedConnection {
+            _place: ConnectionPlace {
+                line: ConnectionHandle {
                     connections: Arc::clone(self),
                     number,
                 },
@@ -240,7 +240,7 @@ impl Connections {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, ConnectionTable> {
         // Numbers and flags are whole after every step.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,13 +248,13 @@ impl Connections {
 
 /// One connection's line in the book.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct ConnectionHandle {
     connections: Arc<Connections>,
     number: u64,
 }
 
-impl Line {
-    fn with<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+impl ConnectionHandle {
+    fn with<T>(&self, change: impl FnOnce(&mut ConnectionEntry) -> T) -> Option<T> {
         self.connections
             .book()
             .open
@@ -274,7 +274,7 @@ impl Line {
     }
 
     /// A request came; it is being answered until the value is dropped.
-    pub(super) fn request(&self) -> Request {
+    pub(super) fn request(&self) -> ActiveRequest {
         let number = self.with(|entry| {
             entry.spoke = true;
             entry.requests += 1;
@@ -286,7 +286,7 @@ impl Line {
             }
             entry.numbered
         });
-        Request {
+        ActiveRequest {
             line: self.clone(),
             number: number.unwrap_or_default(),
         }
@@ -323,12 +323,12 @@ impl Line {
 }
 
 /// A request that is being answered.
-pub(super) struct Request {
-    line: Line,
+pub(super) struct ActiveRequest {
+    line: ConnectionHandle,
     number: u64,
 }
 
-impl Request {
+impl ActiveRequest {
     /// A piece of its answer lies ready: from now on the client has a time to take it, after which `stuck`
     /// is rung.
     pub(super) fn lies_ready(&self, stuck: &Arc<Notify>) {
@@ -343,7 +343,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.line.with(|entry| {
             entry.requests -= 1;
@@ -359,12 +359,12 @@ impl Drop for Request {
     }
 }
 
-struct Place {
-    line: Line,
+struct ConnectionPlace {
+    line: ConnectionHandle,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.line.connections.book().open.remove(&self.line.number);
     }
@@ -372,13 +372,13 @@ impl Drop for Place {
 
 /// A connection with its place. The order matters: the place goes before the socket is closed, so that
 /// the book never holds a number that the kernel has given to another file.
-pub(super) struct Seated {
-    _place: Place,
+pub(super) struct CountedConnection {
+    _place: ConnectionPlace,
     stream: TcpStream,
 }
 
-impl Seated {
-    pub(super) fn line(&self) -> Line {
+impl CountedConnection {
+    pub(super) fn line(&self) -> ConnectionHandle {
         self._place.line.clone()
     }
 
@@ -387,7 +387,7 @@ impl Seated {
     }
 }
 
-impl AsyncRead for Seated {
+impl AsyncRead for CountedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -397,7 +397,7 @@ impl AsyncRead for Seated {
     }
 }
 
-impl AsyncWrite for Seated {
+impl AsyncWrite for CountedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -447,7 +447,7 @@ mod tests {
         }
 
         /// Somebody's connection, as if it came from this address.
-        async fn knock(&self, from: &str) -> (TcpStream, Seated) {
+        async fn knock(&self, from: &str) -> (TcpStream, CountedConnection) {
             let client = TcpStream::connect(self.listener.local_addr().expect("bound"))
                 .await
                 .expect("listening");
@@ -458,7 +458,7 @@ mod tests {
         }
     }
 
-    fn closing(seat: &Seated) -> bool {
+    fn closing(seat: &CountedConnection) -> bool {
         seat.line().with(|entry| entry.closing).expect("seated")
     }
 
@@ -509,7 +509,8 @@ mod tests {
             seat.1.line().known(user);
             known.push(seat);
         }
-        let unknown = |seat: &Seated| seat.line().with(|entry| entry.unknown()).expect("seated");
+        let unknown =
+            |seat: &CountedConnection| seat.line().with(|entry| entry.unknown()).expect("seated");
         assert!(unknown(&known[MOST_OF_A_PERSON].1), "one too many");
         let mut strangers = Vec::new();
         for _ in 0..MOST_UNKNOWN + 7 {

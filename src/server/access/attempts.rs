@@ -2,7 +2,7 @@
 //! What is counted, and kept in memory only:
 //!
 //! - a name from one address: after some failures each further try waits, at most half a minute;
-//! - a name from a browser that signed in by it before (`Device`), and the own password asked for again:
+//! - a name from a browser that signed in by it before (`KnownBrowser`), and the own password asked for again:
 //!   apart from everybody else's, at most a quarter of an hour;
 //! - a name from anywhere, and an address for any name: tries are slowed, never refused.
 //!
@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::secret::same;
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::{Failure, Server};
 
 /// Failures that cost nothing: people mistype. Each further one doubles the wait, from one second.
@@ -50,25 +50,25 @@ const MOST_COUNTS: usize = 10_000;
 const LONGEST_NAME: usize = 80;
 
 /// What is counted, hashed, because people type passwords into the wrong field.
-type Subject = [u8; 32];
+type AttemptKey = [u8; 32];
 
 #[derive(Debug, Clone, Copy)]
-struct Count {
+struct AttemptCount {
     failures: u32,
     failed_at: Timestamp,
     /// Tries before that are refused.
     free_at: Timestamp,
     /// Whose name it is about, so that an administrator can lift it.
-    name: Subject,
+    name: AttemptKey,
 }
 
 /// The counts of one server.
-pub(crate) struct Counts {
-    rows: Mutex<HashMap<Subject, Count>>,
+pub(crate) struct AttemptCounts {
+    rows: Mutex<HashMap<AttemptKey, AttemptCount>>,
     slowed: Arc<Semaphore>,
 }
 
-impl Default for Counts {
+impl Default for AttemptCounts {
     fn default() -> Self {
         Self {
             rows: Mutex::default(),
@@ -77,12 +77,12 @@ impl Default for Counts {
     }
 }
 
-impl Counts {
-    fn locked(&self) -> MutexGuard<'_, HashMap<Subject, Count>> {
+impl AttemptCounts {
+    fn locked(&self) -> MutexGuard<'_, HashMap<AttemptKey, AttemptCount>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failures(&self, subject: &Subject, now: Timestamp) -> u32 {
+    fn failures(&self, subject: &AttemptKey, now: Timestamp) -> u32 {
         let rows = self.locked();
         rows.get(subject)
             .filter(|row| !row.forgiven(now))
@@ -93,8 +93,8 @@ impl Counts {
     /// Err: until when the next try waits.
     fn begin(
         &self,
-        subject: Subject,
-        name: Subject,
+        subject: AttemptKey,
+        name: AttemptKey,
         longest: u64,
         now: Timestamp,
     ) -> Result<u32, Timestamp> {
@@ -105,7 +105,7 @@ impl Counts {
                 rows.remove(&oldest);
             }
         }
-        let row = rows.entry(subject).or_insert(Count {
+        let row = rows.entry(subject).or_insert(AttemptCount {
             failures: 0,
             failed_at: now,
             free_at: now,
@@ -124,7 +124,7 @@ impl Counts {
     }
 
     /// Takes one failure back that was none.
-    fn undo(&self, subject: &Subject) {
+    fn undo(&self, subject: &AttemptKey) {
         let mut rows = self.locked();
         if let Some(row) = rows.get_mut(subject) {
             row.failures = row.failures.saturating_sub(1);
@@ -132,12 +132,12 @@ impl Counts {
         }
     }
 
-    fn forget(&self, subject: &Subject) {
+    fn forget(&self, subject: &AttemptKey) {
         self.locked().remove(subject);
     }
 }
 
-impl Count {
+impl AttemptCount {
     fn forgiven(&self, now: Timestamp) -> bool {
         now.seconds_since(self.failed_at.max(self.free_at)) >= FORGIVEN_AFTER_SECONDS
     }
@@ -155,11 +155,11 @@ fn wait(failures: u32, longest: u64) -> u64 {
 pub(super) struct Attempt<'s> {
     server: &'s Server,
     /// Refused while this has to wait.
-    own: Subject,
+    own: AttemptKey,
     longest: u64,
     /// Slowed by these; empty for a known browser.
-    shared: Vec<(Subject, u32)>,
-    name: Subject,
+    shared: Vec<(AttemptKey, u32)>,
+    name: AttemptKey,
     what: String,
     /// Who the journal says it was about.
     known: Option<UserId>,
@@ -172,7 +172,7 @@ impl<'s> Attempt<'s> {
         name: &str,
         known: Option<UserId>,
         source: IpAddr,
-        device: Option<Device>,
+        device: Option<KnownBrowser>,
     ) -> Self {
         let short: String = name.chars().take(LONGEST_NAME).collect();
         let address = network(source);
@@ -241,7 +241,7 @@ impl<'s> Attempt<'s> {
         if failures == FREE + 1 {
             self.note(now.plus_seconds(wait(failures, self.longest)));
         }
-        let many = |(subject, free): &(Subject, u32)| counts.failures(subject, now) > *free;
+        let many = |(subject, free): &(AttemptKey, u32)| counts.failures(subject, now) > *free;
         let slowed = self.shared.iter().any(many);
         for (subject, _) in &self.shared {
             // It delays no try by itself: no wait is counted for it.
@@ -310,7 +310,7 @@ impl<'s> Attempt<'s> {
         };
         let object = person.to_string();
         let write = move |rows: &crate::catalog::Rows<'_>| {
-            rows.note(Note {
+            rows.note(NewEvent {
                 actor: "access",
                 topic: "people",
                 object: &object,
@@ -338,12 +338,12 @@ pub(crate) fn unlock(server: &Server, name: &str) {
 /// A browser that signed in by a name before, known by a signed cookie. Authenticates no user: it only has failures
 /// of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Device {
+pub(super) struct KnownBrowser {
     id: [u8; 16],
     person: [u8; 16],
 }
 
-impl Device {
+impl KnownBrowser {
     /// The device behind this cookie, where the box signed it for this person.
     pub(super) fn read(server: &Server, cookie: &str, person: UserId) -> Option<Self> {
         // 86 characters carry 64 bytes; anything else was never ours.
@@ -386,7 +386,7 @@ impl Device {
     }
 }
 
-fn subject(kind: &str, first: &[u8], second: &[u8]) -> Subject {
+fn subject(kind: &str, first: &[u8], second: &[u8]) -> AttemptKey {
     let mut digest = Sha256::new();
     for part in [kind.as_bytes(), first, second] {
         digest.update((part.len() as u64).to_be_bytes());
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn counts_are_bounded_and_the_one_that_rested_longest_goes_first() {
-        let counts = Counts::default();
+        let counts = AttemptCounts::default();
         let now = Timestamp::from_millis(1_000_000);
         let numbered = |n: usize| subject("test", &n.to_be_bytes(), &[]);
         for n in 0..MOST_COUNTS + 100 {

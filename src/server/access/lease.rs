@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rules::names::UserId;
 use rules::people::{Role, User};
-use rules::refusal::{Kind, Refusal};
+use rules::refusal::{Refusal, RefusalKind};
 use rules::units::Timestamp;
 
 use super::{Caller, TOUCH_SECONDS, Via, suspended, token_expired};
@@ -36,14 +36,14 @@ pub(crate) struct OpenStreams {
 }
 
 /// One open stream; no longer counted once dropped.
-struct Place {
+struct StreamPermit {
     streams: Arc<OpenStreams>,
     user: UserId,
 }
 
 impl OpenStreams {
     /// A place for one more stream of this person; none where they have as many as one may have.
-    fn enter(self: &Arc<Self>, user: UserId) -> Option<Place> {
+    fn enter(self: &Arc<Self>, user: UserId) -> Option<StreamPermit> {
         let mut people = self.people();
         let own = people.entry(user).or_default();
         if *own >= MOST_OF_A_PERSON {
@@ -51,7 +51,7 @@ impl OpenStreams {
         }
         *own += 1;
         drop(people);
-        Some(Place {
+        Some(StreamPermit {
             streams: Arc::clone(self),
             user,
         })
@@ -63,7 +63,7 @@ impl OpenStreams {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut people = self.streams.people();
         if let Some(own) = people.get_mut(&self.user) {
@@ -99,7 +99,10 @@ pub fn lease(server: &Server, caller: &Caller) -> Lease {
                         .min(LONGEST_WAIT)
                 }
                 Err(Failure::Refusal(refusal))
-                    if matches!(refusal.kind, Kind::Unauthenticated | Kind::Denied) =>
+                    if matches!(
+                        refusal.kind,
+                        RefusalKind::Unauthenticated | RefusalKind::Denied
+                    ) =>
                 {
                     return refusal;
                 }
@@ -230,7 +233,7 @@ mod tests {
         let streams = Arc::new(OpenStreams::default());
         let (kim, lee) = (1, 2);
         let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
-        let mut open: Vec<Place> = (0..MOST_OF_A_PERSON)
+        let mut open: Vec<StreamPermit> = (0..MOST_OF_A_PERSON)
             .map(|_| streams.enter(user(kim)).expect("there is room"))
             .collect();
         assert!(streams.enter(user(kim)).is_none());

@@ -4,13 +4,13 @@
 use rules::refusal::Refusal;
 use rules::session::{Phase, SessionKind, plain, text};
 
-use crate::catalog::listing::{Filter, SortKey};
+use crate::catalog::listing::{SessionFilter, SortKey};
 
 const LONGEST: usize = 1024;
 const MOST_WORDS: usize = 32;
 
 /// Reads a query. Empty text lets every session through.
-pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
+pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
     text("query", "/q", query, LONGEST)?;
     plain("query", "/q", query)?;
     let words = split(query)?;
@@ -22,7 +22,7 @@ pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
         .with("most", MOST_WORDS)
         .at("/q"));
     }
-    let mut filter = Filter::default();
+    let mut filter = SessionFilter::default();
     for word in words {
         let Some((name, value)) = word.split_once(':') else {
             filter.words.push(word);
@@ -163,7 +163,7 @@ mod tests {
             ]
         );
         assert_eq!(filter.words, ["two words"]);
-        assert_eq!(parse("").unwrap(), Filter::default());
+        assert_eq!(parse("").unwrap(), SessionFilter::default());
     }
 
     #[test]

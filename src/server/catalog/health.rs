@@ -33,17 +33,17 @@ const OF_THE_MACHINE: &str = "node.record-";
 
 /// Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
-pub(crate) struct Health(Arc<Mutex<Known>>);
+pub(crate) struct CatalogHealth(Arc<Mutex<CatalogFaults>>);
 
 #[derive(Default)]
-struct Known {
+struct CatalogFaults {
     /// By code; at most one of each.
     troubles: BTreeMap<String, Refusal>,
     tried: Option<Instant>,
 }
 
-impl Health {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl CatalogHealth {
+    fn known(&self) -> MutexGuard<'_, CatalogFaults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +134,7 @@ impl Health {
 }
 
 impl Catalog {
-    pub(crate) fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &CatalogHealth {
         &self.0.health
     }
 
@@ -142,7 +142,7 @@ impl Catalog {
     /// is wrong with it, whether the catalog does. A few seconds after the last look it does nothing. Costs a
     /// sync to disk.
     pub(crate) async fn try_disk(&self, data: &Path) {
-        if matches!(self.0.writes, super::Writes::Here(_)) || !self.health().may_try() {
+        if matches!(self.0.writes, super::WriterMode::Here(_)) || !self.health().may_try() {
             return;
         }
         let troubled = self
@@ -173,7 +173,7 @@ impl Catalog {
     /// Looks whether the key of sealed values lies where the next start looks for it, and notes or ends its
     /// trouble. A catalog in memory has none there. Costs reading a small file.
     pub(crate) fn look_for_key(&self, data: &Path) {
-        if matches!(self.0.writes, super::Writes::Here(_)) {
+        if matches!(self.0.writes, super::WriterMode::Here(_)) {
             return;
         }
         let trouble = self.0.seal.look(data).err();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_disk_is_tried_once_in_five_seconds() {
-        let health = Health::default();
+        let health = CatalogHealth::default();
         assert!(health.may_try() && !health.may_try());
         for (seconds, due) in [(1, false), (5, true)] {
             health.known().tried = Instant::now().checked_sub(Duration::from_secs(seconds));

@@ -7,8 +7,8 @@ use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 
 use super::health;
-use super::reader::View;
-use super::sealing::{ADDED, Of};
+use super::reader::ReadTransaction;
+use super::sealing::{ADDED, SealedRow};
 use super::writer::Rows;
 use crate::Failure;
 
@@ -27,18 +27,22 @@ const MOST_BYTES: usize = 8 << 20;
 
 /// What names one request of one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct RequestKey {
     pub(crate) principal: UserId,
     pub(crate) route: String,
     pub(crate) key: String,
     pub(crate) digest: [u8; 32],
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// The first answer to this key, as JSON; None where there was none yet.
     ///
     /// Errors: `idempotency.key-reused` where the first request had another body.
-    pub(crate) fn answered(&self, key: &Key, now: Timestamp) -> Result<Option<String>, Failure> {
+    pub(crate) fn answered(
+        &self,
+        key: &RequestKey,
+        now: Timestamp,
+    ) -> Result<Option<String>, Failure> {
         let found = self
             .connection
             .prepare_cached(
@@ -59,7 +63,7 @@ impl View<'_> {
         match found {
             None => Ok(None),
             Some((digest, answer)) if digest == self.seal.mark(&key.digest) => {
-                let opened = self.seal.open(&Of::Answer(key), &answer);
+                let opened = self.seal.open(&SealedRow::Answer(key), &answer);
                 Ok(Some(opened.map_err(|broken| health::damaged(&broken))?))
             }
             Some(_) => Err(Refusal::invalid(
@@ -77,7 +81,7 @@ impl Rows<'_> {
     /// too large together. Costs one visit of each that is kept, without reading them.
     ///
     /// Errors: `idempotency.answer-too-large`.
-    pub(crate) fn remember_answer(&self, key: &Key, answer: &str) -> Result<(), Failure> {
+    pub(crate) fn remember_answer(&self, key: &RequestKey, answer: &str) -> Result<(), Failure> {
         if answer.len() > LARGEST_ANSWER {
             return Err(Refusal::too_large(
                 "idempotency.answer-too-large",
@@ -102,7 +106,7 @@ impl Rows<'_> {
                 &key.route,
                 &key.key,
                 self.seal.mark(&key.digest),
-                self.seal.shut(&Of::Answer(key), answer),
+                self.seal.shut(&SealedRow::Answer(key), answer),
                 self.now.as_millis(),
             ))?;
         self.connection

@@ -24,8 +24,8 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::de::DeserializeOwned;
 
-use super::idempotency::Key as AnswerKey;
-use super::{Place, open, value};
+use super::idempotency::RequestKey as AnswerKey;
+use super::{CatalogPlace, open, value};
 use crate::Failure;
 
 /// The keys of this box, one a line in hexadecimal. A restored backup brings its own beside them.
@@ -51,16 +51,16 @@ pub(crate) const CODES: [&str; 3] = [MISSING, FOREIGN, UNREADABLE];
 /// A sealed value was changed, or stands in the row of another.
 #[derive(Debug, thiserror::Error)]
 #[error("a sealed value is not what was sealed in its row")]
-pub(super) struct Broken;
+pub(super) struct SealBroken;
 
 /// Whose value it is; covered by the tag.
-pub(super) enum Of<'a> {
+pub(super) enum SealedRow<'a> {
     Session(&'a [u8; 16]),
     Node(&'a [u8; 16]),
     Answer(&'a AnswerKey),
 }
 
-impl Of<'_> {
+impl SealedRow<'_> {
     fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Session(id) => [b"session ".as_slice(), id.as_slice()].concat(),
@@ -81,9 +81,9 @@ impl Of<'_> {
 
 /// What seals and opens the values of one box. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Seal(Arc<Keys>);
+pub(crate) struct Seal(Arc<SealKeys>);
 
-struct Keys {
+struct SealKeys {
     cipher: LessSafeKey,
     /// Of a label of its own under the same key.
     marks: hmac::Key,
@@ -98,7 +98,7 @@ impl Seal {
 
     fn of(key: &[u8; KEY]) -> Self {
         let cipher = UnboundKey::new(&CHACHA20_POLY1305, key).expect("a key has 32 bytes");
-        Self(Arc::new(Keys {
+        Self(Arc::new(SealKeys {
             cipher: LessSafeKey::new(cipher),
             marks: hmac::Key::new(
                 hmac::HMAC_SHA256,
@@ -113,7 +113,7 @@ impl Seal {
     /// The nonce is drawn each time. A session's environment is sealed once, a machine's orders when they
     /// change and an answer when it is given: at 25 a second that is 2^32 values in five years, and the
     /// chance that two of them ever had one nonce is below 2^-32.
-    pub(super) fn shut(&self, of: &Of<'_>, text: &str) -> String {
+    pub(super) fn shut(&self, of: &SealedRow<'_>, text: &str) -> String {
         let nonce: [u8; NONCE_LEN] = dice();
         let mut sealed = text.as_bytes().to_vec();
         self.0
@@ -131,22 +131,22 @@ impl Seal {
 
     /// Opens what `shut` gave. A plain value comes back as it is: one of an earlier version, or one that
     /// holds nothing to hide.
-    pub(super) fn open(&self, of: &Of<'_>, text: &str) -> Result<String, Broken> {
+    pub(super) fn open(&self, of: &SealedRow<'_>, text: &str) -> Result<String, SealBroken> {
         let Some(sealed) = text.strip_prefix(MARK) else {
             return Ok(text.to_owned());
         };
-        let mut sealed = STANDARD_NO_PAD.decode(sealed).map_err(|_| Broken)?;
+        let mut sealed = STANDARD_NO_PAD.decode(sealed).map_err(|_| SealBroken)?;
         if sealed.len() < NONCE_LEN {
-            return Err(Broken);
+            return Err(SealBroken);
         }
         let mut rest = sealed.split_off(NONCE_LEN);
-        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| Broken)?;
+        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| SealBroken)?;
         let plain = self
             .0
             .cipher
             .open_in_place(nonce, Aad::from(of.bytes()), &mut rest)
-            .map_err(|_| Broken)?;
-        String::from_utf8(plain.to_vec()).map_err(|_| Broken)
+            .map_err(|_| SealBroken)?;
+        String::from_utf8(plain.to_vec()).map_err(|_| SealBroken)
     }
 
     /// An environment as it stands in its column: sealed, unless there is nothing in it.
@@ -155,7 +155,7 @@ impl Seal {
         if session.order.env.is_empty() {
             return text;
         }
-        self.shut(&Of::Session(session.id.0.as_bytes()), &text)
+        self.shut(&SealedRow::Session(session.id.0.as_bytes()), &text)
     }
 
     /// What a machine is told as it stands in its column: sealed, unless no environment is in it.
@@ -164,13 +164,13 @@ impl Seal {
         if told.containers.iter().all(|order| order.env.is_empty()) {
             return text;
         }
-        self.shut(&Of::Node(told.node.0.as_bytes()), &text)
+        self.shut(&SealedRow::Node(told.node.0.as_bytes()), &text)
     }
 
     /// Reads a column of JSON that may be sealed.
     pub(super) fn json<T: DeserializeOwned>(
         &self,
-        of: &Of<'_>,
+        of: &SealedRow<'_>,
         column: usize,
         text: &str,
     ) -> rusqlite::Result<T> {
@@ -221,8 +221,8 @@ fn id_of(key: &[u8; KEY]) -> [u8; 16] {
 ///
 /// Errors: `state.key-missing`, `state.key-foreign` where something is sealed with a key that is not there;
 /// `state.key-unreadable`, `state.unwritable`.
-pub(super) fn take(connection: &Connection, place: &Place) -> Result<Seal, Failure> {
-    let Place::Directory(data) = place else {
+pub(super) fn take(connection: &Connection, place: &CatalogPlace) -> Result<Seal, Failure> {
+    let CatalogPlace::Directory(data) = place else {
         return Ok(Seal::drawn());
     };
     if let Some(seal) = known(connection, data)? {
@@ -258,7 +258,7 @@ pub(super) fn for_a_look(connection: &Connection, data: &Path) -> Result<Seal, F
 
 /// The seal that the catalog names; None where it names none, or one that nothing needs.
 fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> {
-    let unread = |error| open::unreadable(&Place::Directory(data.to_owned()), error);
+    let unread = |error| open::unreadable(&CatalogPlace::Directory(data.to_owned()), error);
     let named: Option<Vec<u8>> = connection
         .query_row("select seal_key from box where id = 1", [], |row| {
             row.get(0)
@@ -371,7 +371,7 @@ fn seal_sessions(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<u
         for (id, env) in &rows {
             batch
                 .prepare_cached("update session set env = ?2 where id = ?1")?
-                .execute((id, seal.shut(&Of::Session(id), env)))?;
+                .execute((id, seal.shut(&SealedRow::Session(id), env)))?;
         }
         batch.commit()?;
         let Some((last, _)) = rows.last() else {
@@ -397,7 +397,7 @@ fn seal_orders(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<usi
     for (node, containers) in &rows {
         batch
             .prepare_cached("update assignment set containers = ?2 where node = ?1")?
-            .execute((node, seal.shut(&Of::Node(node), containers)))?;
+            .execute((node, seal.shut(&SealedRow::Node(node), containers)))?;
     }
     batch.commit()?;
     Ok(rows.len())
@@ -436,7 +436,7 @@ fn seal_answers(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<us
                     key.principal.0.as_bytes(),
                     &key.route,
                     &key.key,
-                    seal.shut(&Of::Answer(key), answer),
+                    seal.shut(&SealedRow::Answer(key), answer),
                     seal.mark(&key.digest),
                 ))?;
         }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use node::runtime::{ContainerName, ExecOrder};
+use node::runtime::{ExecOrder, RuntimeName};
 
 use super::ground::{Ground, hear};
 
@@ -14,7 +14,7 @@ use super::ground::{Ground, hear};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a script and waits until it says `word`.
-fn says(ground: &Ground, script: &str, word: &str) -> ContainerName {
+fn says(ground: &Ground, script: &str, word: &str) -> RuntimeName {
     let mut order = ground.shell(script);
     order.cpu_hundredths = 10;
     let name = ground.start(&order);

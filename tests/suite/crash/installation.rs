@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use node::runtime::{Places, Runtime};
+use node::runtime::{Runtime, RuntimePaths};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -63,7 +63,7 @@ impl Installation {
 
     /// The runtime as the server would open it; looks, touches nothing.
     fn runtime(&self) -> Runtime {
-        Runtime::open(Places {
+        Runtime::open(RuntimePaths {
             data: self.data(),
             run: self.run(),
             shim_binary: PathBuf::from(env!("CARGO_BIN_EXE_fardel")),

@@ -37,21 +37,21 @@ struct File {
     version: String,
     kind: String,
     #[serde(default)]
-    devices: Vec<Device>,
+    devices: Vec<CdiDevice>,
     #[serde(default, rename = "containerEdits")]
-    edits: Raw,
+    edits: CdiEdits,
 }
 
 #[derive(Deserialize)]
-struct Device {
+struct CdiDevice {
     name: String,
     #[serde(default, rename = "containerEdits")]
-    edits: Raw,
+    edits: CdiEdits,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Raw {
+struct CdiEdits {
     env: Vec<String>,
     device_nodes: Vec<RawNode>,
     mounts: Vec<RawMount>,
@@ -145,7 +145,7 @@ fn read(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-fn taken(root: &Path, all: &[&Raw]) -> Result<Edits, String> {
+fn taken(root: &Path, all: &[&CdiEdits]) -> Result<Edits, String> {
     let mut edits = Edits::default();
     for raw in all {
         if !raw.hooks.is_empty() {

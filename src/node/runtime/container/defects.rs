@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use libcontainer::error::{ErrInvalidSpec, LibcontainerError};
 use serde_json::{Value, json};
 
-use super::super::cgroup::{Group, Hierarchies};
-use super::super::order::ContainerName;
+use super::super::cgroup::{ControlGroup, Hierarchies};
+use super::super::order::RuntimeName;
 use super::*;
 
 /// Names the directory that a copy of this binary works in; there it makes containers.
@@ -43,7 +43,7 @@ impl Executor for Witness {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
         // As an executor should: a filter where the specification that it is handed asks for one.
         if asks_for_filter(spec) {
-            Filter::compile(Revealing::Allowed)
+            SeccompFilter::compile(Revealing::Allowed)
                 .install(Revealing::Allowed)
                 .map_err(|error| ExecutorError::Other(error.to_string()))?;
         }
@@ -229,7 +229,7 @@ impl Bare {
     }
 }
 
-fn group(directory: &Path) -> Group {
+fn group(directory: &Path) -> ControlGroup {
     let name = directory.file_name().expect("a directory has a name");
     let plain: String = name
         .to_string_lossy()
@@ -238,7 +238,7 @@ fn group(directory: &Path) -> Group {
         .collect();
     Hierarchies::detect().expect("found before").session(
         &format!("bare-{plain}"),
-        &ContainerName::parse("bare").expect("plain"),
+        &RuntimeName::parse("bare").expect("plain"),
     )
 }
 
