@@ -65,7 +65,7 @@ pub struct PagesContext {
 }
 
 /// Most bytes of a form. A launch has at most 256 KiB of text, each byte of it escaped as three.
-const LARGEST_FORM: usize = 1 << 20;
+const MAX_FORM_BYTES: usize = 1 << 20;
 
 /// Every page, its fragments and its files. `host` is the machine's name, top left and in every title;
 /// `reference` is what the REST API's page lists.
@@ -138,7 +138,7 @@ pub fn router(
         .merge(images::router())
         .merge(me::router())
         .fallback(nothing_here)
-        .layer(DefaultBodyLimit::max(LARGEST_FORM))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(middleware::from_fn_with_state(console.clone(), guard))
         .route("/a/{build}/{*name}", get(assets::serve))
         .layer(CatchPanicLayer::new())

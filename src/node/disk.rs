@@ -48,14 +48,14 @@ const FELL_NEAR: FreeSpace = FreeSpace {
 /// While there is plenty of room, sessions are measured no more often than this. Shorter: their files are
 /// walked all the time while somebody unpacks something. Longer: what was written long ago is laid to
 /// somebody's charge when the disk fills.
-const MEASURED_EVERY: Duration = Duration::from_secs(30);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Measuring may take one part in so many of the time; half of it where there is no room to spare.
 const PART_OF_TIME: u32 = 10;
 
 /// Names of one session that are looked at. More: a session of millions of files keeps the thread busy for
 /// long. Fewer: more of them are judged by what they wrote instead.
-const MOST_NAMES: u64 = 1_000_000;
+const MAX_NAMES: u64 = 1_000_000;
 
 /// Incidents told of one session; the oldest go first.
 const TOLD: usize = 8;
@@ -286,7 +286,7 @@ impl Inner {
         let before = eyes.measured.map(|(room, _, _)| room);
         let mut grown = BTreeMap::new();
         for (name, paused) in running {
-            let size = match trees::measure(&self.runtime.own_files(name), MOST_NAMES) {
+            let size = match trees::measure(&self.runtime.own_files(name), MAX_NAMES) {
                 Ok(size) => size,
                 Err(error) => {
                     tracing::debug!(container = %name, %error, "its files cannot be measured");
@@ -401,7 +401,7 @@ impl DiskWatchState {
         let short = room.bytes < marks.pause.bytes || room.files < marks.pause.files;
         let rest = match short {
             true => took,
-            false => MEASURED_EVERY.max(took * PART_OF_TIME),
+            false => MEASURE_INTERVAL.max(took * PART_OF_TIME),
         };
         at.elapsed() >= rest && by(if short { FELL_NEAR } else { FELL_FAR })
     }

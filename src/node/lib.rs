@@ -253,12 +253,12 @@ impl LocalNode {
 /// Rings the machine's loop whenever a container changes; ends with the runtime.
 fn watch_containers(runtime: std::sync::Weak<Runtime>, wake: Sender<Wake>) -> io::Result<()> {
     /// How soon the thread notices that the machine was closed.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
     std::thread::Builder::new()
         .name("changes".to_owned())
         .spawn(move || {
             while let Some(runtime) = runtime.upgrade() {
-                if runtime.wait_for_change(PATIENCE) && wake.send(Wake::Changed).is_err() {
+                if runtime.wait_for_change(REPORT_TIMEOUT) && wake.send(Wake::Changed).is_err() {
                     return;
                 }
             }

@@ -449,7 +449,7 @@ impl Runtime {
     pub fn unnamed(&self, name: &RuntimeName) -> Result<Unnamed, RuntimeFault> {
         let processes = self.shared.group(name)?.processes();
         let disk = self.written_to();
-        unnamed::measure(&processes, &disk, unnamed::MOST_LOOKS).map_err(file("look at", &disk))
+        unnamed::measure(&processes, &disk, unnamed::MAX_LOOKS).map_err(file("look at", &disk))
     }
 
     /// Bytes that disks took from a container's control group, its ended processes included; 0 where control

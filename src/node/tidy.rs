@@ -51,7 +51,7 @@ const SWEEP: Duration = Duration::from_secs(3600);
 pub(crate) const FIRST_ID: u32 = 1 << 30;
 const IDS_EACH: u32 = 1 << 16;
 /// Blocks that fit below 2³¹.
-const MOST_BLOCKS: u32 = ((1 << 31) - FIRST_ID) / IDS_EACH;
+const MAX_BLOCKS: u32 = ((1 << 31) - FIRST_ID) / IDS_EACH;
 
 /// Processes and threads one session may have. Higher: a fork bomb reaches the kernel's own limit.
 /// Lower: a build with many threads per core fails.
@@ -300,7 +300,7 @@ impl Reconciler {
     /// The order in the runtime's words; a reason where it cannot be made on this machine.
     fn container_order(&self, order: &ContainerOrder) -> Result<runtime::ContainerSpec, Reason> {
         let slot = self.ledger.place(order.name).map_or(0, |p| p.slot);
-        if slot >= MOST_BLOCKS {
+        if slot >= MAX_BLOCKS {
             return Err(Reason::new(
                 "node.out-of-ids",
                 "This machine has no block of user ids left.",

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::gpu::limits::{self, LimitTarget, Offers, Wall, Walls};
 use crate::gpu::shares::Shares;
-use crate::gpu::watchdog::{LOOK_EVERY, ProcessMemory, Truth, Watchdog, WatchdogAction};
+use crate::gpu::watchdog::{POLL_INTERVAL, ProcessMemory, Truth, Watchdog, WatchdogAction};
 use crate::record;
 use crate::runtime::{Runtime, RuntimeFault, RuntimeName};
 
@@ -320,7 +320,7 @@ fn watch(inner: &Weak<EnforcerState>) {
         let looked = Instant::now();
         inner.look(&mut eyes, &granted);
         drop(inner);
-        std::thread::sleep(Duration::from_nanos(LOOK_EVERY).saturating_sub(looked.elapsed()));
+        std::thread::sleep(Duration::from_nanos(POLL_INTERVAL).saturating_sub(looked.elapsed()));
     }
 }
 

@@ -24,7 +24,7 @@ use crate::doors::console::{self as door, ConsoleStatus, Field, KeyEffect, MENU}
 use network::{AddressPlan, NetworkTools};
 
 /// How often the first screen looks again. Lower: more work for a screen that is rarely read.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long one proof of being an administrator is good.
 const PROOF_LASTS: Duration = Duration::from_secs(300);
 /// Lines of the log that are shown.
@@ -126,7 +126,7 @@ impl ConsoleRole<'_> {
                 vec![
                     format!(
                         "{interface} is changed, for {} seconds.",
-                        network::PATIENCE_SECONDS
+                        network::CONFIRM_TIMEOUT_SECONDS
                     ),
                     "fardel console network keep makes it stay; without that it is taken back."
                         .to_owned(),
@@ -177,7 +177,7 @@ impl Screen<'_> {
             self.terminal
                 .draw(|frame| door::home(frame, &seen))
                 .map_err(|error| broken(&error))?;
-            let Some(key) = self.key(LOOK_EVERY)? else {
+            let Some(key) = self.key(POLL_INTERVAL)? else {
                 continue;
             };
             let told = match key.code {
@@ -368,7 +368,7 @@ impl Screen<'_> {
         let note = [
             format!(
                 "The change is taken back by itself after {} seconds.",
-                network::PATIENCE_SECONDS
+                network::CONFIRM_TIMEOUT_SECONDS
             ),
             "Look whether the box answers at its new address, then keep it.".to_owned(),
         ];

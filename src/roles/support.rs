@@ -21,7 +21,7 @@ use crate::doors::cli::tree::{Format, Global, Support};
 use crate::doors::cli::{self, Surroundings};
 
 /// How long looking at the machine may take; a disk that hangs must not hold a page for ever.
-const LOOK_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Newest lines of the log that go in.
 const LOG_LINES: &str = "5000";
@@ -29,7 +29,7 @@ const LOG_LINES: &str = "5000";
 const SHIM_LOGS: usize = 20;
 const SHIM_LOG_BYTES: usize = 8 << 10;
 /// Most bytes of one member; a log that grew wild must not make the bundle unreadable.
-const LARGEST: usize = 4 << 20;
+const MAX_BUNDLE_FILE_BYTES: usize = 4 << 20;
 
 /// One file of the bundle, with what was taken out of it.
 struct SupportFile {
@@ -67,7 +67,7 @@ pub(super) fn examiner(settings: &Settings) -> Examiner {
             let mut bytes = Vec::new();
             output.read_to_end(&mut bytes).map(|_| bytes)
         });
-        let end = std::time::Instant::now() + LOOK_WITHIN;
+        let end = std::time::Instant::now() + LOOK_TIMEOUT;
         // Checks that fail end with 1 and are an answer all the same.
         while child
             .try_wait()
@@ -79,7 +79,7 @@ pub(super) fn examiner(settings: &Settings) -> Examiner {
                 let _ = child.wait();
                 return Err(format!(
                     "it took longer than {} seconds",
-                    LOOK_WITHIN.as_secs()
+                    LOOK_TIMEOUT.as_secs()
                 ));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -250,10 +250,11 @@ fn collect(reading: &LoadedSettings, around: &Surroundings) -> Vec<SupportFile> 
 
 /// A text whose beginning is left out, and said so, where it is too long.
 fn bounded(text: String) -> String {
-    if text.len() <= LARGEST {
+    if text.len() <= MAX_BUNDLE_FILE_BYTES {
         return text;
     }
-    let cut = (text.len() - LARGEST..text.len()).find(|at| text.is_char_boundary(*at));
+    let cut =
+        (text.len() - MAX_BUNDLE_FILE_BYTES..text.len()).find(|at| text.is_char_boundary(*at));
     format!(
         "[the beginning is left out]\n{}",
         &text[cut.unwrap_or(text.len())..]

@@ -58,7 +58,7 @@ const SHARE_ERROR: u64 = 200;
 /// The first second of both, in which one of them is still alone.
 const SETTLING_MILLIS: u64 = 1000;
 /// Kernels that have to be counted before a ratio of them means anything.
-const LEAST_KERNELS: u64 = 1000;
+const MIN_KERNELS: u64 = 1000;
 
 /// How one part of the test came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -310,7 +310,7 @@ pub fn share(a: (GpuShare, &str), b: (GpuShare, &str)) -> TestFinding {
     };
     let (did_a, did_b) = (count(&of_a), count(&of_b));
     let (all, shares) = (did_a + did_b, u64::from(a.0.0) + u64::from(b.0.0));
-    if all < LEAST_KERNELS || shares == 0 {
+    if all < MIN_KERNELS || shares == 0 {
         return silent(
             "share",
             "",
@@ -392,7 +392,7 @@ pub fn trespass(slice: Bytes, said: &str, answer: Option<(&str, u64)>) -> TestFi
 /// The shares of the two sessions of a test on a card: the one that tries things has twice the other's.
 /// None where the card is too small for both.
 ///
-/// The smaller one holds `LEAST_SLICE`: contexts of four processes fit the larger one. Multiples of the
+/// The smaller one holds `MIN_SLICE`: contexts of four processes fit the larger one. Multiples of the
 /// administrator's step, and no smaller than the least share that is given.
 pub fn shares(
     device: &crate::resources::Device,
@@ -402,7 +402,7 @@ pub fn shares(
     (1..=33)
         .map(GpuShare)
         .find(|share| {
-            let enough = device.memory_of(*share) >= LEAST_SLICE && share.0 >= LEAST_SHARE;
+            let enough = device.memory_of(*share) >= MIN_SLICE && share.0 >= MIN_SHARE;
             enough && share.0.is_multiple_of(step) && *share >= policy.least
         })
         .map(|share| (GpuShare(2 * share.0), share))
@@ -410,9 +410,9 @@ pub fn shares(
 
 /// Memory of the smaller slice of a test. Smaller: four contexts leave nothing to measure in the larger one.
 /// Larger: a busy card has no room for a test.
-const LEAST_SLICE: Bytes = Bytes::mib(1536);
+const MIN_SLICE: Bytes = Bytes::mib(1536);
 /// Hundredths of the smaller slice: less of a card's time says little about shares.
-const LEAST_SHARE: u32 = 5;
+const MIN_SHARE: u32 = 5;
 
 #[cfg(test)]
 mod tests {

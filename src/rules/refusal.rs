@@ -68,7 +68,7 @@ macro_rules! constructor {
     ($(#[$doc:meta])* $name:ident, $kind:ident) => {
         $(#[$doc])*
         pub fn $name(code: impl Into<String>, text: impl Into<String>) -> Self {
-            Self::new(Kind::$kind, code, text)
+            Self::new(RefusalKind::$kind, code, text)
         }
     };
 }

@@ -260,7 +260,7 @@ pub struct Session {
 
 /// Incidents that a session remembers of each subject. At least as many as a machine says again of one
 /// container, so that none is taken for new twice.
-const MOST_INCIDENTS: usize = 16;
+const MAX_INCIDENTS: usize = 16;
 
 impl Session {
     /// A session as its launch leaves it: wanted, waiting, in its first incarnation.
@@ -377,7 +377,7 @@ impl Session {
         let mut same = all
             .filter(|(_, each)| each.answer.subject() == subject)
             .map(|(at, _)| at);
-        if let (Some(oldest), true) = (same.next(), same.count() >= MOST_INCIDENTS) {
+        if let (Some(oldest), true) = (same.next(), same.count() >= MAX_INCIDENTS) {
             self.incidents.remove(oldest);
         }
         // A wish to end it has its own reason.
@@ -462,17 +462,17 @@ impl Session {
 }
 
 /// Bounds on the free text of a launch. A row must stay small: the whole world is read at once.
-pub const LONGEST_ARGUMENT: usize = 128 << 10;
-pub const MOST_ARGUMENTS: usize = 4096;
-pub const MOST_VARIABLES: usize = 512;
-pub const MOST_LABELS: usize = 64;
-pub const LONGEST_LABEL: usize = 256;
-pub const MOST_COPIES: u32 = 500;
-pub const MOST_DEPENDENCIES: usize = 64;
+pub const MAX_ARGUMENT_LENGTH: usize = 128 << 10;
+pub const MAX_ARGUMENTS: usize = 4096;
+pub const MAX_VARIABLES: usize = 512;
+pub const MAX_LABELS: usize = 64;
+pub const MAX_LABEL_LENGTH: usize = 256;
+pub const MAX_COPIES: u32 = 500;
+pub const MAX_DEPENDENCIES: usize = 64;
 /// All text of one order together, bytes.
-pub const LARGEST_ORDER: usize = 256 << 10;
+pub const MAX_SPEC_BYTES: usize = 256 << 10;
 /// Longest limit or delay a person may set: ten years.
-pub const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
+pub const MAX_RUN_SECONDS: u64 = 10 * 366 * 86_400;
 
 impl SessionSpec {
     /// Seconds that it may run by the limits its owner set, and the code of the limit that comes first.
@@ -498,12 +498,12 @@ impl SessionSpec {
     /// Refuses what can never be right: NUL bytes, broken variable names, too much text.
     pub fn check(&self) -> Result<(), Refusal> {
         self.demand.check()?;
-        if self.command.len() > MOST_ARGUMENTS {
+        if self.command.len() > MAX_ARGUMENTS {
             return Err(Refusal::invalid(
                 "command.too-long",
-                format!("A command has at most {MOST_ARGUMENTS} words."),
+                format!("A command has at most {MAX_ARGUMENTS} words."),
             )
-            .with("most", MOST_ARGUMENTS)
+            .with("most", MAX_ARGUMENTS)
             .at("/command"));
         }
         if self.command.first().is_some_and(String::is_empty) {
@@ -526,20 +526,20 @@ impl SessionSpec {
         }
         let mut total = 0;
         for word in &self.command {
-            text("command", "/command", word, LONGEST_ARGUMENT)?;
+            text("command", "/command", word, MAX_ARGUMENT_LENGTH)?;
             total += word.len();
         }
-        if self.env.len() > MOST_VARIABLES {
+        if self.env.len() > MAX_VARIABLES {
             return Err(Refusal::invalid(
                 "env.too-many",
-                format!("A session has at most {MOST_VARIABLES} variables."),
+                format!("A session has at most {MAX_VARIABLES} variables."),
             )
-            .with("most", MOST_VARIABLES)
+            .with("most", MAX_VARIABLES)
             .at("/env"));
         }
         for (name, value) in &self.env {
             let named = !name.is_empty()
-                && name.len() <= LONGEST_LABEL
+                && name.len() <= MAX_LABEL_LENGTH
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
                 && !name.starts_with(|c: char| c.is_ascii_digit());
             if !named {
@@ -550,14 +550,14 @@ impl SessionSpec {
                 .at("/env")
                 .hint("OMP_NUM_THREADS would work."));
             }
-            text("env", "/env", value, LONGEST_ARGUMENT)?;
+            text("env", "/env", value, MAX_ARGUMENT_LENGTH)?;
             total += name.len() + value.len();
         }
-        if total > LARGEST_ORDER {
+        if total > MAX_SPEC_BYTES {
             return Err(Refusal::too_large(
                 "session.too-large",
-                format!("Command and variables together have {total} bytes; {LARGEST_ORDER} is the most."),
-            ).with("bytes", total).with("most", LARGEST_ORDER)
+                format!("Command and variables together have {total} bytes; {MAX_SPEC_BYTES} is the most."),
+            ).with("bytes", total).with("most", MAX_SPEC_BYTES)
             .hint("Put long scripts into a file of the image."));
         }
         for (seconds, pointer) in [
@@ -565,22 +565,22 @@ impl SessionSpec {
             (self.longest_run_seconds, "/longest_run_seconds"),
         ] {
             if let Some(seconds) = seconds
-                && !(1..=LONGEST_SECONDS).contains(&seconds)
+                && !(1..=MAX_RUN_SECONDS).contains(&seconds)
             {
                 return Err(Refusal::invalid(
                     "seconds.out-of-range",
-                    format!("A limit has 1 to {LONGEST_SECONDS} seconds."),
+                    format!("A limit has 1 to {MAX_RUN_SECONDS} seconds."),
                 )
-                .with("most", LONGEST_SECONDS)
+                .with("most", MAX_RUN_SECONDS)
                 .at(pointer));
             }
         }
-        if self.depends_on.len() > MOST_DEPENDENCIES {
+        if self.depends_on.len() > MAX_DEPENDENCIES {
             return Err(Refusal::invalid(
                 "dependency.too-many",
-                format!("A session depends on at most {MOST_DEPENDENCIES} others."),
+                format!("A session depends on at most {MAX_DEPENDENCIES} others."),
             )
-            .with("most", MOST_DEPENDENCIES)
+            .with("most", MAX_DEPENDENCIES)
             .at("/depends_on"));
         }
         Ok(())
@@ -589,12 +589,12 @@ impl SessionSpec {
 
 /// Refuses bad labels: too many, too long, control characters or direction marks.
 pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
-    if labels.len() > MOST_LABELS {
+    if labels.len() > MAX_LABELS {
         return Err(Refusal::invalid(
             "label.too-many",
-            format!("A session has at most {MOST_LABELS} labels."),
+            format!("A session has at most {MAX_LABELS} labels."),
         )
-        .with("most", MOST_LABELS)
+        .with("most", MAX_LABELS)
         .at("/labels"));
     }
     for (name, value) in labels {
@@ -604,7 +604,7 @@ pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
                 .hint("team=vision would work."));
         }
         for part in [name, value] {
-            text("label", "/labels", part, LONGEST_LABEL)?;
+            text("label", "/labels", part, MAX_LABEL_LENGTH)?;
             plain("label", "/labels", part)?;
         }
     }

@@ -75,7 +75,7 @@ pub struct NewSignIn {
 }
 
 /// Days after which it has to in any case.
-const LONGEST_DAYS: u64 = 7;
+const MAX_TOKEN_DAYS: u64 = 7;
 /// Seconds that a browser is known again by its device: as long as browsers keep a cookie.
 pub const DEVICE_SECONDS: u64 = 400 * 86_400;
 /// A last use is written at most this often, so that reading pages costs no commits.
@@ -310,7 +310,7 @@ async fn admit(
         person: person.id,
         created_at: now,
         used_at: now,
-        ends_at: now.plus_seconds(LONGEST_DAYS * 86_400),
+        ends_at: now.plus_seconds(MAX_TOKEN_DAYS * 86_400),
         source: source.to_string(),
     };
     let via = Via::Browser {

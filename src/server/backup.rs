@@ -79,7 +79,7 @@ const STATE: [&str; 1] = [INSTALLATION];
 /// How far the wizard has got.
 pub(crate) const INSTALLATION: &str = "installation.json";
 /// Longest description of a member.
-const LONGEST: u32 = 4096;
+const MAX_NAME_LENGTH: u32 = 4096;
 /// Bytes that stay free on the disk of the state while a copy of the catalog lies on it.
 const SPARE: u64 = 128 << 20;
 /// In front of the names of directories that a backup or a restore works in.
@@ -483,7 +483,7 @@ fn unpack(file: &Path, passphrase: &Passphrase, into: &Path) -> Result<Verified,
         if length == 0 {
             break;
         }
-        if length > LONGEST {
+        if length > MAX_NAME_LENGTH {
             return Err(seal::damaged().into());
         }
         let mut description = vec![0; length as usize];

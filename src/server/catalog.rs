@@ -77,7 +77,7 @@ struct CatalogInner {
 }
 
 /// Long reads at once. Higher: single rows wait for a reader. Lower: lists wait for each other.
-const LONG_READS: usize = reader::MOST_READERS / 2;
+const LONG_READS: usize = reader::MAX_READERS / 2;
 
 enum WriterMode {
     /// A thread of its own with a queue.

@@ -39,7 +39,7 @@ pub enum Next {
 }
 
 /// Changes read at once. Higher: more memory a stream. Lower: more reads while catching up.
-const AT_ONCE: u32 = 200;
+const MAX_BATCH: u32 = 200;
 
 /// One reader's place in the journal.
 pub struct Subscription {
@@ -100,9 +100,9 @@ impl Subscription {
             }
             let (after, audience) = (self.after, self.audience);
             let (rows, looked) = self.server.catalog().read_now("read the journal", |view| {
-                view.events_after(after, audience, AT_ONCE)
+                view.events_after(after, audience, MAX_BATCH)
             })?;
-            if rows.len() == AT_ONCE as usize {
+            if rows.len() == MAX_BATCH as usize {
                 // More is there already; no commit will say so again.
                 self.revision.mark_changed();
             }

@@ -290,7 +290,7 @@ async fn keep_looking(server: Server) {
         if let Err(error) = done.await {
             tracing::warn!(%error, "the catalog could not be checked for damage");
         }
-        tokio::time::sleep(catalog::health::PAGES_READ_EVERY).await;
+        tokio::time::sleep(catalog::health::PAGE_CHECK_INTERVAL).await;
     }
 }
 

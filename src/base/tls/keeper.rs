@@ -32,7 +32,7 @@ const RENEWED_BEFORE_DAYS: u64 = 60;
 const WARNED_BEFORE_DAYS: u64 = 30;
 const DAY: u64 = 86_400;
 /// Most names in a request.
-const MOST_NAMES: usize = 50;
+const MAX_CERTIFICATE_NAMES: usize = 50;
 
 /// Which certificate people meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -265,10 +265,10 @@ impl Keeper {
         if wanted.is_empty() {
             wanted = outward(&state.names);
         }
-        if wanted.len() > MOST_NAMES {
+        if wanted.len() > MAX_CERTIFICATE_NAMES {
             return Err(Refusal::invalid(
                 "tls.too-many-names",
-                format!("A request has at most {MOST_NAMES} names."),
+                format!("A request has at most {MAX_CERTIFICATE_NAMES} names."),
             )
             .at("/names")
             .into());

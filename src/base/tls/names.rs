@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most addresses in one certificate. A machine with more serves the rest by name.
-const MOST: usize = 64;
+const MAX_NAMES: usize = 64;
 
 /// Host names and addresses under which people reach this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl HostNames {
             IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(Ipv6Addr::LOCALHOST),
         ]);
-        addresses.extend(found.into_iter().filter(|a| reachable(*a)).take(MOST));
+        addresses.extend(found.into_iter().filter(|a| reachable(*a)).take(MAX_NAMES));
         let short = host.split('.').next().unwrap_or(&host).to_owned();
         let mut hosts = BTreeSet::from(["localhost".to_owned(), format!("{short}.local")]);
         hosts.extend([short, host.clone()]);

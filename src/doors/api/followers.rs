@@ -9,9 +9,9 @@ use rules::names::UserId;
 use rules::refusal::Refusal;
 
 /// Logs that one person follows at once. Lower: a page for each session of a class of thirty is refused.
-const MOST_OF_A_PERSON: usize = 32;
+const MAX_PER_USER: usize = 32;
 /// Logs that are followed at once by everybody. Higher: each costs half a megabyte where it is not read.
-const MOST: usize = 256;
+const MAX_FOLLOWERS: usize = 256;
 
 /// Everybody who follows a log now.
 #[derive(Default)]
@@ -31,16 +31,16 @@ impl LogFollowers {
     /// Errors: `log.too-many-followers` (429) at one person's limit, `log.no-room` (503) at everybody's.
     pub(super) fn enter(self: &Arc<Self>, user: UserId) -> Result<FollowerPermit, Refusal> {
         let mut people = self.people();
-        if people.get(&user).copied().unwrap_or_default() >= MOST_OF_A_PERSON {
+        if people.get(&user).copied().unwrap_or_default() >= MAX_PER_USER {
             return Err(Refusal::too_often(
                 "log.too-many-followers",
-                format!("You follow {MOST_OF_A_PERSON} logs already."),
+                format!("You follow {MAX_PER_USER} logs already."),
             )
-            .with("most", MOST_OF_A_PERSON)
+            .with("most", MAX_PER_USER)
             .hint("Close one of them, or read without following.")
             .retry_after(5));
         }
-        if people.values().sum::<usize>() >= MOST {
+        if people.values().sum::<usize>() >= MAX_FOLLOWERS {
             return Err(Refusal::unavailable(
                 "log.no-room",
                 "The server's limit of followed logs is reached.",
@@ -95,9 +95,8 @@ mod tests {
                 .enter(UserId(uuid::Uuid::from_u128(user)))
                 .map_err(|refusal| refusal.code)
         };
-        let mut places: Vec<FollowerPermit> = (0..MOST_OF_A_PERSON)
-            .map(|_| enter(1).expect("room"))
-            .collect();
+        let mut places: Vec<FollowerPermit> =
+            (0..MAX_PER_USER).map(|_| enter(1).expect("room")).collect();
         assert_eq!(enter(1).err().as_deref(), Some("log.too-many-followers"));
         places.pop();
         places.push(enter(1).expect("one has left"));
@@ -110,7 +109,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(places.len(), MOST);
+        assert_eq!(places.len(), MAX_FOLLOWERS);
         drop(places);
         assert!(followers.people().is_empty());
     }

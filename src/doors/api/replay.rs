@@ -12,7 +12,7 @@ use server::actions::replay::{self, KeyPermit, KeyUse, RecordedAnswer};
 
 use super::dress::too_large;
 use super::who::ApiCaller;
-use super::{ApiContext, LARGEST_JSON, answer, body};
+use super::{ApiContext, MAX_JSON_BYTES, answer, body};
 use crate::doors::problem::ProblemResponse;
 
 /// Routes that keep their answer in the commit that acts.
@@ -77,7 +77,7 @@ async fn act(
 ) -> Result<Response, ProblemResponse> {
     let (mut parts, sent) = request.into_parts();
     let ApiCaller(caller) = ApiCaller::from_request_parts(&mut parts, &api).await?;
-    let sent = to_bytes(sent, LARGEST_JSON)
+    let sent = to_bytes(sent, MAX_JSON_BYTES)
         .await
         .map_err(|_| too_large())?;
     // What is asked in the address belongs to the request as its body does.

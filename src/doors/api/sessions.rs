@@ -22,7 +22,7 @@ use crate::doors::problem::ProblemResponse;
 
 /// Longest time one `?wait=` holds a request. Higher: proxies in between give up first. Lower: waiting
 /// clients ask more often.
-const LONGEST_WAIT: u64 = 60;
+const MAX_WAIT: u64 = 60;
 /// How often a merge of labels is tried again when another writer changes the same session.
 const MERGES: usize = 5;
 
@@ -126,7 +126,7 @@ pub(super) async fn get(
 
 /// How long a request waits that asked for so many seconds.
 fn patience(asked: Option<u64>) -> Duration {
-    Duration::from_secs(asked.unwrap_or(20).min(LONGEST_WAIT))
+    Duration::from_secs(asked.unwrap_or(20).min(MAX_WAIT))
 }
 
 /// The session once it is in that phase or past it.

@@ -40,7 +40,7 @@ const ERRORS: u8 = 3;
 
 /// Keeps connections through proxies and finds dead ones. Lower wakes phones; higher than a minute
 /// and some proxies cut a quiet terminal.
-const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long the other side of a stream that ended may take to close. Longer: a client that hangs keeps
 /// its connection. Shorter: one on a busy machine misses the end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -48,9 +48,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// keeps the connection, though nothing flows on it any more.
 const DISMISSAL: Duration = Duration::from_secs(1);
 /// Largest message a client may send: a paste.
-const LARGEST_MESSAGE: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Longest command line or environment of one exec, all together.
-const LARGEST_EXEC: usize = 256 << 10;
+const MAX_EXEC_BYTES: usize = 256 << 10;
 
 type UpgradeResult = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
@@ -107,7 +107,7 @@ fn socket(
     match upgrade {
         Ok(upgrade) => Ok(upgrade
             .protocols([protocol])
-            .max_message_size(LARGEST_MESSAGE)),
+            .max_message_size(MAX_MESSAGE_BYTES)),
         Err(_) => {
             let refusal =
                 Refusal::malformed("websocket.needed", "This path speaks WebSocket only.").hint(
@@ -152,7 +152,7 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
     let mut total = 0;
     for (name, value) in pairs {
         total += value.len();
-        rules::session::text("exec", &format!("/{name}"), value, LARGEST_EXEC)?;
+        rules::session::text("exec", &format!("/{name}"), value, MAX_EXEC_BYTES)?;
         match name.as_str() {
             "command" => request.argv.push(value.clone()),
             "env" => {
@@ -178,7 +178,7 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
             }
         }
     }
-    if total > LARGEST_EXEC {
+    if total > MAX_EXEC_BYTES {
         return Err(
             Refusal::too_large("exec.too-large", "This command is too long.")
                 .hint("Put long scripts into a file inside the session."),
@@ -227,7 +227,7 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
         }
     };
     let shown = async {
-        let mut ping = interval(PING_EVERY);
+        let mut ping = interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let message = tokio::select! {

@@ -44,11 +44,11 @@ pub(super) async fn capabilities(ApiCaller(_): ApiCaller, headers: HeaderMap) ->
         "terminal": {"subprotocol": "v1.term", "channels": {"in": 0, "out": 1, "control": 2, "err": 3}},
         "tunnel": {"subprotocol": "v1.tcp"},
         "limits": {
-            "body_bytes": super::LARGEST_JSON,
-            "copies": rules::session::MOST_COPIES,
+            "body_bytes": super::MAX_JSON_BYTES,
+            "copies": rules::session::MAX_COPIES,
             "page": 500,
-            "order_bytes": rules::session::LARGEST_ORDER,
-            "labels": rules::session::MOST_LABELS,
+            "order_bytes": rules::session::MAX_SPEC_BYTES,
+            "labels": rules::session::MAX_LABELS,
             "wait_seconds": 60,
         },
     });

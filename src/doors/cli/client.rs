@@ -26,9 +26,9 @@ use super::trouble::{CliError, FAILED, TIMEOUT, UNREACHABLE};
 
 /// How long one TCP connection may take. Higher: a wrong address keeps people waiting. Lower: a
 /// loaded box on a slow network looks dead.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one answer may take from its request to its headers.
-const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The code of trouble with a server whose certificate leads to no trusted authority.
 pub(super) const UNTRUSTED: &str = "server.untrusted";
@@ -257,7 +257,7 @@ impl HttpClient {
             // A broken connection shows in the answer that was cut off.
             let _ = connection.await;
         });
-        match tokio::time::timeout(ANSWER_WITHIN, sender.send_request(request)).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, sender.send_request(request)).await {
             Ok(response) => {
                 let response = response.map_err(lost)?;
                 self.refuse_detour(&response)?;
@@ -272,7 +272,7 @@ impl HttpClient {
                 format!(
                     "{} took the call and gave no answer for {} seconds.",
                     self.address,
-                    ANSWER_WITHIN.as_secs()
+                    ANSWER_TIMEOUT.as_secs()
                 ),
             )),
         }
@@ -369,7 +369,7 @@ impl HttpClient {
             )));
         };
         let shaken = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-        match tokio::time::timeout(CONNECT_WITHIN, shaken).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, shaken).await {
             Ok(Ok(stream)) => Ok(boxed(stream)),
             Ok(Err(error)) => Err(self.distrust(&error)),
             Err(_) => Err(CliError::new(
@@ -451,7 +451,7 @@ impl HttpClient {
             ServerAddress::Tcp { host, port, secure } => {
                 let mut last = None;
                 for address in resolve(host, *port, Path::new("/etc/hosts"))? {
-                    match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(address)).await {
+                    match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
                         Ok(Ok(stream)) => {
                             // Keystrokes are small and must not wait for each other.
                             let _ = stream.set_nodelay(true);

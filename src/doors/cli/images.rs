@@ -18,7 +18,7 @@ use super::{columns, complain, launch, print};
 /// One piece of an upload. Higher: a broken network repeats more. Lower: the round trips show.
 const PIECE: usize = 8 << 20;
 /// Between two looks at a running import.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) async fn image(
     client: &HttpClient,
@@ -193,7 +193,7 @@ async fn upload(
                 if trouble.exit == UNREACHABLE || trouble.code == "upload.wrong-offset" =>
             {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
-                if since.elapsed() > launch::AWAY_AT_MOST {
+                if since.elapsed() > launch::MAX_RECONNECT {
                     return Err(trouble);
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
@@ -303,7 +303,7 @@ pub(super) async fn watched(
                 progress.show(done.unwrap_or(0), total.unwrap_or(0));
             }
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         match client.get(&path).await {
             Ok(next) => latest = next,
             Err(trouble) if trouble.exit == UNREACHABLE => {}

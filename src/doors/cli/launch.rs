@@ -16,7 +16,7 @@ use super::{Surroundings, columns, complain, print, sessions, terminal};
 /// How long one question "is it over?" waits at the server before it is asked again.
 const LONG_POLL_SECONDS: u64 = 25;
 /// How long a server may be away (restart, upgrade) before an attached `run` gives up.
-pub(super) const AWAY_AT_MOST: Duration = Duration::from_secs(60);
+pub(super) const MAX_RECONNECT: Duration = Duration::from_secs(60);
 
 /// Runs a command or a shell in a new session.
 pub(super) async fn run(
@@ -192,7 +192,7 @@ pub(super) async fn wait(
             }
             Err(trouble) if trouble.exit == UNREACHABLE => {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
-                if since.elapsed() > AWAY_AT_MOST {
+                if since.elapsed() > MAX_RECONNECT {
                     return Err(trouble);
                 }
                 tokio::time::sleep(Duration::from_millis(300)).await;

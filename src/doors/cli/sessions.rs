@@ -179,9 +179,9 @@ pub(super) async fn list(
 }
 
 /// Seconds between two looks at what still lives while everything ends.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// What is killed gets this long to be gone.
-const KILLED_WITHIN: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Ends every session of everybody, asking first and killing what is left after `timeout`.
 ///
@@ -204,7 +204,7 @@ pub(super) async fn drain(
             )?);
             return Ok(0);
         }
-        if begun.elapsed() > asked + KILLED_WITHIN {
+        if begun.elapsed() > asked + KILL_TIMEOUT {
             let names: Vec<String> = live.iter().map(|s| text(s, "name")).collect();
             return Err(CliError::new(
                 TIMEOUT,
@@ -234,7 +234,7 @@ pub(super) async fn drain(
             }
             told.insert(id, verb);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

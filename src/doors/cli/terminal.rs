@@ -169,7 +169,7 @@ pub(super) async fn attached(
                 complain("\nthe server went away; waiting for it\n");
             }
             Err(trouble) if trouble.exit == UNREACHABLE => match away {
-                Some(since) if since.elapsed() < launch::AWAY_AT_MOST => {
+                Some(since) if since.elapsed() < launch::MAX_RECONNECT => {
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
                 _ => return Err(trouble),
@@ -419,7 +419,7 @@ pub(super) async fn copy_log(
             return Err(broken);
         }
         let since = *away.get_or_insert_with(std::time::Instant::now);
-        if since.elapsed() > launch::AWAY_AT_MOST {
+        if since.elapsed() > launch::MAX_RECONNECT {
             return Err(broken);
         }
         tokio::time::sleep(Duration::from_millis(300)).await;

@@ -65,7 +65,7 @@ struct ManualChapter {
 
 macro_rules! chapter {
     ($name:literal) => {
-        Written {
+        ManualChapter {
             name: $name,
             english: include_str!(concat!("../../../web/docs/en/", $name, ".md")),
             korean: include_str!(concat!("../../../web/docs/ko/", $name, ".md")),

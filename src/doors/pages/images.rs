@@ -89,7 +89,7 @@ pub struct ImageUse {
 }
 
 /// Largest archive that the form sends at once, for browsers without script. Larger ones go in pieces.
-const LARGEST_ARCHIVE: usize = 64 << 30;
+const MAX_ARCHIVE_BYTES: usize = 64 << 30;
 /// Imports listed; older ones are in the journal.
 const JOBS: usize = 8;
 
@@ -99,7 +99,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/images/live", get(live))
         .route(
             "/images/import",
-            post(import).layer(DefaultBodyLimit::max(LARGEST_ARCHIVE)),
+            post(import).layer(DefaultBodyLimit::max(MAX_ARCHIVE_BYTES)),
         )
         .route("/images/{id}", get(one))
         .route("/images/{id}/remove", post(remove))

@@ -16,7 +16,7 @@ use server::actions::people::{self, UserPreferences, tokens};
 
 use super::frame::{Nav, PageLayout, Theme};
 use super::parts::{self, Alert, Choice};
-use super::setup::SHORTEST_PASSWORD;
+use super::setup::MIN_PASSWORD;
 use super::visit::{RequestContext, taste};
 use super::who::{OptionalPageCaller, PageCaller};
 use super::{PagesContext, answer, frame};
@@ -122,7 +122,7 @@ async fn shown(
         alert,
         who: format!("{} · {role}", caller.name),
         user: caller.name.to_string(),
-        shortest: SHORTEST_PASSWORD,
+        shortest: MIN_PASSWORD,
         new_token,
         tokens: known
             .into_iter()

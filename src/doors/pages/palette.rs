@@ -20,7 +20,7 @@ pub struct PaletteQuery {
 }
 
 /// Sessions shown at once. More than a screen is not read.
-const MOST: u32 = 8;
+const MAX_RESULTS: u32 = 8;
 
 /// `GET /palette?q=`: list items.
 pub async fn show(
@@ -60,7 +60,7 @@ pub async fn show(
     // A half-typed query may be none yet; then nothing is found, which is true.
     let wanted = ListQuery {
         q: q.clone(),
-        limit: Some(MOST),
+        limit: Some(MAX_RESULTS),
         ..ListQuery::default()
     };
     if let Ok(page) = sessions::list(&console.server, &caller, &wanted).await {

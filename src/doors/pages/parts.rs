@@ -308,7 +308,7 @@ pub struct BarRow {
 
 /// Per cent of a bar from which a block leads to its session. Lower: fingers cannot hit it (24 pixels of
 /// the narrowest bar). Every session has its row in a list as well.
-const LEAST_LINK: u8 = 14;
+const MIN_LINK: u8 = 14;
 
 impl BarRow {
     /// The bar. Widths are whole per cent and fill it exactly; a block never vanishes.
@@ -336,7 +336,7 @@ impl BarRow {
                 Fill::Whole => " fills",
                 Fill::Heat => " fills heat",
             };
-            let link = block.href.as_ref().filter(|_| width >= LEAST_LINK);
+            let link = block.href.as_ref().filter(|_| width >= MIN_LINK);
             let tag = if link.is_some() { "a" } else { "span" };
             let _ = write!(out, "<{tag} class=\"sl {kind}{tiny}{filled} w-{width}\"");
             if let Some(href) = link {

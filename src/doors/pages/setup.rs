@@ -32,7 +32,7 @@ pub struct SetupPage {
 }
 
 /// The fewest characters of a password; `server::access` refuses shorter ones, this only says it first.
-pub const SHORTEST_PASSWORD: usize = 10;
+pub const MIN_PASSWORD: usize = 10;
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -85,7 +85,7 @@ fn form(
         f: guest(console, visit),
         code,
         name,
-        shortest: SHORTEST_PASSWORD,
+        shortest: MIN_PASSWORD,
         closed,
         alert,
     };

@@ -161,7 +161,7 @@ impl WizardStepPage {
 }
 
 /// How long a page waits for the test session to end before it says that it still runs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// `GET /setup/{step}`
 pub async fn show(
@@ -255,7 +255,7 @@ pub async fn run(
         }
     };
     // Where no machine answers, the page shows that it waits.
-    let _ = tokio::time::timeout(PATIENCE, over).await;
+    let _ = tokio::time::timeout(TRIAL_TIMEOUT, over).await;
     answer::see("/setup/test")
 }
 

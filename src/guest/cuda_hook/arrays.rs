@@ -1,7 +1,7 @@
 //! Arrays and mipmapped arrays: charged by their description, because the driver does not say what one
 //! costs. What it really takes beyond that reaches the account as the host's overhead.
 
-use crate::ledger::Kind;
+use crate::ledger::AllocationKind;
 use crate::memory::{grant, release};
 use crate::{Code, NOT_SUPPORTED, real};
 
@@ -86,7 +86,7 @@ unsafe extern "C" fn cuArrayCreate_v2(out: *mut u64, wish: *const ArrayDescripto
         whole.bytes(1)
     });
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Array, out, bytes, make, destroy) }
+    unsafe { grant(AllocationKind::Array, out, bytes, make, destroy) }
 }
 
 #[unsafe(no_mangle)]
@@ -95,7 +95,7 @@ unsafe extern "C" fn cuArray3DCreate_v2(out: *mut u64, wish: *const Array3dDescr
     // SAFETY: a description when it is not null, as the driver expects.
     let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| wish.bytes(1));
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Array, out, bytes, make, destroy) }
+    unsafe { grant(AllocationKind::Array, out, bytes, make, destroy) }
 }
 
 #[unsafe(no_mangle)]
@@ -105,17 +105,17 @@ unsafe extern "C" fn cuMipmappedArrayCreate(out: *mut u64, wish: *const Array3dD
     // SAFETY: a description when it is not null, as the driver expects.
     let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| wish.bytes(levels));
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Array, out, bytes, make, destroy_levels) }
+    unsafe { grant(AllocationKind::Array, out, bytes, make, destroy_levels) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuArrayDestroy(array: u64) -> Code {
-    release(Kind::Array, array, || destroy(array))
+    release(AllocationKind::Array, array, || destroy(array))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMipmappedArrayDestroy(array: u64) -> Code {
-    release(Kind::Array, array, || destroy_levels(array))
+    release(AllocationKind::Array, array, || destroy_levels(array))
 }
 
 #[unsafe(no_mangle)]

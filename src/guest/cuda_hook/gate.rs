@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 use crate::account::{self, Process};
 use crate::driver::{REAL, index};
 use crate::memory::here;
-use crate::region::{Account, Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
+use crate::region::{AccountPage, Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
 use crate::streams::{self, Mark};
 use crate::{Code, OK, kernel, pools, real, recording, threads};
 
@@ -93,7 +93,7 @@ fn wait(stream: u64, per_thread: bool) {
 }
 
 /// The mark of a stream that nothing was launched into yet, or not lately, or by another thread.
-fn first(process: &'static Process, account: &Account, number: u64) -> Option<&'static Mark> {
+fn first(process: &'static Process, account: &AccountPage, number: u64) -> Option<&'static Mark> {
     streams::in_context_of(number, || {
         let here = here().ok()??;
         let own = &account.slot[process.tenure()?.slot].device[here.device];

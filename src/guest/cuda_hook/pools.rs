@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account::{self, Process};
 use crate::gate::WaitFor;
-use crate::ledger::{Entry, Kind};
+use crate::ledger::{AllocationEntry, AllocationKind};
 use crate::memory::{GRAIN, here};
 use crate::{Code, OK, OUT_OF_MEMORY, gate, real, streams};
 
@@ -30,7 +30,7 @@ pub fn settle_all(process: &Process) {
         return;
     }
     process.with_ledger(|ledger| {
-        ledger.sweep(Kind::Pool, |pool, entry| {
+        ledger.sweep(AllocationKind::Pool, |pool, entry| {
             if entry.device != ELSEWHERE
                 && let Some(reserved) = ask(pool, RESERVED)
             {
@@ -43,7 +43,7 @@ pub fn settle_all(process: &Process) {
     // One after the other, each outside the ledger's lock.
     while let Some((device, before, after)) = process.with_ledger(|ledger| {
         let mut moved = None;
-        ledger.sweep(Kind::Pool, |_, entry| {
+        ledger.sweep(AllocationKind::Pool, |_, entry| {
             if moved.is_none() && entry.extra != entry.bytes {
                 moved = Some((entry.device as usize, entry.bytes, entry.extra));
                 entry.bytes = entry.extra;
@@ -76,7 +76,7 @@ pub fn trim_all(process: &Process) {
         return;
     }
     process.with_ledger(|ledger| {
-        ledger.sweep(Kind::Pool, |pool, _| {
+        ledger.sweep(AllocationKind::Pool, |pool, _| {
             real!(cuMemPoolTrimTo(pool, 0): fn(u64, usize));
             false
         });
@@ -85,18 +85,18 @@ pub fn trim_all(process: &Process) {
 }
 
 /// Enters a pool that was not seen before.
-fn known(process: &Process, pool: u64, device: usize) -> Option<Entry> {
-    let fresh = Entry {
+fn known(process: &Process, pool: u64, device: usize) -> Option<AllocationEntry> {
+    let fresh = AllocationEntry {
         bytes: 0,
         context: 0,
         extra: 0,
         device: device as u32,
     };
     process.with_ledger(|ledger| {
-        if let Some(entry) = ledger.get(Kind::Pool, pool) {
+        if let Some(entry) = ledger.get(AllocationKind::Pool, pool) {
             return Some(*entry);
         }
-        ledger.insert(Kind::Pool, pool, fresh).then(|| {
+        ledger.insert(AllocationKind::Pool, pool, fresh).then(|| {
             process.tracked_pools.fetch_add(1, SeqCst);
             fresh
         })
@@ -174,7 +174,7 @@ unsafe fn allocate(
             return OUT_OF_MEMORY;
         }
         let before = process
-            .with_ledger(|ledger| ledger.get(Kind::Pool, pool).map(|entry| entry.bytes))
+            .with_ledger(|ledger| ledger.get(AllocationKind::Pool, pool).map(|entry| entry.bytes))
             .unwrap_or(0);
         let mut made = 0;
         let code = make(&mut made);
@@ -196,7 +196,7 @@ unsafe fn allocate(
             asked = grown;
         }
         process.with_ledger(|ledger| {
-            if let Some(entry) = ledger.get(Kind::Pool, pool) {
+            if let Some(entry) = ledger.get(AllocationKind::Pool, pool) {
                 entry.bytes += asked;
             }
         });
@@ -274,7 +274,7 @@ unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const PoolProperties)
     process.pools.hold(|| {
         let code = real!(cuMemPoolCreate(out, wish): fn(*mut u64, *const PoolProperties));
         if code == OK && !out.is_null() {
-            let entry = Entry {
+            let entry = AllocationEntry {
                 bytes: 0,
                 context: 0,
                 extra: 0,
@@ -282,7 +282,7 @@ unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const PoolProperties)
             };
             // SAFETY: the driver has just written it.
             let pool = unsafe { *out };
-            if process.with_ledger(|ledger| ledger.insert(Kind::Pool, pool, entry)) {
+            if process.with_ledger(|ledger| ledger.insert(AllocationKind::Pool, pool, entry)) {
                 process.tracked_pools.fetch_add(1, SeqCst);
             }
         }
@@ -306,7 +306,7 @@ unsafe extern "C" fn cuMemPoolDestroy(pool: u64) -> Code {
         }
         let code = real!(cuMemPoolDestroy(pool): fn(u64));
         if code == OK
-            && let Some(entry) = process.with_ledger(|ledger| ledger.remove(Kind::Pool, pool))
+            && let Some(entry) = process.with_ledger(|ledger| ledger.remove(AllocationKind::Pool, pool))
         {
             process.tracked_pools.fetch_sub(1, SeqCst);
             if entry.device == ELSEWHERE {

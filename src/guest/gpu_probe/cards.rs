@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::library::{NvmlLibrary, word};
 
 /// Links that are looked at; the largest card of this generation has 36.
-const MOST_LINKS: u32 = 36;
+const MAX_LINKS: u32 = 36;
 
 /// Every card in the driver's own order, and the faults since the last question.
 pub(crate) fn all(library: &NvmlLibrary) -> Result<Value, String> {
@@ -63,7 +63,7 @@ fn one(library: &NvmlLibrary, device: &Device<'_>) -> Value {
 
 /// The live links: where each leads, and whether that is a switch.
 fn links(library: &NvmlLibrary, device: &Device<'_>) -> Vec<Value> {
-    (0..MOST_LINKS)
+    (0..MAX_LINKS)
         .map(|number| (number, device.link_wrapper_for(number)))
         .take_while(|(_, link)| link.is_active().is_ok())
         .filter(|(_, link)| link.is_active().unwrap_or(false))

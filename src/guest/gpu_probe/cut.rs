@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::library::{NvmlLibrary, word};
 
 /// Partitions of one card at most, and compute instances of one partition.
-const MOST: usize = 8;
+const MAX_INSTANCES: usize = 8;
 
 /// A size of partition that the driver offers for a card.
 struct Offer {
@@ -134,8 +134,9 @@ impl ProbedCard<'_> {
             nvml_sym(sym.nvmlDeviceGetGpuInstances.as_ref()),
         )?;
         for offer in self.offers()? {
-            let mut found: [nvmlGpuInstance_t; MOST] = [std::ptr::null_mut(); MOST];
-            let mut count = MOST as c_uint;
+            let mut found: [nvmlGpuInstance_t; MAX_INSTANCES] =
+                [std::ptr::null_mut(); MAX_INSTANCES];
+            let mut count = MAX_INSTANCES as c_uint;
             // SAFETY: the handle is the library's own, and there is room for all that a card can have.
             let listed = unsafe {
                 list(
@@ -189,8 +190,9 @@ impl ProbedCard<'_> {
         )?;
         let destroy = step(what, nvml_sym(sym.nvmlComputeInstanceDestroy.as_ref()))?;
         for (id, _) in self.inner(part)? {
-            let mut found: [nvmlComputeInstance_t; MOST] = [std::ptr::null_mut(); MOST];
-            let mut count = MOST as c_uint;
+            let mut found: [nvmlComputeInstance_t; MAX_INSTANCES] =
+                [std::ptr::null_mut(); MAX_INSTANCES];
+            let mut count = MAX_INSTANCES as c_uint;
             // SAFETY: the library's own handle, and room for all that a partition can have.
             let listed = unsafe { list(part, id, found.as_mut_ptr(), &mut count) };
             step(what, nvml_try(listed))?;

@@ -11,7 +11,7 @@ use nvml_wrapper_sys::bindings::{nvmlEventTypeXidCriticalError, nvmlReturn_enum_
 use crate::limit;
 
 /// Events that are fetched for one answer at most; the rest waits for the next question.
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 pub(crate) struct NvmlLibrary {
     pub(crate) nvml: &'static Nvml,
@@ -44,7 +44,7 @@ impl NvmlLibrary {
         let Some(events) = &self.events else {
             return faults;
         };
-        while faults.len() < MOST_EVENTS {
+        while faults.len() < MAX_EVENTS {
             let Ok(event) = events.wait(0) else { break };
             if let (Ok(uuid), Some(XidError::Value(number))) =
                 (event.device.uuid(), event.event_data)

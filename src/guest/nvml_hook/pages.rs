@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 
-use crate::region::{Account, Control, ControlDevice, DEVICES, NO_CONTEXT};
+use crate::region::{AccountPage, Control, ControlDevice, DEVICES, NO_CONTEXT};
 use crate::{Code, DeviceHandle, NO_PERMISSION, OK, kernel, process, real};
 
 const CONTROL_PATH: &CStr = path(concat!(env!("HOOK_PLACE"), "/control\0"));
@@ -18,14 +18,14 @@ const fn path(text: &'static str) -> &'static CStr {
 }
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
-static ACCOUNT: AtomicPtr<Account> = AtomicPtr::new(core::ptr::null_mut());
+static ACCOUNT: AtomicPtr<AccountPage> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Called when the library is loaded.
 pub fn prepare() {
     let control =
         kernel::map_file(CONTROL_PATH, size_of::<Control>(), false).map(|at| at.cast::<Control>());
-    let account =
-        kernel::map_file(ACCOUNT_PATH, size_of::<Account>(), false).map(|at| at.cast::<Account>());
+    let account = kernel::map_file(ACCOUNT_PATH, size_of::<AccountPage>(), false)
+        .map(|at| at.cast::<AccountPage>());
     if let (Some(control), Some(account)) = (control, account) {
         // SAFETY: both are mapped for good, at least as long as their types, and hold atomics.
         if unsafe { (*control).is_known() && (*account).is_known() } {
@@ -38,7 +38,7 @@ pub fn prepare() {
 /// One device of this container.
 pub struct SliceView {
     pub terms: &'static ControlDevice,
-    account: &'static Account,
+    account: &'static AccountPage,
     at: usize,
     namespace: u64,
 }

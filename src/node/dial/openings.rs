@@ -9,10 +9,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Ways into one session that are opened at once; the others wait without a thread. Higher: a session that
 /// does not answer holds more threads. Lower: a page with many connections opens them slowly.
-const MOST_OF_A_SESSION: usize = 8;
+const MAX_PER_SESSION: usize = 8;
 /// Ways into all sessions that are opened at once. The runtime has 512 threads for what blocks: higher, and
 /// sign-ins and lists wait for silent sessions; lower, and a class that opens its terminals together does.
-const MOST: usize = 256;
+const MAX_OPENINGS: usize = 256;
 
 /// Whose turn it is.
 pub(crate) struct Openings {
@@ -30,7 +30,7 @@ impl Default for Openings {
     fn default() -> Self {
         Self {
             sessions: Mutex::default(),
-            all: Arc::new(Semaphore::new(MOST)),
+            all: Arc::new(Semaphore::new(MAX_OPENINGS)),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Openings {
         }
         // Each turn and each wait keeps its own alive.
         sessions.retain(|_, known| known.strong_count() > 0);
-        let own = Arc::new(Semaphore::new(MOST_OF_A_SESSION));
+        let own = Arc::new(Semaphore::new(MAX_PER_SESSION));
         sessions.insert(session, Arc::downgrade(&own));
         own
     }

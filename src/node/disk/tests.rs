@@ -68,7 +68,7 @@ fn whoever_grew_most_is_paused_and_nobody_who_did_not_grow() {
 fn whoever_makes_files_is_paused_though_they_are_empty() {
     let all = [("many", 0, 900, 0, 0), ("few", 500, 3, 500, 0)];
     assert_eq!(names(&by_files(1000, &grown(&all))), "many");
-    let all = [("uncounted", 0, 0, 0, MOST_NAMES), ("few", 0, 3, 0, 0)];
+    let all = [("uncounted", 0, 0, 0, MAX_NAMES), ("few", 0, 3, 0, 0)];
     assert_eq!(names(&by_files(1000, &grown(&all))), "uncounted");
     assert_eq!(names(&by_files(1000, &grown(&[("few", 0, 3, 0, 0)]))), "");
 }

@@ -24,9 +24,9 @@ pub const WINDOW: Nanos = 4 * MILLISECOND;
 const KEPT: Nanos = 200 * MILLISECOND;
 /// Time in which any debt is paid back. Longer: a tenant with one long kernel waits longer. Shorter: long
 /// kernels of small shares get more than their share.
-const PAID_WITHIN: Nanos = 10 * SECOND;
+const REPAY_INTERVAL: Nanos = 10 * SECOND;
 /// A window whose work is not done so long after its end no longer keeps the others away.
-const DRAINED_WITHIN: Nanos = 500 * MILLISECOND;
+const DRAIN_TIMEOUT: Nanos = 500 * MILLISECOND;
 /// Shares are told in thousandths of a device.
 const WHOLE: i64 = 1000;
 
@@ -151,7 +151,7 @@ impl<Id: Copy + Ord> Arbiter<Id> {
             account.credit = account
                 .credit
                 .saturating_sub(signed(busy).saturating_mul(WHOLE))
-                .max(account.of(PAID_WITHIN).saturating_neg());
+                .max(account.of(REPAY_INTERVAL).saturating_neg());
         }
         self.window = self.window.filter(|window| window.tenant != tenant);
         if self.mode == Mode::Elastic {
@@ -175,9 +175,9 @@ impl<Id: Copy + Ord> Arbiter<Id> {
                         tenant: window.tenant,
                     };
                 }
-                Some(closed) if now < closed + DRAINED_WITHIN => {
+                Some(closed) if now < closed + DRAIN_TIMEOUT => {
                     return SliceCommand::Wait {
-                        until: Some(closed + DRAINED_WITHIN),
+                        until: Some(closed + DRAIN_TIMEOUT),
                     };
                 }
                 Some(_) => {

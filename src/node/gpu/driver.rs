@@ -308,7 +308,7 @@ fn major(listed: &str, name: &str) -> Option<u32> {
 /// 64-bit little-endian library.
 fn soname(path: &Path) -> Option<String> {
     /// Program headers and entries of the dynamic section that are looked at.
-    const MOST: u64 = 4096;
+    const MAX_CARDS: u64 = 4096;
     const LOAD: u32 = 1;
     const DYNAMIC: u32 = 2;
     const STRINGS: u64 = 5;
@@ -331,14 +331,14 @@ fn soname(path: &Path) -> Option<String> {
     );
     let count = u64::from(u16::from_le_bytes([head[56], head[57]]));
     let mut segments = Vec::new();
-    for number in 0..count.min(MOST) {
+    for number in 0..count.min(MAX_CARDS) {
         let at = table.checked_add(number * size)?;
         let kind = word(at)? as u32;
         segments.push((kind, word(at + 8)?, word(at + 16)?, word(at + 32)?));
     }
     let (_, dynamic, _, length) = *segments.iter().find(|segment| segment.0 == DYNAMIC)?;
     let (mut strings, mut name) = (None, None);
-    for number in 0..(length / 16).min(MOST) {
+    for number in 0..(length / 16).min(MAX_CARDS) {
         let at = dynamic.checked_add(number * 16)?;
         match word(at)? {
             0 => break,

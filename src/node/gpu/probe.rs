@@ -35,7 +35,7 @@ const PAUSES: [Duration; 5] = [
 
 /// Helpers that were killed and are still there, because the kernel does not let go of them. More: a sick
 /// driver fills the machine with processes that nobody can end.
-const MOST_STUCK: usize = 3;
+const MAX_STUCK: usize = 3;
 
 /// How long an answer may take.
 #[derive(Debug, Clone, Copy)]
@@ -341,7 +341,7 @@ impl Probe {
         mut question: serde_json::Value,
     ) -> Result<T, ProbeError> {
         self.stuck.retain_mut(|child| !child.is_gone());
-        if self.stuck.len() >= MOST_STUCK {
+        if self.stuck.len() >= MAX_STUCK {
             return Err(ProbeError::Stuck(self.stuck.len()));
         }
         if self.not_before.is_some_and(|at| Instant::now() < at) {

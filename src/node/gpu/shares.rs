@@ -21,7 +21,7 @@ use super::arbiter::Mode;
 use super::driver::{self, Driver, Lacks, MigInstance};
 use super::inject::{InjectedSlice, Injection, NotInjected, Pages, inject};
 use super::page_mount;
-use super::region::{self, Account, DeviceTerms, MODE_OFF};
+use super::region::{self, AccountPage, DeviceTerms, MODE_OFF};
 use super::turns::{DeviceTime, Seat, TimeSlicer};
 
 /// Kept of a slice for the first context in it, until the driver has said what it takes. Less than a context
@@ -250,7 +250,7 @@ impl Shares {
             ));
         }
         let places = &self.places;
-        page_mount::bound(&place.join("account"), size_of::<Account>())
+        page_mount::bound(&place.join("account"), size_of::<AccountPage>())
             .map_err(|error| no_page(place, &error.to_string()))?;
         let (mut injection, pages) = inject(&places.driver, &places.hooks, place, &slices)
             .map_err(|why| self.refusal(&why))?;

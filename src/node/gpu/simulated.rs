@@ -11,7 +11,7 @@ use rules::session::Reason;
 use rules::units::Bytes;
 
 /// Devices of one machine at most; the largest machines have 16.
-const MOST: usize = 16;
+const MAX_SIMULATED: usize = 16;
 
 /// What is known of a model: its name, how it is called in short, memory, multiprocessors, whether its
 /// devices are linked to each other.
@@ -73,10 +73,10 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
             .trim()
             .parse::<usize>()
             .ok()
-            .filter(|number| (1..=MOST).contains(number))
+            .filter(|number| (1..=MAX_SIMULATED).contains(number))
             .ok_or_else(|| {
                 wrong(format!(
-                    "{:?} is not a number of devices from 1 to {MOST}.",
+                    "{:?} is not a number of devices from 1 to {MAX_SIMULATED}.",
                     number
                 ))
             })?;
@@ -94,9 +94,9 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
         }
         wanted.extend((0..number).map(|_| (model, cut.clone())));
     }
-    if wanted.len() > MOST {
+    if wanted.len() > MAX_SIMULATED {
         return Err(wrong(format!(
-            "{} devices are more than one machine has; {MOST} is the most.",
+            "{} devices are more than one machine has; {MAX_SIMULATED} is the most.",
             wanted.len()
         )));
     }

@@ -42,12 +42,12 @@ const LOOK_PER_SLOT: Nanos = 10 * MICROSECOND;
 /// Idleness after which a turn goes to the next.
 const YIELDED_AFTER: Nanos = 200 * MICROSECOND;
 /// The same before the first launch of a turn: whoever was woken may have to wait for a processor.
-const FIRST_WITHIN: Nanos = MILLISECOND;
-/// Whoever did not use a turn is not asked again for this long, twice as long each time, up to `SHY_MOST`:
+const FIRST_SLICE_TIMEOUT: Nanos = MILLISECOND;
+/// Whoever did not use a turn is not asked again for this long, twice as long each time, up to `MAX_SHY`:
 /// a container that is frozen or whose process was killed at the gate would keep the device idle again and
 /// again. Longer at most: whoever is thawed waits longer.
 const SHY: Nanos = MILLISECOND;
-const SHY_MOST: Nanos = 64 * MILLISECOND;
+const MAX_SHY: Nanos = 64 * MILLISECOND;
 /// Whoever launched so shortly ago wants more, though it does not wait yet.
 const WANTS_STILL: Nanos = 2 * MILLISECOND;
 /// Work whose end nobody inside looks for counts as done after so much silence: no more is charged for it
@@ -448,7 +448,7 @@ impl Table {
             let idle = if turn.used {
                 now.saturating_sub(place.moved) >= YIELDED_AFTER
             } else {
-                now.saturating_sub(turn.opened) >= FIRST_WITHIN
+                now.saturating_sub(turn.opened) >= FIRST_SLICE_TIMEOUT
             };
             if !turn.closed && !place.in_flight() && !place.is_at_the_gate() && idle
                 || !turn.closed && !turn.used && idle
@@ -526,7 +526,7 @@ impl Table {
                 place.shy_for = 0;
                 turn.busy
             } else {
-                place.shy_for = (place.shy_for * 2).clamp(SHY, SHY_MOST);
+                place.shy_for = (place.shy_for * 2).clamp(SHY, MAX_SHY);
                 place.shy_until = now + place.shy_for;
                 // A turn that was claimed and not used kept the others away as well.
                 now.saturating_sub(turn.opened).min(WINDOW)

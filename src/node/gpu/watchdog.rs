@@ -14,11 +14,11 @@ const SECOND: Nanos = 1_000_000_000;
 /// Part of a limit that may be passed: contexts grow by themselves. 1/50 is 2 %.
 const LEEWAY: u64 = 50;
 /// How often to look.
-pub const LOOK_EVERY: Nanos = SECOND / 4;
+pub const POLL_INTERVAL: Nanos = SECOND / 4;
 /// How long the limit is passed before a word is said; with the time until the first look, two seconds.
 /// Shorter: a figure taken in the middle of an allocation accuses. Longer: neighbours are short of
 /// memory for longer.
-const WARNED_AFTER: Nanos = 2 * SECOND - LOOK_EVERY;
+const WARNED_AFTER: Nanos = 2 * SECOND - POLL_INTERVAL;
 /// From the warning to the freeze: time to let go of memory.
 const FROZEN_AFTER: Nanos = 2 * SECOND;
 /// From the freeze to the end: time for somebody to look. It holds its memory all the while.
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 1 << 30;
-    const STEP: Nanos = LOOK_EVERY;
+    const STEP: Nanos = POLL_INTERVAL;
 
     /// Looks four times a second at what `used` says, and gives every answer with its time.
     fn looks(seconds: u64, used: impl Fn(Nanos) -> Option<u64>) -> Vec<(u64, WatchdogAction)> {

@@ -22,12 +22,12 @@ use super::wire::{self, FrameKind, ShimFrame, ShimReply, ShimRequest};
 
 /// How long a shim may take to answer what opens a stream. It answers in microseconds; this only bounds
 /// a hung one.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a shim may take to answer a stop or a kill before the node does it alone. Longer: a session
 /// whose supervisor is stopped outlives its end by that. Shorter: on a busy machine a container is ended
 /// over the head of a supervisor that would have written down its true code.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(2);
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Everything a shim is told, in `launch.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ pub(super) fn subscribe(directory: &Path, record: &RunRecord) -> Result<UnixStre
 /// Asks the shim of `directory` for something that has a plain answer. Takes two seconds at most.
 pub(super) fn ask(directory: &Path, request: &ShimRequest) -> io::Result<ShimReply> {
     let mut stream = ContainerStream {
-        socket: connect(directory, SocketTimeout::For(CONTROL_PATIENCE))?,
+        socket: connect(directory, SocketTimeout::For(CONTROL_TIMEOUT))?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
@@ -179,7 +179,7 @@ pub(super) fn open_stream(
     request: &ShimRequest,
 ) -> io::Result<Result<ContainerStream, ShimReply>> {
     let mut stream = ContainerStream {
-        socket: connect(directory, SocketTimeout::For(ANSWER_PATIENCE))?,
+        socket: connect(directory, SocketTimeout::For(ANSWER_TIMEOUT))?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
@@ -302,7 +302,7 @@ mod tests {
         assert!(matches!(refused, NotSubscribed::Crowded), "{refused}");
         assert!(!waiting.is_empty(), "it takes some");
         assert!(
-            began.elapsed() < CONTROL_PATIENCE / 2,
+            began.elapsed() < CONTROL_TIMEOUT / 2,
             "nothing was waited for"
         );
         // One that asks for something waits until there is room.

@@ -17,7 +17,7 @@ const OWNER: &str = "owner.json";
 
 /// How long a server waits for one that ends: a killed one may leave a process behind that it had just
 /// forked, which holds the lock until it becomes another program.
-const PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often it looks meanwhile.
 const LOOKS: u32 = 50;
 
@@ -58,7 +58,7 @@ impl RunDirectory {
             if !matches!(taken, Err(TryLockError::WouldBlock)) {
                 break;
             }
-            std::thread::sleep(PATIENCE / LOOKS);
+            std::thread::sleep(LOCK_TIMEOUT / LOOKS);
             taken = directory.try_lock();
         }
         match taken {

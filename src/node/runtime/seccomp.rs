@@ -25,7 +25,7 @@ pub(super) struct SockFilter {
 const LOAD_WORD: u16 = 0x20;
 const JUMP_EQUAL: u16 = 0x15;
 const JUMP_GREATER: u16 = 0x25;
-const JUMP_AT_LEAST: u16 = 0x35;
+const JUMP_GREATER_OR_EQUAL: u16 = 0x35;
 const JUMP_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
@@ -158,7 +158,7 @@ impl SeccompFilter {
             jump(JUMP_EQUAL, ARCHITECTURE_X86_64, 1, 0),
             answer(KILL_PROCESS),
             load(OFFSET_NUMBER),
-            jump(JUMP_AT_LEAST, X32_BIT, 0, 1),
+            jump(JUMP_GREATER_OR_EQUAL, X32_BIT, 0, 1),
             answer(refuse(libc::ENOSYS)),
             jump(JUMP_GREATER, LAST_REVIEWED_CALL, 0, 1),
             answer(refuse(libc::ENOSYS)),

@@ -44,19 +44,19 @@ use crate::network;
 
 /// Streams (programs of their own, and whoever is attached) that one shim serves together; the next is
 /// refused as busy. More: each costs memory in every shim. Fewer: twenty people watching one terminal.
-const MOST_STREAMS: usize = 32;
+const MAX_STREAMS: usize = 32;
 
 /// Connections that have not said what they want, or wait for a short answer; the next waits in the
 /// socket's queue until one has said it or is let go. Streams take none of these places, so whoever
 /// wants a stop or a kill always finds one.
-const MOST_NEWCOMERS: usize = 32;
+const MAX_NEWCOMERS: usize = 32;
 
 /// How long a connection may take to say what it wants. A server says it at once.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
 
 /// Subscriptions together; with one more the oldest is let go. There is one server, and for a moment
 /// the one before it.
-const MOST_SUBSCRIBERS: usize = 4;
+const MAX_SUBSCRIBERS: usize = 4;
 
 /// Output that waits for a slow client before it is let go; it can come back and replay.
 const WAITING_OUTPUT: usize = 1024 * 1024;
@@ -66,7 +66,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How often the files that tell the limits are rewritten. Shorter costs every session wake-ups;
 /// longer shows people old numbers.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Output of a program that may wait for its client before the program is made to wait.
 const ENOUGH_OUTPUT: usize = 256 * 1024;
@@ -238,7 +238,7 @@ impl Shim {
             line: None,
             first: None,
             kill_at: None,
-            next_look: Instant::now() + LOOK_EVERY,
+            next_look: Instant::now() + POLL_INTERVAL,
             ground: None,
             revealing: Revealing::available(),
             handover: None,
@@ -507,7 +507,7 @@ impl Shim {
     /// Serves until the container has ended.
     fn watch(&mut self) {
         let mut buffer = vec![0u8; 32 * 1024];
-        self.next_look = Instant::now() + LOOK_EVERY;
+        self.next_look = Instant::now() + POLL_INTERVAL;
         loop {
             for ready in self.wait() {
                 match ready {
@@ -557,7 +557,7 @@ impl Shim {
             self.signal(libc::SIGKILL);
         }
         if self.next_look <= now {
-            self.next_look = now + LOOK_EVERY;
+            self.next_look = now + POLL_INTERVAL;
             self.look();
         }
     }
@@ -620,7 +620,7 @@ impl Shim {
                 PollFlags::IN
             }
         };
-        if newcomers < MOST_NEWCOMERS {
+        if newcomers < MAX_NEWCOMERS {
             watch(ReadySource::Listener, self.listener.as_fd(), PollFlags::IN);
         }
         if let Some(line) = &self.line {
@@ -813,7 +813,7 @@ impl Shim {
     }
 
     fn accept(&mut self) {
-        while self.newcomers() < MOST_NEWCOMERS {
+        while self.newcomers() < MAX_NEWCOMERS {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
             };
@@ -892,7 +892,7 @@ impl Shim {
     /// Carries out a request; one that opens a stream changes the client's role and answers itself.
     fn request(&mut self, number: usize, request: ShimRequest) -> ShimReply {
         match request {
-            ShimRequest::Attach { .. } | ShimRequest::Exec(_) if self.streams() >= MOST_STREAMS => {
+            ShimRequest::Attach { .. } | ShimRequest::Exec(_) if self.streams() >= MAX_STREAMS => {
                 return ShimReply::Busy {
                     why: "The session serves as many programs and terminals as it can".to_owned(),
                 };
@@ -906,7 +906,7 @@ impl Shim {
                 let mut subscribers = self.clients.iter_mut().filter(subscribed);
                 let oldest = subscribers.next();
                 if let Some(oldest) = oldest
-                    && subscribers.count() + 1 >= MOST_SUBSCRIBERS
+                    && subscribers.count() + 1 >= MAX_SUBSCRIBERS
                 {
                     oldest.gone = true;
                 }
@@ -1461,7 +1461,7 @@ mod journal {
     }
 
     /// The journal that is read for a reason; the first fault stands near its beginning.
-    const MOST_READ: u64 = 64 * 1024;
+    const MAX_READ: u64 = 64 * 1024;
 
     /// Adds the first fault that was logged after `before` bytes to a reason. libcontainer tells its caller
     /// only the outermost words of what went wrong in its children, and logs the rest.
@@ -1469,7 +1469,7 @@ mod journal {
         let mut text = Vec::new();
         let read = File::open(log_directory.join("shim.log")).and_then(|mut file| {
             file.seek(SeekFrom::Start(before))?;
-            file.take(MOST_READ).read_to_end(&mut text)
+            file.take(MAX_READ).read_to_end(&mut text)
         });
         let text = String::from_utf8_lossy(&text);
         let fault = text.lines().find_map(|line| {

@@ -36,7 +36,7 @@ pub(super) const TERMINAL_MAJOR: u32 = 136;
 
 /// Terminals one session may have at once; at the edge `openpty` answers ENOSPC. The machine has 3072 for
 /// everybody. Higher: a few sessions take them all. Lower: somebody's many shells.
-const MOST_TERMINALS: u32 = 256;
+const MAX_TERMINALS: u32 = 256;
 
 /// What tells of the machine and not of the session: a directory is empty inside, a file has no bytes.
 const MASKED: [&str; 26] = [
@@ -199,7 +199,7 @@ fn mounts(order: &ContainerSpec, ground: &PreparedRoot) -> Vec<Value> {
         json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755", "size=65536k"] }),
         json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts",
                 "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5",
-                            format!("max={MOST_TERMINALS}")] }),
+                            format!("max={MAX_TERMINALS}")] }),
         json!({ "destination": "/dev/shm", "type": "tmpfs", "source": "shm",
                 "options": ["nosuid", "noexec", "nodev", "mode=1777", format!("size={}", order.shm_bytes)] }),
         json!({ "destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": ["nosuid", "noexec", "nodev"] }),

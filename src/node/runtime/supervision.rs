@@ -33,7 +33,7 @@ const LEAVING: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// How long the thread sleeps at most: by then it has seen that nobody holds the runtime any more.
-const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+const MAX_SLEEP: Duration = Duration::from_secs(5);
 
 /// How often a living shim is asked again that nobody listens to.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -241,9 +241,9 @@ pub(super) fn watch(shared: &Weak<RuntimeState>, bell: &OwnedFd) {
         let plain = |descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
         watched.extend(sockets.iter().map(|socket| plain(socket.as_fd())));
         watched.extend(processes.iter().map(|process| plain(process.as_fd())));
-        let left = next.map_or(LONGEST_SLEEP, |when| {
+        let left = next.map_or(MAX_SLEEP, |when| {
             let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-            left.min(LONGEST_SLEEP)
+            left.min(MAX_SLEEP)
         });
         let patience = Timespec {
             tv_sec: left.as_secs().cast_signed(),

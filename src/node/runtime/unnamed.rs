@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags};
 
 /// Descriptors and threads of one session that are looked at. More: a session that opens as many as it
 /// may keeps the thread busy for longer than a second. Fewer: more of them are called uncounted.
-pub(super) const MOST_LOOKS: u64 = 200_000;
+pub(super) const MAX_LOOKS: u64 = 200_000;
 
 /// Bytes of nameless files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ mod tests {
 
     /// Other tests of this process have files of their own: what is looked for is a difference of mebibytes.
     fn grown(folder: &Path, before: Unnamed) -> u64 {
-        let now = own(folder, MOST_LOOKS).bytes + BYTES / 2;
+        let now = own(folder, MAX_LOOKS).bytes + BYTES / 2;
         now.saturating_sub(before.bytes) / BYTES
     }
 
@@ -205,7 +205,7 @@ mod tests {
     fn a_file_without_a_name_is_counted_once_wherever_it_is_open() {
         let folder = tempfile::tempdir().expect("a directory");
         let folder = folder.path();
-        let before = own(folder, MOST_LOOKS);
+        let before = own(folder, MAX_LOOKS);
         let file = nameless(folder);
         let _twice = file.try_clone().expect("again");
         let mut named = File::create(folder.join("named")).expect("made");

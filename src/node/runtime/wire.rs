@@ -13,7 +13,7 @@ pub const PROTOCOL: u32 = 1;
 
 /// The largest payload of one frame. Larger: one client makes a shim hold megabytes. Smaller:
 /// a screenful of output takes several turns of the loop.
-pub const LARGEST_PAYLOAD: usize = 64 * 1024;
+pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct ShimFrame {
 /// Bytes that are no frames; the connection cannot be trusted further.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum WireError {
-    #[error("a frame announces {0} bytes, more than {LARGEST_PAYLOAD}")]
+    #[error("a frame announces {0} bytes, more than {MAX_PAYLOAD_BYTES}")]
     TooLong(usize),
     #[error("a frame of unknown kind {0}")]
     UnknownKind(u8),
@@ -116,7 +116,7 @@ pub struct ShimEvent {
 pub fn put(into: &mut Vec<u8>, kind: FrameKind, payload: &[u8]) {
     let mut rest = payload;
     loop {
-        let (now, later) = rest.split_at(rest.len().min(LARGEST_PAYLOAD));
+        let (now, later) = rest.split_at(rest.len().min(MAX_PAYLOAD_BYTES));
         let length = u32::try_from(now.len() + 1).expect("a frame is shorter than its bound");
         into.extend_from_slice(&length.to_le_bytes());
         into.push(kind as u8);
@@ -140,7 +140,7 @@ pub fn take(from: &mut Vec<u8>) -> Result<Option<ShimFrame>, WireError> {
         return Ok(None);
     };
     let length = u32::from_le_bytes(*head) as usize;
-    if length == 0 || length > LARGEST_PAYLOAD + 1 {
+    if length == 0 || length > MAX_PAYLOAD_BYTES + 1 {
         return Err(WireError::TooLong(length));
     }
     if from.len() < 4 + length {
@@ -223,12 +223,12 @@ mod tests {
 
     #[test]
     fn long_output_is_split_into_bounded_frames() {
-        let long = vec![7u8; LARGEST_PAYLOAD * 2 + 3];
+        let long = vec![7u8; MAX_PAYLOAD_BYTES * 2 + 3];
         let mut sent = Vec::new();
         put(&mut sent, FrameKind::Output, &long);
         let mut whole = Vec::new();
         while let Some(frame) = take(&mut sent).expect("well formed") {
-            assert!(frame.payload.len() <= LARGEST_PAYLOAD);
+            assert!(frame.payload.len() <= MAX_PAYLOAD_BYTES);
             whole.extend(frame.payload);
         }
         assert_eq!(whole, long);

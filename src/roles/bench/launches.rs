@@ -22,7 +22,7 @@ use super::wire::Connection;
 const IMAGE: &str = "bench-tiny:1";
 /// Requests of one burst travel on this many connections.
 const CONNECTIONS: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(180);
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Nanoseconds since 1970, as `date` prints them.
 fn clock() -> u128 {
@@ -57,7 +57,7 @@ pub(super) fn import(local: &mut Connection, archive: &Path) -> io::Result<Durat
             Some("failed" | "cancelled") => {
                 return Err(io::Error::other(format!("the import failed: {now}")));
             }
-            _ if began.elapsed() > PATIENCE => {
+            _ if began.elapsed() > LAUNCH_TIMEOUT => {
                 return Err(io::Error::other("the import does not end"));
             }
             _ => std::thread::sleep(Duration::from_millis(5)),
@@ -272,7 +272,7 @@ fn ours_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<
             .collect()
     });
     let mut spans = Vec::new();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LAUNCH_TIMEOUT;
     for id in asked.into_iter().collect::<io::Result<Vec<_>>>()?.concat() {
         // Waits for the row first, so that asking for logs does not disturb what is measured.
         local.get(&format!("/api/v1/sessions/{id}?wait=running&patience=60"))?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::wire::{BenchAddress, Connection, MeasuredAnswer};
 
 /// Longer than a start takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A directory that is removed at the end. Readable by all: a container's root, which is nobody
 /// outside, must find its way through.
@@ -98,7 +98,7 @@ impl BenchServer {
             if answers {
                 return Ok(began.elapsed());
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > START_TIMEOUT {
                 return Err(io::Error::other(format!(
                     "the server does not serve:\n{}",
                     self.said()
@@ -162,7 +162,7 @@ impl BenchServer {
     /// Ends every session and waits until nothing of them is left.
     pub(super) fn clear(&self) -> io::Result<()> {
         let mut local = self.local()?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         loop {
             let page = local
                 .get("/api/v1/sessions?limit=500")?

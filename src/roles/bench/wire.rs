@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Longer than any answer may take; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where a server listens.
 #[derive(Debug, Clone)]
@@ -72,12 +72,12 @@ impl Connection {
         let stream: Box<dyn Stream> = match address {
             BenchAddress::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
                 Box::new(stream)
             }
             BenchAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }

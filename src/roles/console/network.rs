@@ -11,7 +11,7 @@ use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
 /// Seconds until a change is taken back.
-pub const PATIENCE_SECONDS: u32 = 60;
+pub const CONFIRM_TIMEOUT_SECONDS: u32 = 60;
 /// The timer that takes it back; one change at a time.
 const TIMER: &str = "fardel-network-revert";
 
@@ -262,7 +262,7 @@ pub fn set(place: &NetworkTools<'_>, interface: &str, plan: &AddressPlan) -> Res
     let text = serde_json::to_string(&change).map_err(|error| failed(error.to_string()))?;
     write(&kept(place), &text).map_err(|error| failed(error.to_string()))?;
     // The way back comes first: from here on a lost line mends itself.
-    let after = format!("--on-active={PATIENCE_SECONDS}");
+    let after = format!("--on-active={CONFIRM_TIMEOUT_SECONDS}");
     let own = std::env::current_exe().map_or_else(
         |_| "/usr/bin/fardel".to_owned(),
         |path| path.display().to_string(),

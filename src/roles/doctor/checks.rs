@@ -11,9 +11,9 @@ use super::super::server::sockets::holder;
 use super::{DoctorCheck, trial};
 
 /// Least kernel: the oldest one that any supported distribution still brings.
-const LEAST_KERNEL: (u32, u32) = (5, 15);
+const MIN_KERNEL: (u32, u32) = (5, 15);
 /// Below this, one image import fills the disk.
-const LEAST_FREE: u64 = 5 << 30;
+const MIN_FREE: u64 = 5 << 30;
 /// Below this, a few imports fill the disk.
 const COMFORTABLE_FREE: u64 = 30 << 30;
 /// A clock before this is wrong: the program did not exist yet. 2026-01-01.
@@ -82,7 +82,7 @@ fn kernel() -> DoctorCheck {
         .split(['.', '-'])
         .map_while(|n| n.parse::<u32>().ok());
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if (major, minor) >= LEAST_KERNEL {
+    if (major, minor) >= MIN_KERNEL {
         return DoctorCheck::ok("kernel", format!("Linux {release}."));
     }
     DoctorCheck::fail(
@@ -344,7 +344,7 @@ fn disk(settings: &Settings) -> DoctorCheck {
         folder.display()
     );
     let fix = "Make room, or move the state: FARDEL_DATA=/big/disk/fardel.";
-    if free < LEAST_FREE {
+    if free < MIN_FREE {
         DoctorCheck::fail("disk", said, fix)
     } else if free < COMFORTABLE_FREE {
         DoctorCheck::warn("disk", said, fix)
@@ -423,14 +423,14 @@ fn state(settings: &Settings) -> DoctorCheck {
 
 fn run_directory(settings: &Settings) -> DoctorCheck {
     /// A socket's path has room for 107 bytes in the kernel.
-    const LONGEST_SOCKET: usize = 107;
+    const MAX_SOCKET_PATH_LENGTH: usize = 107;
     let socket = settings.socket();
     let length = socket.as_os_str().len();
-    if length > LONGEST_SOCKET {
+    if length > MAX_SOCKET_PATH_LENGTH {
         return DoctorCheck::fail(
             "run-directory",
             format!(
-                "{} has {length} bytes; a socket's path has at most {LONGEST_SOCKET}.",
+                "{} has {length} bytes; a socket's path has at most {MAX_SOCKET_PATH_LENGTH}.",
                 socket.display()
             ),
             "Choose a shorter FARDEL_RUN, such as /run/fardel.",

@@ -11,7 +11,7 @@ use super::checks::existing;
 /// Files that may be open on the whole machine, in parts of a hundred, before it is said.
 const CROWDED_PERCENT: u64 = 80;
 /// A full catalog writes its log back every few thousand pages; one this large never got around to it.
-const LARGEST_LOG: u64 = 256 << 20;
+const MAX_LOG_BYTES: u64 = 256 << 20;
 /// Seconds that a file may be newer than the clock: two machines that share a disk differ by less.
 const FUTURE_SECONDS: i64 = 300;
 
@@ -240,7 +240,7 @@ impl Host<'_> {
         const ID: &str = "catalog-log";
         let length =
             fs::metadata(self.data.join("catalog.sqlite-wal")).map_or(0, |meta| meta.len());
-        if length <= LARGEST_LOG {
+        if length <= MAX_LOG_BYTES {
             return DoctorCheck::ok(ID, "The catalog's log is short.");
         }
         DoctorCheck::warn(
@@ -704,7 +704,7 @@ mod tests {
             }),
             ("catalog-log", CheckState::Warn, "256 MiB", |p| {
                 let wal = fs::File::create(p.data().join("catalog.sqlite-wal")).unwrap();
-                wal.set_len(LARGEST_LOG + 1).unwrap();
+                wal.set_len(MAX_LOG_BYTES + 1).unwrap();
             }),
             ("clock-and-state", CheckState::Fail, "17520 hours", |p| {
                 p.put("data/catalog.sqlite", "x");

@@ -19,23 +19,23 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::doors::problem::ProblemResponse;
 
 /// Most bytes of one body while nobody was proven: a sign-in has some hundred.
-const LARGEST_UNPROVEN: usize = 64 << 10;
+const MAX_UNPROVEN_BODY_BYTES: usize = 64 << 10;
 /// Most bytes of all such bodies together. Higher: a flood takes memory. Lower: a flood keeps sign-ins out.
-const MOST_UNPROVEN: usize = 8 << 20;
+const MAX_UNPROVEN_BYTES: usize = 8 << 20;
 /// Of these, most bytes from one address; loopback is not counted. Higher: fewer addresses keep sign-ins out.
 /// Lower: a class behind one router waits to sign in.
-const MOST_OF_AN_ADDRESS: usize = 512 << 10;
+const MAX_ADDRESS_BYTES: usize = 512 << 10;
 /// A body up to here is short: a form, a launch. Short ones, and the beginnings of long ones, have room of
 /// their own, which no upload takes.
 const SHORT: usize = 1 << 20;
 /// Most bytes of the short bodies of everybody who was proven.
-const MOST_SHORT: usize = 64 << 20;
+const MAX_SHORT_BYTES: usize = 64 << 20;
 /// Most bytes of one person's long bodies together beyond `SHORT`: some ten uploads at once.
-const MOST_OF_A_PERSON: usize = 32 << 20;
+const MAX_USER_BYTES: usize = 32 << 20;
 /// Most bytes of the long bodies of everybody who was proven, beyond `SHORT` each.
-const MOST_PROVEN: usize = 96 << 20;
+const MAX_PROVEN_BYTES: usize = 96 << 20;
 /// What one body is counted as at most: longer ones go to disk in pieces of this size.
-const LARGEST_COUNTED: usize = 4 << 20;
+const MAX_COUNTED_BYTES: usize = 4 << 20;
 /// How long a body may take while nobody was proven.
 const UNPROVEN_TAKES: Duration = Duration::from_secs(20);
 /// A proven caller's body brings `PACE` bytes in each such time, or all of its rest. Longer: a body that
@@ -121,12 +121,11 @@ impl HeldBytes {
         let ((was_short, was_long), (short, long)) = (parts(before), parts(now));
         let (short, long) = (short - was_short, long - was_long);
         let own = self.people.get(&user).copied().unwrap_or_default();
-        let own_is_full =
-            own.short + short > MOST_OF_A_PERSON || own.long + long > MOST_OF_A_PERSON;
+        let own_is_full = own.short + short > MAX_USER_BYTES || own.long + long > MAX_USER_BYTES;
         if own_is_full && short + long > 0 {
             return Err(too_many());
         }
-        if self.short + short > MOST_SHORT || self.long + long > MOST_PROVEN {
+        if self.short + short > MAX_SHORT_BYTES || self.long + long > MAX_PROVEN_BYTES {
             return Err(full());
         }
         self.add(user, short, long);
@@ -139,8 +138,8 @@ impl HeldBytes {
         bytes: usize,
     ) -> Result<(), ProblemResponse> {
         let of_address = address.and_then(|address| self.addresses.get(&address).copied());
-        let crowded = of_address.unwrap_or_default() + bytes > MOST_OF_AN_ADDRESS;
-        if self.unproven + bytes > MOST_UNPROVEN || address.is_some() && crowded {
+        let crowded = of_address.unwrap_or_default() + bytes > MAX_ADDRESS_BYTES;
+        if self.unproven + bytes > MAX_UNPROVEN_BYTES || address.is_some() && crowded {
             return Err(full());
         }
         self.unproven += bytes;
@@ -212,9 +211,9 @@ impl BodyAccount {
     fn take(&self, bytes: usize) -> Result<(), ()> {
         let mut entry = self.entry();
         let received = entry.received.saturating_add(bytes);
-        let now = received.min(LARGEST_COUNTED);
+        let now = received.min(MAX_COUNTED_BYTES);
         let taken = match entry.owner {
-            None if received > LARGEST_UNPROVEN => Err(too_large()),
+            None if received > MAX_UNPROVEN_BODY_BYTES => Err(too_large()),
             None => self.bodies.held().take_unproven(entry.address, bytes),
             Some(user) => self.bodies.held().take_proven(user, entry.held, now),
         };
@@ -323,7 +322,7 @@ where
         let over = || Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
         // What will not be taken need not come.
         let least = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
-        if !self.account.is_proven() && least > LARGEST_UNPROVEN {
+        if !self.account.is_proven() && least > MAX_UNPROVEN_BODY_BYTES {
             self.account.refuse(too_large());
             return Poll::Ready(Some(over()));
         }
@@ -381,14 +380,14 @@ mod tests {
     fn strangers_bodies_are_small_and_few_and_take_nothing_from_people() {
         let bodies = Arc::new(Bodies::default());
         let large = bodies.account(None);
-        assert!(large.take(LARGEST_UNPROVEN).is_ok());
+        assert!(large.take(MAX_UNPROVEN_BODY_BYTES).is_ok());
         assert!(large.take(1).is_err());
         assert_eq!(code(&large), (413, "body.too-large-unproven".to_owned()));
-        let many: Vec<_> = (1..MOST_UNPROVEN / LARGEST_UNPROVEN)
+        let many: Vec<_> = (1..MAX_UNPROVEN_BYTES / MAX_UNPROVEN_BODY_BYTES)
             .map(|_| bodies.account(None))
             .collect();
         for account in &many {
-            assert!(account.take(LARGEST_UNPROVEN).is_ok());
+            assert!(account.take(MAX_UNPROVEN_BODY_BYTES).is_ok());
         }
         let one_more = bodies.account(None);
         assert!(one_more.take(1).is_err());
@@ -415,7 +414,7 @@ mod tests {
             account.proven(who);
             account
         };
-        let uploads: Vec<_> = (0..MOST_OF_A_PERSON / (LARGEST_COUNTED - SHORT))
+        let uploads: Vec<_> = (0..MAX_USER_BYTES / (MAX_COUNTED_BYTES - SHORT))
             .map(|_| of(kim))
             .collect();
         for upload in &uploads {
@@ -426,7 +425,7 @@ mod tests {
         }
         let one_more = of(kim);
         assert!(one_more.take(SHORT).is_ok(), "a form is sent beside them");
-        assert!(one_more.take(LARGEST_COUNTED).is_err());
+        assert!(one_more.take(MAX_COUNTED_BYTES).is_err());
         assert_eq!(code(&one_more), (429, "body.too-many".to_owned()));
         assert!(of(lee).take(1 << 20).is_ok());
         drop(uploads);
@@ -441,22 +440,22 @@ mod tests {
     fn one_address_takes_no_others_room_and_uploads_take_none_of_short_requests() {
         let bodies = Arc::new(Bodies::default());
         let address = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
-        let many: Vec<_> = (0..MOST_OF_AN_ADDRESS / LARGEST_UNPROVEN)
+        let many: Vec<_> = (0..MAX_ADDRESS_BYTES / MAX_UNPROVEN_BODY_BYTES)
             .map(|_| bodies.account(address(1)))
             .collect();
         for account in &many {
-            assert!(account.take(LARGEST_UNPROVEN).is_ok());
+            assert!(account.take(MAX_UNPROVEN_BODY_BYTES).is_ok());
         }
         let one_more = bodies.account(address(1));
         assert!(one_more.take(1).is_err());
         assert!(bodies.account(address(2)).take(100).is_ok());
         drop(many);
         assert!(bodies.account(address(1)).take(100).is_ok());
-        let uploads: Vec<_> = (0..MOST_PROVEN / (LARGEST_COUNTED - SHORT))
+        let uploads: Vec<_> = (0..MAX_PROVEN_BYTES / (MAX_COUNTED_BYTES - SHORT))
             .map(|_| {
                 let upload = bodies.account(None);
                 upload.proven(user());
-                assert!(upload.take(LARGEST_COUNTED).is_ok());
+                assert!(upload.take(MAX_COUNTED_BYTES).is_ok());
                 upload
             })
             .collect();
@@ -466,7 +465,7 @@ mod tests {
             account
         };
         assert!(
-            person().take(LARGEST_COUNTED).is_err(),
+            person().take(MAX_COUNTED_BYTES).is_err(),
             "no room for one more upload"
         );
         assert!(person().take(SHORT).is_ok(), "a launch finds room");

@@ -23,16 +23,16 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Connections of all ports together. Higher: a flood takes the memory of the sessions. Lower: a class of
 /// eighty with six tabs each waits. At the edge the next one waits in the kernel.
-const MOST_CONNECTIONS: usize = 2048;
+const MAX_CONNECTIONS: usize = 2048;
 /// Of these, connections on which nobody was proven yet. At the edge the one that idles longest is closed
 /// for the new one. Higher: less room for people at work. Lower: a flood closes a visitor's before its
 /// first request came.
-const MOST_UNKNOWN: usize = 512;
+const MAX_UNKNOWN: usize = 512;
 /// Of these, connections of one address (IPv6: one /64); loopback is not counted, since a proxy on this
 /// machine brings everybody by it. Lower: a class behind one router waits to sign in.
-const MOST_OF_AN_ADDRESS: usize = 256;
+const MAX_PER_ADDRESS: usize = 256;
 /// Known connections of one person. Further ones stay unknown: served, and the first to be closed.
-const MOST_OF_A_PERSON: usize = 256;
+const MAX_PER_USER: usize = 256;
 
 /// How long a connection may take to say its first byte, then to shake hands, then to bring the first
 /// request whole.
@@ -151,7 +151,7 @@ pub(super) fn counted(peer: IpAddr) -> Option<IpAddr> {
 impl Connections {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
-            room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             book: Mutex::default(),
         })
     }
@@ -176,9 +176,9 @@ impl Connections {
         let address = counted(peer.ip());
         let mut book = self.book();
         if address.is_some() {
-            book.make_room(MOST_OF_AN_ADDRESS, |entry| entry.address == address);
+            book.make_room(MAX_PER_ADDRESS, |entry| entry.address == address);
         }
-        if let Some(crowded) = book.most_crowded(MOST_UNKNOWN) {
+        if let Some(crowded) = book.most_crowded(MAX_UNKNOWN) {
             book.make_room(1, |entry| entry.address == crowded);
         }
         let number = book.next;
@@ -305,7 +305,7 @@ impl ConnectionHandle {
         let known = book.open.values().filter(|entry| entry.owner.is_some());
         let of_person = known.clone().filter(|entry| entry.owner == Some(user));
         let room =
-            of_person.count() < MOST_OF_A_PERSON && known.count() < MOST_CONNECTIONS - MOST_UNKNOWN;
+            of_person.count() < MAX_PER_USER && known.count() < MAX_CONNECTIONS - MAX_UNKNOWN;
         if let Some(entry) = book.open.get_mut(&self.number) {
             // Proven in any case: a stream may be long, whether its place is kept or not.
             entry.until = None;
@@ -482,7 +482,7 @@ mod tests {
         let door = Door::open().await;
         let neighbour = door.knock("10.0.0.8").await;
         let mut seats = Vec::new();
-        for _ in 0..MOST_OF_AN_ADDRESS {
+        for _ in 0..MAX_PER_ADDRESS {
             seats.push(door.knock("10.0.0.7").await);
         }
         let working = seats[0].1.line().request();
@@ -493,7 +493,7 @@ mod tests {
         assert!(closing(&seats[1].1), "the oldest that idles goes");
         drop(working);
         // A proxy on this machine brings everybody.
-        for _ in 0..=MOST_OF_AN_ADDRESS {
+        for _ in 0..=MAX_PER_ADDRESS {
             let (_, seat) = door.knock("127.0.0.1").await;
             assert!(!closing(&seat));
         }
@@ -504,16 +504,16 @@ mod tests {
         let door = Door::open().await;
         let user = UserId(uuid::Uuid::now_v7());
         let mut known = Vec::new();
-        for _ in 0..=MOST_OF_A_PERSON {
+        for _ in 0..=MAX_PER_USER {
             let seat = door.knock("127.0.0.1").await;
             seat.1.line().known(user);
             known.push(seat);
         }
         let unknown =
             |seat: &CountedConnection| seat.line().with(|entry| entry.unknown()).expect("seated");
-        assert!(unknown(&known[MOST_OF_A_PERSON].1), "one too many");
+        assert!(unknown(&known[MAX_PER_USER].1), "one too many");
         let mut strangers = Vec::new();
-        for _ in 0..MOST_UNKNOWN + 7 {
+        for _ in 0..MAX_UNKNOWN + 7 {
             strangers.push(door.knock("127.0.0.1").await);
         }
         assert_eq!(

@@ -14,7 +14,7 @@ use crate::units::Bytes;
 /// Parts of a device's memory in which places are told. A card of four slices counts two for each.
 pub const MEMORY_SLICES: u8 = 8;
 /// Partitions of one device at most.
-pub const MOST_PARTS: usize = 7;
+pub const MAX_PARTS: usize = 7;
 
 /// One size in the maker's table: slices of compute, eighths of the memory, where it may begin, and whether
 /// there is one with the media engines. A card has one set of those.
@@ -290,7 +290,7 @@ type Placed = Vec<(MigProfile, (u8, u8))>;
 /// at most seven places, largest first, so the search is short.
 fn places(wanted: &[MigProfile], known: &[(MigProfile, &'static ProfileSize)]) -> Option<Placed> {
     let with_media = wanted.iter().filter(|profile| profile.media).count();
-    if wanted.len() > MOST_PARTS || with_media > 1 {
+    if wanted.len() > MAX_PARTS || with_media > 1 {
         return None;
     }
     let mut order: Vec<(&ProfileSize, MigProfile)> = wanted

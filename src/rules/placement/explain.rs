@@ -509,7 +509,7 @@ fn checks(
 
 /// Searches for a place that one estimate may cost, times machines. More: a page that asks while a user
 /// types answers later. Fewer: a long queue has no estimate.
-const MOST_SEARCHES: usize = 20_000;
+const MAX_SEARCHES: usize = 20_000;
 
 /// When enough sessions will have reached the limits their owners set that everybody in front of this one
 /// has a place, and then this one: at the latest, for some end sooner. None where a session in the way has
@@ -532,7 +532,7 @@ fn eta<'w>(
     });
     let mut ends: Vec<(Timestamp, ExpectedEnd<'_>)> = running.chain(started).collect();
     let mut queue = line.waiting.clone();
-    let mut searches = MOST_SEARCHES / ground.spots.len().max(1);
+    let mut searches = MAX_SEARCHES / ground.spots.len().max(1);
     loop {
         let next = (0..ends.len()).min_by_key(|at| (ends[*at].0, ends[*at].1.session().id))?;
         let (at, end) = ends.swap_remove(next);

@@ -23,7 +23,7 @@ use crate::world::{ClusterSnapshot, NodeRecord};
 
 /// Heaps kept. More: memory, for queues in which every request differs. Fewer: a queue of more sizes than
 /// this looks at every machine for each of them.
-const MOST_HEAPS: usize = 64;
+const MAX_HEAPS: usize = 64;
 
 /// One machine while places are given away.
 #[derive(Clone)]
@@ -292,7 +292,7 @@ impl<'w> ClusterState<'w> {
         }
         let mut searches = self.searches.borrow_mut();
         let key = (*demand, host);
-        if !searches.contains_key(&key) && searches.len() >= MOST_HEAPS {
+        if !searches.contains_key(&key) && searches.len() >= MAX_HEAPS {
             return self.scan(demand, host);
         }
         let search = searches.entry(key).or_insert_with(|| Search {

@@ -19,7 +19,7 @@ use crate::world::NodeRecord;
 
 /// Different sizes that may wait in front while a session behind them is still looked at. More: a pass over a
 /// queue in which every request differs takes longer. Fewer: such a queue lets fewer pass.
-pub(super) const MOST_SIZES: usize = 128;
+pub(super) const MAX_SIZES: usize = 128;
 
 /// Sessions of one size that wait in front.
 pub(super) struct WaitingGroup<'w> {

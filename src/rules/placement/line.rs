@@ -3,7 +3,7 @@
 
 use super::fit::{self, FitPlace};
 use super::ground::{ClusterState, FoundPlace};
-use super::kept::MOST_SIZES;
+use super::kept::MAX_SIZES;
 use super::order::{self, QueueGate};
 use crate::session::{DesiredState, Outcome, Reason, Session};
 use crate::units::Timestamp;
@@ -94,7 +94,7 @@ impl<'w> QueueWalk<'w> {
         self.waiting.push(session);
         if !self.full {
             self.ground.keep(session);
-            self.full = self.ground.kept().sizes.len() >= MOST_SIZES;
+            self.full = self.ground.kept().sizes.len() >= MAX_SIZES;
         }
     }
 }

@@ -30,9 +30,9 @@ use crate::{Failure, Server};
 const FREE: u32 = 5;
 /// Longest wait of a name from an address that is no known browser's. Higher: a user behind the same
 /// proxy is kept out by a neighbour. Lower: an address may guess more often.
-const LONGEST_WAIT_SECONDS: u64 = 30;
+const MAX_WAIT_SECONDS: u64 = 30;
 /// Longest wait of a browser that signed in by this name before, which failures of others do not touch.
-const LONGEST_OWN_WAIT_SECONDS: u64 = 15 * 60;
+const MAX_OWN_WAIT_SECONDS: u64 = 15 * 60;
 /// Failures of a name from anywhere after which its tries are slowed.
 const FREE_OF_NAME: u32 = 20;
 /// Failures from an address after which its tries are slowed: a class may sit behind one.
@@ -40,14 +40,14 @@ const FREE_OF_ADDRESS: u32 = 50;
 /// How long a slowed try is held before its password is looked at.
 const SLOWED: Duration = Duration::from_secs(1);
 /// Tries that are held at once; more are told to come back.
-const MOST_SLOWED: usize = 64;
+const MAX_SLOWED: usize = 64;
 /// Quiet seconds after which failures are no longer counted.
 const FORGIVEN_AFTER_SECONDS: u64 = 3600;
 /// Counts kept at once, some 100 bytes each; the one that rested longest goes first. Each costs whoever makes
 /// it the time of a password's check.
-const MOST_COUNTS: usize = 10_000;
+const MAX_COUNTS: usize = 10_000;
 /// Longest name that is counted as typed; no longer one exists.
-const LONGEST_NAME: usize = 80;
+const MAX_NAME_LENGTH: usize = 80;
 
 /// What is counted, hashed, because people type passwords into the wrong field.
 type AttemptKey = [u8; 32];
@@ -72,7 +72,7 @@ impl Default for AttemptCounts {
     fn default() -> Self {
         Self {
             rows: Mutex::default(),
-            slowed: Arc::new(Semaphore::new(MOST_SLOWED)),
+            slowed: Arc::new(Semaphore::new(MAX_SLOWED)),
         }
     }
 }
@@ -99,7 +99,7 @@ impl AttemptCounts {
         now: Timestamp,
     ) -> Result<u32, Timestamp> {
         let mut rows = self.locked();
-        if rows.len() >= MOST_COUNTS && !rows.contains_key(&subject) {
+        if rows.len() >= MAX_COUNTS && !rows.contains_key(&subject) {
             let oldest = rows.iter().min_by_key(|(_, row)| row.failed_at);
             if let Some(oldest) = oldest.map(|(subject, _)| *subject) {
                 rows.remove(&oldest);
@@ -174,7 +174,7 @@ impl<'s> Attempt<'s> {
         source: IpAddr,
         device: Option<KnownBrowser>,
     ) -> Self {
-        let short: String = name.chars().take(LONGEST_NAME).collect();
+        let short: String = name.chars().take(MAX_NAME_LENGTH).collect();
         let address = network(source);
         let own = match device {
             Some(device) => subject("device", &device.id, &device.person),
@@ -185,9 +185,9 @@ impl<'s> Attempt<'s> {
             server,
             own,
             longest: if device.is_some() {
-                LONGEST_OWN_WAIT_SECONDS
+                MAX_OWN_WAIT_SECONDS
             } else {
-                LONGEST_WAIT_SECONDS
+                MAX_WAIT_SECONDS
             },
             shared: if device.is_some() {
                 Vec::new()
@@ -208,7 +208,7 @@ impl<'s> Attempt<'s> {
         Self {
             server,
             own: subject("own", by, person.0.as_bytes()),
-            longest: LONGEST_OWN_WAIT_SECONDS,
+            longest: MAX_OWN_WAIT_SECONDS,
             shared: Vec::new(),
             name: subject("name", name.as_bytes(), &[]),
             what: format!("Sign-in for {}", name.escape_debug()),
@@ -221,7 +221,7 @@ impl<'s> Attempt<'s> {
         Self {
             server,
             own: subject("setup", &network(source), &[]),
-            longest: LONGEST_WAIT_SECONDS,
+            longest: MAX_WAIT_SECONDS,
             shared: Vec::new(),
             name: subject("setup", &[], &[]),
             what: "Setup".to_owned(),
@@ -412,19 +412,19 @@ mod tests {
         let counts = AttemptCounts::default();
         let now = Timestamp::from_millis(1_000_000);
         let numbered = |n: usize| subject("test", &n.to_be_bytes(), &[]);
-        for n in 0..MOST_COUNTS + 100 {
+        for n in 0..MAX_COUNTS + 100 {
             let later = now.plus_seconds(n as u64 / 1000);
             let _ = counts.begin(numbered(n), numbered(n), 30, later);
         }
         let rows = counts.locked();
-        assert_eq!(rows.len(), MOST_COUNTS);
-        assert!(rows.contains_key(&numbered(MOST_COUNTS + 99)));
+        assert_eq!(rows.len(), MAX_COUNTS);
+        assert!(rows.contains_key(&numbered(MAX_COUNTS + 99)));
     }
 
     #[test]
     fn waits_double_from_a_second_to_the_longest() {
-        let waits: Vec<u64> = (4..14).map(|n| wait(n, LONGEST_WAIT_SECONDS)).collect();
+        let waits: Vec<u64> = (4..14).map(|n| wait(n, MAX_WAIT_SECONDS)).collect();
         assert_eq!(waits, [0, 0, 1, 2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(wait(u32::MAX, LONGEST_OWN_WAIT_SECONDS), 900);
+        assert_eq!(wait(u32::MAX, MAX_OWN_WAIT_SECONDS), 900);
     }
 }

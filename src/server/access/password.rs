@@ -18,13 +18,13 @@ pub(crate) struct Costs(u32, u32, u32);
 /// Higher: sign-in storms cost more memory and time. Lower: guessing is cheaper.
 const COSTS: Costs = Costs(19 * 1024, 2, 1);
 /// Hashes computed at once: together 38 MiB, and one of two cores stays free.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT: usize = 2;
 /// Hashes that may wait. Each takes some 30 ms, so the last of these waits about four seconds. Fewer: a class
 /// that signs in at once is told to come back.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
-const LEAST: usize = 10;
-const MOST: usize = 1024;
+const MIN_LENGTH: usize = 10;
+const MAX_LENGTH: usize = 1024;
 
 /// Passwords that everybody tries first; only those long enough to pass otherwise.
 const COMMON: &str = include_str!("common_passwords.txt");
@@ -40,8 +40,8 @@ impl Default for Hasher {
     fn default() -> Self {
         Self {
             costs: COSTS,
-            at_once: Semaphore::new(AT_ONCE),
-            waiting: Semaphore::new(MOST_WAITING),
+            at_once: Semaphore::new(MAX_CONCURRENT),
+            waiting: Semaphore::new(MAX_WAITING),
         }
     }
 }
@@ -194,19 +194,19 @@ pub(crate) fn check_new(password: &SecretText, name: &str, pointer: &str) -> Res
             "Four or more random words would work, such as those of a sentence only you know.",
         )
     };
-    if characters < LEAST {
+    if characters < MIN_LENGTH {
         return Err(refuse(
             "password.too-short",
-            format!("A password has at least {LEAST} characters."),
+            format!("A password has at least {MIN_LENGTH} characters."),
         )
-        .with("least", LEAST));
+        .with("least", MIN_LENGTH));
     }
-    if text.len() > MOST {
+    if text.len() > MAX_LENGTH {
         return Err(refuse(
             "password.too-long",
-            format!("A password has at most {MOST} bytes."),
+            format!("A password has at most {MAX_LENGTH} bytes."),
         )
-        .with("most", MOST));
+        .with("most", MAX_LENGTH));
     }
     if text.contains('\0') {
         return Err(refuse(

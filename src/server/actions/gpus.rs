@@ -229,7 +229,7 @@ pub struct CordonRequest {
     pub note: Option<String>,
 }
 
-const LONGEST_NOTE: usize = 256;
+const MAX_NOTE_LENGTH: usize = 256;
 
 /// Every device, machine by machine in the order of their indexes.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
@@ -548,7 +548,7 @@ fn end(
 fn checked(note: Option<String>) -> Result<Option<String>, Refusal> {
     let note = note.map(|note| note.trim().to_owned());
     if let Some(note) = &note {
-        text("note", "/note", note, LONGEST_NOTE)?;
+        text("note", "/note", note, MAX_NOTE_LENGTH)?;
         plain("note", "/note", note)?;
     }
     Ok(note)

@@ -35,7 +35,7 @@ pub enum ImportSource {
 }
 
 /// Imports that may wait. More is a loop in a script.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 /// Every image, by reference. `host`, the machine's own programs, is none.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<CatalogImage>, Failure> {
@@ -150,7 +150,7 @@ pub async fn import_once(
                 {
                     return Ok(same.id);
                 }
-                if open.len() >= MOST_OPEN {
+                if open.len() >= MAX_OPEN {
                     return Err(Refusal::too_often(
                         "operation.too-many",
                         format!("{} imports wait already.", open.len()),

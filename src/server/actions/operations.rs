@@ -14,7 +14,7 @@ pub use crate::catalog::jobs::OperationState;
 use crate::{Failure, Server};
 
 /// Operations that are listed.
-const MOST: u32 = 200;
+const MAX_OPERATIONS: u32 = 200;
 
 /// One piece of long work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,9 +43,9 @@ pub struct OperationView {
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OperationView>, Failure> {
     allowed(caller, Permission::ImagesRead)?;
     let own = owner(caller);
-    let rows = server
-        .catalog()
-        .read_now("list operations", |view| view.operations(own, MOST))?;
+    let rows = server.catalog().read_now("list operations", |view| {
+        view.operations(own, MAX_OPERATIONS)
+    })?;
     Ok(rows.into_iter().map(|row| show(server, row)).collect())
 }
 

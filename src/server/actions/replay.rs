@@ -143,7 +143,7 @@ impl KeyPermit {
                 .map_err(|error| ServerFault::new("keep the first answer", error))
         };
         let mut text = written(&answer)?;
-        if text.len() > crate::catalog::idempotency::LARGEST_ANSWER {
+        if text.len() > crate::catalog::idempotency::MAX_ANSWER_BYTES {
             answer.body = None;
             text = written(&answer)?;
         }

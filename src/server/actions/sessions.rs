@@ -50,12 +50,12 @@ pub struct ListQuery {
     pub scope: Option<String>,
 }
 
-const MOST_ON_A_PAGE: u32 = 500;
+const MAX_PAGE_ITEMS: u32 = 500;
 const USUAL_PAGE: u32 = 50;
 /// Waiting sessions that a queue explains. Each costs about one scheduling pass.
-const MOST_EXPLAINED: usize = 200;
+const MAX_EXPLAINED: usize = 200;
 /// Events of one session that are shown.
-const MOST_EVENTS: u32 = 500;
+const MAX_EVENTS: u32 = 500;
 
 /// One page of sessions the caller may see.
 pub async fn list(
@@ -67,10 +67,10 @@ pub async fn list(
     let mut filter = query::parse(&wanted.q)?;
     let (key, descending) = query::sort(wanted.sort.as_deref())?;
     let limit = wanted.limit.unwrap_or(USUAL_PAGE);
-    if !(1..=MOST_ON_A_PAGE).contains(&limit) {
+    if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
         return Err(Refusal::invalid(
             "limit.out-of-range",
-            format!("A page has 1 to {MOST_ON_A_PAGE} items."),
+            format!("A page has 1 to {MAX_PAGE_ITEMS} items."),
         )
         .at("/limit")
         .into());
@@ -172,7 +172,7 @@ pub async fn queue(
             let mut names = NameCache::new(view)?;
             waiting
                 .into_iter()
-                .take(MOST_EXPLAINED)
+                .take(MAX_EXPLAINED)
                 .map(|row| {
                     let explained = placement::explain_session(&world, row, now);
                     Ok((names.show(row)?, discreet(explained, &world, &caller)))
@@ -186,7 +186,7 @@ pub async fn queue(
 pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<EventView>, Failure> {
     server.catalog().read_now("show a history", |view| {
         let row = find(view, caller, Permission::SessionsRead, id)?;
-        let rows = view.events_of(&row.id.to_string(), MOST_EVENTS)?;
+        let rows = view.events_of(&row.id.to_string(), MAX_EVENTS)?;
         Ok(rows.into_iter().map(EventView::of).collect())
     })
 }

@@ -21,7 +21,7 @@ type Act =
 
 macro_rules! acts {
     ($(($verb:ident, $name:literal, |$server:ident, $caller:ident| $act:expr),)*) => {
-        [$((Verb::$verb, $name, (|$server, $caller| {
+        [$((Permission::$verb, $name, (|$server, $caller| {
             Box::pin(async move { $act.await.map(drop) })
         }) as Act),)*]
     };

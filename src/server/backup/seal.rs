@@ -28,11 +28,11 @@ const FIRST_WORDS: &str = "fardel backup ";
 const CHUNK: usize = 64 * 1024;
 const TAG: usize = 16;
 /// Longest line of the header; a longer one is none of ours.
-const LONGEST_LINE: u64 = 4096;
+const MAX_LINE_LENGTH: u64 = 4096;
 /// What deriving the key costs: KiB and passes. Higher: guessing a passphrase costs more, and so does
-/// each backup (0.3 s on a slow core). A file that asks for more than `MOST` is none of ours.
+/// each backup (0.3 s on a slow core). A file that asks for more than `MAX_CHUNK_BYTES` is none of ours.
 const COST: (u32, u32) = if cfg!(test) { (64, 1) } else { (64 * 1024, 3) };
-const MOST: (u32, u32) = (512 * 1024, 16);
+const MAX_CHUNK_BYTES: (u32, u32) = (512 * 1024, 16);
 
 /// What anybody may read of a backup without its passphrase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,7 +264,7 @@ pub(super) fn header<R: Read>(
         let mut text = Vec::new();
         let read = from
             .by_ref()
-            .take(LONGEST_LINE)
+            .take(MAX_LINE_LENGTH)
             .read_until(b'\n', &mut text);
         (read.is_ok() && text.ends_with(b"\n"))
             .then(|| String::from_utf8(text).ok())
@@ -286,7 +286,7 @@ pub(super) fn header<R: Read>(
     }
     let second = line().ok_or_else(cut)?;
     let header: SealHeader = serde_json::from_str(&second).map_err(|_| damaged())?;
-    if header.memory_kib > MOST.0 || header.passes > MOST.1 {
+    if header.memory_kib > MAX_CHUNK_BYTES.0 || header.passes > MAX_CHUNK_BYTES.1 {
         return Err(damaged());
     }
     let front = (first.len() + second.len()) as u64;

@@ -19,10 +19,10 @@ use crate::Failure;
 
 /// Readiness tries the disk at most this often. Shorter: a stranger who asks without end makes the disk
 /// busy. Longer: a monitor hears of a dead disk later.
-const DISK_TRIED_EVERY: Duration = Duration::from_secs(5);
+const DISK_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// The pages of the catalog are looked through when a server starts and this often after it. Shorter: a
 /// large catalog is read for nothing. Longer: damage that nobody meets stays unknown.
-pub(crate) const PAGES_READ_EVERY: Duration = Duration::from_secs(6 * 3600);
+pub(crate) const PAGE_CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
 pub(crate) const DAMAGED: &str = "state.damaged";
 pub(crate) const DISK: &str = "state.disk";
@@ -120,12 +120,12 @@ impl CatalogHealth {
         });
     }
 
-    /// True at most once every `DISK_TRIED_EVERY`.
+    /// True at most once every `DISK_PROBE_INTERVAL`.
     fn may_try(&self) -> bool {
         let mut known = self.known();
         let due = known
             .tried
-            .is_none_or(|at| at.elapsed() >= DISK_TRIED_EVERY);
+            .is_none_or(|at| at.elapsed() >= DISK_PROBE_INTERVAL);
         if due {
             known.tried = Some(Instant::now());
         }

@@ -17,13 +17,13 @@ const KEPT_HOURS: u64 = 24;
 
 /// Largest answer that is kept. A larger one of an act that answers in its commit is refused, and the act
 /// with it: it could not be given again.
-pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
+pub(crate) const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Answers of one principal that are kept; the oldest goes first.
-const MOST_ANSWERS: u32 = 1_000;
+const MAX_ANSWERS: u32 = 1_000;
 /// Bytes of all answers kept for one principal, as they were given (sealed they take a third more); the
 /// oldest goes first. Lower than what a script makes in a day and its repetitions act again; higher and a
 /// user fills the catalog.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 /// What names one request of one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,16 +82,16 @@ impl Rows<'_> {
     ///
     /// Errors: `idempotency.answer-too-large`.
     pub(crate) fn remember_answer(&self, key: &RequestKey, answer: &str) -> Result<(), Failure> {
-        if answer.len() > LARGEST_ANSWER {
+        if answer.len() > MAX_ANSWER_BYTES {
             return Err(Refusal::too_large(
                 "idempotency.answer-too-large",
                 format!(
-                    "The answer has {} bytes, and at most {LARGEST_ANSWER} are kept for an Idempotency-Key.",
+                    "The answer has {} bytes, and at most {MAX_ANSWER_BYTES} are kept for an Idempotency-Key.",
                     answer.len()
                 ),
             )
             .with("bytes", answer.len())
-            .with("most", LARGEST_ANSWER)
+            .with("most", MAX_ANSWER_BYTES)
             .hint("Launch fewer copies at once, or leave the key out.")
             .into());
         }
@@ -131,8 +131,8 @@ impl Rows<'_> {
             )?
             .execute((
                 key.principal.0.as_bytes(),
-                MOST_ANSWERS,
-                MOST_BYTES as i64,
+                MAX_ANSWERS,
+                MAX_BYTES as i64,
                 &key.route,
                 &key.key,
                 ADDED as i64,

@@ -70,7 +70,7 @@ impl Drop for StateLock {
 /// process behind which it had just forked, and which holds the lock until it becomes another program.
 /// Longer: whoever starts a second server by mistake waits for the answer. Shorter: on a busy machine a
 /// restart after a kill may find the state taken.
-const PATIENCE: Duration = Duration::from_millis(200);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 /// How often it looks.
 const LOOKS: u32 = 20;
 
@@ -360,7 +360,7 @@ pub(super) fn lock(directory: &Path) -> Result<StateLock, Refusal> {
         if !matches!(taken, Err(TryLockError::WouldBlock)) {
             break;
         }
-        std::thread::sleep(PATIENCE / LOOKS);
+        std::thread::sleep(BUSY_TIMEOUT / LOOKS);
         taken = both();
     }
     match taken {

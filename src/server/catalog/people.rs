@@ -28,7 +28,7 @@ pub(crate) const NO_PASSWORD: &str = "!";
 pub(crate) const IDLE_HOURS: u64 = 12;
 /// Browsers that one person is signed in with; with one more the oldest sign-in ends. Higher: a script that
 /// signs in without end fills the catalog. Lower: a user with many machines is signed out on the first.
-const MOST_BROWSERS: u32 = 100;
+const MAX_BROWSERS: u32 = 100;
 
 /// One signed-in browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -424,7 +424,7 @@ impl Rows<'_> {
             .execute((
                 browser.person.0.as_bytes(),
                 browser.id.as_bytes(),
-                MOST_BROWSERS,
+                MAX_BROWSERS,
             ))?;
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::sealing::Seal;
 use crate::{Failure, ServerFault};
 
 /// Connections kept at once. Higher: more memory for page caches. Lower: a slow list holds others up.
-pub(super) const MOST_READERS: usize = 4;
+pub(super) const MAX_READERS: usize = 4;
 
 /// The rows as of one moment. Reads live with their nouns, in `catalog/sessions.rs` and so on.
 pub(crate) struct ReadTransaction<'c> {
@@ -104,7 +104,7 @@ fn take(path: &Path, idle: &Mutex<Idle>, back: &Condvar) -> Result<Connection, F
         if let Some(connection) = pool.connections.pop() {
             return Ok(connection);
         }
-        if pool.open < MOST_READERS {
+        if pool.open < MAX_READERS {
             pool.open += 1;
             drop(pool);
             return open::reader(path).inspect_err(|_| {

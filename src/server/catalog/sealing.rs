@@ -32,10 +32,10 @@ use crate::Failure;
 pub(crate) const KEY_FILE: &str = "seal.key";
 /// Keys in one file. Each restore of another box's backup adds one, and none ever leaves: a catalog kept
 /// aside needs its own. Higher: nothing is gained. Lower: a box that is restored often refuses a restore.
-const MOST_KEYS: usize = 256;
+const MAX_KEYS: usize = 256;
 /// Rows sealed in one commit when a catalog of an earlier version is opened. Higher: a kill in between loses
 /// more work. Lower: more syncs to disk before the server answers.
-const SEALED_AT_ONCE: u32 = 500;
+const MAX_SEAL_BATCH: u32 = 500;
 const KEY: usize = 32;
 /// In front of a sealed value.
 const MARK: &str = "s1:";
@@ -364,7 +364,7 @@ fn seal_sessions(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<u
                  order by id
                  limit ?2",
             )?
-            .query_map((&after, SEALED_AT_ONCE), |row| {
+            .query_map((&after, MAX_SEAL_BATCH), |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?
             .collect::<Result<_, _>>()?;
@@ -415,7 +415,7 @@ fn seal_answers(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<us
                  limit ?1",
             )?
             // An answer may have megabytes.
-            .query_map([SEALED_AT_ONCE / 50], |row| {
+            .query_map([MAX_SEAL_BATCH / 50], |row| {
                 let key = AnswerKey {
                     principal: rules::names::UserId(value::id(row, 0)?),
                     route: row.get(1)?,
@@ -470,7 +470,7 @@ fn read(data: &Path) -> Result<Option<Vec<[u8; KEY]>>, Refusal> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => {
             let mut text = String::new();
-            let most = (MOST_KEYS * (2 * KEY + 1)) as u64;
+            let most = (MAX_KEYS * (2 * KEY + 1)) as u64;
             opened
                 .and_then(|file| {
                     io::Read::read_to_string(&mut io::Read::take(file, most + 1), &mut text)
@@ -481,7 +481,7 @@ fn read(data: &Path) -> Result<Option<Vec<[u8; KEY]>>, Refusal> {
     };
     let keys: Option<Vec<_>> = text.lines().map(key).collect();
     match keys {
-        Some(keys) if (1..=MOST_KEYS).contains(&keys.len()) => Ok(Some(keys)),
+        Some(keys) if (1..=MAX_KEYS).contains(&keys.len()) => Ok(Some(keys)),
         _ => Err(unreadable(&"it holds no key")),
     }
 }
@@ -543,13 +543,13 @@ pub(crate) fn bring(from: &Path, into: &Path) -> Result<(), Failure> {
     let old = read(into)?.unwrap_or_default();
     let mut keys = old.clone();
     keys.extend(new.into_iter().filter(|key| !old.contains(key)));
-    if keys.len() > MOST_KEYS {
+    if keys.len() > MAX_KEYS {
         return Err(Refusal::conflict(
             "restore.too-many-keys",
-            format!("{} holds {MOST_KEYS} keys already.", file(into).display()),
+            format!("{} holds {MAX_KEYS} keys already.", file(into).display()),
         )
         .with("path", file(into).display())
-        .with("most", MOST_KEYS)
+        .with("most", MAX_KEYS)
         .hint("Restore into an empty directory: set FARDEL_DATA (or --data) to one.")
         .into());
     }

@@ -933,12 +933,12 @@ fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
     assert!(!known(mina, 9) && known(mina, 10) && known(mina, 1_009));
     for number in 2_000..2_010 {
         later();
-        remember(mina, number, idempotency::LARGEST_ANSWER).unwrap();
+        remember(mina, number, idempotency::MAX_ANSWER_BYTES).unwrap();
     }
     // Two of the largest are all that is kept.
     assert!(!known(mina, 1_009) && !known(mina, 2_007) && known(mina, 2_008));
     assert!(known(jae, 0), "somebody else's went");
-    let most = idempotency::LARGEST_ANSWER + 1;
+    let most = idempotency::MAX_ANSWER_BYTES + 1;
     assert_eq!(
         code(remember(mina, 3_000, most)),
         "idempotency.answer-too-large"

@@ -31,12 +31,12 @@ pub(crate) enum Lane {
 
 /// Requests of people that may wait. Higher: a flood costs memory before it is refused. Lower: a
 /// class of students that clicks together is told to come back.
-const MOST_PEOPLE: usize = 4096;
+const MAX_QUEUED_REQUESTS: usize = 4096;
 /// Requests of loops that may wait; each loop has at most a few.
-const MOST_LOOPS: usize = 256;
+const MAX_QUEUED_PASSES: usize = 256;
 /// Requests of people in one commit. Higher: the first of them waits for the last. Lower: more
 /// syncs to disk under load.
-const MOST_IN_ONE_COMMIT: usize = 256;
+const MAX_GROUP_COMMIT: usize = 256;
 /// Requests of loops in one commit, whatever people do: loops are never starved, and people never
 /// wait behind more than these.
 const LOOPS_IN_ONE_COMMIT: usize = 2;
@@ -442,8 +442,8 @@ impl Thread {
             return Err(ServerFault::new(request.what, "the catalog's writer is gone").into());
         }
         let (waiting, most) = match lane {
-            Lane::People => (&mut lanes.people, MOST_PEOPLE),
-            Lane::Loops => (&mut lanes.loops, MOST_LOOPS),
+            Lane::People => (&mut lanes.people, MAX_QUEUED_REQUESTS),
+            Lane::Loops => (&mut lanes.loops, MAX_QUEUED_PASSES),
         };
         if waiting.len() >= most {
             return Err(Refusal::too_often(
@@ -474,7 +474,7 @@ impl WriteQueue {
                 .wait(lanes)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let people = lanes.people.len().min(MOST_IN_ONE_COMMIT);
+        let people = lanes.people.len().min(MAX_GROUP_COMMIT);
         let loops = lanes.loops.len().min(LOOPS_IN_ONE_COMMIT);
         let mut batch: Vec<WriteRequest> = lanes.people.drain(..people).collect();
         batch.extend(lanes.loops.drain(..loops));

@@ -656,8 +656,8 @@ struct Budget<'a> {
 
 /// Bytes and files between two looks at the disk. Higher: the reserve may be overrun by so much.
 /// Lower: a call more for every few files.
-const LOOK_EVERY_BYTES: u64 = 16 << 20;
-const LOOK_EVERY_FILES: u32 = 1024;
+const CHECK_INTERVAL_BYTES: u64 = 16 << 20;
+const CHECK_INTERVAL_FILES: u32 = 1024;
 
 impl SpaceGuard for Budget<'_> {
     fn take(&mut self, bytes: u64) -> Result<(), ImageError> {
@@ -672,7 +672,9 @@ impl SpaceGuard for Budget<'_> {
         }
         self.unchecked_bytes = self.unchecked_bytes.saturating_add(bytes);
         self.unchecked_files += 1;
-        if self.unchecked_bytes < LOOK_EVERY_BYTES && self.unchecked_files < LOOK_EVERY_FILES {
+        if self.unchecked_bytes < CHECK_INTERVAL_BYTES
+            && self.unchecked_files < CHECK_INTERVAL_FILES
+        {
             return Ok(());
         }
         let stat = rustix::fs::fstatvfs(self.disk).doing(|| "look at the free disk".into())?;

@@ -25,13 +25,13 @@ use store::images::limits::ImportLimits;
 use super::ground::Ground;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The depth that ended the server of the landed release.
 const DEEP: usize = 25_000;
 
 fn until(what: &str, ready: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !ready() {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
@@ -331,7 +331,7 @@ async fn heard(
     what: &str,
     shows: impl Fn(&NodeReport) -> bool,
 ) -> Arc<NodeReport> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let report = tokio::time::timeout(left, link.report()).await;

@@ -12,13 +12,13 @@ use node::runtime::wire::{FrameKind, ShimRequest, put_json};
 use super::ground::Ground;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a supervisor that asks for this and then reads nothing.
 fn client(ground: &Ground, name: &RuntimeName, request: &ShimRequest) -> UnixStream {
     let place = ground.directory.path().join("run/c").join(name.as_str());
     let mut stream = UnixStream::connect(place.join("shim.sock")).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     let mut words = Vec::new();
     put_json(&mut words, FrameKind::Request, request);
     stream.write_all(&words).expect("taken");
@@ -39,7 +39,7 @@ fn until_let_go(mut stream: UnixStream) -> Option<usize> {
 }
 
 fn wait_until(true_now: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while Instant::now() < until {
         if true_now() {
             return true;

@@ -13,7 +13,7 @@ use node::runtime::{
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Id ranges and names must differ between tests that run at the same time.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -110,7 +110,7 @@ impl Ground {
         name: &RuntimeName,
         ready: impl Fn(&RuntimePhase) -> Option<T>,
     ) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let standing = self.standing(name);
             if let Some(value) = ready(&standing) {

@@ -11,7 +11,7 @@ use node::runtime::{ExecOrder, RuntimeName};
 use super::ground::{Ground, hear};
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a script and waits until it says `word`.
 fn says(ground: &Ground, script: &str, word: &str) -> RuntimeName {
@@ -19,7 +19,7 @@ fn says(ground: &Ground, script: &str, word: &str) -> RuntimeName {
     order.cpu_hundredths = 10;
     let name = ground.start(&order);
     ground.running(&name);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !ground.log(&name).contains(word) {
         assert!(Instant::now() < until, "it said {}", ground.log(&name));
         std::thread::sleep(Duration::from_millis(10));

@@ -22,7 +22,7 @@ use super::views::{KERNEL, READER, python};
 const LIMIT: u64 = 64 * MIB;
 const HELD: &str = "got 67108864 code 2";
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Reads memory through ctypes, as notebooks do.
 const CTYPES: &str = "
@@ -266,7 +266,7 @@ impl Guarded {
 }
 
 fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(value) = ready() {
             return value;

@@ -10,7 +10,7 @@ use node::gpu::probe::{PROBE, Probe, ProbeError, ProbeTimeouts, number_of};
 
 use super::rig::{MIB, Rig, state};
 
-const PATIENCE: ProbeTimeouts = ProbeTimeouts {
+const TIMEOUTS: ProbeTimeouts = ProbeTimeouts {
     first: Duration::from_secs(20),
     later: Duration::from_millis(1500),
 };
@@ -20,7 +20,7 @@ fn copy(rig: &Rig) -> PathBuf {
 }
 
 fn probe(rig: &Rig) -> Probe {
-    Probe::new(&rig.place.join("libnvidia-ml.so.1"), None, &copy(rig)).with_patience(PATIENCE)
+    Probe::new(&rig.place.join("libnvidia-ml.so.1"), None, &copy(rig)).with_patience(TIMEOUTS)
 }
 
 /// Waits out the pause after a failure; the probe's answer then.
@@ -220,7 +220,7 @@ fn the_helper_has_the_driver_hold_a_control_group_and_no_older_driver_is_asked()
     std::fs::create_dir(&older).expect("made");
     std::fs::write(older.join("libnvidia-ml.so.1"), bytes).expect("written");
     let mut older =
-        Probe::new(&older.join("libnvidia-ml.so.1"), None, &copy(&rig)).with_patience(PATIENCE);
+        Probe::new(&older.join("libnvidia-ml.so.1"), None, &copy(&rig)).with_patience(TIMEOUTS);
     assert!(!older.cards().expect("it answers").limits);
     let refused = older.limit(&card, &group, None).expect_err("there is none");
     assert!(refused.to_string().contains("no such call"), "{refused}");
@@ -241,7 +241,7 @@ fn a_helper_that_hangs_dies_or_talks_nonsense_is_replaced_and_costs_one_answer()
         let asked = Instant::now();
         let fault = probe.cards().expect_err(name);
         assert!(
-            asked.elapsed() < PATIENCE.later + Duration::from_secs(2),
+            asked.elapsed() < TIMEOUTS.later + Duration::from_secs(2),
             "{name}"
         );
         match trouble {
@@ -277,7 +277,7 @@ fn a_helper_that_hangs_dies_or_talks_nonsense_is_replaced_and_costs_one_answer()
 fn without_the_vendors_library_the_helper_says_so_and_the_printed_table_is_read() {
     let rig = Rig::new(64 * MIB);
     let missing = rig.place.join("missing.so.1");
-    let mut probe = Probe::new(&missing, None, &copy(&rig)).with_patience(PATIENCE);
+    let mut probe = Probe::new(&missing, None, &copy(&rig)).with_patience(TIMEOUTS);
     let fault = probe.cards().expect_err("there is no library");
     assert!(
         matches!(&fault, ProbeError::Library(text) if !text.is_empty()),
@@ -302,7 +302,7 @@ fn without_the_vendors_library_the_helper_says_so_and_the_printed_table_is_read(
     std::fs::set_permissions(&smi, mode).expect("its mode");
     rig.state.nvml_trouble.store(state::CRASHES, SeqCst);
     let library = rig.place.join("libnvidia-ml.so.1");
-    let mut probe = Probe::new(&library, Some(&smi), &copy(&rig)).with_patience(PATIENCE);
+    let mut probe = Probe::new(&library, Some(&smi), &copy(&rig)).with_patience(TIMEOUTS);
     let told = probe.cards().expect("the table is read");
     assert_eq!(told.cards[0].model.as_deref(), Some("NVIDIA H200"));
     let held = probe.held().expect("the table is read");

@@ -17,7 +17,7 @@ use rules::names::{ContainerName, SessionId};
 use super::rig::{MIB, Rig, state};
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Device time that both together have to use before anybody compares.
 const ENOUGH: u64 = 1_500_000_000;
 
@@ -100,7 +100,7 @@ fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
     let begun = Instant::now();
     while now().contains(&0) {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "not both got a turn: {:?}",
             now()
         );
@@ -115,10 +115,7 @@ fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
         if got[0] + got[1] >= ENOUGH {
             break got;
         }
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "only {got:?} ns within a minute"
-        );
+        assert!(begun.elapsed() < TIMEOUT, "only {got:?} ns within a minute");
     };
     let parts = got.map(|part| part as f64 / since.elapsed().as_nanos() as f64);
     println!("{parts:.3?} of the time");

@@ -38,12 +38,12 @@ const REST: u64 = 90;
 /// Seconds for stopping all that runs.
 const END: u64 = 60;
 /// Seconds that anything may take to move on once nobody disturbs.
-const PATIENCE: u64 = 45;
+const TIMEOUT: u64 = 45;
 
 /// Seconds that a message may be on its way, and the next one wait for its turn.
 const SLOWEST: u64 = 50;
 /// Sessions of one machine of which every choice is tried; more would take long.
-const MOST_TRIED: usize = 10;
+const MAX_TRIED: usize = 10;
 
 /// What a run came to.
 #[derive(Debug, Default, Clone, Copy)]
@@ -847,14 +847,14 @@ impl Run {
                     ));
                 }
             }
-            let quiet = !self.trouble && self.second - self.quiet_since > PATIENCE;
+            let quiet = !self.trouble && self.second - self.quiet_since > TIMEOUT;
             let told = self
                 .machines
                 .iter()
                 .filter(|machine| Some(machine.stand_in.id) == session.node)
                 .flat_map(|machine| machine.told(session.container()));
             for incident in told {
-                let old = self.now().wall.seconds_since(incident.at) > PATIENCE;
+                let old = self.now().wall.seconds_since(incident.at) > TIMEOUT;
                 if quiet && old && !seen.contains(&incident.id) {
                     return Err(format!(
                         "{} was answered to, and its row never says so: {incident:?}",
@@ -990,7 +990,7 @@ impl Run {
                 .iter()
                 .filter(holds)
                 .filter(|s| s.node == passing.node && !is_new(s))
-                .take(MOST_TRIED)
+                .take(MAX_TRIED)
                 .collect();
             let in_front = |s: &&Session| {
                 self.waited.contains(&s.id)
@@ -1168,7 +1168,7 @@ impl Run {
         if self.trouble {
             return Ok(());
         }
-        let stuck = |since: u64| second - since.max(self.quiet_since) > PATIENCE;
+        let stuck = |since: u64| second - since.max(self.quiet_since) > TIMEOUT;
         for s in &world.sessions {
             let (phase, _, since) = self.in_phase[&s.id];
             let moves = matches!(phase, Phase::Scheduled | Phase::Preparing | Phase::Stopping);
@@ -1185,7 +1185,7 @@ impl Run {
         if let Some((name, _)) = self.unwanted.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("{name} is unwanted, and still there"));
         }
-        if second - self.quiet_since > PATIENCE
+        if second - self.quiet_since > TIMEOUT
             && let Some(decision) = placement::decide(world, now.wall).first()
         {
             return Err(format!("nobody takes the decision {decision:?}"));

@@ -59,7 +59,7 @@ pub struct Planned {
 }
 
 /// The largest number of one profile that any device takes.
-const MOST: usize = cut::MOST_PARTS;
+const MAX_PARTITION_FIELDS: usize = cut::MAX_PARTS;
 
 /// `POST /gpus/{id}/cut/preview`: what the typed numbers come to.
 pub async fn preview(
@@ -132,14 +132,17 @@ fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
         };
         let number = match value.trim() {
             "" => Some(0),
-            typed => typed.parse::<usize>().ok().filter(|number| *number <= MOST),
+            typed => typed
+                .parse::<usize>()
+                .ok()
+                .filter(|number| *number <= MAX_PARTITION_FIELDS),
         };
         let number = number.ok_or_else(|| {
             Refusal::invalid(
                 "gpu.cut-number",
-                format!("A device has 0 to {MOST} partitions of {profile}."),
+                format!("A device has 0 to {MAX_PARTITION_FIELDS} partitions of {profile}."),
             )
-            .with("most", MOST)
+            .with("most", MAX_PARTITION_FIELDS)
             .with("profile", profile)
             .at(format!("/{name}"))
             .hint("0 or 1 would work.")

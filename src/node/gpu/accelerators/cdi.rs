@@ -12,7 +12,7 @@ use super::super::DeviceOrder;
 use super::{Edits, Mount, numbers};
 
 /// Largest file that is read.
-const LARGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A device as its vendor describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ pub fn discover(root: &Path) -> (Vec<Described>, Vec<Left>) {
 
 fn read(path: &Path) -> Result<File, String> {
     let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if size > LARGEST {
+    if size > MAX_FILE_BYTES {
         return Err(format!("{size} bytes are too many for a description"));
     }
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;

@@ -321,7 +321,7 @@ fn work_that_never_ends_keeps_nobody_away_for_ever() {
     let SliceCommand::Wait { until: Some(until) } = arbiter.next(now) else {
         panic!("two at once");
     };
-    assert_eq!(until, now + super::DRAINED_WITHIN);
+    assert_eq!(until, now + super::DRAIN_TIMEOUT);
     assert!(matches!(
         arbiter.next(until),
         SliceCommand::Open {
@@ -337,7 +337,7 @@ fn work_that_never_ends_keeps_nobody_away_for_ever() {
     let SliceCommand::Wait { until: Some(until) } = arbiter.next(late) else {
         panic!("an hour too much is forgotten");
     };
-    assert!(until - late <= super::PAID_WITHIN + 1);
+    assert!(until - late <= super::REPAY_INTERVAL + 1);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_tenant_that_leaves_a_clock_that_jumps_and_a_share_that_changes_upset_nothin
 /// and at worst.
 fn requests(mode: Mode) -> (f64, f64) {
     const WORK: Nanos = 4 * MILLISECOND;
-    const EVERY: Nanos = 50 * MILLISECOND;
+    const INTERVAL: Nanos = 50 * MILLISECOND;
     let training = tenant(700, 200);
     let mut arbiter = Arbiter::new(mode, 0);
     arbiter.set(0, 0, 300);
@@ -391,7 +391,7 @@ fn requests(mode: Mode) -> (f64, f64) {
     while now < RUN {
         if waiting.is_none() && due <= now {
             waiting = Some((due, WORK));
-            due += EVERY + 1_234_567 % (due % 7 + 1);
+            due += INTERVAL + 1_234_567 % (due % 7 + 1);
             arbiter.wants(now, 0, true);
         }
         match arbiter.next(now) {

@@ -15,9 +15,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 /// Bytes of one answer at most: what sixteen cards and a thousand processes say is a tenth of it.
-const MOST_SAID: usize = 4 << 20;
+const MAX_SAID: usize = 4 << 20;
 /// Letters of its last words; the loader repeats itself.
-const MOST_LAST_WORDS: usize = 300;
+const MAX_LAST_WORDS: usize = 300;
 /// How long a process that was killed is waited for before it counts as stuck.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -127,7 +127,7 @@ impl Child {
         let until = Instant::now() + patience;
         loop {
             match self.read(until, |said| !said.is_empty()) {
-                Ok(said) if whole.len() + said.len() <= MOST_SAID => whole.extend(said),
+                Ok(said) if whole.len() + said.len() <= MAX_SAID => whole.extend(said),
                 Ok(_) => return Err(ProbeFault::Silent),
                 Err(ProbeFault::Ended) => return Ok(whole),
                 Err(ProbeFault::Silent) => return Err(ProbeFault::Silent),
@@ -146,7 +146,7 @@ impl Child {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // Whoever says more than anybody has to say is not listened to until it is done.
-            if left.is_zero() || said.len() > MOST_SAID {
+            if left.is_zero() || said.len() > MAX_SAID {
                 return Err(ProbeFault::Silent);
             }
             let left = rustix::time::Timespec {
@@ -187,7 +187,7 @@ impl Child {
         let words = words.join(" ");
         let words = words.chars().filter(|c| !c.is_control());
         // What is at fault stands at the end.
-        let skip = words.clone().count().saturating_sub(MOST_LAST_WORDS);
+        let skip = words.clone().count().saturating_sub(MAX_LAST_WORDS);
         words.skip(skip).collect()
     }
 

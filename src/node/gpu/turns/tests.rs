@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use rules::names::SessionId;
 
 use super::super::inject::InjectedSlice;
-use super::super::region::{Account, DeviceTerms, MAGIC, Slot, SlotDevice, VERSION};
+use super::super::region::{AccountPage, DeviceTerms, MAGIC, Slot, SlotDevice, VERSION};
 use super::*;
 
 /// One step of virtual time.
@@ -115,8 +115,8 @@ impl SlicingFixture {
             waited: 0,
             used: 0,
         };
-        guest.write(offset_of!(Account, high), &1_u32.to_le_bytes());
-        let owner = offset_of!(Account, slot) + offset_of!(Slot, owner);
+        guest.write(offset_of!(AccountPage, high), &1_u32.to_le_bytes());
+        let owner = offset_of!(AccountPage, slot) + offset_of!(Slot, owner);
         guest.write(owner, &77_u64.to_le_bytes());
         if manner == Manner::Garbled {
             guest.write(0, &[0xa5; 70_000]);
@@ -190,7 +190,7 @@ impl Guest {
     }
 
     fn say(&self, field: usize, bytes: &[u8]) {
-        let place = offset_of!(Account, slot) + offset_of!(Slot, device) + field;
+        let place = offset_of!(AccountPage, slot) + offset_of!(Slot, device) + field;
         self.write(place, bytes);
     }
 
@@ -385,7 +385,7 @@ fn a_garbled_page_and_a_cut_one_cost_their_owner_only() {
     // Numbers as large as they can be, in every slot.
     let guest = &world.guests[0];
     guest.page.set_len(0).expect("cut");
-    guest.write(0, &vec![0xff; size_of::<Account>()]);
+    guest.write(0, &vec![0xff; size_of::<AccountPage>()]);
     guest.write(0, &MAGIC.to_le_bytes());
     guest.write(8, &VERSION.to_le_bytes());
     let got = world.shares(2 * SECOND);
@@ -411,10 +411,10 @@ fn a_process_that_never_looks_takes_nothing_from_another_of_its_container() {
     world.enter(300, Manner::Saturating, KERNEL);
     world.enter(600, Manner::Saturating, KERNEL);
     // A second process of the first: an empty kernel ten times a second, of which only the next launch tells.
-    let beside = offset_of!(Account, slot) + size_of::<Slot>();
+    let beside = offset_of!(AccountPage, slot) + size_of::<Slot>();
     let device = beside + offset_of!(Slot, device);
     let guest = &world.guests[0];
-    guest.write(offset_of!(Account, high), &2_u32.to_le_bytes());
+    guest.write(offset_of!(AccountPage, high), &2_u32.to_le_bytes());
     guest.write(beside + offset_of!(Slot, owner), &78_u64.to_le_bytes());
     let mut before = Vec::new();
     for launched in 1..=30_u64 {

@@ -26,7 +26,7 @@ use super::*;
 const WORKER: &str = "FARDEL_TEST_BARE";
 
 /// Longer than any of these takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 const OPEN_FILES: u64 = 4096;
 const OOM_SCORE: i32 = 200;
@@ -150,7 +150,7 @@ impl Bare {
             },
         });
         let (ear, mouth) = UnixDatagram::pair().expect("a pair of sockets");
-        ear.set_read_timeout(Some(PATIENCE)).expect("a bound");
+        ear.set_read_timeout(Some(STEP_TIMEOUT)).expect("a bound");
         Self {
             directory: directory.to_owned(),
             spec,
@@ -269,7 +269,7 @@ fn alone(test: &str, act: fn(&Path) -> String) -> Option<String> {
         .stdout(Stdio::null())
         .spawn()
         .expect("started again");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + STEP_TIMEOUT;
     let ended = loop {
         match worker.try_wait().expect("asked") {
             Some(status) => break Some(status),

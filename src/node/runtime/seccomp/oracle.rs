@@ -44,7 +44,7 @@ fn run(program: &[SockFilter], architecture: u32, call: u32, arguments: [u64; 2]
             RETURN => return step.value,
             JUMP_EQUAL => held == step.value,
             JUMP_GREATER => held > step.value,
-            JUMP_AT_LEAST => held >= step.value,
+            JUMP_GREATER_OR_EQUAL => held >= step.value,
             JUMP_ANY_BIT => held & step.value != 0,
             other => panic!("an instruction that neither compiler writes: {other:#x}"),
         };

@@ -23,7 +23,7 @@ fn verdict(filter: &SeccompFilter, architecture: u32, call: u32, arguments: [u64
             RETURN => return step.value,
             JUMP_EQUAL => held == step.value,
             JUMP_GREATER => held > step.value,
-            JUMP_AT_LEAST => held >= step.value,
+            JUMP_GREATER_OR_EQUAL => held >= step.value,
             JUMP_ANY_BIT => held & step.value != 0,
             other => panic!("an instruction the generator never writes: {other}"),
         };

@@ -169,7 +169,7 @@ fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
 #[test]
 fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
     // Nothing runs longer than this many rounds.
-    const LONGEST: u32 = 5;
+    const MAX_RUN: u32 = 5;
     for (large, small) in [
         (("1", "1g", "4"), ("1", "1g", "0.2")),
         (("60", "1g", "0"), ("1", "1g", "0")),
@@ -196,7 +196,7 @@ fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
                 world.sessions.push(session);
             }
             for id in pass(&mut world) {
-                left.insert(id, 1 + numbers.below(LONGEST));
+                left.insert(id, 1 + numbers.below(MAX_RUN));
                 let n = id.0.as_u128() - 1000;
                 larges += u32::from(n.is_multiple_of(40));
             }
@@ -208,7 +208,7 @@ fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
             };
             first = now_first;
             assert!(
-                first.is_none() || rounds_first <= LONGEST,
+                first.is_none() || rounds_first <= MAX_RUN,
                 "{large:?} is passed by {small:?} without end"
             );
             for rounds in left.values_mut() {

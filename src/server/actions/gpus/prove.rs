@@ -43,7 +43,7 @@ const LIBRARY: &str = "libcuda.so.1";
 const LABEL: &str = "gpu-test";
 
 /// How long both sessions may take to run.
-const STARTED_WITHIN: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// One step. Filling a large slice of a slow card in small pieces takes seconds.
 const STEP: Duration = Duration::from_secs(60);
 /// How long both compute for the comparison of their shares.
@@ -53,14 +53,14 @@ const LAUNCHES: u32 = 512;
 const SAMPLES: usize = 5;
 /// How long a session that took too much is watched for an enforcement action. The watchdog's last one comes
 /// after about fourteen seconds.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pieces of a slice in which memory is taken on a way to the driver.
 const PIECES: u64 = 16;
 /// Pieces that are asked for: a quarter more than the slice, which the test's other slice has room for.
 const ASKED: u64 = 20;
 const LOOK: Duration = Duration::from_millis(200);
 /// No session of a test outlives this, even without its server.
-const LONGEST_SECONDS: u64 = 1800;
+const MAX_RUN_SECONDS: u64 = 1800;
 
 /// What the tests of this server share with those who ask about them.
 #[derive(Default)]
@@ -569,7 +569,7 @@ impl<'a> Trial<'a> {
                     gpu: Some(share),
                     ..Resources::default()
                 },
-                longest_run_seconds: Some(LONGEST_SECONDS),
+                longest_run_seconds: Some(MAX_RUN_SECONDS),
                 only_on: Some(gpu.id.clone()),
                 ..LaunchRequest::default()
             };
@@ -579,7 +579,7 @@ impl<'a> Trial<'a> {
         let [prober, neighbour] = both[..] else {
             return Err(ServerFault::new("launch two sessions", "fewer were launched").into());
         };
-        let until = Instant::now() + STARTED_WITHIN;
+        let until = Instant::now() + START_TIMEOUT;
         let prober = started(server, task, prober, until).await?;
         let neighbour = started(server, task, neighbour, until).await?;
         Ok(Self {
@@ -775,7 +775,7 @@ impl<'a> Trial<'a> {
     /// Takes memory by the real driver, past our library, and watches what becomes of it.
     async fn trespass(&self, slice: Bytes) -> Result<TestFinding, Failure> {
         let piece = (slice.0 / PIECES).to_string();
-        let (asked, kept) = (ASKED.to_string(), ANSWERED_WITHIN.as_secs().to_string());
+        let (asked, kept) = (ASKED.to_string(), ANSWER_TIMEOUT.as_secs().to_string());
         let words = ["ways", "dlopen", REAL, &piece, &asked, &kept];
         let mut said = String::new();
         let taken = self.listen(&self.prober, &words, &[], &mut said, |said| {
@@ -783,7 +783,7 @@ impl<'a> Trial<'a> {
         });
         let _ = tokio::time::timeout(STEP, taken).await;
         let begun = Instant::now();
-        while begun.elapsed() < ANSWERED_WITHIN {
+        while begun.elapsed() < ANSWER_TIMEOUT {
             let row = session(self.server, self.prober.session).await?;
             let after = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let what = match row {

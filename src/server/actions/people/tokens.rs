@@ -11,8 +11,8 @@ use crate::access::TOKEN_PREFIX;
 use crate::catalog::people::TokenRow;
 
 /// Tokens one person may have. More would be a leak in a script.
-const MOST: usize = 100;
-const LONGEST_NAME: usize = 64;
+const MAX_TOKENS: usize = 100;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// One token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub async fn create(
         return Err(not_an_account().into());
     }
     let name = name.trim().to_owned();
-    text("token", "/name", &name, LONGEST_NAME)?;
+    text("token", "/name", &name, MAX_NAME_LENGTH)?;
     plain("token", "/name", &name)?;
     if name.is_empty() {
         return Err(
@@ -107,12 +107,12 @@ pub async fn create(
     let token = server
         .catalog()
         .write(Lane::People, "make a token", move |rows| {
-            if rows.tokens(row.person)?.len() >= MOST {
+            if rows.tokens(row.person)?.len() >= MAX_TOKENS {
                 return Err(Refusal::conflict(
                     "token.too-many",
-                    format!("You have {MOST} tokens already."),
+                    format!("You have {MAX_TOKENS} tokens already."),
                 )
-                .with("most", MOST)
+                .with("most", MAX_TOKENS)
                 .hint("Revoke those that are not used any more.")
                 .into());
             }

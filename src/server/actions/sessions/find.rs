@@ -11,7 +11,7 @@ use crate::access::Caller;
 use crate::catalog::ReadTransaction;
 
 /// Shorter beginnings of ids are not looked up: they say when, not which.
-const SHORTEST_PREFIX: usize = 4;
+const MIN_PREFIX: usize = 4;
 
 /// The session that `text` means to the caller, who may do `verb` to it.
 pub(super) fn find(
@@ -92,7 +92,7 @@ fn range(text: &str) -> Option<([u8; 16], [u8; 16])> {
         .filter(|c| *c != '-')
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect::<Option<_>>()?;
-    if !(SHORTEST_PREFIX..=32).contains(&digits.len()) {
+    if !(MIN_PREFIX..=32).contains(&digits.len()) {
         return None;
     }
     let fill = |with: u8| {

@@ -202,29 +202,29 @@ pub async fn launch(
 
 /// Live sessions the box takes. Every pass reads them all: higher makes decisions slow for everybody
 /// (100,000 rows take a good part of a second), lower turns a large sweep of batch jobs away.
-const MOST_LIVE: usize = 50_000;
+const MAX_LIVE: usize = 50_000;
 
 fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
-    if server.catalog().live_lately() < MOST_LIVE {
+    if server.catalog().live_lately() < MAX_LIVE {
         return Ok(());
     }
     Err(Refusal::too_often(
         "queue.full",
-        format!("This server has {MOST_LIVE} live sessions, which is its limit."),
+        format!("This server has {MAX_LIVE} live sessions, which is its limit."),
     )
-    .with("most", MOST_LIVE)
+    .with("most", MAX_LIVE)
     .hint("Launch more once some have ended.")
     .retry_after(60))
 }
 
 /// Sessions of one person that wait at once. Higher: one person's sweep makes every decision slow for
 /// everybody. Lower: a sweep has to be launched in parts.
-pub(super) const MOST_WAITING: u32 = 1_000;
+pub(super) const MAX_WAITING: u32 = 1_000;
 
 /// Bytes of commands and variables of one person's sessions that wait, all together. Every pass reads them:
 /// higher, and two requests for 500 long copies take the server's memory. Lower: a sweep of long commands has
 /// to be launched in parts.
-pub(super) const MOST_WAITING_BYTES: u64 = 16 << 20;
+pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
 /// Refuses where one person would have too many sessions that wait, or too large ones, with `more` of that
 /// order.
@@ -235,29 +235,29 @@ pub(super) fn refuse_own_full_queue(
     order: &session::SessionSpec,
 ) -> Result<(), Failure> {
     let waiting = rows.waiting_of(owner)?;
-    if waiting + more <= MOST_WAITING {
+    if waiting + more <= MAX_WAITING {
         let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * order.bytes();
-        if bytes <= MOST_WAITING_BYTES {
+        if bytes <= MAX_WAITING_BYTES {
             return Ok(());
         }
         return Err(Refusal::too_often(
             "queue.own-too-large",
             format!(
-                "Commands and variables of your waiting sessions would have {bytes} bytes together; {MOST_WAITING_BYTES} is the most."
+                "Commands and variables of your waiting sessions would have {bytes} bytes together; {MAX_WAITING_BYTES} is the most."
             ),
         )
         .with("bytes", bytes)
-        .with("most", MOST_WAITING_BYTES)
+        .with("most", MAX_WAITING_BYTES)
         .hint("Put long scripts into a file of the image, or launch more once some have started.")
         .retry_after(60)
         .into());
     }
     Err(Refusal::too_often(
         "queue.own-full",
-        format!("{waiting} of your sessions wait already; at most {MOST_WAITING} may."),
+        format!("{waiting} of your sessions wait already; at most {MAX_WAITING} may."),
     )
     .with("waiting", waiting)
-    .with("most", MOST_WAITING)
+    .with("most", MAX_WAITING)
     .hint("Launch more once some have started.")
     .retry_after(60)
     .into())
@@ -383,12 +383,12 @@ fn draft(
     request: LaunchRequest,
     now: Timestamp,
 ) -> Result<CheckedLaunch, Failure> {
-    if !(1..=session::MOST_COPIES).contains(&request.copies) {
+    if !(1..=session::MAX_COPIES).contains(&request.copies) {
         return Err(Refusal::invalid(
             "copies.out-of-range",
-            format!("A launch makes 1 to {} copies.", session::MOST_COPIES),
+            format!("A launch makes 1 to {} copies.", session::MAX_COPIES),
         )
-        .with("most", session::MOST_COPIES)
+        .with("most", session::MAX_COPIES)
         .at("/copies")
         .into());
     }
@@ -421,7 +421,7 @@ fn draft(
     }
     if request
         .start_at
-        .is_some_and(|start| start > now.plus_seconds(session::LONGEST_SECONDS))
+        .is_some_and(|start| start > now.plus_seconds(session::MAX_RUN_SECONDS))
     {
         return Err(Refusal::invalid(
             "start-at.too-far",
@@ -478,7 +478,7 @@ fn environment(
     if typed == "host" {
         return Ok((SessionEnvironment::Host, false));
     }
-    session::text("image", "/image", typed, rules::image::LONGEST_REFERENCE)?;
+    session::text("image", "/image", typed, rules::image::MAX_REFERENCE_LENGTH)?;
     let found = match typed.parse::<rules::names::ImageId>() {
         Ok(id) => view.image(id)?,
         Err(_) => view.image_called(&rules::image::parse_reference(typed)?)?,
@@ -502,15 +502,15 @@ fn dependencies(
     typed: &[String],
     own_name: Option<&SessionName>,
 ) -> Result<Vec<SessionId>, Failure> {
-    if typed.len() > session::MOST_DEPENDENCIES {
+    if typed.len() > session::MAX_DEPENDENCIES {
         return Err(Refusal::invalid(
             "dependency.too-many",
             format!(
                 "A session depends on at most {} others.",
-                session::MOST_DEPENDENCIES
+                session::MAX_DEPENDENCIES
             ),
         )
-        .with("most", session::MOST_DEPENDENCIES)
+        .with("most", session::MAX_DEPENDENCIES)
         .at("/depends_on")
         .into());
     }

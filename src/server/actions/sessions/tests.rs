@@ -1008,7 +1008,7 @@ async fn one_person_has_a_thousand_waiting_sessions_and_others_have_theirs() {
     let first = launch(&server, &kim, named("first"), None).await.unwrap();
     carry_out(&server, first.sessions[0].id, Some(0));
     for _ in 0..2 {
-        let half = launch::MOST_WAITING / 2;
+        let half = launch::MAX_WAITING / 2;
         launch(&server, &kim, copies(half), None).await.unwrap();
     }
     let refused = refusal(launch(&server, &kim, copies(1), None).await);
