@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 /// Acts that run at once; the next waits, and may still be given up. Higher: a flood of requests whose
 /// clients went away holds more memory. Lower: a class that acts at once waits.
-const MOST_ACTS: usize = 256;
+const MAX_ACTS: usize = 256;
 
 /// What was begun and has not ended.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Acts {
 impl Default for Acts {
     fn default() -> Self {
         Self {
-            room: Arc::new(Semaphore::new(MOST_ACTS)),
+            room: Arc::new(Semaphore::new(MAX_ACTS)),
         }
     }
 }
@@ -48,7 +48,7 @@ impl Acts {
 
     /// Waits until everything that was begun has ended.
     pub async fn ended(&self) {
-        let all = u32::try_from(MOST_ACTS).unwrap_or(u32::MAX);
+        let all = u32::try_from(MAX_ACTS).unwrap_or(u32::MAX);
         // It is never closed.
         let _ = self.room.acquire_many(all).await;
     }
@@ -66,7 +66,7 @@ mod tests {
         let acts = Acts::default();
         let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let gate = Arc::new(Semaphore::new(0));
-        for _ in 0..=MOST_ACTS {
+        for _ in 0..=MAX_ACTS {
             let (begun, done, gate) = (Arc::clone(&begun), Arc::clone(&done), Arc::clone(&gate));
             let act = acts.complete(async move {
                 begun.fetch_add(1, Ordering::SeqCst);
@@ -79,7 +79,7 @@ mod tests {
         gate.add_permits(1);
         acts.ended().await;
         let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
-        assert_eq!((count(&begun), count(&done)), (MOST_ACTS, MOST_ACTS));
+        assert_eq!((count(&begun), count(&done)), (MAX_ACTS, MAX_ACTS));
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use rules::names::ContainerName;
 
 /// Containers one machine starts together at most. Higher: unpacking and mounting starve running
 /// sessions. Lower: starts that hang keep the others waiting.
-const STARTS_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_STARTS: usize = 16;
 /// Processors for each container that begins, and one container at least. Lower: a start waits for
 /// the processor behind all that began before it, and so does each answer. Higher: processors rest
 /// while sessions wait.
@@ -32,7 +32,7 @@ impl Starts {
     pub(crate) fn on(processors: usize) -> Self {
         Self {
             under_way: BTreeMap::new(),
-            beginning: (processors / PROCESSORS_OF_A_BEGINNING).clamp(1, STARTS_AT_ONCE),
+            beginning: (processors / PROCESSORS_OF_A_BEGINNING).clamp(1, MAX_CONCURRENT_STARTS),
             put_off: false,
         }
     }
@@ -48,7 +48,7 @@ impl Starts {
 
     /// Whether one more may begin now; then it counts as begun. O(starts under way), at most 16.
     pub(crate) fn begins(&mut self, name: ContainerName, now: Instant) -> bool {
-        let may = self.under_way.len() < STARTS_AT_ONCE
+        let may = self.under_way.len() < MAX_CONCURRENT_STARTS
             && self.ends_of_beginning().filter(|end| *end > now).count() < self.beginning;
         if may {
             self.under_way.insert(name, Some(now));
@@ -65,7 +65,7 @@ impl Starts {
     /// Until one that was put off may begin though nothing changes; None where none was, or where as many
     /// are under way as may be: then one of them changes first.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        if !self.put_off || self.under_way.len() >= STARTS_AT_ONCE {
+        if !self.put_off || self.under_way.len() >= MAX_CONCURRENT_STARTS {
             return None;
         }
         let mut ends: Vec<Instant> = self.ends_of_beginning().collect();
@@ -108,16 +108,16 @@ mod tests {
 
     #[test]
     fn starts_that_hang_keep_the_next_waiting_for_a_moment_only() {
-        let (all, now) = (names(STARTS_AT_ONCE + 1), Instant::now());
+        let (all, now) = (names(MAX_CONCURRENT_STARTS + 1), Instant::now());
         let mut starts = Starts::on(1);
         let mut then = now;
-        for name in &all[..STARTS_AT_ONCE - 1] {
-            assert!(starts.begins(*name, then) && !starts.begins(all[STARTS_AT_ONCE], then));
+        for name in &all[..MAX_CONCURRENT_STARTS - 1] {
+            assert!(starts.begins(*name, then) && !starts.begins(all[MAX_CONCURRENT_STARTS], then));
             then += starts.wait(then).expect("one was put off");
         }
-        assert!(starts.begins(all[STARTS_AT_ONCE - 1], then));
+        assert!(starts.begins(all[MAX_CONCURRENT_STARTS - 1], then));
         assert!(
-            !starts.begins(all[STARTS_AT_ONCE], then),
+            !starts.begins(all[MAX_CONCURRENT_STARTS], then),
             "that is the most"
         );
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::messages::{ContainerOrder, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
-use crate::session::{Environment, Phase, Session, Wish};
-use crate::world::World;
+use crate::session::{DesiredState, Phase, Session, SessionEnvironment};
+use crate::world::ClusterSnapshot;
 
 /// Gives every node of the world its complete list; an empty list for a node that should have nothing.
 /// First stands what was started, then what is being started: the first session of each owner, then
@@ -15,7 +15,7 @@ use crate::world::World;
 /// `digest` gives the configuration digest of an image; a session whose image is unknown to it is
 /// left out (the conductor ends such a session with a reason). Costs O(n log n) over the sessions.
 pub fn for_nodes(
-    world: &World,
+    world: &ClusterSnapshot,
     digest: impl Fn(ImageId) -> Option<String>,
 ) -> BTreeMap<NodeId, Vec<ContainerOrder>> {
     let mut lists: BTreeMap<NodeId, Vec<ContainerOrder>> =
@@ -51,8 +51,8 @@ pub fn for_nodes(
 
 fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Option<ContainerOrder> {
     let root = match &session.order.environment {
-        Environment::Host => RootFileSystem::Host,
-        Environment::Image { id, .. } => RootFileSystem::Image {
+        SessionEnvironment::Host => RootFileSystem::Host,
+        SessionEnvironment::Image { id, .. } => RootFileSystem::Image {
             digest: digest(*id)?,
         },
     };
@@ -66,10 +66,10 @@ fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Opti
         demand: session.order.demand,
         devices: session.devices.clone(),
         want: match (session.wish, session.phase) {
-            (Wish::Kill, _) => Want::Kill,
-            (Wish::Stop, _) | (_, Phase::Stopping) => Want::Stop,
-            (Wish::Run, _) if session.paused => Want::Pause,
-            (Wish::Run, _) => Want::Run,
+            (DesiredState::Kill, _) => Want::Kill,
+            (DesiredState::Stop, _) | (_, Phase::Stopping) => Want::Stop,
+            (DesiredState::Run, _) if session.paused => Want::Pause,
+            (DesiredState::Run, _) => Want::Run,
         },
     })
 }

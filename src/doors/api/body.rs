@@ -12,19 +12,19 @@ use server::actions::IdempotencyKey;
 use sha2::{Digest, Sha256};
 
 use super::dress::too_large;
-use crate::doors::problem::Problem;
+use crate::doors::problem::ProblemResponse;
 
 /// A JSON body and what belongs to acting on it once.
-pub(super) struct Sent<T> {
+pub(super) struct JsonBody<T> {
     pub(super) value: T,
     /// None where the client sent no `Idempotency-Key`.
     pub(super) key: Option<IdempotencyKey>,
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
         let (parts, body) = request.into_parts();
         must_be_json(&parts.headers)?;
         let request = Request::from_parts(parts.clone(), body);
@@ -129,12 +129,12 @@ pub(super) fn key(
 }
 
 /// A query, with our words where it is wrong.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParameters<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameters<T> {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(value)) => Ok(Self(value)),
             Err(rejection) => {

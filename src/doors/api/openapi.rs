@@ -13,11 +13,11 @@ use std::sync::LazyLock;
 
 use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use serde_json::{Value, json};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::answer::{self, Answer};
+use super::answer::{self, ApiResult};
 use super::replay;
 
 /// Who may call a route.
@@ -28,12 +28,12 @@ pub enum Needs {
     /// Any signed-in user.
     SignIn,
     /// Callers with this permission: by role, and by a token with this scope.
-    Verb(Verb),
+    Verb(Permission),
 }
 
 /// One route.
 #[derive(Debug, Clone, Copy)]
-pub struct Route {
+pub struct DocumentedRoute {
     pub method: &'static str,
     /// Below the host, parameters in braces.
     pub path: &'static str,
@@ -47,16 +47,16 @@ pub struct Route {
     pub body: Option<&'static str>,
     /// Status of success.
     pub status: u16,
-    pub answer: Reply,
+    pub answer: SuccessReply,
     /// What `?dry_run=true` answers with status 200, where the route has it.
-    pub dry_run: Option<Reply>,
+    pub dry_run: Option<SuccessReply>,
     /// Statuses of the refusals that belong to this route besides 401, 403 and 503.
     pub refusals: &'static [u16],
 }
 
 /// What a success says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub enum SuccessReply {
     Schema(&'static str),
     /// One of two schemas.
     Either(&'static str, &'static str),
@@ -142,7 +142,7 @@ fn collect<T: ToSchema + PartialSchema>(
     T::schemas(all);
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &DocumentedRoute) -> Value {
     let parameter = |kind: &str, name: &str, required: bool| {
         json!({
             "name": name, "in": kind, "required": required,
@@ -236,12 +236,12 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-fn keyed(route: &Route) -> bool {
+fn keyed(route: &DocumentedRoute) -> bool {
     route.method == "POST" && replay::takes_a_key(route.path)
 }
 
 /// Every status below 500 that a refusal of this route may have, and 503 where the route has it.
-pub fn refusals(route: &Route) -> BTreeSet<u16> {
+pub fn refusals(route: &DocumentedRoute) -> BTreeSet<u16> {
     let mut refusals: BTreeSet<u16> = route.refusals.iter().copied().collect();
     if route.needs != Needs::Nothing {
         refusals.extend([401, 403]);
@@ -259,21 +259,25 @@ pub fn refusals(route: &Route) -> BTreeSet<u16> {
     refusals
 }
 
-fn success(answer: Reply) -> Value {
+fn success(answer: SuccessReply) -> Value {
     let content = match answer {
-        Reply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
-        Reply::Either(one, other) => json!({
+        SuccessReply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
+        SuccessReply::Either(one, other) => json!({
             "application/json": {"schema": {"oneOf": [reference(one), reference(other)]}},
         }),
-        Reply::Json => json!({"application/json": {"schema": {}}}),
-        Reply::File(kind) => json!({kind: {"schema": {"type": "string", "format": "binary"}}}),
-        Reply::Figures => json!({"application/openmetrics-text": {"schema": {"type": "string"}}}),
-        Reply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
-        Reply::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
-        Reply::Socket(protocol) => {
+        SuccessReply::Json => json!({"application/json": {"schema": {}}}),
+        SuccessReply::File(kind) => {
+            json!({kind: {"schema": {"type": "string", "format": "binary"}}})
+        }
+        SuccessReply::Figures => {
+            json!({"application/openmetrics-text": {"schema": {"type": "string"}}})
+        }
+        SuccessReply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+        SuccessReply::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+        SuccessReply::Socket(protocol) => {
             return json!({"description": format!("A WebSocket with the subprotocol {protocol}.")});
         }
-        Reply::Nothing => return json!({"description": "Done."}),
+        SuccessReply::Nothing => return json!({"description": "Done."}),
     };
     json!({"description": "Done.", "content": content})
 }
@@ -283,7 +287,7 @@ fn reference(schema: &str) -> Value {
 }
 
 /// The method of a row, for those who call it.
-pub fn method(route: &Route) -> Method {
+pub fn method(route: &DocumentedRoute) -> Method {
     route
         .method
         .parse()
@@ -297,7 +301,7 @@ static WRITTEN: LazyLock<(Bytes, String)> = LazyLock::new(|| {
     (text.into(), tag)
 });
 
-pub(super) async fn serve(headers: HeaderMap) -> Answer {
+pub(super) async fn serve(headers: HeaderMap) -> ApiResult {
     let (text, tag) = &*WRITTEN;
     answer::finished(&headers, text.clone(), tag)
 }

@@ -3,11 +3,11 @@
 use rules::placement::Decision;
 
 use crate::conductor::Decide;
-use crate::conductor::turn::Turn;
+use crate::conductor::turn::ControllerPass;
 
 /// Carries out what `decide` answers for this world, and asks again as long as sessions ended: what
 /// depended on them can be decided now. Decisions about rows that moved on are dropped.
-pub(crate) fn schedule(turn: &mut Turn, decide: Decide<'_>) {
+pub(crate) fn schedule(turn: &mut ControllerPass, decide: Decide<'_>) {
     loop {
         let decisions = decide(&turn.world, turn.now);
         let live = turn.world.sessions.len();
@@ -20,7 +20,7 @@ pub(crate) fn schedule(turn: &mut Turn, decide: Decide<'_>) {
     }
 }
 
-fn carry_out(turn: &mut Turn, decision: Decision) {
+fn carry_out(turn: &mut ControllerPass, decision: Decision) {
     let now = turn.now;
     match decision {
         Decision::Place {

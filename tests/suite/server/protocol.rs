@@ -610,7 +610,7 @@ async fn the_probes_say_what_monitors_need() {
         "{text}"
     );
     let narrow = the_box
-        .token("ada", &[rules::permissions::Verb::Me], None)
+        .token("ada", &[rules::permissions::Permission::Me], None)
         .await;
     assert_eq!(the_box.get(&narrow, "/metrics").await.status, 403);
 }

@@ -2,11 +2,11 @@
 //! before it asks. Never checks anything: the actions do, and a rule that only they can tell (a name that is
 //! taken, a password that is too common, a length in bytes) is not here.
 
-use rules::image::LONGEST_REFERENCE;
-use rules::permissions::Verb;
+use rules::image::MAX_REFERENCE_LENGTH;
+use rules::permissions::Permission;
 use rules::session::{
-    LONGEST_ARGUMENT, LONGEST_LABEL, LONGEST_SECONDS, MOST_ARGUMENTS, MOST_DEPENDENCIES,
-    MOST_LABELS, MOST_VARIABLES,
+    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
+    MAX_RUN_SECONDS, MAX_VARIABLES,
 };
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ fn named() -> String {
 }
 
 fn image() -> Value {
-    json!({"pattern": IMAGE, "maxLength": LONGEST_REFERENCE})
+    json!({"pattern": IMAGE, "maxLength": MAX_REFERENCE_LENGTH})
 }
 
 /// Text for people. The actions count bytes: as many characters fit only where each is one.
@@ -53,14 +53,14 @@ fn password() -> Value {
 
 fn labels() -> Value {
     json!({
-        "maxProperties": MOST_LABELS,
-        "propertyNames": {"pattern": plain(), "minLength": 1, "maxLength": LONGEST_LABEL},
-        "additionalProperties": {"pattern": plain(), "maxLength": LONGEST_LABEL},
+        "maxProperties": MAX_LABELS,
+        "propertyNames": {"pattern": plain(), "minLength": 1, "maxLength": MAX_LABEL_LENGTH},
+        "additionalProperties": {"pattern": plain(), "maxLength": MAX_LABEL_LENGTH},
     })
 }
 
 fn seconds() -> Value {
-    json!({"minimum": 1, "maximum": LONGEST_SECONDS})
+    json!({"minimum": 1, "maximum": MAX_RUN_SECONDS})
 }
 
 /// No `multipleOf`: validators that divide floating numbers say that 0.29 is no multiple of 0.01.
@@ -70,7 +70,7 @@ fn share() -> Value {
 
 /// Where in the schemas, and what is said there besides.
 fn all() -> Vec<(&'static str, Value)> {
-    let scopes: Vec<&str> = Verb::ALL.iter().map(|verb| verb.word()).collect();
+    let scopes: Vec<&str> = Permission::ALL.iter().map(|verb| verb.word()).collect();
     vec![
         (
             "/LaunchRequest/properties/name",
@@ -80,8 +80,8 @@ fn all() -> Vec<(&'static str, Value)> {
         (
             "/LaunchRequest/properties/command",
             json!({
-                "maxItems": MOST_ARGUMENTS,
-                "items": {"pattern": NO_NUL, "maxLength": LONGEST_ARGUMENT},
+                "maxItems": MAX_ARGUMENTS,
+                "items": {"pattern": NO_NUL, "maxLength": MAX_ARGUMENT_LENGTH},
                 // The first word is the program to run.
                 "not": {"minItems": 1, "prefixItems": [{"const": ""}]},
             }),
@@ -89,9 +89,9 @@ fn all() -> Vec<(&'static str, Value)> {
         (
             "/LaunchRequest/properties/env",
             json!({
-                "maxProperties": MOST_VARIABLES,
+                "maxProperties": MAX_VARIABLES,
                 "propertyNames": {"pattern": VARIABLE_NAME},
-                "additionalProperties": {"pattern": NO_NUL, "maxLength": LONGEST_ARGUMENT},
+                "additionalProperties": {"pattern": NO_NUL, "maxLength": MAX_ARGUMENT_LENGTH},
             }),
         ),
         ("/LaunchRequest/properties/labels", labels()),
@@ -99,7 +99,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/LaunchRequest/properties/longest_run_seconds", seconds()),
         (
             "/LaunchRequest/properties/depends_on",
-            json!({"maxItems": MOST_DEPENDENCIES}),
+            json!({"maxItems": MAX_DEPENDENCIES}),
         ),
         (
             // A time limit of the command is for batch sessions, and what the machine's own programs are to do

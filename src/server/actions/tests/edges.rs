@@ -2,14 +2,14 @@
 //! asked for over HTTP, in `tests/suite/server/limits.rs`.
 
 use rules::names::{UserId, UserName};
-use rules::refusal::Kind;
+use rules::refusal::RefusalKind;
 use rules::units::Timestamp;
 
 use super::*;
 use crate::access::local_root;
 use crate::actions::sessions::LaunchRequest;
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::OperationRow;
 
 /// Asks for so many pieces of long work of a kind that is never begun.
@@ -74,7 +74,7 @@ async fn sixty_four_imports_may_wait() {
     };
     assert_eq!(
         (refused.code.as_str(), refused.kind),
-        ("operation.too-many", Kind::TooOften)
+        ("operation.too-many", RefusalKind::TooOften)
     );
     assert!(refused.retry_after_seconds.is_some());
 }
@@ -93,7 +93,7 @@ async fn a_history_has_the_newest_five_hundred_events() {
         .catalog()
         .write_now(Lane::People, "note", move |rows| {
             (0..500).try_for_each(|number| {
-                rows.note(Note {
+                rows.note(NewEvent {
                     actor: "test",
                     topic: "sessions",
                     object: &object,

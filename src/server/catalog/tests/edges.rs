@@ -9,7 +9,7 @@ use super::*;
 
 /// A row of its own, so that its commit is one.
 fn remark(rows: &Rows<'_>) -> Result<(), Failure> {
-    rows.note(events::Note {
+    rows.note(events::NewEvent {
         actor: "test",
         topic: "sessions",
         object: "x",
@@ -118,7 +118,7 @@ async fn two_lists_are_read_at_once_and_the_next_waits() {
 #[test]
 fn an_answer_is_kept_for_a_day() {
     let catalog = memory();
-    let key = idempotency::Key {
+    let key = idempotency::RequestKey {
         principal: owner(&catalog),
         route: "POST /x".to_owned(),
         key: "k".to_owned(),
