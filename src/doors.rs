@@ -40,13 +40,13 @@ fn machine_name() -> String {
 }
 
 /// The table of the REST API as its page shows it: by noun, in the order of the table.
-pub(crate) fn reference() -> Vec<pages::reference::Group> {
-    let mut groups: Vec<pages::reference::Group> = Vec::new();
+pub(crate) fn reference() -> Vec<pages::reference::OperationGroup> {
+    let mut groups: Vec<pages::reference::OperationGroup> = Vec::new();
     for route in api::openapi::ROUTES {
         let shown = shown(route);
         match groups.iter_mut().find(|group| group.name == route.tag) {
             Some(group) => group.operations.push(shown),
-            None => groups.push(pages::reference::Group {
+            None => groups.push(pages::reference::OperationGroup {
                 name: route.tag.to_owned(),
                 operations: vec![shown],
             }),
@@ -55,8 +55,8 @@ pub(crate) fn reference() -> Vec<pages::reference::Group> {
     groups
 }
 
-fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
-    use api::openapi::{Needs, Reply};
+fn shown(route: &api::openapi::DocumentedRoute) -> pages::reference::OperationEntry {
+    use api::openapi::{Needs, SuccessReply};
     let mut curl = String::from("curl");
     if route.method != "GET" {
         curl.push_str(&format!(" -X {}", route.method));
@@ -68,7 +68,7 @@ fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
         curl.push_str(" -H 'Content-Type: application/json' -d @body.json");
     }
     curl.push_str(&format!(" $FARDEL_SERVER{}", route.path));
-    pages::reference::Operation {
+    pages::reference::OperationEntry {
         name: route.operation,
         method: route.method,
         path: route.path,
@@ -80,15 +80,15 @@ fn shown(route: &api::openapi::Route) -> pages::reference::Operation {
         query: route.query.to_vec(),
         body: route.body.unwrap_or_default(),
         answer: match route.answer {
-            Reply::Schema(name) => name.to_owned(),
-            Reply::Either(one, other) => format!("{one}, {other}"),
-            Reply::Json => "JSON".to_owned(),
-            Reply::File(kind) => kind.to_owned(),
-            Reply::Text => "text/plain".to_owned(),
-            Reply::Figures => "application/openmetrics-text".to_owned(),
-            Reply::Events => "text/event-stream".to_owned(),
-            Reply::Socket(protocol) => format!("WebSocket {protocol}"),
-            Reply::Nothing => String::new(),
+            SuccessReply::Schema(name) => name.to_owned(),
+            SuccessReply::Either(one, other) => format!("{one}, {other}"),
+            SuccessReply::Json => "JSON".to_owned(),
+            SuccessReply::File(kind) => kind.to_owned(),
+            SuccessReply::Text => "text/plain".to_owned(),
+            SuccessReply::Figures => "application/openmetrics-text".to_owned(),
+            SuccessReply::Events => "text/event-stream".to_owned(),
+            SuccessReply::Socket(protocol) => format!("WebSocket {protocol}"),
+            SuccessReply::Nothing => String::new(),
         },
         statuses: std::iter::once(route.status.to_string())
             .chain(api::openapi::refusals(route).iter().map(u16::to_string))

@@ -9,10 +9,10 @@ use tokio::sync::Semaphore;
 
 /// Acts that run at once; the next waits, and may still be given up. Higher: a flood of requests whose
 /// clients went away holds more memory. Lower: a class that acts at once waits.
-const MOST_ACTS: usize = 256;
+const MAX_ACTS: usize = 256;
 /// Acts of one user that run at once; the next of theirs waits, and takes no place of others meanwhile. Higher:
 /// fewer users take all places together. Lower: a script that acts in parallel waits.
-const MOST_ACTS_OF_A_USER: usize = 32;
+const MAX_ACTS_PER_USER: usize = 32;
 
 /// What was begun and has not ended.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Acts {
 impl Default for Acts {
     fn default() -> Self {
         Self {
-            room: Arc::new(Semaphore::new(MOST_ACTS)),
+            room: Arc::new(Semaphore::new(MAX_ACTS)),
             own: Mutex::default(),
         }
     }
@@ -65,13 +65,13 @@ impl Acts {
         own.retain(|_, room| Arc::strong_count(room) > 1);
         let room = own
             .entry(user)
-            .or_insert_with(|| Arc::new(Semaphore::new(MOST_ACTS_OF_A_USER)));
+            .or_insert_with(|| Arc::new(Semaphore::new(MAX_ACTS_PER_USER)));
         Arc::clone(room)
     }
 
     /// Waits until everything that was begun has ended.
     pub async fn ended(&self) {
-        let all = u32::try_from(MOST_ACTS).unwrap_or(u32::MAX);
+        let all = u32::try_from(MAX_ACTS).unwrap_or(u32::MAX);
         // It is never closed.
         let _ = self.room.acquire_many(all).await;
     }
@@ -128,20 +128,20 @@ mod tests {
     #[tokio::test]
     async fn acts_go_on_without_their_callers_and_so_many_at_once() {
         let (acts, gate) = (Acts::default(), Gate::shut());
-        begin(&acts, MOST_ACTS + 1, user, &gate).await;
+        begin(&acts, MAX_ACTS + 1, user, &gate).await;
         gate.open.add_permits(1);
         acts.ended().await;
         let done = gate.done.load(Ordering::SeqCst);
-        assert_eq!((gate.begun(), done), (MOST_ACTS, MOST_ACTS));
+        assert_eq!((gate.begun(), done), (MAX_ACTS, MAX_ACTS));
     }
 
     #[tokio::test]
     async fn one_user_has_a_share_of_the_places_and_others_theirs() {
         let (acts, gate) = (Acts::default(), Gate::shut());
-        begin(&acts, MOST_ACTS, |_| user(1), &gate).await;
-        assert_eq!(gate.begun(), MOST_ACTS_OF_A_USER);
+        begin(&acts, MAX_ACTS, |_| user(1), &gate).await;
+        assert_eq!(gate.begun(), MAX_ACTS_PER_USER);
         begin(&acts, 1, |_| user(2), &gate).await;
-        assert_eq!(gate.begun(), MOST_ACTS_OF_A_USER + 1);
+        assert_eq!(gate.begun(), MAX_ACTS_PER_USER + 1);
         gate.open.add_permits(1);
         acts.ended().await;
         // Whose acts have ended is forgotten.

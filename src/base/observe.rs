@@ -11,10 +11,10 @@ use rules::units::Timestamp;
 
 /// Tells the time. Cheap to clone; the hand-set kind is for tests and the simulation.
 #[derive(Clone)]
-pub struct Clock(Kind);
+pub struct Clock(ClockSource);
 
 #[derive(Clone)]
-enum Kind {
+enum ClockSource {
     System,
     Set(Arc<AtomicI64>),
 }
@@ -28,29 +28,29 @@ impl fmt::Debug for Clock {
 impl Clock {
     /// The machine's own clock.
     pub fn system() -> Self {
-        Self(Kind::System)
+        Self(ClockSource::System)
     }
 
     /// A clock that stands still until `set` moves it.
     pub fn set_by_hand(at: Timestamp) -> Self {
-        Self(Kind::Set(Arc::new(AtomicI64::new(at.as_millis()))))
+        Self(ClockSource::Set(Arc::new(AtomicI64::new(at.as_millis()))))
     }
 
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Kind::System => {
+            ClockSource::System => {
                 let since = SystemTime::now()
                     .duration_since(UNIX_EPOCH)
                     .unwrap_or_default();
                 Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
             }
-            Kind::Set(at) => Timestamp::from_millis(at.load(Ordering::Acquire)),
+            ClockSource::Set(at) => Timestamp::from_millis(at.load(Ordering::Acquire)),
         }
     }
 
     /// Moves a hand-set clock; does nothing to the machine's own.
     pub fn set(&self, at: Timestamp) {
-        if let Kind::Set(cell) = &self.0 {
+        if let ClockSource::Set(cell) = &self.0 {
             cell.store(at.as_millis(), Ordering::Release);
         }
     }

@@ -34,7 +34,7 @@ pub struct Settings {
     /// Where people's own apps will be served, as an origin of their own.
     pub listen_apps: Option<SocketAddr>,
     /// Whether pages and API are served encrypted.
-    pub tls: Tls,
+    pub tls: TlsMode,
     /// Offer the machine's own programs as the environment `host`.
     pub host_environment: bool,
     /// Cores sessions may have in all, as text like `3.5`; None: all the machine has.
@@ -74,7 +74,7 @@ pub struct Settings {
 /// Whether pages and API are served encrypted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Tls {
+pub enum TlsMode {
     /// Everywhere but on loopback, which other machines cannot reach.
     #[default]
     Auto,
@@ -83,7 +83,7 @@ pub enum Tls {
     Off,
 }
 
-impl Tls {
+impl TlsMode {
     fn word(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -101,10 +101,10 @@ impl Tls {
 
 /// One setting: its key in the file, its variable, what it may hold, its default and what it does.
 #[derive(Debug)]
-pub struct Key {
+pub struct SettingKey {
     pub key: &'static str,
     pub variable: &'static str,
-    pub kind: Kind,
+    pub kind: SettingType,
     /// As the settings file would say it; empty where it is unset by default.
     pub default: &'static str,
     /// A value that would work, for the sample file; stands for the default where that is empty.
@@ -117,217 +117,217 @@ pub struct Key {
 
 /// What a setting may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingType {
     Text,
     Flag,
     Count,
 }
 
 /// Every setting, in the order the documentation lists them. Each has a field of the same name in
-/// `Layer` and in `Settings`; a test holds the three together.
-pub const KEYS: &[Key] = &[
-    Key {
+/// `SettingsLayer` and in `Settings`; a test holds the three together.
+pub const KEYS: &[SettingKey] = &[
+    SettingKey {
         key: "data",
         variable: "FARDEL_DATA",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"/var/lib/fardel\"",
         example: "",
         needs_restart: true,
         about: "directory of the state: catalog, images, logs",
     },
-    Key {
+    SettingKey {
         key: "run",
         variable: "FARDEL_RUN",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"/run/fardel\"",
         example: "",
         needs_restart: true,
         about: "directory of sockets and run state; unset: /run/fardel for the machine's own state, and one beside it for each other data directory",
     },
-    Key {
+    SettingKey {
         key: "listen",
         variable: "FARDEL_LISTEN",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"127.0.0.1:7860\"",
         example: "",
         needs_restart: true,
         about: "address and port of pages and API",
     },
-    Key {
+    SettingKey {
         key: "listen_http",
         variable: "FARDEL_LISTEN_HTTP",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"0.0.0.0:80\"",
         needs_restart: true,
         about: "address and port where plain HTTP is led to HTTPS; unset: only the port of listen does that",
     },
-    Key {
+    SettingKey {
         key: "listen_apps",
         variable: "FARDEL_LISTEN_APPS",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"0.0.0.0:8443\"",
         needs_restart: true,
         about: "address and port of users' own apps, an origin of their own; unset: none",
     },
-    Key {
+    SettingKey {
         key: "tls",
         variable: "FARDEL_TLS",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"auto\"",
         example: "",
         needs_restart: true,
         about: "encrypt pages and API: auto (everywhere but on loopback), on, or off behind a proxy that does",
     },
-    Key {
+    SettingKey {
         key: "host_environment",
         variable: "FARDEL_HOST_ENVIRONMENT",
-        kind: Kind::Flag,
+        kind: SettingType::Flag,
         default: "true",
         example: "",
         needs_restart: true,
         about: "offer the machine's own programs as the environment host",
     },
-    Key {
+    SettingKey {
         key: "cpu",
         variable: "FARDEL_CPU",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"3.5\"",
         needs_restart: true,
         about: "cores that sessions may have in all; unset: all the machine has",
     },
-    Key {
+    SettingKey {
         key: "memory",
         variable: "FARDEL_MEMORY",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"48g\"",
         needs_restart: true,
         about: "memory that sessions may have in all; unset: all but a reserve",
     },
-    Key {
+    SettingKey {
         key: "simulate_gpus",
         variable: "FARDEL_SIMULATE_GPUS",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"H100:8\"",
         needs_restart: true,
         about: "devices that do not exist, for demonstrations: sessions get none, and every page says so; unset: those there are",
     },
-    Key {
+    SettingKey {
         key: "driver_root",
         variable: "FARDEL_DRIVER_ROOT",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"/\"",
         example: "",
         needs_restart: true,
         about: "where the vendor's driver of GPUs is found, for machines that keep it in a tree of its own",
     },
-    Key {
+    SettingKey {
         key: "gpu_mode",
         variable: "FARDEL_GPU_MODE",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"hard\"",
         example: "",
         needs_restart: true,
         about: "what becomes of a GPU's time that its owner does not use: hard (it stays idle) or elastic (others have it)",
     },
-    Key {
+    SettingKey {
         key: "gpu_units",
         variable: "FARDEL_GPU_UNITS",
-        kind: Kind::Count,
+        kind: SettingType::Count,
         default: "1",
         example: "",
         needs_restart: true,
         about: "how many units one whole GPU counts as; 1: shares are decimals of a GPU",
     },
-    Key {
+    SettingKey {
         key: "gpu_least",
         variable: "FARDEL_GPU_LEAST",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"0.01\"",
         example: "",
         needs_restart: true,
         about: "the smallest share of a GPU that may be asked for",
     },
-    Key {
+    SettingKey {
         key: "gpu_step",
         variable: "FARDEL_GPU_STEP",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"0.01\"",
         example: "",
         needs_restart: true,
         about: "shares of a GPU are multiples of this",
     },
-    Key {
+    SettingKey {
         key: "gpu_spreading",
         variable: "FARDEL_GPU_SPREADING",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "\"pack\"",
         example: "",
         needs_restart: true,
         about: "where shares of GPUs go: pack (whole GPUs stay whole) or spread (few neighbours)",
     },
-    Key {
+    SettingKey {
         key: "gpu_each",
         variable: "FARDEL_GPU_EACH",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"2\"",
         needs_restart: true,
         about: "the most of GPUs that one user holds at once; unset: no limit",
     },
-    Key {
+    SettingKey {
         key: "keep_days",
         variable: "FARDEL_KEEP_DAYS",
-        kind: Kind::Count,
+        kind: SettingType::Count,
         default: "30",
         example: "",
         needs_restart: true,
         about: "days that logs and rows of ended sessions are kept",
     },
-    Key {
+    SettingKey {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
-        kind: Kind::Flag,
+        kind: SettingType::Flag,
         default: "false",
         example: "",
         needs_restart: true,
         about: "write the log as JSON lines",
     },
-    Key {
+    SettingKey {
         key: "backup_dir",
         variable: "FARDEL_BACKUP_DIR",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"/var/backups/fardel\"",
         needs_restart: false,
         about: "directory where the server puts encrypted backups by itself; unset: it makes none",
     },
-    Key {
+    SettingKey {
         key: "backup_every_hours",
         variable: "FARDEL_BACKUP_EVERY_HOURS",
-        kind: Kind::Count,
+        kind: SettingType::Count,
         default: "24",
         example: "",
         needs_restart: false,
         about: "hours between two of these backups",
     },
-    Key {
+    SettingKey {
         key: "backup_keep",
         variable: "FARDEL_BACKUP_KEEP",
-        kind: Kind::Count,
+        kind: SettingType::Count,
         default: "7",
         example: "",
         needs_restart: false,
         about: "how many of these backups are kept",
     },
-    Key {
+    SettingKey {
         key: "backup_passphrase_file",
         variable: "FARDEL_BACKUP_PASSPHRASE_FILE",
-        kind: Kind::Text,
+        kind: SettingType::Text,
         default: "",
         example: "\"/etc/fardel/backup.passphrase\"",
         needs_restart: false,
@@ -338,7 +338,7 @@ pub const KEYS: &[Key] = &[
 /// One source of settings; None leaves the source before it in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Layer {
+pub struct SettingsLayer {
     pub data: Option<PathBuf>,
     pub run: Option<PathBuf>,
     pub listen: Option<String>,
@@ -372,12 +372,12 @@ type Variable = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Where settings come from, so that a running server can read them again.
 #[derive(Clone)]
-pub struct Sources {
-    flags: Layer,
+pub struct SettingsSources {
+    flags: SettingsLayer,
     variable: Variable,
 }
 
-impl std::fmt::Debug for Sources {
+impl std::fmt::Debug for SettingsSources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sources")
             .field("flags", &self.flags)
@@ -387,47 +387,47 @@ impl std::fmt::Debug for Sources {
 
 /// All settings as they were read at one moment.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub struct LoadedSettings {
     pub settings: Settings,
     /// One for each key, in the order of `KEYS`.
-    pub standings: Vec<Standing>,
-    pub sources: Sources,
+    pub standings: Vec<EffectiveSetting>,
+    pub sources: SettingsSources,
 }
 
 /// One setting as it stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Standing {
+pub struct EffectiveSetting {
     pub key: &'static str,
     /// In force now; None where nothing is set.
     pub value: Option<Value>,
     /// In force where no source says anything.
     pub default: Option<Value>,
-    pub source: Source,
+    pub source: SettingSource,
     pub variable: &'static str,
     pub needs_restart: bool,
     pub about: &'static str,
     /// What a source says by now and the server will take up only when it starts again: the value,
     /// or what it is without any source. None where nothing waits.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<PendingValue>,
 }
 
 /// A value that waits for a restart.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Waiting {
+pub struct PendingValue {
     pub value: Option<Value>,
-    pub source: Source,
+    pub source: SettingSource,
 }
 
 /// Where a value comes from. As text: `built-in`, the file's path, the variable's name, `flag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     BuiltIn,
     File(PathBuf),
     Variable(&'static str),
     Flag,
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for SettingSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::BuiltIn => f.write_str("built-in"),
@@ -438,15 +438,15 @@ impl std::fmt::Display for Source {
     }
 }
 
-impl Serialize for Source {
+impl Serialize for SettingSource {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
     }
 }
 
-impl Sources {
+impl SettingsSources {
     pub fn new(
-        flags: Layer,
+        flags: SettingsLayer,
         variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -464,9 +464,9 @@ impl Sources {
     ///
     /// Errors: a file that cannot be read or is no TOML, an unknown key (with the nearest known one),
     /// a value of the wrong type, an address that is none; each names the source.
-    pub fn read(&self) -> Result<Reading, Refusal> {
+    pub fn read(&self) -> Result<LoadedSettings, Refusal> {
         let (settings, standings) = read(&self.flags, &*self.variable)?;
-        Ok(Reading {
+        Ok(LoadedSettings {
             settings,
             standings,
             sources: self.clone(),
@@ -475,13 +475,17 @@ impl Sources {
 }
 
 fn read(
-    flags: &Layer,
+    flags: &SettingsLayer,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<(Settings, Vec<Standing>), Refusal> {
+) -> Result<(Settings, Vec<EffectiveSetting>), Refusal> {
     let file = settings_file(variable);
     let mut standings = built_in(variable);
     for path in files(&file) {
-        lay(&mut standings, read_file(&path)?, &Source::File(path));
+        lay(
+            &mut standings,
+            read_file(&path)?,
+            &SettingSource::File(path),
+        );
     }
     let own_data = match file == Path::new(FILE) {
         true => path_of(&standings, "data"),
@@ -490,20 +494,20 @@ fn read(
     for (at, key) in KEYS.iter().enumerate() {
         if let Some(value) = from_variable(key, variable)? {
             standings[at].value = Some(value);
-            standings[at].source = Source::Variable(key.variable);
+            standings[at].source = SettingSource::Variable(key.variable);
         }
     }
     let before = standings.clone();
-    lay(&mut standings, table(flags), &Source::Flag);
+    lay(&mut standings, table(flags), &SettingSource::Flag);
     for (now, before) in standings.iter_mut().zip(before) {
         // The command line takes variables as if they were flags; say which it was.
-        if now.value == before.value && matches!(before.source, Source::Variable(_)) {
+        if now.value == before.value && matches!(before.source, SettingSource::Variable(_)) {
             now.source = before.source;
         }
     }
     let data = absolute(path_of(&standings, "data"));
     for standing in &mut standings {
-        if standing.key == "run" && standing.source == Source::BuiltIn {
+        if standing.key == "run" && standing.source == SettingSource::BuiltIn {
             let run = places::run_of(&data, &own_data, &default_places(variable).1);
             let run = Some(Value::String(run.display().to_string()));
             standing.value.clone_from(&run);
@@ -514,7 +518,7 @@ fn read(
 }
 
 /// The path that a key stands at; empty where it is none, which is refused later.
-fn path_of(standings: &[Standing], key: &str) -> PathBuf {
+fn path_of(standings: &[EffectiveSetting], key: &str) -> PathBuf {
     let standing = standings.iter().find(|standing| standing.key == key);
     standing
         .and_then(|standing| standing.value.as_ref()?.as_str())
@@ -522,11 +526,11 @@ fn path_of(standings: &[Standing], key: &str) -> PathBuf {
         .unwrap_or_default()
 }
 
-impl Reading {
+impl LoadedSettings {
     /// What is in force once a server that runs with `self` has seen `newer`: new values where a
     /// running server takes them, the old ones where it would have to start again.
-    pub fn followed_by(&self, newer: &Reading) -> Reading {
-        let standings: Vec<Standing> = self
+    pub fn followed_by(&self, newer: &LoadedSettings) -> LoadedSettings {
+        let standings: Vec<EffectiveSetting> = self
             .standings
             .iter()
             .zip(&newer.standings)
@@ -535,8 +539,8 @@ impl Reading {
                     return new.clone();
                 }
                 let waits = old.value != new.value;
-                Standing {
-                    waiting: waits.then(|| Waiting {
+                EffectiveSetting {
+                    waiting: waits.then(|| PendingValue {
                         value: new.value.clone(),
                         source: new.source.clone(),
                     }),
@@ -552,7 +556,7 @@ impl Reading {
         // Each value was good in one of the two readings, so the mixture is; if two keys ever
         // depend on each other and the mixture is not, what runs stays as it is.
         let settings = settings(&standings).unwrap_or_else(|_| self.settings.clone());
-        Reading {
+        LoadedSettings {
             settings,
             standings,
             sources: newer.sources.clone(),
@@ -560,7 +564,7 @@ impl Reading {
     }
 
     /// Keys whose value in force differs between the two.
-    pub fn changed(&self, newer: &Reading) -> Vec<&'static str> {
+    pub fn changed(&self, newer: &LoadedSettings) -> Vec<&'static str> {
         self.standings
             .iter()
             .zip(&newer.standings)
@@ -579,10 +583,10 @@ impl Reading {
     }
 }
 
-impl From<Settings> for Reading {
+impl From<Settings> for LoadedSettings {
     /// Settings that a program made by itself, as tests do: each counts as a flag.
     fn from(settings: Settings) -> Self {
-        let flags = Layer {
+        let flags = SettingsLayer {
             data: Some(settings.data.clone()),
             run: Some(settings.run.clone()),
             listen: Some(settings.listen.to_string()),
@@ -607,10 +611,10 @@ impl From<Settings> for Reading {
             backup_keep: Some(settings.backup_keep),
             backup_passphrase_file: settings.backup_passphrase_file.clone(),
         };
-        let sources = Sources::new(flags, |_| None);
+        let sources = SettingsSources::new(flags, |_| None);
         let mut standings = built_in(&|_| None);
-        lay(&mut standings, table(&sources.flags), &Source::Flag);
-        Reading {
+        lay(&mut standings, table(&sources.flags), &SettingSource::Flag);
+        LoadedSettings {
             settings,
             standings,
             sources,
@@ -619,8 +623,11 @@ impl From<Settings> for Reading {
 }
 
 impl Settings {
-    /// Reads every source once; see `Sources::read`.
-    pub fn read(flags: Layer, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
+    /// Reads every source once; see `SettingsSources::read`.
+    pub fn read(
+        flags: SettingsLayer,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Refusal> {
         read(&flags, &variable).map(|(settings, _)| settings)
     }
 
@@ -644,9 +651,9 @@ impl Settings {
     /// Whether pages and API are served encrypted.
     pub fn encrypted(&self) -> bool {
         match self.tls {
-            Tls::Auto => !self.listen.ip().is_loopback(),
-            Tls::On => true,
-            Tls::Off => false,
+            TlsMode::Auto => !self.listen.ip().is_loopback(),
+            TlsMode::On => true,
+            TlsMode::Off => false,
         }
     }
 
@@ -689,7 +696,7 @@ pub fn files(file: &Path) -> Vec<PathBuf> {
 }
 
 /// Every key at its default.
-fn built_in(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Standing> {
+fn built_in(variable: &dyn Fn(&str) -> Option<String>) -> Vec<EffectiveSetting> {
     let (data, run) = default_places(variable);
     KEYS.iter()
         .map(|key| {
@@ -698,11 +705,11 @@ fn built_in(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Standing> {
                 "run" => Some(Value::String(run.display().to_string())),
                 _ => literal(key.default),
             };
-            Standing {
+            EffectiveSetting {
                 key: key.key,
                 value: default.clone(),
                 default,
-                source: Source::BuiltIn,
+                source: SettingSource::BuiltIn,
                 variable: key.variable,
                 needs_restart: key.needs_restart,
                 about: key.about,
@@ -718,7 +725,7 @@ fn literal(text: &str) -> Option<Value> {
     table.remove("value")
 }
 
-fn lay(standings: &mut [Standing], mut values: Table, source: &Source) {
+fn lay(standings: &mut [EffectiveSetting], mut values: Table, source: &SettingSource) {
     for standing in standings {
         if let Some(value) = values.remove(standing.key) {
             standing.value = Some(value);
@@ -727,18 +734,18 @@ fn lay(standings: &mut [Standing], mut values: Table, source: &Source) {
     }
 }
 
-fn table(layer: &Layer) -> Table {
+fn table(layer: &SettingsLayer) -> Table {
     // Text, flags and counts always are TOML, and None is left out.
     Table::try_from(layer).unwrap_or_default()
 }
 
 /// Checks all values together.
-fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
+fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     let values: Table = standings
         .iter()
         .filter_map(|standing| Some((standing.key.to_owned(), standing.value.clone()?)))
         .collect();
-    let layer = Layer::deserialize(values)
+    let layer = SettingsLayer::deserialize(values)
         .map_err(|error| Refusal::invalid("setting.wrong-type", error.message().to_owned()))?;
     let from = |key: &str| {
         standings
@@ -773,7 +780,7 @@ fn settings(standings: &[Standing]) -> Result<Settings, Refusal> {
     let listen_http = beside("listen_http", layer.listen_http)?;
     let listen_apps = beside("listen_apps", layer.listen_apps)?;
     let word = layer.tls.ok_or_else(|| missing("tls"))?;
-    let tls = Tls::parse(&word).ok_or_else(|| {
+    let tls = TlsMode::parse(&word).ok_or_else(|| {
         Refusal::invalid(
             "setting.tls-invalid",
             format!("{}: tls: {word:?} is not valid.", from("tls")),
@@ -898,7 +905,7 @@ fn default_places(variable: &dyn Fn(&str) -> Option<String>) -> (PathBuf, PathBu
 
 /// What the environment says of one key; None where it is unset or empty.
 fn from_variable(
-    key: &Key,
+    key: &SettingKey,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<Value>, Refusal> {
     let Some(text) = variable(key.variable).filter(|text| !text.is_empty()) else {
@@ -913,11 +920,11 @@ fn from_variable(
         .with("value", &text)
     };
     Ok(Some(match (key.kind, text.as_str()) {
-        (Kind::Text, _) => Value::String(text),
-        (Kind::Flag, "true" | "1" | "yes" | "on") => Value::Boolean(true),
-        (Kind::Flag, "false" | "0" | "no" | "off") => Value::Boolean(false),
-        (Kind::Flag, _) => return Err(wrong("true or false")),
-        (Kind::Count, number) => match number.parse::<u32>() {
+        (SettingType::Text, _) => Value::String(text),
+        (SettingType::Flag, "true" | "1" | "yes" | "on") => Value::Boolean(true),
+        (SettingType::Flag, "false" | "0" | "no" | "off") => Value::Boolean(false),
+        (SettingType::Flag, _) => return Err(wrong("true or false")),
+        (SettingType::Count, number) => match number.parse::<u32>() {
             Ok(number) => Value::Integer(number.into()),
             Err(_) => return Err(wrong("a whole number")),
         },

@@ -28,19 +28,19 @@ use server::Server;
 use tower_http::catch_panic::CatchPanicLayer;
 
 /// Most bytes of a JSON body. A launch has at most 256 KiB of text; the rest is room for quoting.
-const LARGEST_JSON: usize = 1 << 20;
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// What every handler has.
 #[derive(Clone)]
-pub(super) struct Api {
+pub(super) struct ApiContext {
     server: Server,
     streams: Arc<dyn Streams>,
-    followers: Arc<followers::Followers>,
+    followers: Arc<followers::LogFollowers>,
 }
 
 /// Every route of the API and the probes.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
-    let api = Api {
+    let api = ApiContext {
         server,
         streams,
         followers: Arc::default(),
@@ -138,7 +138,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/readyz", get(system::ready))
         .route("/metrics", get(system::metrics))
         .route("/version", get(system::version))
-        .layer(DefaultBodyLimit::max(LARGEST_JSON))
+        .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(CatchPanicLayer::new())
         .layer(axum::middleware::from_fn(dress::dress))
         .with_state(api)

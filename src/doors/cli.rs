@@ -26,9 +26,9 @@ use clap::{CommandFactory, FromArgMatches};
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 
-use output::View;
-use tree::{Command, Format, Words};
-use trouble::{FAILED, Trouble};
+use output::OutputStyle;
+use tree::{Command, CommandLine, Format};
+use trouble::{CliError, FAILED};
 
 /// What a command may know of the process it runs in; roles read it, doors only use it.
 #[derive(Clone)]
@@ -45,14 +45,14 @@ pub struct Surroundings {
 pub fn parse(
     arguments: Vec<std::ffi::OsString>,
     variable: fn(&str) -> Option<String>,
-) -> Result<Words, clap::Error> {
+) -> Result<CommandLine, clap::Error> {
     let matches = description(variable).try_get_matches_from(arguments)?;
-    Words::from_arg_matches(&matches)
+    CommandLine::from_arg_matches(&matches)
 }
 
 /// The whole command line as clap describes it, in the caller's language.
 pub fn description(variable: fn(&str) -> Option<String>) -> clap::Command {
-    let command = Words::command();
+    let command = CommandLine::command();
     if language(variable) == "ko" {
         korean::summaries(command)
     } else {
@@ -61,7 +61,7 @@ pub fn description(variable: fn(&str) -> Option<String>) -> clap::Command {
 }
 
 /// Does one command of the client and gives its exit code. Everything about trouble has been said.
-pub fn run(words: Words, around: &Surroundings) -> u8 {
+pub fn run(words: CommandLine, around: &Surroundings) -> u8 {
     let view = view(&words.global);
     let color = std::io::stderr().is_terminal() && wants_color(&words.global, around);
     let as_json = matches!(words.global.output, Format::Json | Format::Jsonl);
@@ -110,8 +110,8 @@ pub fn ask_local(
                 format!("The async runtime cannot be started: {error}."),
             )
         })?;
-    let client = client::Client {
-        address: address::Address::Socket(around.socket.clone()),
+    let client = client::HttpClient {
+        address: address::ServerAddress::Socket(around.socket.clone()),
         token: token.map(str::to_owned),
         tls: None,
         explain: false,
@@ -127,8 +127,12 @@ pub fn ask_local(
         .map_err(|trouble| Refusal::unavailable(trouble.code, trouble.text).hint(trouble.hint))
 }
 
-async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8, Trouble> {
-    let Words { global, command } = words;
+async fn execute(
+    words: CommandLine,
+    around: &Surroundings,
+    view: &OutputStyle,
+) -> Result<u8, CliError> {
+    let CommandLine { global, command } = words;
     match command {
         Command::Completion { shell } => return manual::completion(shell).map(|()| 0),
         Command::Man(man) => return manual::page(&man, description(around.variable)).map(|()| 0),
@@ -149,17 +153,17 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         Command::Logs(request) => terminal::logs(&client, &request).await,
         Command::Attach(request) => terminal::attach(&client, view, &request).await,
         Command::Stop(several) => {
-            sessions::session(&client, view, around, tree::Session::Stop(several)).await
+            sessions::session(&client, view, around, tree::SessionCommand::Stop(several)).await
         }
         Command::Kill(several) => {
-            sessions::session(&client, view, around, tree::Session::Kill(several)).await
+            sessions::session(&client, view, around, tree::SessionCommand::Kill(several)).await
         }
         Command::Rm(removal) => {
-            sessions::session(&client, view, around, tree::Session::Rm(removal)).await
+            sessions::session(&client, view, around, tree::SessionCommand::Rm(removal)).await
         }
         Command::Why(request) => sessions::why(&client, view, &request.session).await,
         Command::Queue(tree::QueueLs {
-            verb: None | Some(tree::Queue::Ls),
+            verb: None | Some(tree::QueueCommand::Ls),
         }) => sessions::queue(&client, view).await,
         Command::Image(request) => images::image(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
@@ -194,7 +198,7 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
         | Command::Completion { .. }
         | Command::Man(_)
         | Command::Login(_)
-        | Command::Logout => Err(Trouble::new(
+        | Command::Logout => Err(CliError::new(
             FAILED,
             "command.not-here",
             "This command is not one of the client's.",
@@ -202,9 +206,9 @@ async fn execute(words: Words, around: &Surroundings, view: &View) -> Result<u8,
     }
 }
 
-fn view(global: &tree::Global) -> View {
+fn view(global: &tree::Global) -> OutputStyle {
     let terminal = std::io::stdout().is_terminal();
-    View {
+    OutputStyle {
         format: global.output,
         width: terminal
             .then(|| crossterm::terminal::size().ok().map(|(columns, _)| columns))
@@ -252,14 +256,14 @@ fn complain(text: &str) {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Words, clap::Error> {
+    fn read(line: &str) -> Result<CommandLine, clap::Error> {
         let words = std::iter::once("fardel").chain(line.split(' '));
         parse(words.map(Into::into).collect(), |_| None)
     }
 
     #[test]
     fn the_description_has_no_contradiction() {
-        Words::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
@@ -307,6 +311,6 @@ mod tests {
                 visit(inner, &path);
             }
         }
-        visit(&korean::summaries(Words::command()), "fardel");
+        visit(&korean::summaries(CommandLine::command()), "fardel");
     }
 }

@@ -11,7 +11,7 @@ use ratatui::widgets::{Clear, Paragraph, Wrap};
 
 /// What the first screen shows. Empty parts are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ConsoleStatus {
     pub host: String,
     pub version: String,
     /// Local time of day with its zone.
@@ -23,14 +23,14 @@ pub struct Seen {
     /// The code that makes the first administrator; None once there is one.
     pub setup: Option<String>,
     /// Short facts, the worst first.
-    pub health: Vec<Fact>,
+    pub health: Vec<HealthFact>,
     /// Why nothing is known: the server does not answer.
     pub silent: Option<String>,
 }
 
 /// One short fact of the health line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact {
+pub struct HealthFact {
     pub text: String,
     pub well: bool,
 }
@@ -50,7 +50,7 @@ pub const MENU: [(char, &str); 8] = [
 const HELP: &str = "F1 help   Esc back";
 
 /// The first screen.
-pub fn home(frame: &mut Frame<'_>, seen: &Seen) {
+pub fn home(frame: &mut Frame<'_>, seen: &ConsoleStatus) {
     let [head, rule, body, second, facts, third, menu] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -99,7 +99,7 @@ fn columns(entries: &[String]) -> String {
     format!("  {}", cells.concat().trim_end())
 }
 
-fn address_lines(seen: &Seen) -> Vec<Line<'static>> {
+fn address_lines(seen: &ConsoleStatus) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
     if let Some(why) = &seen.silent {
         lines.push(Line::styled(format!("  {why}"), bold()));
@@ -143,7 +143,7 @@ fn address_lines(seen: &Seen) -> Vec<Line<'static>> {
     lines
 }
 
-fn health_line(seen: &Seen) -> Line<'static> {
+fn health_line(seen: &ConsoleStatus) -> Line<'static> {
     let mut spans = vec![Span::raw("  ")];
     for fact in &seen.health {
         let mark = if fact.well { "" } else { "! " };
@@ -275,7 +275,7 @@ fn dim() -> Style {
 
 /// What a key means to a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum KeyEffect {
     /// Nothing, or the mark has moved.
     Stay,
     Chosen(usize),
@@ -283,29 +283,29 @@ pub enum Step {
 }
 
 /// Moves in a list of `count` entries.
-pub fn step_in_list(key: KeyEvent, at: &mut usize, count: usize) -> Step {
+pub fn step_in_list(key: KeyEvent, at: &mut usize, count: usize) -> KeyEffect {
     match key.code {
-        KeyCode::Esc => return Step::Back,
+        KeyCode::Esc => return KeyEffect::Back,
         KeyCode::Up | KeyCode::Char('k') => *at = at.saturating_sub(1),
         KeyCode::Down | KeyCode::Char('j') => *at = (*at + 1).min(count.saturating_sub(1)),
-        KeyCode::Enter if *at < count => return Step::Chosen(*at),
+        KeyCode::Enter if *at < count => return KeyEffect::Chosen(*at),
         KeyCode::Char(digit) => {
             let wanted = digit.to_digit(10).and_then(|n| usize::try_from(n).ok());
             if let Some(index) = wanted.and_then(|n| n.checked_sub(1)).filter(|i| *i < count) {
-                return Step::Chosen(index);
+                return KeyEffect::Chosen(index);
             }
         }
         _ => {}
     }
-    Step::Stay
+    KeyEffect::Stay
 }
 
 /// Types into fields; `Chosen` once Enter is pressed in the last one.
-pub fn step_in_fields(key: KeyEvent, at: &mut usize, fields: &mut [Field]) -> Step {
+pub fn step_in_fields(key: KeyEvent, at: &mut usize, fields: &mut [Field]) -> KeyEffect {
     let last = fields.len().saturating_sub(1);
     match key.code {
-        KeyCode::Esc => return Step::Back,
-        KeyCode::Enter if *at >= last => return Step::Chosen(0),
+        KeyCode::Esc => return KeyEffect::Back,
+        KeyCode::Enter if *at >= last => return KeyEffect::Chosen(0),
         KeyCode::Enter | KeyCode::Tab | KeyCode::Down => *at = (*at + 1).min(last),
         KeyCode::BackTab | KeyCode::Up => *at = at.saturating_sub(1),
         KeyCode::Backspace => {
@@ -325,7 +325,7 @@ pub fn step_in_fields(key: KeyEvent, at: &mut usize, fields: &mut [Field]) -> St
         }
         _ => {}
     }
-    Step::Stay
+    KeyEffect::Stay
 }
 
 #[cfg(test)]
@@ -348,8 +348,8 @@ mod tests {
             .collect()
     }
 
-    fn seen() -> Seen {
-        Seen {
+    fn seen() -> ConsoleStatus {
+        ConsoleStatus {
             host: "fardel-01".into(),
             version: "0.1.0".into(),
             clock: "14:02:11 KST".into(),
@@ -360,11 +360,11 @@ mod tests {
             fingerprint: Some(["9F:2C:7A:41"; 8].join(":")),
             setup: Some("https://10.1.4.20/setup?code=7KQ4-M2XD-AAAA-BBBB".into()),
             health: vec![
-                Fact {
+                HealthFact {
                     text: "1 warning".into(),
                     well: false,
                 },
-                Fact {
+                HealthFact {
                     text: "23 running, 3 waiting".into(),
                     well: true,
                 },
@@ -398,9 +398,9 @@ mod tests {
 
     #[test]
     fn without_address_or_server_it_says_what_to_do() {
-        let bare = drawn(80, 24, |frame| home(frame, &Seen::default()));
+        let bare = drawn(80, 24, |frame| home(frame, &ConsoleStatus::default()));
         assert!(bare.contains("no address yet"), "{bare}");
-        let silent = Seen {
+        let silent = ConsoleStatus {
             silent: Some("The server does not answer.".into()),
             ..seen()
         };
@@ -423,7 +423,7 @@ mod tests {
             };
             assert_eq!(
                 step_in_fields(code.into(), &mut at, &mut fields),
-                Step::Stay
+                KeyEffect::Stay
             );
         }
         let screen = drawn(60, 12, |frame| ask(frame, "Sign in", &[], &fields, at));
@@ -433,23 +433,32 @@ mod tests {
         );
         assert_eq!(
             step_in_fields(KeyCode::Enter.into(), &mut at, &mut fields),
-            Step::Chosen(0)
+            KeyEffect::Chosen(0)
         );
         let mut mark = 0;
-        assert_eq!(step_in_list(KeyCode::Down.into(), &mut mark, 2), Step::Stay);
-        assert_eq!(step_in_list(KeyCode::Down.into(), &mut mark, 2), Step::Stay);
+        assert_eq!(
+            step_in_list(KeyCode::Down.into(), &mut mark, 2),
+            KeyEffect::Stay
+        );
+        assert_eq!(
+            step_in_list(KeyCode::Down.into(), &mut mark, 2),
+            KeyEffect::Stay
+        );
         assert_eq!(
             step_in_list(KeyCode::Enter.into(), &mut mark, 2),
-            Step::Chosen(1)
+            KeyEffect::Chosen(1)
         );
         assert_eq!(
             step_in_list(KeyCode::Char('1').into(), &mut mark, 2),
-            Step::Chosen(0)
+            KeyEffect::Chosen(0)
         );
         assert_eq!(
             step_in_list(KeyCode::Char('9').into(), &mut mark, 2),
-            Step::Stay
+            KeyEffect::Stay
         );
-        assert_eq!(step_in_list(KeyCode::Esc.into(), &mut mark, 2), Step::Back);
+        assert_eq!(
+            step_in_list(KeyCode::Esc.into(), &mut mark, 2),
+            KeyEffect::Back
+        );
     }
 }

@@ -48,24 +48,24 @@ use tower_http::compression::CompressionLayer;
 
 use super::origin;
 use super::text::Text;
-use frame::{Frame, Nav, Person};
-use visit::Visit;
+use frame::{Nav, PageLayout, SignedInUser};
+use visit::RequestContext;
 
 /// What every handler has.
 #[derive(Clone)]
-pub struct Console {
+pub struct PagesContext {
     server: Server,
     streams: Arc<dyn Streams>,
     /// The machine's name.
     host: Arc<str>,
     /// The operations of the REST API, for its page.
-    reference: Arc<Vec<reference::Group>>,
+    reference: Arc<Vec<reference::OperationGroup>>,
     /// Where logs ended when they were last looked at, so that the next look begins near there.
     log_ends: Arc<Mutex<BTreeMap<ContainerName, u64>>>,
 }
 
 /// Most bytes of a form. A launch has at most 256 KiB of text, each byte of it escaped as three.
-const LARGEST_FORM: usize = 1 << 20;
+const MAX_FORM_BYTES: usize = 1 << 20;
 
 /// Every page, its fragments and its files. `host` is the machine's name, top left and in every title;
 /// `reference` is what the REST API's page lists.
@@ -73,9 +73,9 @@ pub fn router(
     server: Server,
     streams: Arc<dyn Streams>,
     host: &str,
-    reference: Vec<reference::Group>,
+    reference: Vec<reference::OperationGroup>,
 ) -> Router {
-    let console = Console {
+    let console = PagesContext {
         server,
         streams,
         host: host.into(),
@@ -138,7 +138,7 @@ pub fn router(
         .merge(images::router())
         .merge(me::router())
         .fallback(nothing_here)
-        .layer(DefaultBodyLimit::max(LARGEST_FORM))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(middleware::from_fn_with_state(console.clone(), guard))
         .route("/a/{build}/{*name}", get(assets::serve))
         .layer(CatchPanicLayer::new())
@@ -148,18 +148,18 @@ pub fn router(
 }
 
 /// Middleware: names the request, and lets nothing in that another site sent.
-async fn guard(State(console): State<Console>, mut request: Request, next: Next) -> Response {
+async fn guard(State(console): State<PagesContext>, mut request: Request, next: Next) -> Response {
     let id = uuid::Uuid::now_v7().to_string();
     request
         .extensions_mut()
-        .insert(visit::RequestId(id.clone()));
+        .insert(visit::PageRequestId(id.clone()));
     let mut response = match origin::check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             let path = request.uri().path().to_owned();
-            let visit = Visit {
+            let visit = RequestContext {
                 request: Some(id.clone()),
-                ..Visit::of(request.headers(), request.extensions(), path)
+                ..RequestContext::of(request.headers(), request.extensions(), path)
             };
             answer::refused(&console, &visit, None, &refusal)
         }
@@ -171,9 +171,9 @@ async fn guard(State(console): State<Console>, mut request: Request, next: Next)
 }
 
 async fn nothing_here(
-    State(console): State<Console>,
-    visit: Visit,
-    who::Perhaps(caller): who::Perhaps,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    who::OptionalPageCaller(caller): who::OptionalPageCaller,
 ) -> Response {
     let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
     let frame = caller.map(|caller| frame(&console, &visit, &caller, Nav::Nowhere));
@@ -181,14 +181,14 @@ async fn nothing_here(
 }
 
 /// The surroundings for a signed-in user. Counts are filled in by the caller.
-fn frame(console: &Console, visit: &Visit, caller: &Caller, here: Nav) -> Frame {
+fn frame(console: &PagesContext, visit: &RequestContext, caller: &Caller, here: Nav) -> PageLayout {
     let t = visit.text;
     let role = match caller.subject.role {
         rules::people::Role::Administrator => t.me_role_administrator(),
         rules::people::Role::User => t.me_role_user(),
     };
-    Frame {
-        person: Some(Person::new(caller.name.as_str(), role)),
+    PageLayout {
+        person: Some(SignedInUser::new(caller.name.as_str(), role)),
         administrator: caller.subject.role == rules::people::Role::Administrator,
         here,
         ..guest(console, visit)
@@ -196,8 +196,8 @@ fn frame(console: &Console, visit: &Visit, caller: &Caller, here: Nav) -> Frame 
 }
 
 /// The surroundings for everybody else.
-fn guest(console: &Console, visit: &Visit) -> Frame {
-    Frame {
+fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
+    PageLayout {
         text: visit.text,
         theme: visit.theme,
         here: Nav::Nowhere,

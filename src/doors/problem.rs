@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rules::refusal::{Kind, Refusal};
+use rules::refusal::{Refusal, RefusalKind};
 use serde_json::{Value, json};
 use server::Failure;
 
@@ -12,25 +12,25 @@ use super::text::Language;
 /// Why a request was not done, on its way to become an answer. `dress` writes the body, since only
 /// there the id of the request and the language are known.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct ProblemResponse {
     pub refusal: Refusal,
     pub status: StatusCode,
 }
 
-impl Problem {
+impl ProblemResponse {
     pub fn with_status(refusal: Refusal, status: StatusCode) -> Self {
         Self { refusal, status }
     }
 }
 
-impl From<Refusal> for Problem {
+impl From<Refusal> for ProblemResponse {
     fn from(refusal: Refusal) -> Self {
         let status = status(refusal.kind);
         Self { refusal, status }
     }
 }
 
-impl From<Failure> for Problem {
+impl From<Failure> for ProblemResponse {
     /// A fault is logged here with every cause; the person gets the id of the request only.
     fn from(failure: Failure) -> Self {
         match failure {
@@ -50,7 +50,7 @@ impl From<Failure> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
         response.extensions_mut().insert(self);
@@ -60,35 +60,35 @@ impl IntoResponse for Problem {
 
 /// The HTTP status of a sort of refusal. What never fits any machine is the request's meaning (422),
 /// like other things that are readable and impossible.
-pub fn status(kind: Kind) -> StatusCode {
+pub fn status(kind: RefusalKind) -> StatusCode {
     match kind {
-        Kind::Malformed => StatusCode::BAD_REQUEST,
-        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Kind::Denied => StatusCode::FORBIDDEN,
-        Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Conflict => StatusCode::CONFLICT,
-        Kind::Stale => StatusCode::PRECONDITION_FAILED,
-        Kind::Invalid | Kind::Capacity => StatusCode::UNPROCESSABLE_ENTITY,
-        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Kind::TooOften => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        RefusalKind::Malformed => StatusCode::BAD_REQUEST,
+        RefusalKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        RefusalKind::Denied => StatusCode::FORBIDDEN,
+        RefusalKind::NotFound => StatusCode::NOT_FOUND,
+        RefusalKind::Conflict => StatusCode::CONFLICT,
+        RefusalKind::Stale => StatusCode::PRECONDITION_FAILED,
+        RefusalKind::Invalid | RefusalKind::Capacity => StatusCode::UNPROCESSABLE_ENTITY,
+        RefusalKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RefusalKind::TooOften => StatusCode::TOO_MANY_REQUESTS,
+        RefusalKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
 /// A few words for the sort of problem, in the reader's language.
-pub fn title(kind: Kind, language: Language) -> &'static str {
+pub fn title(kind: RefusalKind, language: Language) -> &'static str {
     let (english, korean) = match kind {
-        Kind::Malformed => ("The request cannot be read", "요청을 읽을 수 없습니다"),
-        Kind::Unauthenticated => ("Sign in first", "먼저 로그인하세요"),
-        Kind::Denied => ("Not allowed", "허용되지 않습니다"),
-        Kind::NotFound => ("Not found", "찾을 수 없습니다"),
-        Kind::Conflict => ("Not possible now", "지금은 할 수 없습니다"),
-        Kind::Stale => ("Changed in the meantime", "그 사이에 바뀌었습니다"),
-        Kind::Invalid => ("Not possible as asked", "요청대로 할 수 없습니다"),
-        Kind::Capacity => ("No room", "자리가 없습니다"),
-        Kind::TooLarge => ("Too large", "너무 큽니다"),
-        Kind::TooOften => ("Too often", "너무 자주 요청했습니다"),
-        Kind::Unavailable => ("Not available now", "지금은 사용할 수 없습니다"),
+        RefusalKind::Malformed => ("The request cannot be read", "요청을 읽을 수 없습니다"),
+        RefusalKind::Unauthenticated => ("Sign in first", "먼저 로그인하세요"),
+        RefusalKind::Denied => ("Not allowed", "허용되지 않습니다"),
+        RefusalKind::NotFound => ("Not found", "찾을 수 없습니다"),
+        RefusalKind::Conflict => ("Not possible now", "지금은 할 수 없습니다"),
+        RefusalKind::Stale => ("Changed in the meantime", "그 사이에 바뀌었습니다"),
+        RefusalKind::Invalid => ("Not possible as asked", "요청대로 할 수 없습니다"),
+        RefusalKind::Capacity => ("No room", "자리가 없습니다"),
+        RefusalKind::TooLarge => ("Too large", "너무 큽니다"),
+        RefusalKind::TooOften => ("Too often", "너무 자주 요청했습니다"),
+        RefusalKind::Unavailable => ("Not available now", "지금은 사용할 수 없습니다"),
     };
     match language {
         Language::English => english,
@@ -97,13 +97,13 @@ pub fn title(kind: Kind, language: Language) -> &'static str {
 }
 
 /// The word of a sort, for programs that choose by it: `not-found`, `capacity`, …
-fn word(kind: Kind) -> Value {
+fn word(kind: RefusalKind) -> Value {
     serde_json::to_value(kind).unwrap_or(Value::Null)
 }
 
 /// The body of a problem.
-pub fn document(problem: &Problem, request_id: &str, language: Language) -> Value {
-    let Problem { refusal, status } = problem;
+pub fn document(problem: &ProblemResponse, request_id: &str, language: Language) -> Value {
+    let ProblemResponse { refusal, status } = problem;
     let page = refusal.code.replace('.', "-");
     let mut body = json!({
         "type": format!("/docs/errors/{page}"),
@@ -135,7 +135,7 @@ pub fn document(problem: &Problem, request_id: &str, language: Language) -> Valu
 }
 
 /// A whole answer for a problem, with the headers that belong to it.
-pub fn answer(problem: &Problem, request_id: &str, language: Language) -> Response {
+pub fn answer(problem: &ProblemResponse, request_id: &str, language: Language) -> Response {
     let body = document(problem, request_id, language).to_string();
     let mut response = (problem.status, body).into_response();
     let headers = response.headers_mut();

@@ -12,7 +12,7 @@ use crate::runtime::RuntimeFault;
 
 /// Times a container is tried in all before its session ends. Higher: a session that never starts waits
 /// longer for its reason. Lower: a disk that is full for a minute ends everybody who waits.
-const MOST_STARTS: u32 = 6;
+const MAX_STARTS: u32 = 6;
 /// The first pause; each further one is twice as long, so that the last try comes after a minute.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -35,7 +35,7 @@ impl Again {
     /// Notes a failure that may pass. False once it was tried often enough: then it is final.
     pub(crate) fn failed(&mut self, name: ContainerName, now: Instant) -> bool {
         let failed = self.0.get(&name).map_or(0, |again| again.failed) + 1;
-        if failed >= MOST_STARTS {
+        if failed >= MAX_STARTS {
             self.0.remove(&name);
             return false;
         }

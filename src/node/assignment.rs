@@ -15,19 +15,19 @@ use uuid::Uuid;
 
 /// The file's content: one JSON object, rewritten whole.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Record {
+struct AssignmentFile {
     node: NodeId,
     /// The state whose assignment that is; None before the first, and from earlier versions.
     #[serde(default)]
     state: Option<Uuid>,
     assignment: Option<Assignment>,
     /// One entry for each container of the assignment.
-    places: BTreeMap<ContainerName, Place>,
+    places: BTreeMap<ContainerName, IdBlock>,
 }
 
 /// What this machine gave a container when it first heard of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct IdBlock {
     /// Which block of host user ids is its own.
     pub(crate) slot: u32,
     /// During which boot it was first heard of: a container of an earlier boot that nobody knows
@@ -37,10 +37,10 @@ pub(crate) struct Place {
 
 /// The machine's memory of its duty.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct AssignmentStore {
     path: PathBuf,
     boot: BootId,
-    record: Record,
+    record: AssignmentFile,
     /// Why the newest assignment could not be written down; None once one was.
     trouble: Option<Reason>,
 }
@@ -60,7 +60,8 @@ pub(crate) enum Taken {
 pub(crate) fn memory(data: &Path) -> io::Result<Option<(NodeId, Memory)>> {
     match fs::read(file(data)) {
         Ok(bytes) => {
-            let record: Record = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+            let record: AssignmentFile =
+                serde_json::from_slice(&bytes).map_err(io::Error::other)?;
             Ok(Some((record.node, record.memory())))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -72,7 +73,7 @@ fn file(data: &Path) -> PathBuf {
     data.join("node.json")
 }
 
-impl Record {
+impl AssignmentFile {
     fn memory(&self) -> Memory {
         Memory {
             state: self.state,
@@ -81,14 +82,14 @@ impl Record {
     }
 }
 
-impl Ledger {
+impl AssignmentStore {
     /// Reads the ledger, or begins one under a new node id.
     pub(crate) fn open(data: &Path, boot: BootId, fresh: NodeId) -> io::Result<Self> {
         let path = file(data);
         let record = match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let record = Record {
+                let record = AssignmentFile {
                     node: fresh,
                     state: None,
                     assignment: None,
@@ -116,7 +117,7 @@ impl Ledger {
         self.record.assignment.as_ref()
     }
 
-    pub(crate) fn place(&self, name: ContainerName) -> Option<Place> {
+    pub(crate) fn place(&self, name: ContainerName) -> Option<IdBlock> {
         self.record.places.get(&name).copied()
     }
 
@@ -142,7 +143,7 @@ impl Ledger {
         if memory.state.is_some_and(other) && !assignment.accepted {
             return Ok(Taken::Foreign);
         }
-        let mut places: BTreeMap<ContainerName, Place> = BTreeMap::new();
+        let mut places: BTreeMap<ContainerName, IdBlock> = BTreeMap::new();
         for order in &assignment.containers {
             if let Some(place) = self.record.places.get(&order.name) {
                 places.insert(order.name, *place);
@@ -165,13 +166,13 @@ impl Ledger {
                 while !taken.insert(next) {
                     next += 1;
                 }
-                Place {
+                IdBlock {
                     slot: next,
                     boot: self.boot,
                 }
             });
         }
-        let record = Record {
+        let record = AssignmentFile {
             node: self.record.node,
             state: assignment.state.or(memory.state),
             assignment: Some(assignment.clone()),
@@ -201,7 +202,7 @@ pub(crate) const UNWRITABLE: &str = "node.record-unwritable";
 const RESERVE: u64 = 1 << 20;
 
 /// Writes the record whole or not at all; on a full disk into the room that was kept for it.
-fn write(path: &Path, record: &Record) -> io::Result<()> {
+fn write(path: &Path, record: &AssignmentFile) -> io::Result<()> {
     let draft = path.with_extension("json.new");
     let reserve = path.with_extension("json.reserve");
     let bytes = serde_json::to_vec(record).map_err(io::Error::other)?;
@@ -284,7 +285,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let node = NodeId(uuid::Uuid::from_u128(1));
         let boot = BootId(uuid::Uuid::from_u128(2));
-        let mut ledger = Ledger::open(folder.path(), boot, node).unwrap();
+        let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
             cuts: Vec::new(),
             state: Some(uuid::Uuid::from_u128(5)),
@@ -299,7 +300,8 @@ mod tests {
         assert_eq!(ledger.take(&make(6, &[2, 3])).unwrap(), Taken::Yes);
         let slot = |n| ledger.place(order(n).name).map(|p| p.slot);
         assert_eq!((slot(1), slot(2), slot(3)), (None, Some(1), Some(2)));
-        let again = Ledger::open(folder.path(), boot, NodeId(uuid::Uuid::from_u128(7))).unwrap();
+        let again =
+            AssignmentStore::open(folder.path(), boot, NodeId(uuid::Uuid::from_u128(7))).unwrap();
         assert_eq!(
             (again.node(), again.assignment().map(|a| a.generation)),
             (node, Some(6))
@@ -311,7 +313,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let node = NodeId(uuid::Uuid::from_u128(1));
         let boot = BootId(uuid::Uuid::from_u128(2));
-        let mut ledger = Ledger::open(folder.path(), boot, node).unwrap();
+        let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
         let (ours, theirs) = (uuid::Uuid::from_u128(5), uuid::Uuid::from_u128(6));
         let make = |state, generation| Assignment {
             cuts: Vec::new(),
@@ -343,7 +345,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let node = NodeId(uuid::Uuid::from_u128(1));
         let boot = BootId(uuid::Uuid::from_u128(2));
-        let mut ledger = Ledger::open(folder.path(), boot, node).unwrap();
+        let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
         let make = |generation| Assignment {
             cuts: Vec::new(),
             state: None,
@@ -381,7 +383,7 @@ mod tests {
         }
         let node = NodeId(uuid::Uuid::from_u128(1));
         let boot = BootId(uuid::Uuid::from_u128(2));
-        let mut ledger = Ledger::open(&small, boot, node).unwrap();
+        let mut ledger = AssignmentStore::open(&small, boot, node).unwrap();
         let make = |generation, names: &[u128]| Assignment {
             cuts: Vec::new(),
             state: Some(uuid::Uuid::from_u128(5)),
@@ -401,7 +403,7 @@ mod tests {
             let taken = ledger.take(&make(generation, names)).unwrap();
             assert_eq!(taken, Taken::Yes, "{generation}");
         }
-        let again = Ledger::open(&small, boot, node).unwrap();
+        let again = AssignmentStore::open(&small, boot, node).unwrap();
         assert_eq!(again.assignment().map(|a| a.generation), Some(4));
         unmount(&small, UnmountFlags::DETACH).unwrap();
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::link::streams::{
-    ByteStream, ExecRequest, Later, LogStream, Size, Streams, TermInput, TermOutput, TermStream,
+    BoxFuture, ByteStream, ExecRequest, LogStream, Streams, TermInput, TermOutput, TermStream,
+    WindowSize,
 };
 use base::observe::chain;
 use bytes::Bytes;
@@ -15,12 +16,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use followers::{Followers, Look};
+use followers::{LogRead, LogReaders};
 use openings::Openings;
 
-use crate::runtime::wire::{self, Kind};
+use crate::runtime::wire::{self, FrameKind};
 use crate::runtime::{
-    self, ContainerStream, ExecOrder, Runtime, RuntimeFault, Standing, TerminalSize,
+    self, ContainerStream, ExecOrder, Runtime, RuntimeFault, RuntimePhase, TerminalSize,
 };
 
 pub(crate) mod followers;
@@ -33,18 +34,18 @@ const QUEUE: usize = 64;
 /// The way into this machine's containers.
 pub(crate) struct Dial {
     pub(crate) runtime: Arc<Runtime>,
-    pub(crate) followers: Followers,
+    pub(crate) followers: LogReaders,
     pub(crate) openings: Arc<Openings>,
 }
 
 impl Streams for Dial {
-    fn attach(&self, container: ContainerName, size: Option<Size>) -> Later<TermStream> {
+    fn attach(&self, container: ContainerName, size: Option<WindowSize>) -> BoxFuture<TermStream> {
         self.open(container, move |runtime, name| {
             runtime.attach(name, size.map(terminal))
         })
     }
 
-    fn exec(&self, container: ContainerName, request: ExecRequest) -> Later<TermStream> {
+    fn exec(&self, container: ContainerName, request: ExecRequest) -> BoxFuture<TermStream> {
         let argv = if request.argv.is_empty() {
             vec!["/bin/sh".to_owned()]
         } else {
@@ -60,7 +61,7 @@ impl Streams for Dial {
         self.open(container, move |runtime, name| runtime.exec(name, &order))
     }
 
-    fn logs(&self, container: ContainerName, since: u64, follow: bool) -> Later<LogStream> {
+    fn logs(&self, container: ContainerName, since: u64, follow: bool) -> BoxFuture<LogStream> {
         let runtime = Arc::clone(&self.runtime);
         let followers = self.followers.clone();
         Box::pin(async move {
@@ -69,12 +70,15 @@ impl Streams for Dial {
             let look = move |from| {
                 // Asked before reading: what was written before the end is then read before we stop.
                 let over = runtime.sight(&name).is_none_or(|sight| {
-                    matches!(sight.standing, Standing::Ended(_) | Standing::Lost { .. })
+                    matches!(
+                        sight.standing,
+                        RuntimePhase::Ended(_) | RuntimePhase::Lost { .. }
+                    )
                 });
                 let piece = log.read(from, followers::PIECE).map_err(|error| {
                     tracing::warn!(container = %name, error = %chain(&error), "its log cannot be read");
                 });
-                Look {
+                LogRead {
                     piece: piece.ok(),
                     over,
                 }
@@ -86,7 +90,7 @@ impl Streams for Dial {
         })
     }
 
-    fn dial(&self, container: ContainerName, port: u16) -> Later<ByteStream> {
+    fn dial(&self, container: ContainerName, port: u16) -> BoxFuture<ByteStream> {
         let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
             let name = inner(container)?;
@@ -113,7 +117,7 @@ impl Streams for Dial {
         })
     }
 
-    fn forget_logs(&self, sessions: Vec<SessionId>) -> Later<()> {
+    fn forget_logs(&self, sessions: Vec<SessionId>) -> BoxFuture<()> {
         let runtime = Arc::clone(&self.runtime);
         Box::pin(async move {
             let forgotten = tokio::task::spawn_blocking(move || {
@@ -137,10 +141,10 @@ impl Dial {
     fn open(
         &self,
         container: ContainerName,
-        open: impl FnOnce(&Runtime, &runtime::ContainerName) -> Result<ContainerStream, RuntimeFault>
+        open: impl FnOnce(&Runtime, &runtime::RuntimeName) -> Result<ContainerStream, RuntimeFault>
         + Send
         + 'static,
-    ) -> Later<TermStream> {
+    ) -> BoxFuture<TermStream> {
         let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
             let name = inner(container)?;
@@ -182,12 +186,12 @@ impl Dial {
     }
 }
 
-fn inner(name: ContainerName) -> Result<runtime::ContainerName, Refusal> {
-    runtime::ContainerName::parse(&name.to_string())
+fn inner(name: ContainerName) -> Result<runtime::RuntimeName, Refusal> {
+    runtime::RuntimeName::parse(&name.to_string())
         .map_err(|e| Refusal::invalid("container.name-invalid", e.to_string()))
 }
 
-fn terminal((columns, rows): Size) -> TerminalSize {
+fn terminal((columns, rows): WindowSize) -> TerminalSize {
     TerminalSize { columns, rows }
 }
 
@@ -207,9 +211,13 @@ async fn carry(
             match wire::take(&mut received) {
                 Ok(Some(frame)) => {
                     let (said, last) = match frame.kind {
-                        Kind::Output => (TermOutput::Stdout(Bytes::from(frame.payload)), false),
-                        Kind::Errors => (TermOutput::Stderr(Bytes::from(frame.payload)), false),
-                        Kind::Exit => (
+                        FrameKind::Output => {
+                            (TermOutput::Stdout(Bytes::from(frame.payload)), false)
+                        }
+                        FrameKind::Errors => {
+                            (TermOutput::Stderr(Bytes::from(frame.payload)), false)
+                        }
+                        FrameKind::Exit => (
                             TermOutput::Exit(wire::number_of(&frame.payload).unwrap_or(1)),
                             true,
                         ),
@@ -241,9 +249,9 @@ async fn carry(
             input = typed.recv(), if open => {
                 let mut frames = Vec::new();
                 match input {
-                    Some(TermInput::Bytes(bytes)) => wire::put(&mut frames, Kind::Input, &bytes),
-                    Some(TermInput::Resize(size)) => wire::put(&mut frames, Kind::Resize, &wire::size_bytes(terminal(size))),
-                    Some(TermInput::CloseInput) => wire::put(&mut frames, Kind::InputEnd, b""),
+                    Some(TermInput::Bytes(bytes)) => wire::put(&mut frames, FrameKind::Input, &bytes),
+                    Some(TermInput::Resize(size)) => wire::put(&mut frames, FrameKind::Resize, &wire::size_bytes(terminal(size))),
+                    Some(TermInput::CloseInput) => wire::put(&mut frames, FrameKind::InputEnd, b""),
                     None => {
                         open = false;
                         continue;
@@ -262,12 +270,12 @@ async fn carry(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::Places;
+    use crate::runtime::RuntimePaths;
 
     #[tokio::test]
     async fn the_logs_of_deleted_sessions_go_and_no_others() {
         let folder = tempfile::tempdir().expect("a directory");
-        let places = Places {
+        let places = RuntimePaths {
             data: folder.path().join("data"),
             run: folder.path().join("run"),
             shim_binary: "/proc/self/exe".into(),
@@ -275,7 +283,7 @@ mod tests {
         let runtime = Runtime::open(places).expect("it opens on every machine");
         let dial = Dial {
             runtime: Arc::new(runtime),
-            followers: Followers::default(),
+            followers: LogReaders::default(),
             openings: Arc::default(),
         };
         let sessions: Vec<SessionId> = (1..=3)

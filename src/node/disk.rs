@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use base::observe::{Clock, chain};
-use rules::messages::{Answer, Incident};
+use rules::messages::{EnforcementAction, MemoryIncident};
 use rules::names::IncidentId;
 use rules::units::Bytes;
 use serde::{Deserialize, Serialize};
 use store::trees::{self, Size};
 
 use crate::record;
-use crate::runtime::{ContainerName, Runtime, RuntimeFault, Standing, Unnamed};
+use crate::runtime::{Runtime, RuntimeFault, RuntimeName, RuntimePhase, Unnamed};
 
 /// Free bytes below which whoever grows is paused; on a small disk an eighth of it, where that is less. Higher:
 /// people wait on a disk that has room. Lower: a fast writer gets past it between two looks, down to what the
@@ -36,11 +36,11 @@ const LOOK_NEAR: Duration = Duration::from_millis(100);
 const NEAR: u64 = 4;
 
 /// Room that has to be gone before it is asked who took it: with plenty left, and with none to spare.
-const FELL_FAR: Room = Room {
+const FELL_FAR: FreeSpace = FreeSpace {
     bytes: 64 << 20,
     files: 4096,
 };
-const FELL_NEAR: Room = Room {
+const FELL_NEAR: FreeSpace = FreeSpace {
     bytes: 1 << 20,
     files: 64,
 };
@@ -48,14 +48,14 @@ const FELL_NEAR: Room = Room {
 /// While there is plenty of room, sessions are measured no more often than this. Shorter: their files are
 /// walked all the time while somebody unpacks something. Longer: what was written long ago is laid to
 /// somebody's charge when the disk fills.
-const MEASURED_EVERY: Duration = Duration::from_secs(30);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Measuring may take one part in so many of the time; half of it where there is no room to spare.
 const PART_OF_TIME: u32 = 10;
 
 /// Names of one session that are looked at. More: a session of millions of files keeps the thread busy for
 /// long. Fewer: more of them are judged by what they wrote instead.
-const MOST_NAMES: u64 = 1_000_000;
+const MAX_NAMES: u64 = 1_000_000;
 
 /// Incidents told of one session; the oldest go first.
 const TOLD: usize = 8;
@@ -66,21 +66,21 @@ const FILES: &str = "files";
 
 /// Room for bytes and for names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Room {
+struct FreeSpace {
     bytes: u64,
     files: u64,
 }
 
 /// Where somebody is paused, and where everybody goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Marks {
-    pause: Room,
-    go_on: Room,
+struct PauseThresholds {
+    pause: FreeSpace,
+    go_on: FreeSpace,
 }
 
 /// What one session did since it was measured before.
 #[derive(Clone, Copy, Debug, Default)]
-struct Grown {
+struct DiskGrowth {
     /// Of its files, those without a name included.
     bytes: u64,
     files: u64,
@@ -93,7 +93,7 @@ struct Grown {
 }
 
 /// What is known of a session that just began.
-const NOTHING: Known = Known {
+const NOTHING: SessionDiskUse = SessionDiskUse {
     size: Size {
         bytes: 0,
         entries: 0,
@@ -115,7 +115,7 @@ const UNSEEN: Unnamed = Unnamed {
 
 /// What is known of one session.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct SessionDiskUse {
     size: Size,
     unnamed: Unnamed,
     /// What its processes say that they wrote.
@@ -132,27 +132,27 @@ pub struct DiskWatch {
 struct Inner {
     runtime: Arc<Runtime>,
     clock: Clock,
-    /// Where `Seen` is written.
+    /// Where `DiskRecord` is written.
     record: PathBuf,
     /// Called after each incident, so that it is reported at once.
     ring: Box<dyn Fn() + Send + Sync>,
-    seen: Mutex<Seen>,
+    seen: Mutex<DiskRecord>,
 }
 
 /// What the next server has to know.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Seen {
-    held: BTreeSet<ContainerName>,
-    incidents: BTreeMap<ContainerName, Vec<Incident>>,
+struct DiskRecord {
+    held: BTreeSet<RuntimeName>,
+    incidents: BTreeMap<RuntimeName, Vec<MemoryIncident>>,
 }
 
 /// What the thread alone remembers.
 #[derive(Default)]
-struct Eyes {
-    known: BTreeMap<ContainerName, Known>,
+struct DiskWatchState {
+    known: BTreeMap<RuntimeName, SessionDiskUse>,
     /// Room when everybody was measured, when that was and how long it took; None before the first time.
-    measured: Option<(Room, Instant, Duration)>,
-    written: Seen,
+    measured: Option<(FreeSpace, Instant, Duration)>,
+    written: DiskRecord,
 }
 
 impl DiskWatch {
@@ -166,7 +166,7 @@ impl DiskWatch {
     ) -> io::Result<Self> {
         let mut seen = record::read(path).unwrap_or_else(|error| {
             tracing::warn!(%error, path = %path.display(), "who was paused for the disk cannot be read; they go on");
-            Seen::default()
+            DiskRecord::default()
         });
         let there = runtime.sights().into_iter().map(|sight| sight.name);
         seen.keep(&there.collect());
@@ -185,26 +185,26 @@ impl DiskWatch {
     }
 
     /// Whether this container is paused for the disk's sake: then nobody else lets it go on.
-    pub fn holds(&self, container: &ContainerName) -> bool {
+    pub fn holds(&self, container: &RuntimeName) -> bool {
         self.inner.seen().held.contains(container)
     }
 
     /// Everything that was done to containers that are not forgotten, oldest first for each.
-    pub fn incidents(&self) -> Vec<Incident> {
+    pub fn incidents(&self) -> Vec<MemoryIncident> {
         let seen = self.inner.seen();
         seen.incidents.values().flatten().cloned().collect()
     }
 
     /// Drops what is known of a container that is gone for good.
-    pub fn forget(&self, container: &ContainerName) {
+    pub fn forget(&self, container: &RuntimeName) {
         let mut seen = self.inner.seen();
         seen.held.remove(container);
         seen.incidents.remove(container);
     }
 }
 
-impl Seen {
-    fn keep(&mut self, there: &BTreeSet<ContainerName>) {
+impl DiskRecord {
+    fn keep(&mut self, there: &BTreeSet<RuntimeName>) {
         self.held.retain(|name| there.contains(name));
         self.incidents.retain(|name, _| there.contains(name));
     }
@@ -212,7 +212,7 @@ impl Seen {
 
 /// Looks until the machine is closed.
 fn watch(inner: &Weak<Inner>) {
-    let mut eyes = Eyes::default();
+    let mut eyes = DiskWatchState::default();
     loop {
         let Some(inner) = inner.upgrade() else {
             return;
@@ -231,12 +231,12 @@ fn watch(inner: &Weak<Inner>) {
 
 impl Inner {
     /// Changed in one step each; a panic elsewhere leaves nothing half done.
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, DiskRecord> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One look at the disk; says whether the next should come soon.
-    fn look(&self, eyes: &mut Eyes) -> io::Result<bool> {
+    fn look(&self, eyes: &mut DiskWatchState) -> io::Result<bool> {
         let (room, marks) = look_at(&self.runtime.written_to())?;
         let running = self.running();
         eyes.known.retain(|name, _| running.contains_key(name));
@@ -265,11 +265,11 @@ impl Inner {
     }
 
     /// Containers that run, and whether they are said to be paused.
-    fn running(&self) -> BTreeMap<ContainerName, bool> {
+    fn running(&self) -> BTreeMap<RuntimeName, bool> {
         let sights = self.runtime.sights().into_iter();
         sights
             .filter_map(|sight| match sight.standing {
-                Standing::Running { paused, .. } => Some((sight.name, paused)),
+                RuntimePhase::Running { paused, .. } => Some((sight.name, paused)),
                 _ => None,
             })
             .collect()
@@ -278,22 +278,22 @@ impl Inner {
     /// Measures everybody anew; gives how much room went since the last time, and what each did meanwhile.
     fn measure(
         &self,
-        eyes: &mut Eyes,
-        room: Room,
-        running: &BTreeMap<ContainerName, bool>,
-    ) -> (Room, BTreeMap<ContainerName, Grown>) {
+        eyes: &mut DiskWatchState,
+        room: FreeSpace,
+        running: &BTreeMap<RuntimeName, bool>,
+    ) -> (FreeSpace, BTreeMap<RuntimeName, DiskGrowth>) {
         let began = Instant::now();
         let before = eyes.measured.map(|(room, _, _)| room);
         let mut grown = BTreeMap::new();
         for (name, paused) in running {
-            let size = match trees::measure(&self.runtime.own_files(name), MOST_NAMES) {
+            let size = match trees::measure(&self.runtime.own_files(name), MAX_NAMES) {
                 Ok(size) => size,
                 Err(error) => {
                     tracing::debug!(container = %name, %error, "its files cannot be measured");
                     Size::default()
                 }
             };
-            let now = Known {
+            let now = SessionDiskUse {
                 size,
                 unnamed: self.runtime.unnamed(name).unwrap_or_else(|error| {
                     tracing::debug!(container = %name, error = %chain(&error), "its open files cannot be looked at");
@@ -308,7 +308,7 @@ impl Inner {
             // Who stands still cannot grow; who is told to end goes on until then.
             let still = *paused && self.runtime.stands_still(name);
             if let (Some(then), false) = (then, still) {
-                grown.insert(name.clone(), Grown::between(&then, &now));
+                grown.insert(name.clone(), DiskGrowth::between(&then, &now));
             }
         }
         eyes.measured = Some((room, Instant::now(), began.elapsed()));
@@ -316,11 +316,11 @@ impl Inner {
     }
 
     /// Pauses one container, and keeps it so.
-    fn pause(&self, name: &ContainerName, short: &str, eyes: &Eyes, room: Room) {
+    fn pause(&self, name: &RuntimeName, short: &str, eyes: &DiskWatchState, room: FreeSpace) {
         // Before it stands still: nobody may let it go on in between.
         let new = self.seen().held.insert(name.clone());
         match self.runtime.pause(name) {
-            Ok(()) if new => self.tell(name, Answer::Paused, short, eyes, room),
+            Ok(()) if new => self.tell(name, EnforcementAction::Paused, short, eyes, room),
             // It was told to end and grows instead: it is killed after its grace, where it stands.
             Ok(()) => {}
             Err(fault) => {
@@ -337,19 +337,26 @@ impl Inner {
     }
 
     /// Whoever wants it to run lets it go on. One at a look: all at once would fill the disk at once.
-    fn let_one_go_on(&self, eyes: &Eyes, room: Room) {
+    fn let_one_go_on(&self, eyes: &DiskWatchState, room: FreeSpace) {
         let Some(name) = self.seen().held.pop_first() else {
             return;
         };
-        self.tell(&name, Answer::Resumed, DISK, eyes, room);
+        self.tell(&name, EnforcementAction::Resumed, DISK, eyes, room);
     }
 
-    fn tell(&self, name: &ContainerName, answer: Answer, short: &str, eyes: &Eyes, room: Room) {
+    fn tell(
+        &self,
+        name: &RuntimeName,
+        answer: EnforcementAction,
+        short: &str,
+        eyes: &DiskWatchState,
+        room: FreeSpace,
+    ) {
         let known = eyes.known.get(name);
         let held = known.map_or(0, |known| known.size.bytes + known.unnamed.bytes);
         tracing::warn!(container = %name, ?answer, short, held, free = room.bytes, free_files = room.files, "the disk is short of room");
         if let Ok(container) = name.as_str().parse() {
-            let incident = Incident {
+            let incident = MemoryIncident {
                 id: IncidentId(uuid::Uuid::now_v7()),
                 at: self.clock.now(),
                 container,
@@ -369,7 +376,7 @@ impl Inner {
     }
 
     /// Writes what the next server has to know, where it is not what stands there.
-    fn write_down(&self, eyes: &mut Eyes) {
+    fn write_down(&self, eyes: &mut DiskWatchState) {
         let now = self.seen().clone();
         if now == eyes.written {
             return;
@@ -383,24 +390,24 @@ impl Inner {
     }
 }
 
-impl Eyes {
+impl DiskWatchState {
     /// Whether it is time to ask who took the room.
-    fn is_due(&self, room: Room, marks: Marks) -> bool {
+    fn is_due(&self, room: FreeSpace, marks: PauseThresholds) -> bool {
         let Some((before, at, took)) = self.measured else {
             return true;
         };
         let fell = before.less(room);
-        let by = |step: Room| fell.bytes >= step.bytes || fell.files >= step.files;
+        let by = |step: FreeSpace| fell.bytes >= step.bytes || fell.files >= step.files;
         let short = room.bytes < marks.pause.bytes || room.files < marks.pause.files;
         let rest = match short {
             true => took,
-            false => MEASURED_EVERY.max(took * PART_OF_TIME),
+            false => MEASURE_INTERVAL.max(took * PART_OF_TIME),
         };
         at.elapsed() >= rest && by(if short { FELL_NEAR } else { FELL_FAR })
     }
 }
 
-impl Room {
+impl FreeSpace {
     /// How much less there is in the other.
     fn less(self, now: Self) -> Self {
         Self {
@@ -410,13 +417,14 @@ impl Room {
     }
 }
 
-impl Grown {
-    fn between(then: &Known, now: &Known) -> Self {
+impl DiskGrowth {
+    fn between(then: &SessionDiskUse, now: &SessionDiskUse) -> Self {
         let counted = then.size.whole && now.size.whole;
         let seen = then.unnamed.whole && now.unnamed.whole;
         let only = |known: bool, amount: u64| if known { amount } else { 0 };
         // Together: a file that lost its name is no growth.
-        let bytes = |each: &Known| only(counted, each.size.bytes) + only(seen, each.unnamed.bytes);
+        let bytes =
+            |each: &SessionDiskUse| only(counted, each.size.bytes) + only(seen, each.unnamed.bytes);
         let written = now.written.saturating_sub(then.written);
         Self {
             bytes: bytes(now).saturating_sub(bytes(then)),
@@ -430,7 +438,7 @@ impl Grown {
 
 /// Who has to be paused for the bytes that went. Where neither files nor bytes written say it, the session whose
 /// open files cannot all be looked at, and of several the one that wrote most.
-fn by_bytes(fell: u64, grown: &BTreeMap<ContainerName, Grown>) -> Vec<ContainerName> {
+fn by_bytes(fell: u64, grown: &BTreeMap<RuntimeName, DiskGrowth>) -> Vec<RuntimeName> {
     let chosen = choose(fell, grown, |each| each.bytes, |each| each.written);
     if !chosen.is_empty() || fell == 0 {
         return chosen;
@@ -441,7 +449,7 @@ fn by_bytes(fell: u64, grown: &BTreeMap<ContainerName, Grown>) -> Vec<ContainerN
 }
 
 /// Who has to be paused for the names that went.
-fn by_files(fell: u64, grown: &BTreeMap<ContainerName, Grown>) -> Vec<ContainerName> {
+fn by_files(fell: u64, grown: &BTreeMap<RuntimeName, DiskGrowth>) -> Vec<RuntimeName> {
     choose(fell, grown, |each| each.files, |each| each.beyond)
 }
 
@@ -449,13 +457,13 @@ fn by_files(fell: u64, grown: &BTreeMap<ContainerName, Grown>) -> Vec<ContainerN
 /// what went, the one that `otherwise` says most of, if all together say enough; else it was no session.
 fn choose(
     fell: u64,
-    grown: &BTreeMap<ContainerName, Grown>,
-    by: impl Fn(&Grown) -> u64,
-    otherwise: impl Fn(&Grown) -> u64,
-) -> Vec<ContainerName> {
+    grown: &BTreeMap<RuntimeName, DiskGrowth>,
+    by: impl Fn(&DiskGrowth) -> u64,
+    otherwise: impl Fn(&DiskGrowth) -> u64,
+) -> Vec<RuntimeName> {
     let all: u64 = grown.values().map(&by).sum();
     if all > 0 && all.saturating_mul(2) >= fell {
-        let mut most: Vec<(u64, &ContainerName)> =
+        let mut most: Vec<(u64, &RuntimeName)> =
             grown.iter().map(|(name, each)| (by(each), name)).collect();
         most.sort_by_key(|(amount, _)| std::cmp::Reverse(*amount));
         let mut sum = 0u64;
@@ -479,9 +487,9 @@ fn choose(
 }
 
 /// Room on the disk of a directory, and the marks of a disk of its size.
-fn look_at(directory: &Path) -> io::Result<(Room, Marks)> {
+fn look_at(directory: &Path) -> io::Result<(FreeSpace, PauseThresholds)> {
     let found = rustix::fs::statvfs(directory)?;
-    let room = Room {
+    let room = FreeSpace {
         bytes: found.f_bavail.saturating_mul(found.f_frsize),
         // Some file systems have as many as there is room for, and say none.
         files: match found.f_files {
@@ -489,22 +497,22 @@ fn look_at(directory: &Path) -> io::Result<(Room, Marks)> {
             _ => found.f_favail,
         },
     };
-    let all = Room {
+    let all = FreeSpace {
         bytes: found.f_blocks.saturating_mul(found.f_frsize),
         files: found.f_files,
     };
-    Ok((room, Marks::of(all)))
+    Ok((room, PauseThresholds::of(all)))
 }
 
-impl Marks {
+impl PauseThresholds {
     /// The marks of a disk with so much room in all.
-    fn of(all: Room) -> Self {
-        let pause = Room {
+    fn of(all: FreeSpace) -> Self {
+        let pause = FreeSpace {
             bytes: PAUSE_BELOW.min(all.bytes / 8),
             files: PAUSE_BELOW_FILES.min(all.files / 8),
         };
         // Half as much again: whoever goes on at the mark would be paused at once.
-        let go_on = Room {
+        let go_on = FreeSpace {
             bytes: pause.bytes / 2 * 3,
             files: pause.files / 2 * 3,
         };

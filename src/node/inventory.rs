@@ -8,7 +8,7 @@ use rules::units::{Bytes, CpuShare};
 
 /// Memory kept back for the system and for fardel itself: a twentieth, at least this much. Less:
 /// a full box swaps or kills its own server. More: small boxes have nothing to give.
-const LEAST_RESERVE: Bytes = Bytes::mib(512);
+const MIN_RESERVE: Bytes = Bytes::mib(512);
 
 /// What the machine offers, with the administrator's own bounds where set, those devices, and those others
 /// that it has and does not offer.
@@ -21,7 +21,7 @@ pub(crate) fn capacity(
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cores = CpuShare(u32::try_from(cores * 100).unwrap_or(u32::MAX));
     let total = total_memory();
-    let reserve = Bytes((total.0 / 20).max(LEAST_RESERVE.0));
+    let reserve = Bytes((total.0 / 20).max(MIN_RESERVE.0));
     let offered = total.saturating_sub(reserve);
     Capacity {
         cpu: cpu.map_or(cores, |bound| bound.min(cores)),

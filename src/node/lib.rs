@@ -41,22 +41,22 @@ pub fn session_ids() -> std::ops::Range<u64> {
 }
 
 use again::Again;
-use assignment::Ledger;
+use assignment::AssignmentStore;
 use disk::DiskWatch;
 use gpu::cutter::Cutter;
-use gpu::lookout::{Ground, Lookout};
+use gpu::lookout::{DeviceMonitor, MonitorConfig};
 use gpu::shares::Shares;
-use measure::Measured;
-use runtime::{Places, Runtime, RuntimeFault};
+use measure::Measurements;
+use runtime::{Runtime, RuntimeFault, RuntimePaths};
 use starts::Starts;
-use tidy::{Tidy, Wake};
-use watch::Watch;
+use tidy::{Reconciler, Wake};
+use watch::Enforcer;
 
 /// What a machine is opened with.
 #[derive(Debug)]
-pub struct Options {
+pub struct NodeOptions {
     pub id: NodeId,
-    pub places: Places,
+    pub places: RuntimePaths,
     pub host_environment: bool,
     /// The administrator's bounds; None: all there is, less a reserve of memory.
     pub cpu: Option<CpuShare>,
@@ -91,22 +91,22 @@ pub fn memory(data: &std::path::Path) -> io::Result<Option<(NodeId, Memory)>> {
 }
 
 /// This machine, opened; containers of an earlier server are adopted.
-pub struct Node {
+pub struct LocalNode {
     runtime: Arc<Runtime>,
-    tidy: Tidy,
+    tidy: Reconciler,
 }
 
-impl Node {
+impl LocalNode {
     /// Opens the machine and adopts what an earlier server left running. Ends nothing, starts
     /// nothing. Costs a few milliseconds and one connection for each running container.
     pub fn open(
-        options: Options,
+        options: NodeOptions,
         images: Arc<ImageStore>,
         clock: Clock,
     ) -> Result<Self, NodeFault> {
         let boot = boot().map_err(NodeFault::Boot)?;
         let data = options.places.data.clone();
-        let shares = gpu::shares::Places {
+        let shares = gpu::shares::SharePaths {
             driver: options.driver_root.clone(),
             // Not below `run`: programs cannot be loaded from there on every machine.
             hooks: data.join("gpu"),
@@ -121,10 +121,11 @@ impl Node {
             .filter_map(|sight| sight.name.as_str().parse().ok())
             .collect();
         let shares = Arc::new(Shares::open(shares, options.gpu_mode, boot, &living));
-        let ledger = Ledger::open(&data, boot, options.id).map_err(|source| NodeFault::Ledger {
-            path: data.join("node.json"),
-            source,
-        })?;
+        let ledger =
+            AssignmentStore::open(&data, boot, options.id).map_err(|source| NodeFault::Ledger {
+                path: data.join("node.json"),
+                source,
+            })?;
         let problems = runtime
             .findings()
             .iter()
@@ -142,8 +143,8 @@ impl Node {
             .collect();
         // Where devices are simulated, nobody looks for real ones.
         let lookout = options.devices.is_empty().then(|| {
-            let ground = Ground::new(&options.driver_root, &data.join("gpu"), boot);
-            Lookout::open(Ground {
+            let ground = MonitorConfig::new(&options.driver_root, &data.join("gpu"), boot);
+            DeviceMonitor::open(MonitorConfig {
                 groups: runtime.groups().map(PathBuf::from),
                 ..ground
             })
@@ -153,7 +154,7 @@ impl Node {
         }
         let watch = lookout.as_ref().map(|lookout| {
             let rung = Arc::clone(&runtime);
-            Watch::new(
+            Enforcer::new(
                 Arc::clone(lookout) as _,
                 Arc::clone(lookout) as _,
                 Arc::clone(&shares) as _,
@@ -168,7 +169,7 @@ impl Node {
             rung.ring();
         })
         .map_err(NodeFault::Thread)?;
-        let tidy = Tidy {
+        let tidy = Reconciler {
             runtime: Arc::clone(&runtime),
             images,
             ledger,
@@ -194,7 +195,7 @@ impl Node {
             shares,
             lookout,
             cutter: Cutter::default(),
-            measured: Measured::default(),
+            measured: Measurements::default(),
             watch,
             disk,
             logs: data.join("logs"),
@@ -209,7 +210,7 @@ impl Node {
     }
 
     /// What this machine lacks; see `runtime::findings`.
-    pub fn findings(&self) -> &[runtime::findings::Finding] {
+    pub fn findings(&self) -> &[runtime::findings::HostFinding] {
         self.runtime.findings()
     }
 
@@ -217,7 +218,7 @@ impl Node {
     pub fn streams(&self) -> Arc<dyn Streams> {
         Arc::new(dial::Dial {
             runtime: Arc::clone(&self.runtime),
-            followers: dial::followers::Followers::default(),
+            followers: dial::followers::LogReaders::default(),
             openings: Default::default(),
         })
     }
@@ -252,12 +253,12 @@ impl Node {
 /// Rings the machine's loop whenever a container changes; ends with the runtime.
 fn watch_containers(runtime: std::sync::Weak<Runtime>, wake: Sender<Wake>) -> io::Result<()> {
     /// How soon the thread notices that the machine was closed.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
     std::thread::Builder::new()
         .name("changes".to_owned())
         .spawn(move || {
             while let Some(runtime) = runtime.upgrade() {
-                if runtime.wait_for_change(PATIENCE) && wake.send(Wake::Changed).is_err() {
+                if runtime.wait_for_change(REPORT_TIMEOUT) && wake.send(Wake::Changed).is_err() {
                     return;
                 }
             }

@@ -5,25 +5,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rules::messages::{DeviceUse, SliceUse, Usage};
+use rules::messages::{ContainerUsage, DeviceUse, SliceUse};
 use rules::names::ContainerName;
 use rules::resources::{Device, DeviceShare};
 use rules::units::{Bytes, Timestamp};
 
-use crate::gpu::lookout::Lookout;
-use crate::gpu::meter::{Meter, Told};
-use crate::gpu::shares::{Shares, Work};
+use crate::gpu::lookout::DeviceMonitor;
+use crate::gpu::meter::{BusyTimeSource, Meter};
+use crate::gpu::shares::{DeviceWork, Shares};
 use crate::gpu::{simulated, turns};
 use crate::report;
 use crate::runtime::{self, Runtime};
-use crate::watch::{Counted, Watch};
+use crate::watch::{Enforcer, MemoryByDevice};
 
 /// Everybody who knows something.
-pub(crate) struct Sources<'a> {
+pub(crate) struct MeasureSources<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) shares: &'a Shares,
-    pub(crate) watch: Option<&'a Watch>,
-    pub(crate) lookout: Option<&'a Arc<Lookout>>,
+    pub(crate) watch: Option<&'a Enforcer>,
+    pub(crate) lookout: Option<&'a Arc<DeviceMonitor>>,
     /// What this machine says it has besides what is found; simulated ones.
     pub(crate) devices: &'a [Device],
     /// The shares of devices, simulated ones included, that those which run are held to.
@@ -33,31 +33,31 @@ pub(crate) struct Sources<'a> {
 
 /// What was measured last.
 #[derive(Default)]
-pub(crate) struct Measured {
+pub(crate) struct Measurements {
     /// Of containers that run.
-    pub(crate) usage: BTreeMap<ContainerName, Usage>,
+    pub(crate) usage: BTreeMap<ContainerName, ContainerUsage>,
     /// Of simulated devices, what their slices come to.
     pub(crate) made_up: Vec<DeviceUse>,
     meter: Meter,
 }
 
 /// The same for all containers of one look.
-struct Look<'a> {
-    sources: &'a Sources<'a>,
-    work: BTreeMap<ContainerName, Vec<Work>>,
-    held: Option<Counted>,
+struct MeasurePass<'a> {
+    sources: &'a MeasureSources<'a>,
+    work: BTreeMap<ContainerName, Vec<DeviceWork>>,
+    held: Option<MemoryByDevice>,
     cards: Vec<DeviceUse>,
     now: u64,
 }
 
-impl Measured {
+impl Measurements {
     /// Measures everybody anew. Costs a few reads of files each, and one of half a megabyte for each share of
     /// a device of which the driver says nothing.
-    pub(crate) fn again(&mut self, sources: &Sources<'_>) {
-        let look = Look {
+    pub(crate) fn again(&mut self, sources: &MeasureSources<'_>) {
+        let look = MeasurePass {
             sources,
             work: sources.shares.work(),
-            held: sources.watch.and_then(Watch::held),
+            held: sources.watch.and_then(Enforcer::held),
             cards: sources
                 .lookout
                 .map(|lookout| lookout.seen().uses)
@@ -76,7 +76,7 @@ impl Measured {
             })
             .collect();
         for sight in sources.runtime.sights() {
-            let runtime::Standing::Running { since, paused, .. } = sight.standing else {
+            let runtime::RuntimePhase::Running { since, paused, .. } = sight.standing else {
                 continue;
             };
             let Ok(name) = sight.name.as_str().parse::<ContainerName>() else {
@@ -119,12 +119,12 @@ impl Measured {
     }
 }
 
-impl Look<'_> {
+impl MeasurePass<'_> {
     fn real(
         &self,
         meter: &mut Meter,
         name: ContainerName,
-        inside: &runtime::ContainerName,
+        inside: &runtime::RuntimeName,
     ) -> Vec<SliceUse> {
         let work = self.work.get(&name).into_iter().flatten();
         work.map(|work| {
@@ -147,9 +147,9 @@ impl Look<'_> {
 
     /// Whoever takes turns is followed there. Whoever has a card alone is what the driver says of the card;
     /// of partitions it says nothing.
-    fn told(&self, work: &Work) -> Told {
+    fn told(&self, work: &DeviceWork) -> BusyTimeSource {
         if let Some(turns) = work.turns {
-            return Told::Turns(turns);
+            return BusyTimeSource::Turns(turns);
         }
         let card = self
             .cards
@@ -157,7 +157,9 @@ impl Look<'_> {
             .find(|card| card.device == work.share.index)
             .and_then(|card| card.busy_percent)
             .filter(|_| work.alone && work.share.part.is_none());
-        card.map_or(Told::Nothing, |percent| Told::Card { percent })
+        card.map_or(BusyTimeSource::Nothing, |percent| BusyTimeSource::Card {
+            percent,
+        })
     }
 
     /// As the driver counts it. Where it does not answer, and for partitions, whose processes it lists by
@@ -165,8 +167,8 @@ impl Look<'_> {
     fn memory(
         &self,
         name: ContainerName,
-        inside: &runtime::ContainerName,
-        work: &Work,
+        inside: &runtime::RuntimeName,
+        work: &DeviceWork,
     ) -> Option<u64> {
         match (&self.held, work.share.part) {
             (Some(held), None) => {
@@ -194,7 +196,7 @@ impl Look<'_> {
                     percent = 0;
                 }
                 let id = (name, share.index, share.part);
-                let (milli, told) = (share.share.0 * 10, Told::MadeUp { percent });
+                let (milli, told) = (share.share.0 * 10, BusyTimeSource::MadeUp { percent });
                 let read = meter.read(id, milli, told, self.now, self.sources.time);
                 let slice = SliceUse {
                     device: share.index,

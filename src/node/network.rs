@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::sched::{CloneFlags, setns};
 
 /// How long a program inside may take to accept. It is on the same machine: longer only hides that nobody listens.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Brings up `lo` in the network namespace of process `pid`.
 pub(crate) fn raise_loopback(pid: i32) -> io::Result<()> {
@@ -41,7 +41,7 @@ pub(crate) fn raise_loopback(pid: i32) -> io::Result<()> {
 pub(crate) fn dial(namespace: &File, port: u16) -> io::Result<TcpStream> {
     inside(namespace, || {
         let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-        TcpStream::connect_timeout(&address, CONNECT_PATIENCE)
+        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
     })
 }
 

@@ -3,7 +3,8 @@
 
 use rules::devices::Health;
 use rules::messages::{
-    Answer, Assignment, ContainerSight, ExitRecord, Incident, SightState, Usage, Waited,
+    Assignment, ContainerStatus, ContainerUsage, EnforcementAction, ExitRecord, MemoryIncident,
+    ReportedState, Waited,
 };
 use rules::names::{BootId, ContainerName, IncidentId};
 use rules::resources::{Device, DeviceShare};
@@ -11,16 +12,16 @@ use rules::session::Reason;
 use rules::units::{Bytes, Timestamp};
 use std::collections::BTreeMap;
 
-use crate::assignment::Place;
+use crate::assignment::IdBlock;
 use crate::gpu::watchdog;
 use crate::runtime;
 use crate::watch;
 
 /// What the machine knows of containers besides the runtime's own sights.
-pub(crate) struct Known<'a> {
+pub(crate) struct ReportInputs<'a> {
     pub(crate) boot: BootId,
     pub(crate) assignment: Option<&'a Assignment>,
-    pub(crate) places: &'a dyn Fn(ContainerName) -> Option<Place>,
+    pub(crate) places: &'a dyn Fn(ContainerName) -> Option<IdBlock>,
     /// Those that could not be made, and why.
     pub(crate) refused: &'a BTreeMap<ContainerName, Reason>,
     /// The shares of devices that those which run are held to.
@@ -32,38 +33,38 @@ pub(crate) struct Known<'a> {
 /// Every container that exists, was refused, or was lost with an earlier boot, in the order of
 /// their names. What steps are decided from.
 pub(crate) fn sights(
-    seen: &[runtime::ContainerSight],
-    usage: &BTreeMap<ContainerName, Usage>,
-    known: &Known<'_>,
-) -> Vec<ContainerSight> {
-    let mut all: BTreeMap<ContainerName, ContainerSight> = BTreeMap::new();
+    seen: &[runtime::ContainerState],
+    usage: &BTreeMap<ContainerName, ContainerUsage>,
+    known: &ReportInputs<'_>,
+) -> Vec<ContainerStatus> {
+    let mut all: BTreeMap<ContainerName, ContainerStatus> = BTreeMap::new();
     for sight in seen {
         let Ok(name) = sight.name.as_str().parse::<ContainerName>() else {
             continue;
         };
         let mut state = state(&sight.standing);
-        if let (SightState::Running { .. }, Some(since)) = (&state, known.stopping.get(&name)) {
-            state = SightState::Stopping { since: *since };
+        if let (ReportedState::Running { .. }, Some(since)) = (&state, known.stopping.get(&name)) {
+            state = ReportedState::Stopping { since: *since };
         }
         all.insert(
             name,
-            ContainerSight {
+            ContainerStatus {
                 name,
                 state,
                 usage: usage.get(&name).cloned(),
                 devices: known.grants.get(&name).cloned().unwrap_or_default(),
                 ran: match &sight.standing {
-                    runtime::Standing::Running { pid, .. } => runtime::ran_millis(*pid),
+                    runtime::RuntimePhase::Running { pid, .. } => runtime::ran_millis(*pid),
                     _ => None,
                 },
             },
         );
     }
     for (name, reason) in known.refused {
-        let state = SightState::Refused {
+        let state = ReportedState::Refused {
             reason: reason.clone(),
         };
-        all.entry(*name).or_insert(ContainerSight {
+        all.entry(*name).or_insert(ContainerStatus {
             name: *name,
             state,
             usage: None,
@@ -80,9 +81,9 @@ pub(crate) fn sights(
             );
             all.insert(
                 name,
-                ContainerSight {
+                ContainerStatus {
                     name,
-                    state: SightState::Lost { reason },
+                    state: ReportedState::Lost { reason },
                     usage: None,
                     devices: Vec::new(),
                     ran: None,
@@ -94,14 +95,17 @@ pub(crate) fn sights(
 }
 
 /// The same, with everything of the assignment that is not made yet: what a report says.
-pub(crate) fn complete(mut sights: Vec<ContainerSight>, known: &Known<'_>) -> Vec<ContainerSight> {
+pub(crate) fn complete(
+    mut sights: Vec<ContainerStatus>,
+    known: &ReportInputs<'_>,
+) -> Vec<ContainerStatus> {
     let there: std::collections::BTreeSet<ContainerName> = sights.iter().map(|s| s.name).collect();
     sights.extend(
         assigned(known)
             .filter(|name| !there.contains(name))
-            .map(|name| ContainerSight {
+            .map(|name| ContainerStatus {
                 name,
-                state: SightState::Preparing {
+                state: ReportedState::Preparing {
                     step: "waiting for its turn".into(),
                 },
                 usage: None,
@@ -112,7 +116,7 @@ pub(crate) fn complete(mut sights: Vec<ContainerSight>, known: &Known<'_>) -> Ve
     sights
 }
 
-fn assigned<'a>(known: &Known<'a>) -> impl Iterator<Item = ContainerName> + use<'a> {
+fn assigned<'a>(known: &ReportInputs<'a>) -> impl Iterator<Item = ContainerName> + use<'a> {
     known
         .assignment
         .map_or(&[][..], |a| &a.containers)
@@ -120,23 +124,23 @@ fn assigned<'a>(known: &Known<'a>) -> impl Iterator<Item = ContainerName> + use<
         .map(|order| order.name)
 }
 
-fn state(standing: &runtime::Standing) -> SightState {
+fn state(standing: &runtime::RuntimePhase) -> ReportedState {
     match standing {
-        runtime::Standing::Preparing => SightState::Preparing {
+        runtime::RuntimePhase::Preparing => ReportedState::Preparing {
             step: "mounting its file system".into(),
         },
-        runtime::Standing::Starting => SightState::Preparing {
+        runtime::RuntimePhase::Starting => ReportedState::Preparing {
             step: "starting its first process".into(),
         },
-        runtime::Standing::Running { since, paused, .. } => SightState::Running {
+        runtime::RuntimePhase::Running { since, paused, .. } => ReportedState::Running {
             since: time(*since),
             paused: *paused,
         },
-        runtime::Standing::Ended(exit) => match (exit.started_at, &exit.reason) {
-            (None, Some(reason)) => SightState::Refused {
+        runtime::RuntimePhase::Ended(exit) => match (exit.started_at, &exit.reason) {
+            (None, Some(reason)) => ReportedState::Refused {
                 reason: Reason::new("session.not-started", reason.clone()),
             },
-            _ => SightState::Ended(ExitRecord {
+            _ => ReportedState::Ended(ExitRecord {
                 exit_code: exit.code,
                 started_at: exit.started_at.map(time),
                 ended_at: time(exit.ended_at),
@@ -144,14 +148,14 @@ fn state(standing: &runtime::Standing) -> SightState {
                 peak_memory: None,
             }),
         },
-        runtime::Standing::Lost { why } => SightState::Lost {
+        runtime::RuntimePhase::Lost { why } => ReportedState::Lost {
             reason: Reason::new("session.supervisor-lost", why.clone()),
         },
     }
 }
 
 /// What people are told where supervisors do not answer; None where all do.
-pub(crate) fn silent(names: &[runtime::ContainerName]) -> Option<Reason> {
+pub(crate) fn silent(names: &[runtime::RuntimeName]) -> Option<Reason> {
     let first = names.first()?;
     let count = names.len();
     Some(
@@ -167,25 +171,25 @@ pub(crate) fn silent(names: &[runtime::ContainerName]) -> Option<Reason> {
 }
 
 /// What the watchdog answered, in the link's words; None for a container that is no session's.
-pub(crate) fn incident(told: &watch::Incident) -> Option<Incident> {
-    Some(Incident {
+pub(crate) fn incident(told: &watch::WatchIncident) -> Option<MemoryIncident> {
+    Some(MemoryIncident {
         id: IncidentId(told.id),
         at: told.at,
         container: told.container.as_str().parse().ok()?,
         device: format!("GPU-{}", uuid::Uuid::from_bytes(told.device)),
         answer: match told.answer {
-            watchdog::Answer::Warn => Answer::Warned,
-            watchdog::Answer::Freeze => Answer::Frozen,
-            watchdog::Answer::Stop => Answer::Stopped,
-            watchdog::Answer::Clear => Answer::Cleared,
+            watchdog::WatchdogAction::Warn => EnforcementAction::Warned,
+            watchdog::WatchdogAction::Freeze => EnforcementAction::Frozen,
+            watchdog::WatchdogAction::Stop => EnforcementAction::Stopped,
+            watchdog::WatchdogAction::Clear => EnforcementAction::Cleared,
         },
         held: Bytes(told.held),
         limit: Bytes(told.limit),
     })
 }
 
-pub(crate) fn usage(usage: &runtime::Usage) -> Usage {
-    Usage {
+pub(crate) fn usage(usage: &runtime::RuntimeUsage) -> ContainerUsage {
+    ContainerUsage {
         cpu_microseconds: usage.cpu_microseconds,
         memory: Bytes(usage.memory_bytes),
         processes: usage.pids,

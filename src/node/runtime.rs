@@ -23,18 +23,18 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::network;
 
-use cgroup::{CgroupError, Group, Hierarchies};
+use cgroup::{CgroupError, ControlGroup, Hierarchies};
 use clearing::Clearing;
-use host_environment::{Digest, HostError};
-use launch::{Launch, RunRecord};
-use nursery::Nursery;
-use wire::{PROTOCOL, Reply, Request};
+use host_environment::{HostDigest, HostError};
+use launch::{LaunchFile, RunRecord};
+use nursery::ForkServer;
+use wire::{PROTOCOL, ShimReply, ShimRequest};
 
 pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
-    ContainerName, ContainerOrder, ContainerSight, ExecOrder, ExitRecord, IdRange, MountOrder,
-    RootOrder, Standing, TerminalSize, Usage, UserOrder,
+    ContainerSpec, ContainerState, ExecOrder, IdRange, MountOrder, RootOrder, RuntimeExit,
+    RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
 };
 pub use rootfs::HostGround;
 pub use unnamed::Unnamed;
@@ -81,7 +81,7 @@ const ENDING: Duration = Duration::from_secs(5);
 
 /// Where the runtime keeps things.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct RuntimePaths {
     /// Lasts: logs, sessions' own layers, the host environment's skeleton.
     pub data: PathBuf,
     /// Ends with the machine: sockets and records of running containers.
@@ -109,17 +109,17 @@ pub enum RuntimeFault {
     #[error(transparent)]
     Host(#[from] HostError),
     #[error("there is no container {0}")]
-    Unknown(ContainerName),
+    Unknown(RuntimeName),
     #[error("container {0} exists already")]
-    Exists(ContainerName),
+    Exists(RuntimeName),
     #[error("container {0} is not running")]
-    NotRunning(ContainerName),
+    NotRunning(RuntimeName),
     #[error("container {0} has not ended")]
-    StillThere(ContainerName),
+    StillThere(RuntimeName),
     #[error("what container {0} wrote is being removed")]
-    Clearing(ContainerName),
+    Clearing(RuntimeName),
     #[error("this machine cannot run containers: {}", .0.what)]
-    CannotRun(findings::Finding),
+    CannotRun(findings::HostFinding),
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -128,24 +128,24 @@ pub enum RuntimeFault {
 
 /// The containers of this machine.
 pub struct Runtime {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeState>,
 }
 
-struct Shared {
-    places: Places,
+struct RuntimeState {
+    places: RuntimePaths,
     box_id: String,
     hierarchies: Option<Hierarchies>,
-    findings: Vec<findings::Finding>,
-    entries: Mutex<BTreeMap<ContainerName, Entry>>,
+    findings: Vec<findings::HostFinding>,
+    entries: Mutex<BTreeMap<RuntimeName, ContainerEntry>>,
     host: Mutex<Option<HostGround>>,
     /// Held for as long as a start takes. Taken before the entries, never while they are held.
-    nursery: Mutex<Nursery>,
+    nursery: Mutex<ForkServer>,
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
     /// What is being done beside others, so that nothing is done twice at the same time.
-    errands: Mutex<BTreeSet<(ContainerName, &'static str)>>,
+    errands: Mutex<BTreeSet<(RuntimeName, &'static str)>>,
     /// How often those were begun that never came to run.
-    begun: Mutex<BTreeMap<ContainerName, u32>>,
+    begun: Mutex<BTreeMap<RuntimeName, u32>>,
     /// Told, with the entries, whenever some shim spoke.
     spoken: Condvar,
     /// Rung for callers when a standing changes.
@@ -155,8 +155,8 @@ struct Shared {
 }
 
 /// What is known of one container.
-struct Entry {
-    standing: Standing,
+struct ContainerEntry {
+    standing: RuntimePhase,
     /// The subscription; absent once the shim is gone, and while a living one cannot be asked.
     shim: Option<Arc<UnixStream>>,
     received: Vec<u8>,
@@ -187,7 +187,7 @@ pub(crate) fn ran_millis(pid: i32) -> Option<u64> {
 impl Runtime {
     /// Opens the runtime and looks at what the machine can do. Succeeds also where no container
     /// could run: `findings` say why and `start` refuses. Touches no container; see `adopt`.
-    pub fn open(places: Places) -> Result<Self, RuntimeFault> {
+    pub fn open(places: RuntimePaths) -> Result<Self, RuntimeFault> {
         for path in [
             places.data.join("containers"),
             places.data.join("logs"),
@@ -210,7 +210,7 @@ impl Runtime {
             .map_err(file("find", &places.run))?;
         let trash = data.join("trash");
         let clearing = Clearing::begin(&trash).map_err(file("open", &trash))?;
-        let mut digest = Digest::new();
+        let mut digest = HostDigest::new();
         digest.add(data.as_os_str().as_encoded_bytes());
         let box_id = format!("{:08x}", digest.0 & 0xffff_ffff);
         let hierarchies = Hierarchies::detect().ok();
@@ -222,8 +222,8 @@ impl Runtime {
                 source: error.into(),
             })
         };
-        let shared = Arc::new(Shared {
-            places: Places {
+        let shared = Arc::new(RuntimeState {
+            places: RuntimePaths {
                 data,
                 run,
                 ..places
@@ -260,13 +260,13 @@ impl Runtime {
     }
 
     /// What this machine lacks, worst first; empty when everything works.
-    pub fn findings(&self) -> &[findings::Finding] {
+    pub fn findings(&self) -> &[findings::HostFinding] {
         &self.shared.findings
     }
 
     /// What a runtime at `data` would find lacking, without opening one; for `doctor`. Leaves no
     /// control group behind. `data` must exist.
-    pub fn look(data: &Path) -> Vec<findings::Finding> {
+    pub fn look(data: &Path) -> Vec<findings::HostFinding> {
         let box_id = format!("look-{}", std::process::id());
         let hierarchies = Hierarchies::detect().ok();
         let found = findings::look(data, hierarchies.as_ref(), &box_id);
@@ -287,14 +287,14 @@ impl Runtime {
     /// Finds the containers of an earlier server: asks living shims, reads the ends of dead ones, kills what
     /// has lost its supervisor. Gives the sights of all of them, within two seconds however many shims do
     /// not answer: see `silent`.
-    pub fn adopt(&self) -> Result<Vec<ContainerSight>, RuntimeFault> {
+    pub fn adopt(&self) -> Result<Vec<ContainerState>, RuntimeFault> {
         self.shared.adopt()?;
         Ok(self.sights())
     }
 
     /// Starts a container: writes its launch and starts its shim, then returns. What becomes of it
     /// is seen by `sights`; a container that cannot be made ends with code 125 and a reason.
-    pub fn start(&self, order: &ContainerOrder) -> Result<(), RuntimeFault> {
+    pub fn start(&self, order: &ContainerSpec) -> Result<(), RuntimeFault> {
         let shared = &self.shared;
         if let Some(finding) = shared
             .findings
@@ -315,7 +315,7 @@ impl Runtime {
         } else {
             None
         };
-        let launch = Launch {
+        let launch = LaunchFile {
             protocol: PROTOCOL,
             order: order.clone(),
             group: shared.group(&order.name)?.path().to_owned(),
@@ -342,7 +342,7 @@ impl Runtime {
                 what: "prepare a socket",
                 source,
             })?;
-        let mut entry = Entry::waiting(Standing::Preparing);
+        let mut entry = ContainerEntry::waiting(RuntimePhase::Preparing);
         entry.shim = Some(Arc::new(shim));
         entry.nursery = number;
         entry.due = Some(Instant::now() + supervision::FIRST_WORD);
@@ -353,11 +353,11 @@ impl Runtime {
     }
 
     /// Every known container, by name.
-    pub fn sights(&self) -> Vec<ContainerSight> {
+    pub fn sights(&self) -> Vec<ContainerState> {
         self.shared
             .entries()
             .iter()
-            .map(|(name, entry)| ContainerSight {
+            .map(|(name, entry)| ContainerState {
                 name: name.clone(),
                 standing: entry.standing.clone(),
             })
@@ -365,8 +365,8 @@ impl Runtime {
     }
 
     /// One container; nothing when it is unknown.
-    pub fn sight(&self, name: &ContainerName) -> Option<ContainerSight> {
-        self.shared.entries().get(name).map(|entry| ContainerSight {
+    pub fn sight(&self, name: &RuntimeName) -> Option<ContainerState> {
+        self.shared.entries().get(name).map(|entry| ContainerState {
             name: name.clone(),
             standing: entry.standing.clone(),
         })
@@ -397,19 +397,24 @@ impl Runtime {
 
     /// Asks the command to end, and ends it after the grace. The shim counts the time, so this
     /// survives the server; where the shim does not answer, the node does both. Returns at once.
-    pub fn stop(&self, name: &ContainerName, grace: Duration) -> Result<(), RuntimeFault> {
+    pub fn stop(&self, name: &RuntimeName, grace: Duration) -> Result<(), RuntimeFault> {
         let grace_milliseconds = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        self.ask(name, "stop", Request::Stop { grace_milliseconds }, grace)
+        self.ask(
+            name,
+            "stop",
+            ShimRequest::Stop { grace_milliseconds },
+            grace,
+        )
     }
 
     /// Ends the command now, by its shim; without it where that does not answer within two seconds, or has
     /// not ended it within five. Returns at once.
-    pub fn kill(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
-        self.ask(name, "kill", Request::Kill, Duration::ZERO)
+    pub fn kill(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
+        self.ask(name, "kill", ShimRequest::Kill, Duration::ZERO)
     }
 
     /// Living containers whose shim does not answer, by name.
-    pub fn silent(&self) -> Vec<ContainerName> {
+    pub fn silent(&self) -> Vec<RuntimeName> {
         self.shared
             .entries()
             .iter()
@@ -424,7 +429,7 @@ impl Runtime {
     }
 
     /// The directory of a container's control group; None where they are of version 1, or it has none yet.
-    pub fn group_of(&self, name: &ContainerName) -> Option<PathBuf> {
+    pub fn group_of(&self, name: &RuntimeName) -> Option<PathBuf> {
         let directory = self.shared.group(name).ok()?.unified_directory()?;
         directory.is_dir().then_some(directory)
     }
@@ -435,28 +440,28 @@ impl Runtime {
     }
 
     /// Where a container's own layers are.
-    pub fn own_files(&self, name: &ContainerName) -> PathBuf {
+    pub fn own_files(&self, name: &RuntimeName) -> PathBuf {
         self.shared.own_directory(name)
     }
 
     /// What a container's processes keep of the disk of `written_to` by files without a name. Errors: where the
     /// disk or the machine's control groups cannot be looked at. Costs a look at each open file.
-    pub fn unnamed(&self, name: &ContainerName) -> Result<Unnamed, RuntimeFault> {
+    pub fn unnamed(&self, name: &RuntimeName) -> Result<Unnamed, RuntimeFault> {
         let processes = self.shared.group(name)?.processes();
         let disk = self.written_to();
-        unnamed::measure(&processes, &disk, unnamed::MOST_LOOKS).map_err(file("look at", &disk))
+        unnamed::measure(&processes, &disk, unnamed::MAX_LOOKS).map_err(file("look at", &disk))
     }
 
     /// Bytes that disks took from a container's control group, its ended processes included; 0 where control
     /// groups do not count them (version 1). They are counted up to half a minute late. Costs one small read.
-    pub fn flushed(&self, name: &ContainerName) -> u64 {
+    pub fn flushed(&self, name: &RuntimeName) -> u64 {
         let group = self.shared.group(name);
         group.map_or(0, |group| group.flushed())
     }
 
     /// Bytes that a container's processes gave to any disk since they began, ended ones included once their
     /// parent waited for them; 0 where the kernel does not say. Costs one small read a process.
-    pub fn written(&self, name: &ContainerName) -> u64 {
+    pub fn written(&self, name: &RuntimeName) -> u64 {
         let Ok(group) = self.shared.group(name) else {
             return 0;
         };
@@ -471,7 +476,7 @@ impl Runtime {
     }
 
     /// Stops every process of a running container where it stands.
-    pub fn pause(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    pub fn pause(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         self.running(name)?;
         self.shared.group(name)?.freeze()?;
         self.shared.mark_paused(name, true);
@@ -479,13 +484,13 @@ impl Runtime {
     }
 
     /// Whether its processes stand still at this moment: a paused container that is told to end goes on.
-    pub fn stands_still(&self, name: &ContainerName) -> bool {
+    pub fn stands_still(&self, name: &RuntimeName) -> bool {
         let group = self.shared.group(name);
         group.is_ok_and(|group| group.frozen())
     }
 
     /// Lets a paused container go on.
-    pub fn resume(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    pub fn resume(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         self.running(name)?;
         self.shared.group(name)?.thaw()?;
         self.shared.mark_paused(name, false);
@@ -493,19 +498,19 @@ impl Runtime {
     }
 
     /// Changes the processor limit of a running container, in hundredths of a core.
-    pub fn set_cpu(&self, name: &ContainerName, hundredths: u32) -> Result<(), RuntimeFault> {
+    pub fn set_cpu(&self, name: &RuntimeName, hundredths: u32) -> Result<(), RuntimeFault> {
         self.change(name, |group| group.set_cpu(hundredths))
     }
 
     /// Changes the memory limit of a running container; refused below what is in use.
-    pub fn set_memory(&self, name: &ContainerName, bytes: u64) -> Result<(), RuntimeFault> {
+    pub fn set_memory(&self, name: &RuntimeName, bytes: u64) -> Result<(), RuntimeFault> {
         self.change(name, |group| group.set_memory(bytes))
     }
 
     fn change(
         &self,
-        name: &ContainerName,
-        act: impl FnOnce(&Group) -> Result<(), CgroupError>,
+        name: &RuntimeName,
+        act: impl FnOnce(&ControlGroup) -> Result<(), CgroupError>,
     ) -> Result<(), RuntimeFault> {
         self.running(name)?;
         let group = self.shared.group(name)?;
@@ -520,14 +525,14 @@ impl Runtime {
     }
 
     /// What a running container uses now. About ten small reads.
-    pub fn usage(&self, name: &ContainerName) -> Result<Usage, RuntimeFault> {
+    pub fn usage(&self, name: &RuntimeName) -> Result<RuntimeUsage, RuntimeFault> {
         self.running(name)?;
         Ok(self.shared.group(name)?.usage()?)
     }
 
     /// The container that a process of this machine stands in, by its control group; None for every
     /// other process, and once it is gone. One small read.
-    pub fn container_of(&self, pid: u32) -> Option<ContainerName> {
+    pub fn container_of(&self, pid: u32) -> Option<RuntimeName> {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         Hierarchies::session_in(&text, &self.shared.box_id)
     }
@@ -535,29 +540,29 @@ impl Runtime {
     /// Runs one more program inside; gives its input and output. Ends with an exit frame.
     pub fn exec(
         &self,
-        name: &ContainerName,
+        name: &RuntimeName,
         order: &ExecOrder,
     ) -> Result<ContainerStream, RuntimeFault> {
-        self.open_stream(name, &Request::Exec(order.clone()))
+        self.open_stream(name, &ShimRequest::Exec(order.clone()))
     }
 
     /// The container's own terminal or output: up to 256 KiB of recent output, then live. Input
     /// and sizes go back where it has a terminal. Ends with an exit frame.
     pub fn attach(
         &self,
-        name: &ContainerName,
+        name: &RuntimeName,
         size: Option<TerminalSize>,
     ) -> Result<ContainerStream, RuntimeFault> {
-        self.open_stream(name, &Request::Attach { size })
+        self.open_stream(name, &ShimRequest::Attach { size })
     }
 
     /// Everything the container wrote, during its life and until `forget_log`.
-    pub fn log(&self, name: &ContainerName) -> LogReader {
+    pub fn log(&self, name: &RuntimeName) -> LogReader {
         LogReader::new(self.shared.log_directory(name))
     }
 
     /// Connects to a port inside, also where the program listens on 127.0.0.1 only.
-    pub fn dial(&self, name: &ContainerName, port: u16) -> Result<TcpStream, RuntimeFault> {
+    pub fn dial(&self, name: &RuntimeName, port: u16) -> Result<TcpStream, RuntimeFault> {
         self.running(name)?;
         let fault = |source| RuntimeFault::System {
             what: "connect into the container",
@@ -580,7 +585,7 @@ impl Runtime {
     /// group. Its log stays. Fine for a container that is not known. Does not wait for the disk: the layers are
     /// put aside at once, and removed by a thread of their own. Errors: `StillThere` before its end, `Clearing`
     /// until what cannot be put aside is removed.
-    pub fn forget(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    pub fn forget(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         let shared = &self.shared;
         if shared
             .entries()
@@ -605,12 +610,12 @@ impl Runtime {
     }
 
     /// Whose logs there are, in no particular order; of containers that are forgotten too.
-    pub fn logs(&self) -> Result<Vec<ContainerName>, RuntimeFault> {
+    pub fn logs(&self) -> Result<Vec<RuntimeName>, RuntimeFault> {
         names_below(&self.shared.places.data.join("logs"))
     }
 
     /// Removes the log of a container.
-    pub fn forget_log(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    pub fn forget_log(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         let path = self.shared.log_directory(name);
         let thrown = self.shared.clearing.throw(&path);
         thrown.map_err(file("remove", &path))?;
@@ -634,9 +639,9 @@ impl Runtime {
         }
     }
 
-    fn running(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    fn running(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         match self.sight(name).map(|sight| sight.standing) {
-            Some(Standing::Running { .. }) => Ok(()),
+            Some(RuntimePhase::Running { .. }) => Ok(()),
             Some(_) => Err(RuntimeFault::NotRunning(name.clone())),
             None => Err(RuntimeFault::Unknown(name.clone())),
         }
@@ -645,9 +650,9 @@ impl Runtime {
     /// Has a request brought to the shim, and ends the container without it where it is not over in time.
     fn ask(
         &self,
-        name: &ContainerName,
+        name: &RuntimeName,
         what: &'static str,
-        request: Request,
+        request: ShimRequest,
         grace: Duration,
     ) -> Result<(), RuntimeFault> {
         self.living(name)?;
@@ -665,15 +670,17 @@ impl Runtime {
 
     fn open_stream(
         &self,
-        name: &ContainerName,
-        request: &Request,
+        name: &RuntimeName,
+        request: &ShimRequest,
     ) -> Result<ContainerStream, RuntimeFault> {
         self.living(name)?;
         match launch::open_stream(&self.shared.directory(name), request) {
             Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(Reply::Busy { why })) => Err(RuntimeFault::Busy(why)),
-            Ok(Err(Reply::Refused { why })) => Err(RuntimeFault::Refused(why)),
-            Ok(Err(Reply::Done)) => Err(RuntimeFault::Refused("it does not say why".to_owned())),
+            Ok(Err(ShimReply::Busy { why })) => Err(RuntimeFault::Busy(why)),
+            Ok(Err(ShimReply::Refused { why })) => Err(RuntimeFault::Refused(why)),
+            Ok(Err(ShimReply::Done)) => {
+                Err(RuntimeFault::Refused("it does not say why".to_owned()))
+            }
             Err(source) => Err(RuntimeFault::System {
                 what: "speak to the container's supervisor",
                 source,
@@ -682,9 +689,9 @@ impl Runtime {
     }
 
     /// A container that is not over.
-    fn living(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    fn living(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         match self.sight(name).map(|sight| sight.standing) {
-            Some(Standing::Ended(_) | Standing::Lost { .. }) => {
+            Some(RuntimePhase::Ended(_) | RuntimePhase::Lost { .. }) => {
                 Err(RuntimeFault::NotRunning(name.clone()))
             }
             Some(_) => Ok(()),
@@ -700,9 +707,9 @@ impl Drop for Runtime {
     }
 }
 
-impl Shared {
+impl RuntimeState {
     /// Makes the directories of a container and writes its launch; starts nothing.
-    fn prepare(&self, launch: &Launch, directory: &Path) -> Result<(), RuntimeFault> {
+    fn prepare(&self, launch: &LaunchFile, directory: &Path) -> Result<(), RuntimeFault> {
         for path in [directory, &launch.own_directory, &launch.log_directory] {
             fs::DirBuilder::new()
                 .recursive(true)
@@ -717,36 +724,36 @@ impl Shared {
         Ok(())
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<ContainerName, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<RuntimeName, ContainerEntry>> {
         // Entries are replaced whole; a panic elsewhere cannot leave one half changed.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn nursery(&self) -> MutexGuard<'_, Nursery> {
+    fn nursery(&self) -> MutexGuard<'_, ForkServer> {
         self.nursery.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn errands(&self) -> MutexGuard<'_, BTreeSet<(ContainerName, &'static str)>> {
+    fn errands(&self) -> MutexGuard<'_, BTreeSet<(RuntimeName, &'static str)>> {
         self.errands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begun(&self) -> MutexGuard<'_, BTreeMap<ContainerName, u32>> {
+    fn begun(&self) -> MutexGuard<'_, BTreeMap<RuntimeName, u32>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn directory(&self, name: &ContainerName) -> PathBuf {
+    fn directory(&self, name: &RuntimeName) -> PathBuf {
         self.places.run.join("c").join(name.as_str())
     }
 
-    fn own_directory(&self, name: &ContainerName) -> PathBuf {
+    fn own_directory(&self, name: &RuntimeName) -> PathBuf {
         self.places.data.join("containers").join(name.as_str())
     }
 
-    fn log_directory(&self, name: &ContainerName) -> PathBuf {
+    fn log_directory(&self, name: &RuntimeName) -> PathBuf {
         self.places.data.join("logs").join(name.as_str())
     }
 
-    fn group(&self, name: &ContainerName) -> Result<Group, RuntimeFault> {
+    fn group(&self, name: &RuntimeName) -> Result<ControlGroup, RuntimeFault> {
         Ok(self.hierarchies()?.session(&self.box_id, name))
     }
 
@@ -764,9 +771,9 @@ impl Shared {
         Ok(ground)
     }
 
-    fn mark_paused(&self, name: &ContainerName, now: bool) {
-        if let Some(Entry {
-            standing: Standing::Running { paused, .. },
+    fn mark_paused(&self, name: &RuntimeName, now: bool) {
+        if let Some(ContainerEntry {
+            standing: RuntimePhase::Running { paused, .. },
             ..
         }) = self.entries().get_mut(name)
         {
@@ -777,7 +784,7 @@ impl Shared {
 
     /// Takes away what a container wrote, which is removed in another thread, and our own records of it. Costs
     /// one rename, and a few removals. Errors: `Clearing` where that thread has to remove it where it lies.
-    fn clear(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    fn clear(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         let (own, records) = (self.own_directory(name), self.directory(name));
         let thrown = self.clearing.throw(&own);
         if !thrown.map_err(file("remove", &own))? {
@@ -787,7 +794,7 @@ impl Shared {
     }
 
     /// Removes what is there of a container whose command never ran: a few directories of our own.
-    fn clear_unbegun(&self, name: &ContainerName) -> Result<(), RuntimeFault> {
+    fn clear_unbegun(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         for path in [self.own_directory(name), self.directory(name)] {
             store::trees::remove(&path).map_err(file("remove", &path))?;
         }
@@ -809,11 +816,11 @@ fn silence(bell: &OwnedFd) {
     let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }
 
-fn names_below(path: &Path) -> Result<Vec<ContainerName>, RuntimeFault> {
+fn names_below(path: &Path) -> Result<Vec<RuntimeName>, RuntimeFault> {
     let entries = fs::read_dir(path).map_err(file("list", path))?;
     Ok(entries
         .flatten()
-        .filter_map(|entry| ContainerName::parse(entry.file_name().to_str()?).ok())
+        .filter_map(|entry| RuntimeName::parse(entry.file_name().to_str()?).ok())
         .collect())
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rules::assignment::{MOST_STARTS, starts_at_once};
+use rules::assignment::{MAX_CONCURRENT_STARTS, starts_at_once};
 use rules::names::ContainerName;
 
 /// How long a start counts as beginning; a healthy one takes a tenth of it. Longer: a start that hangs
@@ -42,7 +42,7 @@ impl Starts {
 
     /// Whether one more may begin now; then it counts as begun. O(starts under way), at most 16.
     pub(crate) fn begins(&mut self, name: ContainerName, now: Instant) -> bool {
-        let may = self.under_way.len() < MOST_STARTS
+        let may = self.under_way.len() < MAX_CONCURRENT_STARTS
             && self.ends_of_beginning().filter(|end| *end > now).count() < self.beginning;
         if may {
             self.under_way.insert(name, Some(now));
@@ -59,7 +59,7 @@ impl Starts {
     /// Until one that was put off may begin though nothing changes; None where none was, or where as many
     /// are under way as may be: then one of them changes first.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        if !self.put_off || self.under_way.len() >= MOST_STARTS {
+        if !self.put_off || self.under_way.len() >= MAX_CONCURRENT_STARTS {
             return None;
         }
         let mut ends: Vec<Instant> = self.ends_of_beginning().collect();
@@ -102,15 +102,18 @@ mod tests {
 
     #[test]
     fn starts_that_hang_keep_the_next_waiting_for_a_moment_only() {
-        let (all, now) = (names(MOST_STARTS + 1), Instant::now());
+        let (all, now) = (names(MAX_CONCURRENT_STARTS + 1), Instant::now());
         let mut starts = Starts::on(1);
         let mut then = now;
-        for name in &all[..MOST_STARTS - 1] {
-            assert!(starts.begins(*name, then) && !starts.begins(all[MOST_STARTS], then));
+        for name in &all[..MAX_CONCURRENT_STARTS - 1] {
+            assert!(starts.begins(*name, then) && !starts.begins(all[MAX_CONCURRENT_STARTS], then));
             then += starts.wait(then).expect("one was put off");
         }
-        assert!(starts.begins(all[MOST_STARTS - 1], then));
-        assert!(!starts.begins(all[MOST_STARTS], then), "that is the most");
+        assert!(starts.begins(all[MAX_CONCURRENT_STARTS - 1], then));
+        assert!(
+            !starts.begins(all[MAX_CONCURRENT_STARTS], then),
+            "that is the most"
+        );
     }
 
     #[test]

@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 
 use base::link::NodeEnd;
 use base::observe::{Clock, chain};
-use rules::housekeeping::{Step, steps};
+use rules::housekeeping::{ReconcileStep, steps};
 use rules::messages::{
-    Assignment, ContainerOrder, ContainerSight, NodeReport, RootFileSystem, STOP_GRACE_SECONDS,
-    SightState,
+    Assignment, ContainerOrder, ContainerStatus, NodeReport, ReportedState, RootFileSystem,
+    STOP_GRACE_SECONDS,
 };
 use rules::names::{BootId, ContainerName};
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::{Reason, SessionKind};
 use rules::units::Timestamp;
 use store::images::ImageStore;
-use store::images::digest::Digest;
+use store::images::digest::Sha256Digest;
 
 use crate::again::{self, Again};
-use crate::assignment::{Ledger, Taken};
+use crate::assignment::{AssignmentStore, Taken};
 use crate::disk::DiskWatch;
 use crate::gpu::cutter::Cutter;
-use crate::gpu::lookout::Lookout;
+use crate::gpu::lookout::DeviceMonitor;
 use crate::gpu::shares::{self, Shares};
 use crate::gpu::simulated;
-use crate::measure::{Measured, Sources};
+use crate::measure::{MeasureSources, Measurements};
 use crate::report;
 use crate::runtime::{self, Runtime};
 use crate::starts::Starts;
-use crate::watch::Watch;
+use crate::watch::Enforcer;
 
 /// A report goes up at least this often, so that the server knows the machine lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ const SWEEP: Duration = Duration::from_secs(3600);
 pub(crate) const FIRST_ID: u32 = 1 << 30;
 const IDS_EACH: u32 = 1 << 16;
 /// Blocks that fit below 2³¹.
-const MOST_BLOCKS: u32 = ((1 << 31) - FIRST_ID) / IDS_EACH;
+const MAX_BLOCKS: u32 = ((1 << 31) - FIRST_ID) / IDS_EACH;
 
 /// Processes and threads one session may have. Higher: a fork bomb reaches the kernel's own limit.
 /// Lower: a build with many threads per core fails.
@@ -67,10 +67,10 @@ pub(crate) enum Wake {
     Closed,
 }
 
-pub(crate) struct Tidy {
+pub(crate) struct Reconciler {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) images: Arc<ImageStore>,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: AssignmentStore,
     pub(crate) clock: Clock,
     pub(crate) name: String,
     pub(crate) boot: BootId,
@@ -87,16 +87,16 @@ pub(crate) struct Tidy {
     /// Holds containers to shares of real devices.
     pub(crate) shares: Arc<Shares>,
     /// Knows the real devices; None where they are simulated.
-    pub(crate) lookout: Option<Arc<Lookout>>,
+    pub(crate) lookout: Option<Arc<DeviceMonitor>>,
     /// Has real devices cut as they were ordered.
     pub(crate) cutter: Cutter,
     /// The shares of devices that containers are held to: what reports confirm.
     pub(crate) grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// Containers whose shares cannot be brought in line with their order, and why.
     pub(crate) unheld: BTreeMap<ContainerName, Reason>,
-    pub(crate) measured: Measured,
+    pub(crate) measured: Measurements,
     /// Looks after containers with real shares; None where no device of this machine can be shared.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<Enforcer>,
     /// Pauses whoever fills the disk.
     pub(crate) disk: DiskWatch,
     /// Where the runtime keeps logs, and for how many days after the last line.
@@ -104,7 +104,7 @@ pub(crate) struct Tidy {
     pub(crate) keep_days: u32,
 }
 
-impl Tidy {
+impl Reconciler {
     /// Runs until the server's end of the link is gone. Ends no container.
     /// `looked` rings its own bell, for whoever looks at devices.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>, link: &NodeEnd, looked: &Sender<Wake>) {
@@ -234,25 +234,25 @@ impl Tidy {
         let sights = self.sights();
         let preparing = sights
             .iter()
-            .filter(|s| matches!(s.state, SightState::Preparing { .. }));
+            .filter(|s| matches!(s.state, ReportedState::Preparing { .. }));
         self.starts.look(preparing.map(|s| s.name));
         // One moment for all of them: a start that takes long makes no room for the next in this round.
         let now = Instant::now();
         for step in steps(&assignment, &sights) {
             match step {
-                Step::Start(order) if !self.again.is_due(order.name, now) => {}
-                Step::Start(order) if self.starts.begins(order.name, now) => {
+                ReconcileStep::Start(order) if !self.again.is_due(order.name, now) => {}
+                ReconcileStep::Start(order) if self.starts.begins(order.name, now) => {
                     self.start(&order);
                 }
-                Step::Start(_) => {}
-                Step::Adjust(order) => self.adjust(&order),
-                Step::Pause(name) => self.act("pause", name, |r, n| r.pause(n)),
+                ReconcileStep::Start(_) => {}
+                ReconcileStep::Adjust(order) => self.adjust(&order),
+                ReconcileStep::Pause(name) => self.act("pause", name, |r, n| r.pause(n)),
                 // What the machine holds stands still whatever its owner wants.
-                Step::Resume(name) if self.is_held(name) => {}
-                Step::Resume(name) => self.act("resume", name, |r, n| r.resume(n)),
-                Step::Stop(name) => self.stop(name, &sights),
-                Step::Kill(name) => self.act("kill", name, |r, n| r.kill(n)),
-                Step::Forget(name) => self.forget(name),
+                ReconcileStep::Resume(name) if self.is_held(name) => {}
+                ReconcileStep::Resume(name) => self.act("resume", name, |r, n| r.resume(n)),
+                ReconcileStep::Stop(name) => self.stop(name, &sights),
+                ReconcileStep::Kill(name) => self.act("kill", name, |r, n| r.kill(n)),
+                ReconcileStep::Forget(name) => self.forget(name),
             }
         }
         if let Some(watch) = &self.watch
@@ -298,17 +298,17 @@ impl Tidy {
     }
 
     /// The order in the runtime's words; a reason where it cannot be made on this machine.
-    fn container_order(&self, order: &ContainerOrder) -> Result<runtime::ContainerOrder, Reason> {
+    fn container_order(&self, order: &ContainerOrder) -> Result<runtime::ContainerSpec, Reason> {
         let slot = self.ledger.place(order.name).map_or(0, |p| p.slot);
-        if slot >= MOST_BLOCKS {
+        if slot >= MAX_BLOCKS {
             return Err(Reason::new(
                 "node.out-of-ids",
                 "This machine has no block of user ids left.",
             ));
         }
-        let name = runtime::ContainerName::parse(&order.name.to_string())
+        let name = runtime::RuntimeName::parse(&order.name.to_string())
             .map_err(|e| Reason::new("node.name", e.to_string()))?;
-        let mut wanted = runtime::ContainerOrder {
+        let mut wanted = runtime::ContainerSpec {
             name,
             root: runtime::RootOrder {
                 layers: Vec::new(),
@@ -367,9 +367,9 @@ impl Tidy {
     }
 
     /// What an image says of itself: its layers, and what the order leaves open.
-    fn image(&self, digest: &str, wanted: &mut runtime::ContainerOrder) -> Result<(), Reason> {
+    fn image(&self, digest: &str, wanted: &mut runtime::ContainerSpec) -> Result<(), Reason> {
         let missing = || Reason::new("image.missing", "The image is not on this machine.");
-        let digest = Digest::parse(digest).ok_or_else(missing)?;
+        let digest = Sha256Digest::parse(digest).ok_or_else(missing)?;
         let record = self.images.image(&digest).map_err(|_| missing())?;
         let mut layers = self.images.layers(&digest).map_err(|_| missing())?;
         // The store lists the top-most first, the runtime wants the lowest first.
@@ -455,7 +455,7 @@ impl Tidy {
         }
     }
 
-    fn stop(&mut self, name: ContainerName, sights: &[ContainerSight]) {
+    fn stop(&mut self, name: ContainerName, sights: &[ContainerStatus]) {
         if !sights.iter().any(|s| s.name == name) {
             let reason = Reason::new(
                 "session.stopped-before-start",
@@ -501,7 +501,7 @@ impl Tidy {
         &self,
         what: &str,
         name: ContainerName,
-        act: impl FnOnce(&Runtime, &runtime::ContainerName) -> Result<(), runtime::RuntimeFault>,
+        act: impl FnOnce(&Runtime, &runtime::RuntimeName) -> Result<(), runtime::RuntimeFault>,
     ) {
         let Some(inner) = runtime_name(name) else {
             return;
@@ -513,7 +513,7 @@ impl Tidy {
 
     /// Reads what running containers use, and forgets the figures of those that are gone.
     fn measure(&mut self) {
-        self.measured.again(&Sources {
+        self.measured.again(&MeasureSources {
             runtime: &self.runtime,
             shares: &self.shares,
             watch: self.watch.as_ref(),
@@ -540,7 +540,7 @@ impl Tidy {
             let Some(name) = folder
                 .file_name()
                 .to_str()
-                .and_then(|n| runtime::ContainerName::parse(n).ok())
+                .and_then(|n| runtime::RuntimeName::parse(n).ok())
             else {
                 continue;
             };
@@ -563,7 +563,7 @@ impl Tidy {
         }
     }
 
-    fn sights(&self) -> Vec<ContainerSight> {
+    fn sights(&self) -> Vec<ContainerStatus> {
         let places = |name| self.ledger.place(name);
         report::sights(
             &self.runtime.sights(),
@@ -574,9 +574,9 @@ impl Tidy {
 
     fn known<'a>(
         &'a self,
-        places: &'a dyn Fn(ContainerName) -> Option<crate::assignment::Place>,
-    ) -> report::Known<'a> {
-        report::Known {
+        places: &'a dyn Fn(ContainerName) -> Option<crate::assignment::IdBlock>,
+    ) -> report::ReportInputs<'a> {
+        report::ReportInputs {
             boot: self.boot,
             assignment: self.ledger.assignment(),
             places,
@@ -634,7 +634,7 @@ impl Tidy {
                 .cloned()
                 .chain(report::silent(&self.runtime.silent()))
                 .chain(seen.problems)
-                .chain(self.watch.iter().flat_map(Watch::problems))
+                .chain(self.watch.iter().flat_map(Enforcer::problems))
                 .collect(),
             device_uses: seen
                 .uses
@@ -644,7 +644,7 @@ impl Tidy {
             incidents: self
                 .watch
                 .iter()
-                .flat_map(Watch::incidents)
+                .flat_map(Enforcer::incidents)
                 .filter_map(|incident| report::incident(&incident))
                 .chain(self.disk.incidents())
                 .collect(),
@@ -691,8 +691,8 @@ fn refusal(fault: &runtime::RuntimeFault) -> Reason {
     }
 }
 
-fn runtime_name(name: ContainerName) -> Option<runtime::ContainerName> {
-    runtime::ContainerName::parse(&name.to_string()).ok()
+fn runtime_name(name: ContainerName) -> Option<runtime::RuntimeName> {
+    runtime::RuntimeName::parse(&name.to_string()).ok()
 }
 
 /// True where nothing but the time and the use differs.

@@ -17,11 +17,11 @@ use rules::session::Reason;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::gpu::limits::{self, Offers, Part, Wall, Walls};
+use crate::gpu::limits::{self, LimitTarget, Offers, Wall, Walls};
 use crate::gpu::shares::Shares;
-use crate::gpu::watchdog::{Answer, Held, LOOK_EVERY, Truth, Watchdog};
+use crate::gpu::watchdog::{POLL_INTERVAL, ProcessMemory, Truth, Watchdog, WatchdogAction};
 use crate::record;
-use crate::runtime::{ContainerName, Runtime, RuntimeFault};
+use crate::runtime::{Runtime, RuntimeFault, RuntimeName};
 
 /// A device's own number, as in the control pages.
 pub type DeviceId = [u8; 16];
@@ -49,8 +49,8 @@ const UNLISTED_LOOKS: u32 = 8;
 
 /// What a container may hold of one device at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    pub container: ContainerName,
+pub struct MemoryGrant {
+    pub container: RuntimeName,
     pub device: DeviceId,
     /// Bytes, contexts included.
     pub limit: u64,
@@ -63,10 +63,10 @@ pub struct Grant {
 /// Who was granted what; asked and told from the watchdog's thread.
 pub trait Grants: Send + Sync {
     /// Every real share of every container that exists. Empty: there is nobody to look after.
-    fn granted(&self) -> Vec<Grant>;
+    fn granted(&self) -> Vec<MemoryGrant>;
 
     /// Notes what the driver counts beyond that account: contexts, code, memory taken past the hooks.
-    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, beyond: Beyond);
+    fn set_overhead(&self, container: &RuntimeName, device: &DeviceId, beyond: Beyond);
 }
 
 /// What a container holds beyond its own account.
@@ -80,26 +80,26 @@ pub struct Beyond {
 
 /// One answer that was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Incident {
+pub struct WatchIncident {
     /// Of this incident alone, on any machine and after any restart.
     pub id: uuid::Uuid,
     pub at: Timestamp,
-    pub container: ContainerName,
+    pub container: RuntimeName,
     pub device: DeviceId,
-    pub answer: Answer,
+    pub answer: WatchdogAction,
     /// Bytes, as the driver counted them.
     pub held: u64,
     pub limit: u64,
 }
 
 /// The watchdog of one machine.
-pub struct Watch {
-    inner: Arc<Inner>,
+pub struct Enforcer {
+    inner: Arc<EnforcerState>,
 }
 
-struct Inner {
+struct EnforcerState {
     truth: Arc<dyn Truth>,
-    beside: Beside,
+    beside: EnforcementBackends,
     grants: Arc<dyn Grants>,
     runtime: Arc<Runtime>,
     clock: Clock,
@@ -109,21 +109,21 @@ struct Inner {
     ring: Box<dyn Fn() + Send + Sync>,
     /// Whether the thread is there.
     awake: Mutex<bool>,
-    seen: Mutex<Seen>,
+    seen: Mutex<EnforcerRecord>,
     /// What the driver counted at the last look, and when that was; None where it did not answer.
-    counted: Mutex<Option<(Instant, Counted)>>,
+    counted: Mutex<Option<(Instant, MemoryByDevice)>>,
 }
 
 /// What holds containers beside our library.
-struct Beside {
+struct EnforcementBackends {
     walls: Arc<dyn Walls>,
     /// Since this server looks: a limit outlives it, and is set again by the next.
-    in_force: Mutex<BTreeMap<(ContainerName, DeviceId), InForce>>,
+    in_force: Mutex<BTreeMap<(RuntimeName, DeviceId), AppliedLimit>>,
 }
 
 /// What was done to hold one container.
 #[derive(Clone, Debug)]
-struct InForce {
+struct AppliedLimit {
     limit: u64,
     offers: Offers,
     wall: Wall,
@@ -134,51 +134,51 @@ struct InForce {
 }
 
 /// Bytes by container and device.
-pub type Counted = BTreeMap<(ContainerName, DeviceId), u64>;
+pub type MemoryByDevice = BTreeMap<(RuntimeName, DeviceId), u64>;
 
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Seen {
-    incidents: BTreeMap<ContainerName, Vec<Incident>>,
-    frozen: BTreeSet<ContainerName>,
+struct EnforcerRecord {
+    incidents: BTreeMap<RuntimeName, Vec<WatchIncident>>,
+    frozen: BTreeSet<RuntimeName>,
     /// What the thread knew of each at its last look; a thread that begins goes on there.
-    cases: Vec<Known>,
+    cases: Vec<WatchedContainer>,
 }
 
 /// One container on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Known {
-    container: ContainerName,
+struct WatchedContainer {
+    container: RuntimeName,
     device: DeviceId,
-    /// What it may hold: see `Eyes`.
+    /// What it may hold: see `EnforcerThread`.
     allowed: u64,
-    answered: Option<Answer>,
+    answered: Option<WatchdogAction>,
 }
 
 /// What the driver says of one container.
 #[derive(Clone, Copy, Default)]
-struct Listed {
+struct ListedMemory {
     bytes: u64,
     processes: u32,
 }
 
 /// What the thread alone remembers.
-struct Eyes {
+struct EnforcerThread {
     began: Instant,
-    dog: Watchdog<(ContainerName, DeviceId)>,
+    dog: Watchdog<(RuntimeName, DeviceId)>,
     /// What each may hold: its limit, or what it held when that was lowered below it and has not given
     /// back since. A lowered limit accuses nobody.
-    allowed: BTreeMap<(ContainerName, DeviceId), u64>,
-    overhead: BTreeMap<(ContainerName, DeviceId), Vec<Beyond>>,
+    allowed: BTreeMap<(RuntimeName, DeviceId), u64>,
+    overhead: BTreeMap<(RuntimeName, DeviceId), Vec<Beyond>>,
     /// Looks since when some context of it is in no list.
-    unlisted: BTreeMap<(ContainerName, DeviceId), u32>,
-    warned: BTreeMap<(ContainerName, DeviceId), Instant>,
+    unlisted: BTreeMap<(RuntimeName, DeviceId), u32>,
+    warned: BTreeMap<(RuntimeName, DeviceId), Instant>,
     /// What could not be done yet.
-    owed: BTreeMap<ContainerName, Answer>,
+    owed: BTreeMap<RuntimeName, WatchdogAction>,
     /// What stands in the record.
-    written: Option<Seen>,
+    written: Option<EnforcerRecord>,
 }
 
-impl Watch {
+impl Enforcer {
     /// A watchdog that goes on where the one that wrote the record at `path` ended, for the containers that still
     /// exist. Looks at no session yet.
     pub fn new(
@@ -192,15 +192,15 @@ impl Watch {
     ) -> Self {
         let mut seen = record::read(path).unwrap_or_else(|error| {
             tracing::warn!(%error, path = %path.display(), "the watchdog's record cannot be read; it starts without one");
-            Seen::default()
+            EnforcerRecord::default()
         });
         let sights = runtime.sights();
-        let there: BTreeSet<ContainerName> = sights.into_iter().map(|sight| sight.name).collect();
+        let there: BTreeSet<RuntimeName> = sights.into_iter().map(|sight| sight.name).collect();
         seen.keep(&there);
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(EnforcerState {
                 truth,
-                beside: Beside {
+                beside: EnforcementBackends {
                     walls,
                     in_force: Mutex::default(),
                 },
@@ -237,7 +237,7 @@ impl Watch {
     }
 
     /// Everything that was answered to containers that are not forgotten, oldest first for each.
-    pub fn incidents(&self) -> Vec<Incident> {
+    pub fn incidents(&self) -> Vec<WatchIncident> {
         whole(&self.inner.seen)
             .incidents
             .values()
@@ -247,7 +247,7 @@ impl Watch {
     }
 
     /// Whether the watchdog froze this container: then nobody else lets it go on.
-    pub fn holds(&self, container: &ContainerName) -> bool {
+    pub fn holds(&self, container: &RuntimeName) -> bool {
         whole(&self.inner.seen).frozen.contains(container)
     }
 
@@ -267,14 +267,14 @@ impl Watch {
 
     /// Bytes that the driver counted for each container and device; those who hold nothing are left out.
     /// None where the driver does not answer, or nobody has asked it lately.
-    pub fn held(&self) -> Option<Counted> {
+    pub fn held(&self) -> Option<MemoryByDevice> {
         let counted = whole(&self.inner.counted);
         let (at, held) = counted.as_ref()?;
         (at.elapsed() < FRESH).then(|| held.clone())
     }
 
     /// Drops what is known of a container that is gone for good.
-    pub fn forget(&self, container: &ContainerName) {
+    pub fn forget(&self, container: &RuntimeName) {
         let mut seen = whole(&self.inner.seen);
         seen.incidents.remove(container);
         seen.frozen.remove(container);
@@ -282,8 +282,8 @@ impl Watch {
     }
 }
 
-impl Seen {
-    fn keep(&mut self, there: &BTreeSet<ContainerName>) {
+impl EnforcerRecord {
+    fn keep(&mut self, there: &BTreeSet<RuntimeName>) {
         self.incidents.retain(|name, _| there.contains(name));
         self.frozen.retain(|name| there.contains(name));
         self.cases.retain(|known| there.contains(&known.container));
@@ -296,11 +296,11 @@ fn whole<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Looks until nobody has a real share any more, or the machine is closed.
-fn watch(inner: &Weak<Inner>) {
+fn watch(inner: &Weak<EnforcerState>) {
     let Some(first) = inner.upgrade() else {
         return;
     };
-    let mut eyes = Eyes::open(&whole(&first.seen));
+    let mut eyes = EnforcerThread::open(&whole(&first.seen));
     drop(first);
     loop {
         let Some(inner) = inner.upgrade() else {
@@ -320,15 +320,15 @@ fn watch(inner: &Weak<Inner>) {
         let looked = Instant::now();
         inner.look(&mut eyes, &granted);
         drop(inner);
-        std::thread::sleep(Duration::from_nanos(LOOK_EVERY).saturating_sub(looked.elapsed()));
+        std::thread::sleep(Duration::from_nanos(POLL_INTERVAL).saturating_sub(looked.elapsed()));
     }
 }
 
-impl Inner {
+impl EnforcerState {
     /// One look at everybody.
-    fn look(&self, eyes: &mut Eyes, granted: &[Grant]) {
+    fn look(&self, eyes: &mut EnforcerThread, granted: &[MemoryGrant]) {
         let held = self.truth.held();
-        let after: BTreeMap<(ContainerName, DeviceId), Option<u64>> = self
+        let after: BTreeMap<(RuntimeName, DeviceId), Option<u64>> = self
             .grants
             .granted()
             .into_iter()
@@ -341,7 +341,8 @@ impl Inner {
             (Instant::now(), bytes.collect())
         });
         *whole(&self.counted) = bytes;
-        let there: BTreeSet<(ContainerName, DeviceId)> = granted.iter().map(Grant::id).collect();
+        let there: BTreeSet<(RuntimeName, DeviceId)> =
+            granted.iter().map(MemoryGrant::id).collect();
         eyes.keep(&there);
         whole(&self.beside.in_force).retain(|id, _| there.contains(id));
         let mut told = false;
@@ -383,7 +384,7 @@ impl Inner {
     }
 
     /// Writes what the next server has to know, where it is not what stands there.
-    fn write_down(&self, eyes: &mut Eyes) {
+    fn write_down(&self, eyes: &mut EnforcerThread) {
         let now = {
             let mut seen = whole(&self.seen);
             seen.cases = eyes.known();
@@ -402,9 +403,12 @@ impl Inner {
 
     /// Sums what the driver says by container and device; processes of no container of ours are left
     /// out.
-    fn by_container(&self, held: &[Held]) -> BTreeMap<(ContainerName, DeviceId), Listed> {
-        let mut known: BTreeMap<u32, Option<ContainerName>> = BTreeMap::new();
-        let mut sums: BTreeMap<(ContainerName, DeviceId), Listed> = BTreeMap::new();
+    fn by_container(
+        &self,
+        held: &[ProcessMemory],
+    ) -> BTreeMap<(RuntimeName, DeviceId), ListedMemory> {
+        let mut known: BTreeMap<u32, Option<RuntimeName>> = BTreeMap::new();
+        let mut sums: BTreeMap<(RuntimeName, DeviceId), ListedMemory> = BTreeMap::new();
         for each in held {
             let container = known
                 .entry(each.pid)
@@ -419,20 +423,28 @@ impl Inner {
     }
 
     /// Keeps an answer for those who ask, and notes what there is to do; whether there is something to tell.
-    fn answer(&self, eyes: &mut Eyes, grant: &Grant, answer: Answer, held: u64) -> bool {
+    fn answer(
+        &self,
+        eyes: &mut EnforcerThread,
+        grant: &MemoryGrant,
+        answer: WatchdogAction,
+        held: u64,
+    ) -> bool {
         let id = grant.id();
-        let thaws = answer == Answer::Clear && whole(&self.seen).frozen.contains(&grant.container);
+        let thaws =
+            answer == WatchdogAction::Clear && whole(&self.seen).frozen.contains(&grant.container);
         let told_lately = eyes
             .warned
             .get(&id)
             .is_some_and(|at| at.elapsed() < QUIET_AFTER_WARNING);
-        let quiet = told_lately && !thaws && matches!(answer, Answer::Warn | Answer::Clear);
+        let quiet =
+            told_lately && !thaws && matches!(answer, WatchdogAction::Warn | WatchdogAction::Clear);
         match answer {
-            Answer::Warn if !quiet => {
+            WatchdogAction::Warn if !quiet => {
                 eyes.warned.insert(id, Instant::now());
             }
-            Answer::Warn | Answer::Clear => {}
-            Answer::Freeze | Answer::Stop => {
+            WatchdogAction::Warn | WatchdogAction::Clear => {}
+            WatchdogAction::Freeze | WatchdogAction::Stop => {
                 eyes.owed.insert(grant.container.clone(), answer);
             }
         }
@@ -440,7 +452,7 @@ impl Inner {
         if quiet {
             return false;
         }
-        let incident = Incident {
+        let incident = WatchIncident {
             id: uuid::Uuid::now_v7(),
             at: self.clock.now(),
             container: grant.container.clone(),
@@ -450,7 +462,7 @@ impl Inner {
             limit: grant.limit,
         };
         let mut seen = whole(&self.seen);
-        if answer == Answer::Freeze {
+        if answer == WatchdogAction::Freeze {
             // Before it is frozen: nobody may let it go on in between.
             seen.frozen.insert(grant.container.clone());
         }
@@ -468,12 +480,12 @@ impl Inner {
     }
 
     /// Does what is owed; what does not work is tried again at the next look.
-    fn carry_out(&self, eyes: &mut Eyes) {
+    fn carry_out(&self, eyes: &mut EnforcerThread) {
         eyes.owed.retain(|container, answer| {
             let done = match answer {
-                Answer::Freeze => self.runtime.pause(container),
-                Answer::Stop => self.runtime.kill(container),
-                Answer::Warn | Answer::Clear => Ok(()),
+                WatchdogAction::Freeze => self.runtime.pause(container),
+                WatchdogAction::Stop => self.runtime.kill(container),
+                WatchdogAction::Warn | WatchdogAction::Clear => Ok(()),
             };
             match done {
                 Ok(()) => false,
@@ -488,10 +500,10 @@ impl Inner {
     }
 }
 
-impl Beside {
+impl EnforcementBackends {
     /// Has driver or kernel hold the container's control group to its limit, where that has not been done
     /// for this limit; whether something is to be told.
-    fn hold(&self, grant: &Grant, group: impl FnOnce() -> Option<PathBuf>) -> bool {
+    fn hold(&self, grant: &MemoryGrant, group: impl FnOnce() -> Option<PathBuf>) -> bool {
         let id = grant.id();
         let offers = self.walls.offers(&grant.device);
         let known = whole(&self.in_force).get(&id).cloned();
@@ -506,7 +518,7 @@ impl Beside {
         let Some(group) = group() else {
             return false;
         };
-        let part = Part::Slice { bytes: grant.limit };
+        let part = LimitTarget::Slice { bytes: grant.limit };
         let before = known.as_ref().map_or(Wall::None, |kept| kept.wall.clone());
         let (wall, fault) = limits::hold(&*self.walls, &grant.device, &group, part, &before);
         let problem = fault.map(|fault| {
@@ -534,7 +546,7 @@ impl Beside {
         if told && let Some(problem) = &problem {
             tracing::warn!(container = %grant.container, code = problem.code, "{}", problem.text);
         }
-        let now = InForce {
+        let now = AppliedLimit {
             limit: grant.limit,
             offers,
             wall,
@@ -554,14 +566,14 @@ impl Beside {
 }
 
 impl Grants for Shares {
-    fn granted(&self) -> Vec<Grant> {
+    fn granted(&self) -> Vec<MemoryGrant> {
         let mut all = Vec::new();
         for tenant in self.tenants() {
             // The runtime's word for the same container.
-            let Ok(container) = ContainerName::parse(&tenant.container.to_string()) else {
+            let Ok(container) = RuntimeName::parse(&tenant.container.to_string()) else {
                 continue;
             };
-            all.extend(tenant.devices.iter().map(|device| Grant {
+            all.extend(tenant.devices.iter().map(|device| MemoryGrant {
                 container: container.clone(),
                 device: device.uuid,
                 limit: device.limit,
@@ -572,7 +584,7 @@ impl Grants for Shares {
         all
     }
 
-    fn set_overhead(&self, container: &ContainerName, device: &DeviceId, beyond: Beyond) {
+    fn set_overhead(&self, container: &RuntimeName, device: &DeviceId, beyond: Beyond) {
         if let Ok(name) = container.as_str().parse() {
             // False for a container that has just gone.
             let _ = Shares::set_overhead(self, name, device, beyond.bytes, beyond.contexts);
@@ -580,15 +592,15 @@ impl Grants for Shares {
     }
 }
 
-impl Grant {
-    fn id(&self) -> (ContainerName, DeviceId) {
+impl MemoryGrant {
+    fn id(&self) -> (RuntimeName, DeviceId) {
         (self.container.clone(), self.device)
     }
 }
 
-impl Eyes {
+impl EnforcerThread {
     /// Having seen nothing but what others saw before.
-    fn open(seen: &Seen) -> Self {
+    fn open(seen: &EnforcerRecord) -> Self {
         let mut eyes = Self {
             began: Instant::now(),
             dog: Watchdog::new(),
@@ -601,15 +613,16 @@ impl Eyes {
         };
         for name in &seen.frozen {
             // Perhaps it was only meant to be; to do it twice does no harm.
-            eyes.owed.insert(name.clone(), Answer::Freeze);
+            eyes.owed.insert(name.clone(), WatchdogAction::Freeze);
         }
         for known in &seen.cases {
             let id = (known.container.clone(), known.device);
             if let Some(answered) = known.answered {
                 eyes.dog.go_on(0, id.clone(), answered);
             }
-            if known.answered == Some(Answer::Stop) {
-                eyes.owed.insert(known.container.clone(), Answer::Stop);
+            if known.answered == Some(WatchdogAction::Stop) {
+                eyes.owed
+                    .insert(known.container.clone(), WatchdogAction::Stop);
             }
             eyes.allowed.insert(id, known.allowed);
         }
@@ -617,11 +630,11 @@ impl Eyes {
     }
 
     /// What somebody who goes on later has to know.
-    fn known(&self) -> Vec<Known> {
+    fn known(&self) -> Vec<WatchedContainer> {
         let answered: BTreeMap<_, _> = self.dog.answered().collect();
         self.allowed
             .iter()
-            .map(|(id, allowed)| Known {
+            .map(|(id, allowed)| WatchedContainer {
                 container: id.0.clone(),
                 device: id.1,
                 allowed: *allowed,
@@ -631,15 +644,15 @@ impl Eyes {
     }
 
     /// Whether a container stands still for what it holds of another device.
-    fn is_frozen_elsewhere(&self, grant: &Grant) -> bool {
+    fn is_frozen_elsewhere(&self, grant: &MemoryGrant) -> bool {
         self.dog.answered().any(|((container, device), answered)| {
             *container == grant.container
                 && *device != grant.device
-                && matches!(answered, Answer::Freeze | Answer::Stop)
+                && matches!(answered, WatchdogAction::Freeze | WatchdogAction::Stop)
         })
     }
 
-    fn keep(&mut self, there: &BTreeSet<(ContainerName, DeviceId)>) {
+    fn keep(&mut self, there: &BTreeSet<(RuntimeName, DeviceId)>) {
         self.dog.keep(|id| there.contains(id));
         self.allowed.retain(|id, _| there.contains(id));
         self.overhead.retain(|id, _| there.contains(id));
@@ -650,7 +663,7 @@ impl Eyes {
     }
 
     /// What a container may hold: see the field.
-    fn allowed(&mut self, grant: &Grant, held: Option<u64>) -> u64 {
+    fn allowed(&mut self, grant: &MemoryGrant, held: Option<u64>) -> u64 {
         let allowed = self.allowed.entry(grant.id()).or_insert(grant.limit);
         *allowed = match held {
             Some(held) => grant.limit.max(held.min(*allowed)),
@@ -660,7 +673,7 @@ impl Eyes {
     }
 
     /// How many of so many contexts the driver's figures count, that lists so many processes.
-    fn seen(&mut self, id: &(ContainerName, DeviceId), made: u32, listed: u32) -> u32 {
+    fn seen(&mut self, id: &(RuntimeName, DeviceId), made: u32, listed: u32) -> u32 {
         let looks = self.unlisted.entry(id.clone()).or_default();
         if listed >= made {
             *looks = 0;
@@ -674,7 +687,7 @@ impl Eyes {
     }
 
     /// The overhead that stood through the last looks; None while there were too few.
-    fn steady(&mut self, id: &(ContainerName, DeviceId), beyond: Beyond) -> Option<Beyond> {
+    fn steady(&mut self, id: &(RuntimeName, DeviceId), beyond: Beyond) -> Option<Beyond> {
         let last = self.overhead.entry(id.clone()).or_default();
         last.push(beyond);
         if last.len() > STEADY_LOOKS {
@@ -692,9 +705,9 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn grant(limit: u64) -> Grant {
-        Grant {
-            container: ContainerName::parse("s-1").expect("plain"),
+    fn grant(limit: u64) -> MemoryGrant {
+        MemoryGrant {
+            container: RuntimeName::parse("s-1").expect("plain"),
             device: [7; 16],
             limit,
             charged: None,
@@ -706,38 +719,38 @@ mod tests {
     fn what_was_known_is_known_to_the_next_and_only_of_those_that_exist() {
         let place = tempfile::tempdir().expect("a directory");
         let record = place.path().join("watchdog.json");
-        let read = |path: &Path| record::read::<Seen>(path);
-        assert!(read(&record).expect("nothing is fine") == Seen::default());
-        let mut eyes = Eyes::open(&Seen::default());
+        let read = |path: &Path| record::read::<EnforcerRecord>(path);
+        assert!(read(&record).expect("nothing is fine") == EnforcerRecord::default());
+        let mut eyes = EnforcerThread::open(&EnforcerRecord::default());
         // Lowered below what it holds, which is no offence.
         assert_eq!(eyes.allowed(&grant(1000), Some(900)), 1000);
         assert_eq!(eyes.allowed(&grant(500), Some(900)), 900);
-        eyes.dog.go_on(0, grant(500).id(), Answer::Freeze);
+        eyes.dog.go_on(0, grant(500).id(), WatchdogAction::Freeze);
         let name = grant(1).container;
-        let seen = Seen {
+        let seen = EnforcerRecord {
             frozen: BTreeSet::from([name.clone()]),
             cases: eyes.known(),
-            ..Seen::default()
+            ..EnforcerRecord::default()
         };
         record::write(&record, &seen).expect("written");
         let mut later = read(&record).expect("readable");
         assert!(later == seen);
-        let mut next = Eyes::open(&later);
+        let mut next = EnforcerThread::open(&later);
         assert_eq!(next.allowed(&grant(500), Some(900)), 900, "still none");
         assert_eq!(
             next.dog.answered().map(|(_, last)| last).next(),
-            Some(Answer::Freeze)
+            Some(WatchdogAction::Freeze)
         );
-        assert_eq!(next.owed.get(&name), Some(&Answer::Freeze));
+        assert_eq!(next.owed.get(&name), Some(&WatchdogAction::Freeze));
         later.keep(&BTreeSet::new());
-        assert!(later == Seen::default());
+        assert!(later == EnforcerRecord::default());
         fs::write(&record, "{").expect("written");
         assert!(read(&record).is_err());
     }
 
     #[test]
     fn a_lowered_limit_accuses_nobody_until_they_take_more_again() {
-        let mut eyes = Eyes::open(&Seen::default());
+        let mut eyes = EnforcerThread::open(&EnforcerRecord::default());
         assert_eq!(eyes.allowed(&grant(1000), Some(900)), 1000);
         assert_eq!(eyes.allowed(&grant(500), Some(900)), 900, "lowered");
         assert_eq!(eyes.allowed(&grant(500), None), 900, "nobody knows");
@@ -774,7 +787,7 @@ mod tests {
         fs::write(groups.path().join("dmem.capacity"), capacity).expect("written");
         let offers = || Offers::find(Some(groups.path()), false, "0000:41:00.0");
         let walls = Arc::new(Listed(Mutex::new(offers())));
-        let beside = Beside {
+        let beside = EnforcementBackends {
             walls: Arc::clone(&walls) as Arc<dyn Walls>,
             in_force: Mutex::default(),
         };
@@ -800,7 +813,7 @@ mod tests {
         fs::remove_file(&file).expect("removed");
         assert!(hold(4096));
         assert_eq!(weakest(), Some(Hold::Hook));
-        let problem = |beside: &Beside| {
+        let problem = |beside: &EnforcementBackends| {
             let all = whole(&beside.in_force);
             all.values().find_map(|kept| kept.problem.clone())
         };
@@ -824,7 +837,7 @@ mod tests {
 
     #[test]
     fn a_context_is_counted_once_it_is_listed_or_surely_never_will_be() {
-        let mut eyes = Eyes::open(&Seen::default());
+        let mut eyes = EnforcerThread::open(&EnforcerRecord::default());
         let id = grant(1).id();
         assert_eq!(eyes.seen(&id, 0, 1), 0);
         assert_eq!(eyes.seen(&id, 2, 1), 1);
@@ -837,7 +850,7 @@ mod tests {
 
     #[test]
     fn a_moment_of_freeing_is_no_overhead() {
-        let mut eyes = Eyes::open(&Seen::default());
+        let mut eyes = EnforcerThread::open(&EnforcerRecord::default());
         let id = grant(1).id();
         let beyond = |bytes, contexts| Beyond { bytes, contexts };
         assert_eq!(eyes.steady(&id, beyond(300, 1)), None);

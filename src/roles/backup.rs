@@ -11,7 +11,7 @@ use base::observe::{Clock, chain};
 use base::settings::{self, Settings};
 use rules::refusal::Refusal;
 use serde::Serialize;
-use server::backup::{self, Passphrase, Places};
+use server::backup::{self, BackupPaths, Passphrase};
 use server::{Failure, upgrade};
 
 use super::doctor::checks::existing;
@@ -19,7 +19,7 @@ use crate::doors::cli::login::passphrase;
 use crate::doors::cli::tree::{Format, Global};
 
 /// One of the verbs, with everything it needs but the settings.
-pub(super) enum Verb {
+pub(super) enum BackupCommand {
     Create {
         file: PathBuf,
     },
@@ -39,7 +39,7 @@ pub(super) enum Verb {
 
 /// Does one verb and gives its exit code: 0, or 1 with a sentence on standard error.
 pub(super) fn main(
-    verb: Verb,
+    verb: BackupCommand,
     settings: &Settings,
     passphrase_file: Option<&Path>,
     global: &Global,
@@ -61,12 +61,12 @@ pub(super) fn main(
 }
 
 fn done(
-    verb: Verb,
+    verb: BackupCommand,
     settings: &Settings,
     passphrase_file: Option<&Path>,
     global: &Global,
 ) -> Result<String, Failure> {
-    let places = Places {
+    let places = BackupPaths {
         data: settings.data.clone(),
         settings: settings_file(),
     };
@@ -88,7 +88,7 @@ fn done(
         }
     };
     match verb {
-        Verb::Create { file } => {
+        BackupCommand::Create { file } => {
             let made = backup::create(&places, &secret(true)?, &file, now)?;
             let text = format!(
                 "{} holds a backup of {}: {}, {:.1} s\n",
@@ -99,7 +99,7 @@ fn done(
             );
             Ok(shown(global, &made, text))
         }
-        Verb::Verify { file, scratch } => {
+        BackupCommand::Verify { file, scratch } => {
             let header = backup::look(&file)?;
             let scratch = scratch.unwrap_or_else(|| existing(&settings.data).to_owned());
             let verified = backup::verify(&file, &secret(false)?, &scratch)?;
@@ -133,7 +133,7 @@ fn done(
             ));
             Ok(shown(global, &verified, text))
         }
-        Verb::Restore { file, replace } => {
+        BackupCommand::Restore { file, replace } => {
             // A problem of the place is reported before a passphrase is asked for.
             backup::look(&file)?;
             let restored = backup::restore(&file, &secret(false)?, &places, replace, now)?;
@@ -168,7 +168,7 @@ fn done(
             ));
             Ok(shown(global, &restored, text))
         }
-        Verb::Status => {
+        BackupCommand::Status => {
             let standing = upgrade::standing(&settings.data)?;
             let mut text = match standing.version {
                 Some(version) => format!(
@@ -191,13 +191,13 @@ fn done(
             }
             Ok(shown(global, &standing, text))
         }
-        Verb::ShowState => {
+        BackupCommand::ShowState => {
             super::state::show(&settings.data, |value, text| shown(global, value, text))
         }
-        Verb::AcceptState => {
+        BackupCommand::AcceptState => {
             super::state::accept(&settings.data, |value, text| shown(global, value, text))
         }
-        Verb::Rollback => {
+        BackupCommand::Rollback => {
             let done = upgrade::rollback(&settings.data, now)?;
             let mut text = format!(
                 "catalog version {} is in force again; version {} lies in {}\n",

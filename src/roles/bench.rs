@@ -57,7 +57,7 @@ usage: fardel bench [--quick] [--images DIRECTORY] [--driver FILE] [-o json|tabl
   --slice-memory  of each slice, as 2GiB
   --elastic  unused time is given away";
 
-struct Wanted {
+struct BenchArguments {
     quick: bool,
     json: bool,
     images: Option<PathBuf>,
@@ -184,8 +184,8 @@ fn since_boot(ready: u64, userspace: u64, finished: u64) -> Option<Value> {
     })
 }
 
-fn read(arguments: &[String]) -> Result<Wanted, String> {
-    let mut wanted = Wanted {
+fn read(arguments: &[String]) -> Result<BenchArguments, String> {
+    let mut wanted = BenchArguments {
         quick: false,
         json: false,
         images: None,
@@ -248,7 +248,7 @@ fn read(arguments: &[String]) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-fn measure(word: &str, wanted: &Wanted) -> io::Result<Value> {
+fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
     let seconds =
         |quick: u64, whole: u64| Duration::from_secs(if wanted.quick { quick } else { whole });
     let times = |quick: usize, whole: usize| if wanted.quick { quick } else { whole };
@@ -426,7 +426,7 @@ fn machine() -> Value {
 
 /// What one small durable write costs here, in any program.
 fn sync_cost() -> io::Result<Value> {
-    let place = subject::Place::new("sync")?;
+    let place = subject::ScratchDirectory::new("sync")?;
     let mut file = fs::File::create(place.path().join("block"))?;
     let mut samples = Vec::new();
     for _ in 0..50 {

@@ -5,18 +5,19 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use base::settings::{self, KEYS, Layer, Reading, Settings, Sources};
+use base::settings::{self, KEYS, LoadedSettings, Settings, SettingsLayer, SettingsSources};
 use rules::refusal::Refusal;
 
 use crate::doors::cli::tree::{
-    Backup, Command, Config, Format, Global, Place, Secret, Serve, State, Upgrade, Words,
+    Backup, Command, CommandLine, Config, Format, Global, PassphraseArguments, PlaceArguments,
+    Serve, State, UpgradeCommand,
 };
 use crate::doors::cli::{self, Surroundings};
 use crate::roles::{backup, console, doctor, support};
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {
-    pub serve: fn(Reading) -> ExitCode,
+    pub serve: fn(LoadedSettings) -> ExitCode,
     pub rehearse: fn(Vec<String>) -> ExitCode,
     pub bench: fn(Vec<String>) -> ExitCode,
 }
@@ -33,18 +34,20 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             return ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(USAGE));
         }
     };
-    let Words { global, command } = words;
+    let CommandLine { global, command } = words;
     match command {
-        Command::Serve(flags) => match Sources::new(layer_of(&global, &flags), variable).read() {
-            Ok(reading) => (engines.serve)(reading),
-            Err(refusal) => refused(&global, &refusal),
-        },
+        Command::Serve(flags) => {
+            match SettingsSources::new(layer_of(&global, &flags), variable).read() {
+                Ok(reading) => (engines.serve)(reading),
+                Err(refusal) => refused(&global, &refusal),
+            }
+        }
         Command::Doctor(place) => match Settings::read(layer_at(&global, &place), variable) {
             Ok(settings) => doctor::main(&settings, global.output, global.no_color),
             Err(refusal) => refused(&global, &refusal),
         },
         Command::Console(words) => {
-            match Settings::read(layer_at(&global, &Place::default()), variable) {
+            match Settings::read(layer_at(&global, &PlaceArguments::default()), variable) {
                 Ok(settings) => {
                     let socket = settings.socket();
                     let around = Surroundings { variable, socket };
@@ -54,7 +57,9 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             }
         }
         Command::Support(words) => {
-            match Sources::new(layer_at(&global, &Place::default()), variable).read() {
+            match SettingsSources::new(layer_at(&global, &PlaceArguments::default()), variable)
+                .read()
+            {
                 Ok(reading) => {
                     let socket = reading.settings.socket();
                     let around = Surroundings { variable, socket };
@@ -74,7 +79,7 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             secret,
             place,
         }) => on_files(
-            backup::Verb::Create { file },
+            backup::BackupCommand::Create { file },
             &global,
             &place,
             Some(&secret),
@@ -85,7 +90,7 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             scratch,
             place,
         }) => on_files(
-            backup::Verb::Verify { file, scratch },
+            backup::BackupCommand::Verify { file, scratch },
             &global,
             &place,
             Some(&secret),
@@ -96,22 +101,22 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             replace,
             place,
         }) => on_files(
-            backup::Verb::Restore { file, replace },
+            backup::BackupCommand::Restore { file, replace },
             &global,
             &place,
             Some(&secret),
         ),
-        Command::Upgrade(Upgrade::Status { place }) => {
-            on_files(backup::Verb::Status, &global, &place, None)
+        Command::Upgrade(UpgradeCommand::Status { place }) => {
+            on_files(backup::BackupCommand::Status, &global, &place, None)
         }
-        Command::Upgrade(Upgrade::Rollback { place }) => {
-            on_files(backup::Verb::Rollback, &global, &place, None)
+        Command::Upgrade(UpgradeCommand::Rollback { place }) => {
+            on_files(backup::BackupCommand::Rollback, &global, &place, None)
         }
         Command::State(State::Show { place }) => {
-            on_files(backup::Verb::ShowState, &global, &place, None)
+            on_files(backup::BackupCommand::ShowState, &global, &place, None)
         }
         Command::State(State::Accept { place }) => {
-            on_files(backup::Verb::AcceptState, &global, &place, None)
+            on_files(backup::BackupCommand::AcceptState, &global, &place, None)
         }
         Command::Rehearse(rest) => (engines.rehearse)(rest.arguments),
         Command::Bench(rest) => {
@@ -123,7 +128,7 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             (engines.bench)(arguments)
         }
         command => {
-            let layer = layer_at(&global, &Place::default());
+            let layer = layer_at(&global, &PlaceArguments::default());
             let alone = matches!(command, Command::Completion { .. } | Command::Man(_));
             let socket = match Settings::read(layer.clone(), variable) {
                 Ok(settings) => settings.socket(),
@@ -139,7 +144,7 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
                 },
             };
             let around = Surroundings { variable, socket };
-            ExitCode::from(cli::run(Words { global, command }, &around))
+            ExitCode::from(cli::run(CommandLine { global, command }, &around))
         }
     }
 }
@@ -157,17 +162,17 @@ fn without_files(name: &str) -> Option<String> {
     }
 }
 
-fn layer_at(global: &Global, place: &Place) -> Layer {
-    Layer {
+fn layer_at(global: &Global, place: &PlaceArguments) -> SettingsLayer {
+    SettingsLayer {
         data: place.data.clone(),
         run: global.run.clone(),
         listen: place.listen.clone(),
-        ..Layer::default()
+        ..SettingsLayer::default()
     }
 }
 
-fn layer_of(global: &Global, flags: &Serve) -> Layer {
-    Layer {
+fn layer_of(global: &Global, flags: &Serve) -> SettingsLayer {
+    SettingsLayer {
         host_environment: flags.host_environment,
         cpu: flags.cpu.clone(),
         memory: flags.mem.clone(),
@@ -181,10 +186,10 @@ fn layer_of(global: &Global, flags: &Serve) -> Layer {
 
 /// Runs a verb that works on the files of the state.
 fn on_files(
-    verb: backup::Verb,
+    verb: backup::BackupCommand,
     global: &Global,
-    place: &Place,
-    secret: Option<&Secret>,
+    place: &PlaceArguments,
+    secret: Option<&PassphraseArguments>,
 ) -> ExitCode {
     match Settings::read(layer_at(global, place), variable) {
         Ok(settings) => {
@@ -226,13 +231,13 @@ fn validate(global: &Global, file: Option<&std::path::Path>) -> ExitCode {
         .hint("`fardel config sample` prints one.")),
         Some(file) => {
             let wanted = file.display().to_string();
-            Settings::read(Layer::default(), move |name| match name {
+            Settings::read(SettingsLayer::default(), move |name| match name {
                 "FARDEL_CONFIG" => Some(wanted.clone()),
                 other if other.starts_with("FARDEL_") => None,
                 other => variable(other),
             })
         }
-        None => Settings::read(Layer::default(), variable),
+        None => Settings::read(SettingsLayer::default(), variable),
     };
     match read {
         Ok(_) => {
@@ -250,8 +255,8 @@ fn validate(global: &Global, file: Option<&std::path::Path>) -> ExitCode {
 }
 
 /// Prints what a server started now would go by: each setting with its value, default and source.
-fn show(global: &Global, place: &Place) -> ExitCode {
-    let standings = match Sources::new(layer_at(global, place), variable).read() {
+fn show(global: &Global, place: &PlaceArguments) -> ExitCode {
+    let standings = match SettingsSources::new(layer_at(global, place), variable).read() {
         Ok(reading) => reading.standings,
         Err(refusal) => return refused(global, &refusal),
     };

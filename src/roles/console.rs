@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 use super::{client, program};
 use crate::doors::cli::tree::{ConsoleVerb, Format, Global, NetworkVerb, PowerVerb};
 use crate::doors::cli::{self, Surroundings};
-use crate::doors::console::{self as door, Field, MENU, Seen, Step};
-use network::{Place, Plan};
+use crate::doors::console::{self as door, ConsoleStatus, Field, KeyEffect, MENU};
+use network::{AddressPlan, NetworkTools};
 
 /// How often the first screen looks again. Lower: more work for a screen that is rarely read.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long one proof of being an administrator is good.
 const PROOF_LASTS: Duration = Duration::from_secs(300);
 /// Lines of the log that are shown.
@@ -37,7 +37,7 @@ pub fn main(
     around: &Surroundings,
     verb: Option<ConsoleVerb>,
 ) -> ExitCode {
-    let own = Own { settings, around };
+    let own = ConsoleRole { settings, around };
     let done = match verb {
         None => own.screen(),
         Some(verb) => own.plain(global, verb),
@@ -48,14 +48,14 @@ pub fn main(
     }
 }
 
-struct Own<'a> {
+struct ConsoleRole<'a> {
     settings: &'a Settings,
     around: &'a Surroundings,
 }
 
 /// What the open screen remembers between keys.
 struct Screen<'a> {
-    own: &'a Own<'a>,
+    own: &'a ConsoleRole<'a>,
     terminal: DefaultTerminal,
     /// When an administrator proved who they are.
     proven: Option<std::time::Instant>,
@@ -71,13 +71,13 @@ fn broken(error: &io::Error) -> Refusal {
     .hint("The same items are commands: fardel console --help.")
 }
 
-impl Own<'_> {
+impl ConsoleRole<'_> {
     fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Refusal> {
         cli::ask_local(self.around, method, path, body, None)
     }
 
-    fn with_network<T>(&self, act: impl FnOnce(&Place<'_>) -> T) -> T {
-        act(&Place {
+    fn with_network<T>(&self, act: impl FnOnce(&NetworkTools<'_>) -> T) -> T {
+        act(&NetworkTools {
             root: Path::new("/"),
             run: &self.settings.run,
             command: &program::run,
@@ -111,8 +111,8 @@ impl Own<'_> {
                 dhcp,
             }) => {
                 let plan = match (dhcp, address) {
-                    (true, _) => Plan::Dhcp,
-                    (false, Some(address)) => Plan::Static {
+                    (true, _) => AddressPlan::Dhcp,
+                    (false, Some(address)) => AddressPlan::Static {
                         address,
                         gateway,
                         dns,
@@ -126,7 +126,7 @@ impl Own<'_> {
                 vec![
                     format!(
                         "{interface} is changed, for {} seconds.",
-                        network::PATIENCE_SECONDS
+                        network::CONFIRM_TIMEOUT_SECONDS
                     ),
                     "fardel console network keep makes it stay; without that it is taken back."
                         .to_owned(),
@@ -177,7 +177,7 @@ impl Screen<'_> {
             self.terminal
                 .draw(|frame| door::home(frame, &seen))
                 .map_err(|error| broken(&error))?;
-            let Some(key) = self.key(LOOK_EVERY)? else {
+            let Some(key) = self.key(POLL_INTERVAL)? else {
                 continue;
             };
             let told = match key.code {
@@ -267,9 +267,9 @@ impl Screen<'_> {
                 .map_err(|error| broken(&error))?;
             if let Some(key) = self.key(Duration::from_secs(60))? {
                 match door::step_in_list(key, &mut at, items.len()) {
-                    Step::Stay => {}
-                    Step::Chosen(index) => return Ok(Some(index)),
-                    Step::Back => return Ok(None),
+                    KeyEffect::Stay => {}
+                    KeyEffect::Chosen(index) => return Ok(Some(index)),
+                    KeyEffect::Back => return Ok(None),
                 }
             }
         }
@@ -288,11 +288,11 @@ impl Screen<'_> {
                 .map_err(|error| broken(&error))?;
             if let Some(key) = self.key(Duration::from_secs(60))? {
                 match door::step_in_fields(key, &mut at, &mut fields) {
-                    Step::Stay => {}
-                    Step::Chosen(_) => {
+                    KeyEffect::Stay => {}
+                    KeyEffect::Chosen(_) => {
                         return Ok(Some(fields.into_iter().map(|field| field.value).collect()));
                     }
-                    Step::Back => return Ok(None),
+                    KeyEffect::Back => return Ok(None),
                 }
             }
         }
@@ -337,7 +337,7 @@ impl Screen<'_> {
         let ways = ["automatic (DHCP)".to_owned(), "a fixed address".to_owned()];
         let plan = match self.choose(&format!("How does {card} get its address?"), &[], &ways)? {
             None => return Ok(()),
-            Some(0) => Plan::Dhcp,
+            Some(0) => AddressPlan::Dhcp,
             Some(_) => {
                 let now = found[index].addresses.first().cloned().unwrap_or_default();
                 let fields = vec![
@@ -348,7 +348,7 @@ impl Screen<'_> {
                 let Some(said) = self.ask(&format!("The address of {card}"), &[], fields)? else {
                     return Ok(());
                 };
-                Plan::Static {
+                AddressPlan::Static {
                     address: said[0].trim().to_owned(),
                     gateway: Some(said[1].trim().to_owned()).filter(|text| !text.is_empty()),
                     dns: said[2]
@@ -368,7 +368,7 @@ impl Screen<'_> {
         let note = [
             format!(
                 "The change is taken back by itself after {} seconds.",
-                network::PATIENCE_SECONDS
+                network::CONFIRM_TIMEOUT_SECONDS
             ),
             "Look whether the box answers at its new address, then keep it.".to_owned(),
         ];
@@ -427,7 +427,7 @@ impl Screen<'_> {
         )
     }
 
-    fn services(&mut self, seen: &Seen) -> Result<(), Refusal> {
+    fn services(&mut self, seen: &ConsoleStatus) -> Result<(), Refusal> {
         let mut note = machine::services();
         note.extend(seen.silent.iter().cloned());
         let items = ["start the server again (sessions go on)".to_owned()];

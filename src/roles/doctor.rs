@@ -18,7 +18,7 @@ use crate::doors::cli::tree::Format;
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum CheckState {
     Ok,
     /// Sessions run, with less: the finding says what is lost.
     Warn,
@@ -83,31 +83,31 @@ const IDS: [&str; 51] = [
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct DoctorCheck {
     pub id: &'static str,
-    pub state: State,
+    pub state: CheckState,
     /// What is there, one sentence.
     pub found: String,
     /// What would mend it; empty where nothing needs to be.
     pub fix: String,
 }
 
-impl Check {
+impl DoctorCheck {
     fn ok(id: &'static str, found: impl Into<String>) -> Self {
-        Self::new(id, State::Ok, found, "")
+        Self::new(id, CheckState::Ok, found, "")
     }
 
     fn warn(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(id, State::Warn, found, fix)
+        Self::new(id, CheckState::Warn, found, fix)
     }
 
     fn fail(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(id, State::Fail, found, fix)
+        Self::new(id, CheckState::Fail, found, fix)
     }
 
     fn new(
         id: &'static str,
-        state: State,
+        state: CheckState,
         found: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
@@ -122,7 +122,7 @@ impl Check {
 }
 
 /// Every check, made now; what is not well comes first.
-pub(super) fn every(settings: &Settings) -> Vec<Check> {
+pub(super) fn every(settings: &Settings) -> Vec<DoctorCheck> {
     let mut checks = checks::all(settings);
     let host = host::Host {
         root: std::path::Path::new("/"),
@@ -156,23 +156,23 @@ pub fn main(settings: &Settings, format: Format, no_color: bool) -> ExitCode {
         Format::Yaml => serde_yaml_ng::to_string(&checks).unwrap_or_default(),
         Format::Name => checks
             .iter()
-            .filter(|c| c.state != State::Ok)
+            .filter(|c| c.state != CheckState::Ok)
             .map(|c| format!("{}\n", c.id))
             .collect(),
         Format::Table | Format::Wide | Format::Csv => written(&checks, color),
     };
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
-    let failed = checks.iter().any(|c| c.state == State::Fail);
+    let failed = checks.iter().any(|c| c.state == CheckState::Fail);
     ExitCode::from(u8::from(failed))
 }
 
-fn written(checks: &[Check], color: bool) -> String {
+fn written(checks: &[DoctorCheck], color: bool) -> String {
     let mut text = String::new();
     for check in checks {
         let (word, shade) = match check.state {
-            State::Ok => ("ok  ", "\x1b[32m"),
-            State::Warn => ("warn", "\x1b[33m"),
-            State::Fail => ("FAIL", "\x1b[1;31m"),
+            CheckState::Ok => ("ok  ", "\x1b[32m"),
+            CheckState::Warn => ("warn", "\x1b[33m"),
+            CheckState::Fail => ("FAIL", "\x1b[1;31m"),
         };
         let mark = if color {
             format!("{shade}{word}\x1b[0m")
@@ -187,9 +187,9 @@ fn written(checks: &[Check], color: bool) -> String {
     let count = |state| checks.iter().filter(|c| c.state == state).count();
     text.push_str(&format!(
         "{} ok, {} warnings, {} failures\n",
-        count(State::Ok),
-        count(State::Warn),
-        count(State::Fail)
+        count(CheckState::Ok),
+        count(CheckState::Warn),
+        count(CheckState::Fail)
     ));
     text
 }
@@ -215,7 +215,7 @@ mod tests {
         for check in &checks {
             assert!(check.found.ends_with('.'), "{}: {}", check.id, check.found);
             assert_eq!(
-                check.state == State::Ok,
+                check.state == CheckState::Ok,
                 check.fix.is_empty(),
                 "{} is {:?} and says {:?}",
                 check.id,
@@ -262,14 +262,14 @@ mod tests {
         .expect("valid settings");
         let checks = checks::all(&settings);
         let check = |id| checks.iter().find(|c| c.id == id).expect("a check");
-        assert_eq!(check("port").state, State::Fail);
+        assert_eq!(check("port").state, CheckState::Fail);
         assert!(check("port").fix.contains("FARDEL_LISTEN"));
         // The console serves without this one, and says what is missing.
         let http = check("port-http");
-        assert_eq!(http.state, State::Warn);
+        assert_eq!(http.state, CheckState::Warn);
         let own = format!("(process {})", std::process::id());
         assert!(http.found.contains(&own), "{}", http.found);
         assert!(http.fix.contains("listen_http"), "{}", http.fix);
-        assert_eq!(check("port-apps").state, State::Ok);
+        assert_eq!(check("port-apps").state, CheckState::Ok);
     }
 }

@@ -16,12 +16,14 @@ use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
 use rules::placement::{self, explain_session};
 use rules::refusal::Refusal;
 use rules::resources::{Capacity, Demand, Device};
-use rules::session::{Environment, Order, Phase, Reason, Session, SessionKind, Wish};
+use rules::session::{
+    DesiredState, Phase, Reason, Session, SessionEnvironment, SessionKind, SessionSpec,
+};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 use server::Failure;
-use server::rehearsal::Rehearsal;
-use server::rehearsal::stand_in::{Moment, Plan, StandIn};
+use server::rehearsal::Simulation;
+use server::rehearsal::stand_in::{ContainerPlan, FakeNode, SimulatedMoment};
 
 /// The commands of a script, for the help text and for mistyped ones.
 pub const COMMANDS: &str = "\
@@ -85,7 +87,7 @@ const USAGE: u8 = 2;
 /// Errors: `rehearse.script` with the line that cannot be read; a fault where the catalog itself
 /// fails.
 pub fn play(script: &str) -> Result<String, Failure> {
-    let mut stage = Stage::new()?;
+    let mut stage = RehearsalStage::new()?;
     for (number, line) in script.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -106,18 +108,18 @@ pub fn play(script: &str) -> Result<String, Failure> {
 }
 
 /// A machine on the stage, and its link.
-struct Machine {
-    stand_in: StandIn,
+struct StageNode {
+    stand_in: FakeNode,
     /// Second at which its link works again; None while it works.
     silent_until: Option<u64>,
     inbox: Option<Assignment>,
-    plan: Plan,
+    plan: ContainerPlan,
 }
 
-struct Stage {
-    server: Rehearsal,
+struct RehearsalStage {
+    server: Simulation,
     owner: UserId,
-    machines: Vec<Machine>,
+    machines: Vec<StageNode>,
     /// How the containers of a session behave, by its name.
     runs: BTreeMap<String, (Option<u64>, i32)>,
     ids: BTreeMap<String, SessionId>,
@@ -133,11 +135,11 @@ fn wrong(text: impl Into<String>) -> Failure {
         .into()
 }
 
-impl Stage {
+impl RehearsalStage {
     fn new() -> Result<Self, Failure> {
         // A Monday at nine, in 2027.
         let start = Timestamp::from_millis(1_799_053_200_000);
-        let server = Rehearsal::open(start)?;
+        let server = Simulation::open(start)?;
         let owner = server.person("kim", start)?;
         Ok(Self {
             server,
@@ -157,8 +159,8 @@ impl Stage {
         self.text.push('\n');
     }
 
-    fn now(&self) -> Moment {
-        Moment::plain(self.start.plus_seconds(self.second))
+    fn now(&self) -> SimulatedMoment {
+        SimulatedMoment::plain(self.start.plus_seconds(self.second))
     }
 
     fn command(&mut self, words: &[&str]) -> Result<(), Failure> {
@@ -168,8 +170,8 @@ impl Stage {
             ["submit", name, rest @ ..] => self.submit(name, rest),
             ["tick"] => self.tick(1),
             ["tick", seconds] => self.tick(whole("tick", seconds)?),
-            ["stop", name] => self.wish(name, Wish::Stop),
-            ["kill", name] => self.wish(name, Wish::Kill),
+            ["stop", name] => self.wish(name, DesiredState::Stop),
+            ["kill", name] => self.wish(name, DesiredState::Kill),
             ["resize", name, share] => self.resize(name, share),
             ["restart", name] => self.restart(name),
             ["pause", name] => self.pause(name, true),
@@ -201,7 +203,7 @@ impl Stage {
         BootId::make(self.now().wall, [self.boots; 10])
     }
 
-    fn machine(&mut self, name: &str) -> Result<&mut Machine, Failure> {
+    fn machine(&mut self, name: &str) -> Result<&mut StageNode, Failure> {
         self.machines
             .iter_mut()
             .find(|m| m.stand_in.name == name)
@@ -219,7 +221,7 @@ impl Stage {
     }
 
     fn rules(&mut self, words: &[&str]) -> Result<(), Failure> {
-        let mut options = Options::read(words)?;
+        let mut options = CommandOptions::read(words)?;
         let usual = SharePolicy::default();
         let mut share = |name: &str| options.take(name).map(GpuShare::parse).transpose();
         let policy = SharePolicy {
@@ -239,7 +241,7 @@ impl Stage {
     }
 
     fn node(&mut self, name: &str, words: &[&str]) -> Result<(), Failure> {
-        let mut options = Options::read(words)?;
+        let mut options = CommandOptions::read(words)?;
         let gpus = options.whole("gpus")?.unwrap_or(0) as u32;
         let card = options.take("card").map(Bytes::parse).transpose()?;
         let sockets = options.whole("sockets")?.unwrap_or(1) as u32;
@@ -273,17 +275,17 @@ impl Stage {
                 .collect(),
             others: Vec::new(),
         };
-        let plan = Plan {
+        let plan = ContainerPlan {
             prepare: options.whole("prepare")?.unwrap_or(1),
             stop: options.whole("stop")?.unwrap_or(1),
-            ..Plan::default()
+            ..ContainerPlan::default()
         };
         options.all_used("node")?;
         let boot = self.boot();
         let number = self.machines.len() as u8;
         let id = NodeId::make(self.start, [number; 10]);
-        self.machines.push(Machine {
-            stand_in: StandIn::new(id, name, boot, capacity),
+        self.machines.push(StageNode {
+            stand_in: FakeNode::new(id, name, boot, capacity),
             silent_until: None,
             inbox: None,
             plan,
@@ -298,7 +300,7 @@ impl Stage {
             }
             all => (None, all),
         };
-        let mut options = Options::read(words)?;
+        let mut options = CommandOptions::read(words)?;
         let now = self.now().wall;
         let run = options.whole("batch")?;
         let exit = options.whole("exit")?.unwrap_or(0) as i32;
@@ -307,13 +309,13 @@ impl Stage {
         for other in options.take("after").into_iter().flat_map(|l| l.split(',')) {
             depends_on.push(self.session(other)?.id);
         }
-        let order = Order {
+        let order = SessionSpec {
             kind: if run.is_some() {
                 SessionKind::Batch
             } else {
                 SessionKind::Interactive
             },
-            environment: Environment::Host,
+            environment: SessionEnvironment::Host,
             command: vec!["work".into()],
             env: BTreeMap::new(),
             demand: Demand {
@@ -334,7 +336,7 @@ impl Stage {
         let world = self.server.world()?;
         let checked = order
             .check()
-            .and_then(|()| placement::possible(&world, &demand, &Environment::Host));
+            .and_then(|()| placement::possible(&world, &demand, &SessionEnvironment::Host));
         if let Err(refusal) = checked {
             self.say(&format!("  refused: {refusal}"));
             return Ok(());
@@ -353,7 +355,7 @@ impl Stage {
         Ok(())
     }
 
-    fn wish(&mut self, name: &str, wish: Wish) -> Result<(), Failure> {
+    fn wish(&mut self, name: &str, wish: DesiredState) -> Result<(), Failure> {
         let id = self.session(name)?.id;
         let now = self.now().wall;
         let because = Reason::new("session.stopped", "It was stopped.");
@@ -372,7 +374,7 @@ impl Stage {
         let world = self.server.world()?;
         let granted = demand
             .check()
-            .and_then(|()| placement::possible(&world, &demand, &Environment::Host))
+            .and_then(|()| placement::possible(&world, &demand, &SessionEnvironment::Host))
             .and_then(|()| placement::regrant(&world, &row, &demand));
         match granted {
             Ok(devices) => {
@@ -396,7 +398,7 @@ impl Stage {
             } else {
                 let because = Reason::new("session.restarted", "It is restarted.");
                 s.restart = true;
-                s.stop(Wish::Stop, because, now);
+                s.stop(DesiredState::Stop, because, now);
             }
             true
         })?;
@@ -442,7 +444,7 @@ impl Stage {
         Ok(())
     }
 
-    fn machines_work(&mut self, now: Moment) -> Vec<NodeReport> {
+    fn machines_work(&mut self, now: SimulatedMoment) -> Vec<NodeReport> {
         let second = self.second;
         let runs = &self.runs;
         let mut reports = Vec::new();
@@ -457,7 +459,7 @@ impl Stage {
             let usual = &machine.plan;
             machine.stand_in.tend(now, &mut |order: &ContainerOrder| {
                 let (run, exit_code) = runs.get(&order.hostname).copied().unwrap_or((None, 0));
-                Plan {
+                ContainerPlan {
                     run,
                     exit_code,
                     ..usual.clone()
@@ -591,7 +593,7 @@ fn because(session: &Session) -> String {
     text
 }
 
-fn place(world: &World, session: &Session) -> String {
+fn place(world: &ClusterSnapshot, session: &Session) -> String {
     let Some(node) = session.node.and_then(|id| world.node(id)) else {
         return String::new();
     };
@@ -622,9 +624,9 @@ fn whole(what: &str, text: &str) -> Result<u64, Failure> {
 }
 
 /// `name value` pairs of a command.
-struct Options<'a>(BTreeMap<&'a str, &'a str>);
+struct CommandOptions<'a>(BTreeMap<&'a str, &'a str>);
 
-impl<'a> Options<'a> {
+impl<'a> CommandOptions<'a> {
     fn read(words: &[&'a str]) -> Result<Self, Failure> {
         let mut options = BTreeMap::new();
         for pair in words.chunks(2) {

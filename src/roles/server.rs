@@ -22,12 +22,12 @@ use axum::serve::IncomingStream;
 use base::link;
 use base::observe::{Clock, chain, start_log};
 use base::service;
-use base::settings::{Reading, Settings};
+use base::settings::{LoadedSettings, Settings};
 use base::tls::keeper::Keeper;
-use base::tls::names::Names;
-use node::runtime::Places;
+use base::tls::names::HostNames;
+use node::runtime::RuntimePaths;
 use node::runtime::run_directory::RunDirectory;
-use node::{Node, Options};
+use node::{LocalNode, NodeOptions};
 use rules::refusal::Refusal;
 use rules::units::{Bytes, CpuShare};
 use server::{Failure, Server};
@@ -37,7 +37,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use listen::{Limits, Purpose};
+use listen::{PortLimits, Purpose};
 use sockets::Sockets;
 
 use crate::doors;
@@ -55,7 +55,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(10);
 
 /// Serves until SIGTERM or SIGINT. Every way not to start is a sentence and a way out, never a
 /// panic. Exit code 0 after a signal, 1 where it could not start.
-pub fn main(reading: Reading) -> ExitCode {
+pub fn main(reading: LoadedSettings) -> ExitCode {
     start_log(reading.settings.log_json);
     memory::bound();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -92,7 +92,7 @@ pub fn main(reading: Reading) -> ExitCode {
     }
 }
 
-async fn serve(reading: Reading) -> Result<(), Failure> {
+async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let settings = reading.settings.clone();
     // Before any door opens: a client that sees it open may already tell us to stop.
     let mut signals = Signals::listen()?;
@@ -149,7 +149,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     tokio::pin!(deaf);
     let fell = loop {
         tokio::select! {
-            heard = signals.heard() => if heard == Heard::Leave {
+            heard = signals.heard() => if heard == SignalHeard::Leave {
                 break None;
             },
             () = &mut deaf => break Some("its writer panicked; the log above has the place"),
@@ -176,7 +176,7 @@ async fn serve(reading: Reading) -> Result<(), Failure> {
     let _ = std::fs::remove_file(&socket);
     match fell {
         None => Ok(()),
-        Some(why) => Err(server::Fault::new("keep the catalog", why).into()),
+        Some(why) => Err(server::ServerFault::new("keep the catalog", why).into()),
     }
 }
 
@@ -191,7 +191,7 @@ fn open_network(
     let tls = certificates
         .map(Keeper::server_config)
         .transpose()
-        .map_err(|fault| server::Fault::new("prepare encryption", fault))?;
+        .map_err(|fault| server::ServerFault::new("prepare encryption", fault))?;
     let port = sockets
         .console
         .local_addr()
@@ -204,7 +204,7 @@ fn open_network(
             .http
             .map(|http| (http, None, Purpose::Way { to: port })),
     );
-    let limits = Limits::new();
+    let limits = PortLimits::new();
     let keeping = Arc::clone(&limits.connections).keep(leaving.clone());
     let mut opened = vec![tokio::spawn(keeping)];
     opened.extend(open.into_iter().map(|(listener, tls, purpose)| {
@@ -224,7 +224,7 @@ async fn look_around(keeper: Arc<Keeper>, mut leaving: watch::Receiver<bool>) {
         let keeper = Arc::clone(&keeper);
         // It may wait for the disk.
         let renewed =
-            tokio::task::spawn_blocking(move || keeper.renew(Names::of_this_machine())).await;
+            tokio::task::spawn_blocking(move || keeper.renew(HostNames::of_this_machine())).await;
         match renewed {
             Ok(Ok(true)) => tracing::info!("the certificate was renewed"),
             Ok(Ok(false)) => {}
@@ -262,10 +262,10 @@ fn open_machine(
     server: &Server,
     images: &Arc<ImageStore>,
     clock: Clock,
-) -> Result<Node, Failure> {
-    let options = Options {
+) -> Result<LocalNode, Failure> {
+    let options = NodeOptions {
         id: server.node(),
-        places: Places {
+        places: RuntimePaths {
             data: settings.data.clone(),
             run: settings.run.clone(),
             // The file this process runs from, also after a newer one was put in its place.
@@ -285,9 +285,9 @@ fn open_machine(
         },
         keep_days: settings.keep_days,
     };
-    Node::open(options, Arc::clone(images), clock).map_err(|fault| match fault {
+    LocalNode::open(options, Arc::clone(images), clock).map_err(|fault| match fault {
         node::NodeFault::Ledger { path, source } => record_refusal(&path, &source).into(),
-        fault => server::Fault::new("open this machine", fault).into(),
+        fault => server::ServerFault::new("open this machine", fault).into(),
     })
 }
 
@@ -308,7 +308,7 @@ fn record_refusal(path: &Path, error: &std::io::Error) -> Refusal {
     }
 }
 
-fn machine_note(machine: &Node) -> String {
+fn machine_note(machine: &LocalNode) -> String {
     let capacity = machine.capacity();
     match machine
         .findings()
@@ -356,9 +356,12 @@ async fn open_door(socket: UnixListener, app: Router, mut leaving: watch::Receiv
     let farewell = async move {
         let _ = leaving.wait_for(|leave| *leave).await;
     };
-    let served = axum::serve(socket, app.into_make_service_with_connect_info::<End>())
-        .with_graceful_shutdown(farewell)
-        .await;
+    let served = axum::serve(
+        socket,
+        app.into_make_service_with_connect_info::<LocalPeer>(),
+    )
+    .with_graceful_shutdown(farewell)
+    .await;
     if let Err(error) = served {
         tracing::error!(%error, "the local socket was closed");
     }
@@ -366,9 +369,9 @@ async fn open_door(socket: UnixListener, app: Router, mut leaving: watch::Receiv
 
 /// Who is at the other end of the local socket, as the kernel says; taken once for each connection.
 #[derive(Debug, Clone, Copy)]
-struct End(Peer);
+struct LocalPeer(Peer);
 
-impl Connected<IncomingStream<'_, UnixListener>> for End {
+impl Connected<IncomingStream<'_, UnixListener>> for LocalPeer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
         let own = nix::unistd::geteuid().as_raw();
         let trusted = stream
@@ -381,8 +384,11 @@ impl Connected<IncomingStream<'_, UnixListener>> for End {
 
 /// Says who asks over the local socket; the doors of the network have said it for themselves.
 async fn put_peer(mut request: Request, next: Next) -> axum::response::Response {
-    let known = request.extensions().get::<ConnectInfo<End>>().copied();
-    if let Some(ConnectInfo(End(peer))) = known {
+    let known = request
+        .extensions()
+        .get::<ConnectInfo<LocalPeer>>()
+        .copied();
+    if let Some(ConnectInfo(LocalPeer(peer))) = known {
         request.extensions_mut().insert(peer);
     }
     next.run(request).await
@@ -396,7 +402,7 @@ struct Signals {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum SignalHeard {
     Leave,
     ReadSettings,
 }
@@ -404,7 +410,8 @@ enum Heard {
 impl Signals {
     /// From now on these signals wait to be heard instead of ending the process.
     fn listen() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|e| server::Fault::new("listen for signals", e));
+        let listen =
+            |kind| signal(kind).map_err(|e| server::ServerFault::new("listen for signals", e));
         Ok(Self {
             term: listen(SignalKind::terminate())?,
             int: listen(SignalKind::interrupt())?,
@@ -412,11 +419,11 @@ impl Signals {
         })
     }
 
-    async fn heard(&mut self) -> Heard {
+    async fn heard(&mut self) -> SignalHeard {
         tokio::select! {
-            _ = self.term.recv() => Heard::Leave,
-            _ = self.int.recv() => Heard::Leave,
-            _ = self.hup.recv() => Heard::ReadSettings,
+            _ = self.term.recv() => SignalHeard::Leave,
+            _ = self.int.recv() => SignalHeard::Leave,
+            _ = self.hup.recv() => SignalHeard::ReadSettings,
         }
     }
 }

@@ -10,7 +10,7 @@ use server::Failure;
 
 /// How catalog and machine stand to each other.
 #[derive(Debug, Serialize)]
-pub(super) struct Standing {
+pub(super) struct StateReport {
     #[serde(flatten)]
     found: Continuity,
     /// Root accepted, and the machine does not obey yet.
@@ -20,7 +20,7 @@ pub(super) struct Standing {
 /// Holds the record in `data` against the catalog there. None where there is no catalog yet.
 ///
 /// Errors: refusals for a file that is no catalog; `node.record-damaged`.
-pub(super) fn standing(data: &Path) -> Result<Option<Standing>, Failure> {
+pub(super) fn standing(data: &Path) -> Result<Option<StateReport>, Failure> {
     let remembered = node::memory(data).map_err(|error| unreadable(data, &error))?;
     let node = remembered.map(|(node, _)| node);
     let claim = match server::state::claim(data, node) {
@@ -33,7 +33,7 @@ pub(super) fn standing(data: &Path) -> Result<Option<Standing>, Failure> {
         generation: 0,
     };
     let memory = remembered.map_or(nothing, |(_, memory)| memory);
-    Ok(Some(Standing {
+    Ok(Some(StateReport {
         found: continuity::judge(claim, memory),
         accepted: server::state::is_accepted(data, &claim),
     }))
@@ -55,7 +55,7 @@ fn unreadable(data: &Path, error: &std::io::Error) -> Refusal {
     .hint("Stop the server and move node.json away; then what runs is left alone until: fardel state accept.")
 }
 
-impl Standing {
+impl StateReport {
     /// Why the machine is not led; None where it is, or will be without another word.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         self.found.refusal().filter(|_| !self.accepted)
@@ -65,7 +65,7 @@ impl Standing {
 /// Shows the standing; never an error because it is bad.
 pub(super) fn show(
     data: &Path,
-    shown: impl Fn(&Standing, String) -> String,
+    shown: impl Fn(&StateReport, String) -> String,
 ) -> Result<String, Failure> {
     let Some(standing) = standing(data)? else {
         return Ok("There is no catalog yet.\n".to_owned());
@@ -85,7 +85,7 @@ pub(super) fn show(
 /// Errors: `state.nothing-to-accept` where it does already; `state.unwritable`.
 pub(super) fn accept(
     data: &Path,
-    shown: impl Fn(&Standing, String) -> String,
+    shown: impl Fn(&StateReport, String) -> String,
 ) -> Result<String, Failure> {
     let standing = standing(data)?.filter(|standing| !standing.found.continues());
     let Some(mut standing) = standing else {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::settings::{Reading, Settings};
+use base::settings::{LoadedSettings, Settings};
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 use server::examiner::{Examination, Examiner};
@@ -21,7 +21,7 @@ use crate::doors::cli::tree::{Format, Global, Support};
 use crate::doors::cli::{self, Surroundings};
 
 /// How long looking at the machine may take; a disk that hangs must not hold a page for ever.
-const LOOK_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Newest lines of the log that go in.
 const LOG_LINES: &str = "5000";
@@ -29,10 +29,10 @@ const LOG_LINES: &str = "5000";
 const SHIM_LOGS: usize = 20;
 const SHIM_LOG_BYTES: usize = 8 << 10;
 /// Most bytes of one member; a log that grew wild must not make the bundle unreadable.
-const LARGEST: usize = 4 << 20;
+const MAX_BUNDLE_FILE_BYTES: usize = 4 << 20;
 
 /// One file of the bundle, with what was taken out of it.
-struct Member {
+struct SupportFile {
     name: &'static str,
     text: String,
     redacted: usize,
@@ -67,7 +67,7 @@ pub(super) fn examiner(settings: &Settings) -> Examiner {
             let mut bytes = Vec::new();
             output.read_to_end(&mut bytes).map(|_| bytes)
         });
-        let end = std::time::Instant::now() + LOOK_WITHIN;
+        let end = std::time::Instant::now() + LOOK_TIMEOUT;
         // Checks that fail end with 1 and are an answer all the same.
         while child
             .try_wait()
@@ -79,7 +79,7 @@ pub(super) fn examiner(settings: &Settings) -> Examiner {
                 let _ = child.wait();
                 return Err(format!(
                     "it took longer than {} seconds",
-                    LOOK_WITHIN.as_secs()
+                    LOOK_TIMEOUT.as_secs()
                 ));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -94,7 +94,12 @@ pub(super) fn examiner(settings: &Settings) -> Examiner {
 }
 
 /// Makes the bundle, or shows what it would hold.
-pub fn main(global: &Global, reading: &Reading, around: &Surroundings, words: Support) -> ExitCode {
+pub fn main(
+    global: &Global,
+    reading: &LoadedSettings,
+    around: &Surroundings,
+    words: Support,
+) -> ExitCode {
     let Support::Bundle { file, preview } = words;
     let members = collect(reading, around);
     let done = if preview {
@@ -108,7 +113,7 @@ pub fn main(global: &Global, reading: &Reading, around: &Surroundings, words: Su
     }
 }
 
-fn show(global: &Global, members: &[Member]) -> Result<(), Refusal> {
+fn show(global: &Global, members: &[SupportFile]) -> Result<(), Refusal> {
     let text = if matches!(global.output, Format::Json | Format::Jsonl) {
         let items: Vec<Value> = members
             .iter()
@@ -139,7 +144,7 @@ fn show(global: &Global, members: &[Member]) -> Result<(), Refusal> {
     print(text.as_bytes())
 }
 
-fn write(file: Option<PathBuf>, members: Vec<Member>) -> Result<(), Refusal> {
+fn write(file: Option<PathBuf>, members: Vec<SupportFile>) -> Result<(), Refusal> {
     let now = jiff::Zoned::now();
     let seconds = u64::try_from(now.timestamp().as_second()).unwrap_or(0);
     let folder = format!("fardel-support-{}", now.strftime("%Y%m%d-%H%M"));
@@ -206,7 +211,7 @@ fn print(bytes: &[u8]) -> Result<(), Refusal> {
         })
 }
 
-fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
+fn collect(reading: &LoadedSettings, around: &Surroundings) -> Vec<SupportFile> {
     let settings = &reading.settings;
     let names = names(around);
     let raw: Vec<(&'static str, String)> = vec![
@@ -234,7 +239,7 @@ fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
             let (text, secrets) = redact::secrets(&text);
             let (text, people) = redact::people(&text, &names);
             let redacted = secrets + people;
-            Member {
+            SupportFile {
                 name,
                 text: bounded(text),
                 redacted,
@@ -245,10 +250,11 @@ fn collect(reading: &Reading, around: &Surroundings) -> Vec<Member> {
 
 /// A text whose beginning is left out, and said so, where it is too long.
 fn bounded(text: String) -> String {
-    if text.len() <= LARGEST {
+    if text.len() <= MAX_BUNDLE_FILE_BYTES {
         return text;
     }
-    let cut = (text.len() - LARGEST..text.len()).find(|at| text.is_char_boundary(*at));
+    let cut =
+        (text.len() - MAX_BUNDLE_FILE_BYTES..text.len()).find(|at| text.is_char_boundary(*at));
     format!(
         "[the beginning is left out]\n{}",
         &text[cut.unwrap_or(text.len())..]

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use crate::messages::{ContainerOrder, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
-use crate::session::{Environment, Phase, Session, Wish};
-use crate::world::World;
+use crate::session::{DesiredState, Phase, Session, SessionEnvironment};
+use crate::world::ClusterSnapshot;
 
 /// Containers that one node starts at once. Higher: unpacking and mounting starve running sessions.
 /// Lower: starts that hang keep the others waiting.
-pub const MOST_STARTS: usize = 16;
+pub const MAX_CONCURRENT_STARTS: usize = 16;
 
 /// How many containers a node with so many processors starts at once: one for each, at least one, at
 /// most 16. More would wait for a processor, and with them every answer of the server.
 pub const fn starts_at_once(processors: usize) -> usize {
     match processors {
         0 => 1,
-        1..MOST_STARTS => processors,
-        MOST_STARTS.. => MOST_STARTS,
+        1..MAX_CONCURRENT_STARTS => processors,
+        MAX_CONCURRENT_STARTS.. => MAX_CONCURRENT_STARTS,
     }
 }
 
@@ -35,7 +35,7 @@ pub fn starts_of_one_owner(processors: usize) -> usize {
 /// `digest` gives the configuration digest of an image; a session whose image is unknown to it is
 /// left out (the conductor ends such a session with a reason). Costs O(n log n) over the sessions.
 pub fn for_nodes(
-    world: &World,
+    world: &ClusterSnapshot,
     digest: impl Fn(ImageId) -> Option<String>,
 ) -> BTreeMap<NodeId, Vec<ContainerOrder>> {
     let mut lists: BTreeMap<NodeId, Vec<ContainerOrder>> =
@@ -71,8 +71,8 @@ pub fn for_nodes(
 
 fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Option<ContainerOrder> {
     let root = match &session.order.environment {
-        Environment::Host => RootFileSystem::Host,
-        Environment::Image { id, .. } => RootFileSystem::Image {
+        SessionEnvironment::Host => RootFileSystem::Host,
+        SessionEnvironment::Image { id, .. } => RootFileSystem::Image {
             digest: digest(*id)?,
         },
     };
@@ -86,10 +86,10 @@ fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Opti
         demand: session.order.demand,
         devices: session.devices.clone(),
         want: match (session.wish, session.phase) {
-            (Wish::Kill, _) => Want::Kill,
-            (Wish::Stop, _) | (_, Phase::Stopping) => Want::Stop,
-            (Wish::Run, _) if session.paused => Want::Pause,
-            (Wish::Run, _) => Want::Run,
+            (DesiredState::Kill, _) => Want::Kill,
+            (DesiredState::Stop, _) | (_, Phase::Stopping) => Want::Stop,
+            (DesiredState::Run, _) if session.paused => Want::Pause,
+            (DesiredState::Run, _) => Want::Run,
         },
     })
 }

@@ -311,7 +311,7 @@ pub fn check(demand: &Demand) -> Result<(), Refusal> {
 
 /// What is given of one device, by everybody together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct DeviceAllocation {
     pub share: GpuShare,
     pub memory: Bytes,
     /// Numbers of the partitions that are given.
@@ -319,7 +319,7 @@ pub struct Held {
     pub parts: std::collections::BTreeSet<u32>,
 }
 
-impl Held {
+impl DeviceAllocation {
     pub fn add(&mut self, part: &DeviceShare) {
         match part.part {
             Some(number) => {

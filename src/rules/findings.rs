@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
 use crate::session::Phase;
-use crate::world::World;
+use crate::world::ClusterSnapshot;
 
 /// One broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct InvariantFinding {
     pub code: String,
     /// One English sentence with the names in it.
     pub text: String,
 }
 
 /// Lists every broken invariant; empty for a sound world. Costs one visit a session.
-pub fn findings(world: &World) -> Vec<Finding> {
+pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
     let mut found = Vec::new();
     let mut say = |code: &str, text: String| {
-        found.push(Finding {
+        found.push(InvariantFinding {
             code: code.into(),
             text,
         })

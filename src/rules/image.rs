@@ -10,7 +10,7 @@ use crate::units::{Bytes, Timestamp};
 
 /// One imported image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
+pub struct CatalogImage {
     pub id: ImageId,
     /// What people call it: `name:tag`.
     pub reference: String,
@@ -32,7 +32,7 @@ pub struct Image {
 }
 
 /// Longest reference of an image, bytes.
-pub const LONGEST_REFERENCE: usize = 255;
+pub const MAX_REFERENCE_LENGTH: usize = 255;
 
 /// Checks a reference such as `python-ml:1.2` or `lab/vision:latest`; adds `:latest` where no tag
 /// is given. `host` is the machine's own environment and cannot be taken.
@@ -62,7 +62,7 @@ pub fn parse_reference(text: &str) -> Result<String, Refusal> {
         && tag
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
-    if text.len() > LONGEST_REFERENCE || !tag_ok || !path.split('/').all(part) {
+    if text.len() > MAX_REFERENCE_LENGTH || !tag_ok || !path.split('/').all(part) {
         return Err(wrong());
     }
     if path == "host" {

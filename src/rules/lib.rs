@@ -11,6 +11,7 @@ pub mod housekeeping;
 pub mod image;
 pub mod messages;
 pub mod names;
+pub mod object;
 pub mod people;
 pub mod permissions;
 pub mod placement;

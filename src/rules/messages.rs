@@ -99,7 +99,7 @@ pub struct NodeReport {
     /// Whether sessions may start from the machine's own programs.
     pub host_environment: bool,
     /// Every container it knows of, running, preparing or ended and not yet forgotten.
-    pub containers: Vec<ContainerSight>,
+    pub containers: Vec<ContainerStatus>,
     /// What is wrong with the node itself (disk full, missing feature); empty when well.
     pub problems: Vec<Reason>,
     /// What its devices are doing, those that say so; in no particular order.
@@ -108,7 +108,7 @@ pub struct NodeReport {
     /// What its watchdog answered to the containers above, oldest first for each. Said again in every
     /// report until the container is forgotten; known by its id.
     #[serde(default)]
-    pub incidents: Vec<Incident>,
+    pub incidents: Vec<MemoryIncident>,
     /// Devices that are not cut as ordered though nothing of ours runs on them, and why.
     #[serde(default)]
     pub uncut: Vec<Uncut>,
@@ -138,14 +138,14 @@ pub struct DeviceUse {
 /// A container held more of a device's memory than it was granted, or filled its machine's disk; or no longer
 /// does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Incident {
+pub struct MemoryIncident {
     pub id: IncidentId,
     pub at: Timestamp,
     pub container: ContainerName,
     /// The device's number as its machine reports it; of the disk `disk`, or `files` where it runs out of
     /// names before it runs out of bytes.
     pub device: String,
-    pub answer: Answer,
+    pub answer: EnforcementAction,
     /// As the driver or the disk counted it, not as the container reports it.
     pub held: Bytes,
     /// What it was granted; of the disk, what is left for everybody.
@@ -155,7 +155,7 @@ pub struct Incident {
 /// What was done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
+pub enum EnforcementAction {
     Warned,
     /// All its processes stand still. Only the machine itself lets them go on.
     Frozen,
@@ -169,7 +169,7 @@ pub enum Answer {
     Resumed,
 }
 
-impl Answer {
+impl EnforcementAction {
     pub const ALL: [Self; 6] = [
         Self::Warned,
         Self::Frozen,
@@ -200,34 +200,38 @@ impl Answer {
     }
 }
 
-impl Incident {
+impl MemoryIncident {
     /// What people read: in a session's reason, in its events.
     pub fn reason(&self) -> Reason {
         let (held, limit) = (self.held, self.limit);
         let text = match self.answer {
-            Answer::Warned => format!(
+            EnforcementAction::Warned => format!(
                 "It holds {held} of GPU memory where it was granted {limit}. It is frozen and then stopped unless it lets go."
             ),
-            Answer::Frozen => format!(
+            EnforcementAction::Frozen => format!(
                 "It was frozen: it holds {held} of GPU memory where it was granted {limit}, and did not let go."
             ),
-            Answer::Stopped => format!(
+            EnforcementAction::Stopped => format!(
                 "It was stopped: it held {held} of GPU memory where it was granted {limit}."
             ),
-            Answer::Cleared => {
+            EnforcementAction::Cleared => {
                 format!("It holds no more GPU memory than the {limit} it was granted again.")
             }
-            Answer::Paused if self.device == "files" => format!(
+            EnforcementAction::Paused if self.device == "files" => format!(
                 "It was paused: it makes files, and the machine's disk has room for few more. It goes on by itself once there is room; what it wrote, {held}, goes when it is stopped."
             ),
-            Answer::Paused => format!(
+            EnforcementAction::Paused => format!(
                 "It was paused: it writes, and the machine's disk has {limit} left. It goes on by itself once there is room; what it wrote, {held}, goes when it is stopped."
             ),
-            Answer::Resumed => format!("It goes on: the machine's disk has {limit} of room again."),
+            EnforcementAction::Resumed => {
+                format!("It goes on: the machine's disk has {limit} of room again.")
+            }
         };
         let code = match (self.answer, self.device.as_str()) {
-            (Answer::Paused, "files") => "disk.files-paused".to_owned(),
-            (Answer::Paused | Answer::Resumed, _) => format!("disk.{}", self.answer.word()),
+            (EnforcementAction::Paused, "files") => "disk.files-paused".to_owned(),
+            (EnforcementAction::Paused | EnforcementAction::Resumed, _) => {
+                format!("disk.{}", self.answer.word())
+            }
             (answer, _) => format!("gpu.over-limit-{}", answer.word()),
         };
         Reason::new(code, text)
@@ -238,10 +242,10 @@ impl Incident {
 
 /// One container as its node sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ContainerSight {
+pub struct ContainerStatus {
     pub name: ContainerName,
-    pub state: SightState,
-    pub usage: Option<Usage>,
+    pub state: ReportedState,
+    pub usage: Option<ContainerUsage>,
     /// The shares of devices that the machine holds it to at this moment; empty for none.
     #[serde(default)]
     pub devices: Vec<DeviceShare>,
@@ -253,7 +257,7 @@ pub struct ContainerSight {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "state")]
-pub enum SightState {
+pub enum ReportedState {
     /// Being made; `step` says what is happening.
     Preparing {
         step: String,
@@ -276,7 +280,7 @@ pub enum SightState {
     },
 }
 
-impl SightState {
+impl ReportedState {
     /// True once no process of it lives any more.
     pub fn is_over(&self) -> bool {
         matches!(
@@ -301,7 +305,7 @@ pub struct ExitRecord {
 
 /// What a running container uses now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ContainerUsage {
     /// Processor time since its start, microseconds.
     pub cpu_microseconds: u64,
     pub memory: Bytes,
@@ -322,7 +326,7 @@ pub struct SliceUse {
     /// In use, contexts included; None where unknown.
     pub memory: Option<Bytes>,
     /// None where unknown.
-    pub worked: Option<Worked>,
+    pub worked: Option<BusyTime>,
     /// Since when the device has had nothing to do for it; None while it works, or where unknown.
     pub idle_since: Option<Timestamp>,
     /// The device does not exist, and all of this is made up.
@@ -332,7 +336,7 @@ pub struct SliceUse {
 /// Time of a device, summed since its node began to count. The two grow together: what the first grew by,
 /// divided by what the second did, is the load within the share, also across resizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Worked {
+pub struct BusyTime {
     /// In which it worked for the container; microseconds.
     pub busy_microseconds: u64,
     /// That the container had a claim to; microseconds.

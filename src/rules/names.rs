@@ -110,7 +110,7 @@ impl From<ContainerName> for String {
 }
 
 /// Longest name of a session, in characters: it is also the host name inside (RFC 1123 label).
-pub const LONGEST_NAME: usize = 63;
+pub const MAX_NAME_LENGTH: usize = 63;
 
 /// The name a person gives a session: letters, digits and hyphens, a letter or digit at both ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -164,7 +164,7 @@ pub struct UserName(String);
 impl UserName {
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let good = !text.is_empty()
-            && text.len() <= LONGEST_NAME
+            && text.len() <= MAX_NAME_LENGTH
             && text
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c))
@@ -194,7 +194,7 @@ impl fmt::Display for UserName {
 
 fn label(text: &str, code: &'static str, noun: &str) -> Result<String, Refusal> {
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let good = text.len() <= LONGEST_NAME
+    let good = text.len() <= MAX_NAME_LENGTH
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
         && edge(text.chars().next())
         && edge(text.chars().last());

@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 
 /// One thing a person may do. The word is also the scope of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Verb {
+pub enum Permission {
     SessionsRead,
     SessionsWrite,
     /// Enter a session: terminal, exec.
@@ -26,7 +26,7 @@ pub enum Verb {
     SystemWrite,
 }
 
-impl Verb {
+impl Permission {
     pub const ALL: [Self; 10] = [
         Self::SessionsRead,
         Self::SessionsWrite,
@@ -66,14 +66,14 @@ pub struct Subject {
     pub user: UserId,
     pub role: Role,
     /// None: everything the role may (a browser, root on the box). Some: only these verbs.
-    pub scopes: Option<Vec<Verb>>,
+    pub scopes: Option<Vec<Permission>>,
 }
 
 /// May `subject` do `verb` on a thing of `owner` (None: a thing of the box)?
 ///
 /// Errors: `Denied` with the missing capability; `NotFound` for a session of another user, whose
 /// existence is not theirs to know.
-pub fn may(subject: &Subject, verb: Verb, owner: Option<UserId>) -> Result<(), Refusal> {
+pub fn may(subject: &Subject, verb: Permission, owner: Option<UserId>) -> Result<(), Refusal> {
     if let Some(scopes) = &subject.scopes
         && !scopes.contains(&verb)
     {
@@ -89,19 +89,21 @@ pub fn may(subject: &Subject, verb: Verb, owner: Option<UserId>) -> Result<(), R
         return Ok(());
     }
     match verb {
-        Verb::SessionsRead | Verb::SessionsWrite | Verb::SessionsEnter => match owner {
-            Some(owner) if owner != subject.user => Err(Refusal::not_found(
-                "session.not-found",
-                "There is no such session.",
-            )),
-            _ => Ok(()),
-        },
-        Verb::ImagesRead | Verb::Me => Ok(()),
-        Verb::ImagesWrite
-        | Verb::PeopleRead
-        | Verb::PeopleWrite
-        | Verb::SystemRead
-        | Verb::SystemWrite => Err(Refusal::denied(
+        Permission::SessionsRead | Permission::SessionsWrite | Permission::SessionsEnter => {
+            match owner {
+                Some(owner) if owner != subject.user => Err(Refusal::not_found(
+                    "session.not-found",
+                    "There is no such session.",
+                )),
+                _ => Ok(()),
+            }
+        }
+        Permission::ImagesRead | Permission::Me => Ok(()),
+        Permission::ImagesWrite
+        | Permission::PeopleRead
+        | Permission::PeopleWrite
+        | Permission::SystemRead
+        | Permission::SystemWrite => Err(Refusal::denied(
             "role.administrator-needed",
             format!("Only an administrator may do {}.", verb.word()),
         )
@@ -126,19 +128,26 @@ mod tests {
     fn a_user_sees_only_own_sessions() {
         let other = Some(UserId(uuid::Uuid::from_u128(2)));
         let user = subject(Role::User);
-        assert!(may(&user, Verb::SessionsRead, Some(user.user)).is_ok());
+        assert!(may(&user, Permission::SessionsRead, Some(user.user)).is_ok());
         assert_eq!(
-            may(&user, Verb::SessionsRead, other).map_err(|r| r.code),
+            may(&user, Permission::SessionsRead, other).map_err(|r| r.code),
             Err("session.not-found".into())
         );
-        assert!(may(&subject(Role::Administrator), Verb::SessionsRead, other).is_ok());
+        assert!(
+            may(
+                &subject(Role::Administrator),
+                Permission::SessionsRead,
+                other
+            )
+            .is_ok()
+        );
     }
 
     #[test]
     fn a_scope_narrows_even_an_administrator() {
         let mut robot = subject(Role::Administrator);
-        robot.scopes = Some(vec![Verb::SessionsRead]);
-        assert!(may(&robot, Verb::SessionsRead, None).is_ok());
-        assert!(may(&robot, Verb::SessionsWrite, None).is_err());
+        robot.scopes = Some(vec![Permission::SessionsRead]);
+        assert!(may(&robot, Permission::SessionsRead, None).is_ok());
+        assert!(may(&robot, Permission::SessionsWrite, None).is_err());
     }
 }

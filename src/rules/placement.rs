@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{NodeId, SessionId};
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{Environment, Outcome, Phase, Reason, Wish};
+use crate::session::{DesiredState, Outcome, Phase, Reason, SessionEnvironment};
 use crate::units::Timestamp;
-use crate::world::World;
+use crate::world::ClusterSnapshot;
 
 mod choice;
 pub mod explain;
@@ -19,7 +19,7 @@ mod kept;
 mod line;
 mod order;
 
-pub use explain::{Draft, Explanation, Verdict, explain_draft, explain_session};
+pub use explain::{Explanation, RequestDraft, Verdict, explain_draft, explain_session};
 
 /// What the scheduler wants done with one waiting session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub enum Decision {
 
 /// Why a session has no place yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blocker {
+pub struct PlacementBlocker {
     /// `cpu.short`, `memory.short`, `gpu.short`, `gpu.fragmented`, `gpu.memory-short`,
     /// `gpu.no-partition`, `gpu.quota`, `queue.behind`, `queue.kept`, `start.later`,
     /// (`queue.behind-other`, `queue.kept-other`, `dependency.waiting-other` where the reader may not know
@@ -68,25 +68,25 @@ pub struct Blocker {
 /// for a time, for a dependency, for one certain device, or because their owner holds all that one person
 /// may, hold back no other.
 /// Costs one visit a session and a device, and for each place about the logarithm of the machines.
-pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
-    let mut line = line::Line::new(world, now);
+pub fn decide(world: &ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
+    let mut line = line::QueueWalk::new(world, now);
     let mut decisions = Vec::new();
     for session in order::waiting(world, now) {
         match line.step(session) {
-            line::Step::Place(place) => decisions.push(Decision::Place {
+            line::QueueStep::Place(place) => decisions.push(Decision::Place {
                 session: session.id,
                 seen: session.generation,
                 node: place.node,
                 devices: place.devices,
                 because: place.because,
             }),
-            line::Step::End(outcome, because) => decisions.push(Decision::End {
+            line::QueueStep::End(outcome, because) => decisions.push(Decision::End {
                 session: session.id,
                 seen: session.generation,
                 outcome,
                 because,
             }),
-            line::Step::Waits => {}
+            line::QueueStep::Waits => {}
         }
     }
     decisions
@@ -94,7 +94,7 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Decision> {
 
 /// Waiting sessions in the order in which they are looked at: each user's first before any user's second, and
 /// among first ones the one that is first for the longest. Empty where none waits. Costs sorting them.
-pub fn queue(world: &World, now: Timestamp) -> Vec<&crate::session::Session> {
+pub fn queue(world: &ClusterSnapshot, now: Timestamp) -> Vec<&crate::session::Session> {
     order::waiting(world, now)
 }
 
@@ -103,7 +103,7 @@ pub fn queue(world: &World, now: Timestamp) -> Vec<&crate::session::Session> {
 /// Errors: `resize.other-devices` where other devices would be needed (whole ones come and go with a
 /// restart), `resize.no-room` with the most its card could give now.
 pub fn regrant(
-    world: &World,
+    world: &ClusterSnapshot,
     session: &crate::session::Session,
     demand: &Demand,
 ) -> Result<Vec<DeviceShare>, crate::refusal::Refusal> {
@@ -113,18 +113,18 @@ pub fn regrant(
 /// Says whether some machine, were it empty, could ever hold this. Errors name the nearest request
 /// that could.
 pub fn possible(
-    world: &World,
+    world: &ClusterSnapshot,
     demand: &Demand,
-    environment: &Environment,
+    environment: &SessionEnvironment,
 ) -> Result<(), crate::refusal::Refusal> {
     fit::possible(world, demand, environment)
 }
 
 /// Lists sessions that a limit of their owner ends now, with the code of that limit.
-pub fn overdue(world: &World, now: Timestamp) -> Vec<(SessionId, u64, Reason)> {
+pub fn overdue(world: &ClusterSnapshot, now: Timestamp) -> Vec<(SessionId, u64, Reason)> {
     let mut over = Vec::new();
     for session in &world.sessions {
-        if session.phase != Phase::Running || session.wish != Wish::Run {
+        if session.phase != Phase::Running || session.wish != DesiredState::Run {
             continue;
         }
         if let Some((at, code)) = session.deadline()

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Assignment, ContainerSight, NodeReport, SightState};
+use crate::messages::{Assignment, ContainerStatus, NodeReport, ReportedState};
 use crate::names::SessionId;
-use crate::session::{Outcome, Phase, Reason, Session, Wish};
+use crate::session::{DesiredState, Outcome, Phase, Reason, Session};
 use crate::units::Timestamp;
 
 /// One write to one session row, conditional on the generation it was decided from.
@@ -75,7 +75,7 @@ pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignm
         .any(|c| c.name == name && c.devices == session.devices)
 }
 
-fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<PhaseChange> {
+fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<PhaseChange> {
     let change = |to: Phase| PhaseChange {
         session: session.id,
         seen: session.generation,
@@ -87,10 +87,10 @@ fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<Pha
         reason: session.reason.clone(),
     };
     match &sight.state {
-        SightState::Preparing { .. } => (session.phase == Phase::Scheduled
-            && session.wish == Wish::Run)
+        ReportedState::Preparing { .. } => (session.phase == Phase::Scheduled
+            && session.wish == DesiredState::Run)
             .then(|| change(Phase::Preparing)),
-        SightState::Running { since, .. } => match session.phase {
+        ReportedState::Running { since, .. } => match session.phase {
             Phase::Scheduled | Phase::Preparing => {
                 let mut change = change(Phase::Running);
                 change.started_at = Some(*since);
@@ -98,8 +98,8 @@ fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<Pha
             }
             _ => None,
         },
-        SightState::Stopping { .. } => None,
-        SightState::Ended(exit) => {
+        ReportedState::Stopping { .. } => None,
+        ReportedState::Ended(exit) => {
             let started_at = exit.started_at.or(session.started_at);
             let (outcome, reason) = ending(session, exit.exit_code, exit.out_of_memory);
             let mut change = end(
@@ -112,13 +112,15 @@ fn seen(session: &Session, sight: &ContainerSight, now: Timestamp) -> Option<Pha
             change.started_at = started_at;
             Some(change)
         }
-        SightState::Lost { reason } => Some(end(session, Outcome::Lost, None, now, reason.clone())),
+        ReportedState::Lost { reason } => {
+            Some(end(session, Outcome::Lost, None, now, reason.clone()))
+        }
         // Nothing was started because it was not wanted any more: that is a stop, not a refusal.
-        SightState::Refused { reason } if session.wish != Wish::Run => {
+        ReportedState::Refused { reason } if session.wish != DesiredState::Run => {
             let told = session.reason.clone().unwrap_or_else(|| reason.clone());
             Some(end(session, Outcome::Stopped, None, now, told))
         }
-        SightState::Refused { reason } => {
+        ReportedState::Refused { reason } => {
             Some(end(session, Outcome::Refused, None, now, reason.clone()))
         }
     }
@@ -138,12 +140,12 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
         );
     }
     // It was killed, with any exit code.
-    if session.wish == Wish::Run
+    if session.wish == DesiredState::Run
         && let Some(incident) = session.stopped_by_watchdog()
     {
         return (Outcome::Failed, incident.reason());
     }
-    if session.wish != Wish::Run || session.phase == Phase::Stopping {
+    if session.wish != DesiredState::Run || session.phase == Phase::Stopping {
         // The reason that was written with the wish (a limit, a person) says more than the code.
         return match &session.reason {
             Some(reason) if reason.code == "session.timeout" => (Outcome::Failed, reason.clone()),

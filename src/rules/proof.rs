@@ -58,12 +58,12 @@ const SHARE_ERROR: u64 = 200;
 /// The first second of both, in which one of them is still alone.
 const SETTLING_MILLIS: u64 = 1000;
 /// Kernels that have to be counted before a ratio of them means anything.
-const LEAST_KERNELS: u64 = 1000;
+const MIN_KERNELS: u64 = 1000;
 
 /// How one part of the test came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum TestVerdict {
     Held,
     /// It did not hold, or did not answer as it should.
     Failed,
@@ -71,7 +71,7 @@ pub enum Verdict {
 
 /// One part of the test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct TestFinding {
     /// `memory`, `way`, `control`, `cards`, `launch`, `share`, `neighbour`, `trespass`.
     pub code: String,
     /// Which one of them: a path, a way; empty where there is one only.
@@ -79,7 +79,7 @@ pub struct Finding {
     /// In figures.
     pub measured: String,
     pub wanted: String,
-    pub verdict: Verdict,
+    pub verdict: TestVerdict,
 }
 
 /// All that a test says, as it is signed.
@@ -99,12 +99,12 @@ pub struct Statement {
     pub by: String,
     pub began_at: Timestamp,
     pub ended_at: Timestamp,
-    pub findings: Vec<Finding>,
+    pub findings: Vec<TestFinding>,
 }
 
 impl Statement {
     pub fn failed(&self) -> usize {
-        let failed = |finding: &&Finding| finding.verdict == Verdict::Failed;
+        let failed = |finding: &&TestFinding| finding.verdict == TestVerdict::Failed;
         self.findings.iter().filter(failed).count()
     }
 }
@@ -112,7 +112,7 @@ impl Statement {
 /// Whether the driver that a card runs with now has passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum SelfTestStatus {
     /// There is nothing to test: the card is simulated.
     #[default]
     None,
@@ -122,7 +122,7 @@ pub enum Standing {
     Failed,
 }
 
-impl Standing {
+impl SelfTestStatus {
     pub fn word(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -133,7 +133,7 @@ impl Standing {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for TestVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Held => "held",
@@ -142,18 +142,22 @@ impl fmt::Display for Verdict {
     }
 }
 
-fn finding(code: &str, subject: &str, measured: String, wanted: &str, held: bool) -> Finding {
-    Finding {
+fn finding(code: &str, subject: &str, measured: String, wanted: &str, held: bool) -> TestFinding {
+    TestFinding {
         code: code.into(),
         subject: subject.into(),
         measured,
         wanted: wanted.into(),
-        verdict: if held { Verdict::Held } else { Verdict::Failed },
+        verdict: if held {
+            TestVerdict::Held
+        } else {
+            TestVerdict::Failed
+        },
     }
 }
 
 /// A part of the test that did not answer.
-pub fn silent(code: &str, subject: &str, why: &str) -> Finding {
+pub fn silent(code: &str, subject: &str, why: &str) -> TestFinding {
     // A panic's last line says how to see more of it.
     let line = why
         .lines()
@@ -183,7 +187,7 @@ fn numbers(said: &str, word: &str, count: usize) -> Option<Vec<u64>> {
 
 /// `memory TOTAL BEFORE TAKEN CODE FULL AFTER` of a slice of so many bytes: no byte more than the slice, no
 /// block less than was free, refused with the driver's own code, all of it given back.
-pub fn memory(path: &str, processes: u32, slice: Bytes, said: &str) -> Finding {
+pub fn memory(path: &str, processes: u32, slice: Bytes, said: &str) -> TestFinding {
     let subject = format!("{path} × {processes}");
     let Some(all) = numbers(said, "memory", 6) else {
         return silent("memory", &subject, said);
@@ -206,7 +210,7 @@ pub fn memory(path: &str, processes: u32, slice: Bytes, said: &str) -> Finding {
 }
 
 /// `got BYTES code CODE` on one way to the driver.
-pub fn way(name: &str, slice: Bytes, said: &str) -> Finding {
+pub fn way(name: &str, slice: Bytes, said: &str) -> TestFinding {
     let words: Vec<&str> = said
         .lines()
         .find(|line| line.starts_with("got "))
@@ -231,7 +235,7 @@ pub fn way(name: &str, slice: Bytes, said: &str) -> Finding {
 
 /// `control refused` and `cards N…`: what must not open, and which cards are there. `own` is the number of
 /// cards that the session has.
-pub fn fence(own: usize, said: &str) -> Vec<Finding> {
+pub fn fence(own: usize, said: &str) -> Vec<TestFinding> {
     let word = |name: &str| said.lines().find_map(|line| line.strip_prefix(name));
     let control = match word("control ") {
         Some(word) => finding(
@@ -255,7 +259,7 @@ pub fn fence(own: usize, said: &str) -> Vec<Finding> {
 }
 
 /// `launch NANOSECONDS`, several times without our library and with it, in turns.
-pub fn launch(bare: &[String], hooked: &[String]) -> Finding {
+pub fn launch(bare: &[String], hooked: &[String]) -> TestFinding {
     let median = |all: &[String]| {
         let mut all: Vec<u64> = all
             .iter()
@@ -279,12 +283,12 @@ pub fn launch(bare: &[String], hooked: &[String]) -> Finding {
 }
 
 /// From when until when, in milliseconds of the calendar's clock, and how many kernels were done.
-type Window = (u64, u64, u64);
+type KernelWindow = (u64, u64, u64);
 
 /// `window FROM UNTIL COUNT` lines of two sessions that compute at the same time: whether what each got done
 /// is in the ratio of their shares.
-pub fn share(a: (GpuShare, &str), b: (GpuShare, &str)) -> Finding {
-    let windows = |said: &str| -> Vec<Window> {
+pub fn share(a: (GpuShare, &str), b: (GpuShare, &str)) -> TestFinding {
+    let windows = |said: &str| -> Vec<KernelWindow> {
         said.lines()
             .filter_map(|line| {
                 let all = numbers(line, "window", 3)?;
@@ -300,13 +304,13 @@ pub fn share(a: (GpuShare, &str), b: (GpuShare, &str)) -> Finding {
     };
     let from = from.0.0.max(from.1.0) + SETTLING_MILLIS;
     let until = until.0.1.min(until.1.1);
-    let count = |all: &[Window]| -> u64 {
+    let count = |all: &[KernelWindow]| -> u64 {
         let inside = all.iter().filter(|w| w.0 >= from && w.1 <= until);
         inside.map(|window| window.2).sum()
     };
     let (did_a, did_b) = (count(&of_a), count(&of_b));
     let (all, shares) = (did_a + did_b, u64::from(a.0.0) + u64::from(b.0.0));
-    if all < LEAST_KERNELS || shares == 0 {
+    if all < MIN_KERNELS || shares == 0 {
         return silent(
             "share",
             "",
@@ -334,7 +338,7 @@ pub fn share(a: (GpuShare, &str), b: (GpuShare, &str)) -> Finding {
 }
 
 /// `looked TIMES wrong TIMES` of the neighbour, before and after all that was tried beside it.
-pub fn neighbour(before: &str, after: &str) -> Finding {
+pub fn neighbour(before: &str, after: &str) -> TestFinding {
     let read = |said: &str| -> Option<(u64, u64)> {
         let words: Vec<&str> = said.split_whitespace().collect();
         match words[..] {
@@ -357,7 +361,7 @@ pub fn neighbour(before: &str, after: &str) -> Finding {
 
 /// What became of a session that took memory past our library: what it got, and what ended or froze it,
 /// after how many milliseconds.
-pub fn trespass(slice: Bytes, said: &str, answer: Option<(&str, u64)>) -> Finding {
+pub fn trespass(slice: Bytes, said: &str, answer: Option<(&str, u64)>) -> TestFinding {
     let got = said.lines().find_map(|line| {
         line.strip_prefix("got ")?
             .split(' ')
@@ -388,7 +392,7 @@ pub fn trespass(slice: Bytes, said: &str, answer: Option<(&str, u64)>) -> Findin
 /// The shares of the two sessions of a test on a card: the one that tries things has twice the other's.
 /// None where the card is too small for both.
 ///
-/// The smaller one holds `LEAST_SLICE`: contexts of four processes fit the larger one. Multiples of the
+/// The smaller one holds `MIN_SLICE`: contexts of four processes fit the larger one. Multiples of the
 /// administrator's step, and no smaller than the least share that is given.
 pub fn shares(
     device: &crate::resources::Device,
@@ -398,7 +402,7 @@ pub fn shares(
     (1..=33)
         .map(GpuShare)
         .find(|share| {
-            let enough = device.memory_of(*share) >= LEAST_SLICE && share.0 >= LEAST_SHARE;
+            let enough = device.memory_of(*share) >= MIN_SLICE && share.0 >= MIN_SHARE;
             enough && share.0.is_multiple_of(step) && *share >= policy.least
         })
         .map(|share| (GpuShare(2 * share.0), share))
@@ -406,9 +410,9 @@ pub fn shares(
 
 /// Memory of the smaller slice of a test. Smaller: four contexts leave nothing to measure in the larger one.
 /// Larger: a busy card has no room for a test.
-const LEAST_SLICE: Bytes = Bytes::mib(1536);
+const MIN_SLICE: Bytes = Bytes::mib(1536);
 /// Hundredths of the smaller slice: less of a card's time says little about shares.
-const LEAST_SHARE: u32 = 5;
+const MIN_SHARE: u32 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -419,8 +423,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const SLICE: Bytes = Bytes::mib(256);
 
-    fn held(finding: &Finding) -> bool {
-        finding.verdict == Verdict::Held
+    fn held(finding: &TestFinding) -> bool {
+        finding.verdict == TestVerdict::Held
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What sort of no this is; each door turns it into its own status or exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum RefusalKind {
     /// The request cannot be read at all (broken JSON, wrong type).
     Malformed,
     /// The caller is not signed in, or the sign-in is over.
@@ -46,7 +46,7 @@ pub struct FieldError {
 /// The caller's error: a stable dotted code, what was wrong, and what would work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    pub kind: Kind,
+    pub kind: RefusalKind,
     /// Stable, dotted, `noun.what`; never translated.
     pub code: String,
     /// One English sentence: what was wrong.
@@ -68,13 +68,13 @@ macro_rules! constructor {
     ($(#[$doc:meta])* $name:ident, $kind:ident) => {
         $(#[$doc])*
         pub fn $name(code: impl Into<String>, text: impl Into<String>) -> Self {
-            Self::new(Kind::$kind, code, text)
+            Self::new(RefusalKind::$kind, code, text)
         }
     };
 }
 
 impl Refusal {
-    pub fn new(kind: Kind, code: impl Into<String>, text: impl Into<String>) -> Self {
+    pub fn new(kind: RefusalKind, code: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             kind,
             code: code.into(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::devices::{Health, Held, Hold, MigPart, MigProfile};
+use crate::devices::{DeviceAllocation, Health, Hold, MigPart, MigProfile};
 use crate::refusal::Refusal;
 use crate::units::{Bytes, CpuShare, GpuShare};
 
@@ -28,9 +28,9 @@ pub struct Demand {
 }
 
 /// Least processor time a session may ask for: one hundredth of a core.
-pub const LEAST_CPU: CpuShare = CpuShare(1);
+pub const MIN_CPU: CpuShare = CpuShare(1);
 /// Least memory a session may ask for: below 16 MiB a shell does not start.
-pub const LEAST_MEMORY: Bytes = Bytes::mib(16);
+pub const MIN_MEMORY: Bytes = Bytes::mib(16);
 
 impl Default for Demand {
     /// One core, 1 GiB, 64 MiB of shared memory, no device.
@@ -54,7 +54,7 @@ impl Demand {
 
     /// Refuses amounts that are possible on no machine.
     pub fn check(&self) -> Result<(), Refusal> {
-        if self.cpu < LEAST_CPU {
+        if self.cpu < MIN_CPU {
             return Err(Refusal::invalid(
                 "cpu.too-small",
                 "A session needs at least 0.01 of a core.",
@@ -62,12 +62,12 @@ impl Demand {
             .at("/resources/cpu")
             .hint("0.5 or 1 would work."));
         }
-        if self.memory < LEAST_MEMORY {
+        if self.memory < MIN_MEMORY {
             return Err(Refusal::invalid(
                 "memory.too-small",
-                format!("A session needs at least {LEAST_MEMORY} of memory."),
+                format!("A session needs at least {MIN_MEMORY} of memory."),
             )
-            .with("least", LEAST_MEMORY)
+            .with("least", MIN_MEMORY)
             .at("/resources/memory")
             .hint("256m or 1g would work."));
         }
@@ -184,7 +184,7 @@ pub struct Used {
     pub cpu: CpuShare,
     pub memory: Bytes,
     /// What is given, by device index.
-    pub devices: std::collections::BTreeMap<u32, Held>,
+    pub devices: std::collections::BTreeMap<u32, DeviceAllocation>,
 }
 
 impl Used {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Answer, Incident};
+use crate::messages::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, ImageId, NodeId, SessionId, SessionName, UserId};
 use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
@@ -85,7 +85,7 @@ impl Phase {
 /// What the owner wants of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wish {
+pub enum DesiredState {
     Run,
     /// End it: TERM, then KILL when the grace is over.
     Stop,
@@ -93,7 +93,7 @@ pub enum Wish {
     Kill,
 }
 
-impl Wish {
+impl DesiredState {
     pub fn word(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -178,14 +178,14 @@ impl Reason {
 /// Which file system a session starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
-pub enum Environment {
+pub enum SessionEnvironment {
     /// The machine's own programs, by the allow-list.
     Host,
     /// An imported image; `reference` is what people call it.
     Image { id: ImageId, reference: String },
 }
 
-impl Environment {
+impl SessionEnvironment {
     /// What people call it: `host`, or the image's reference.
     pub fn word(&self) -> &str {
         match self {
@@ -197,9 +197,9 @@ impl Environment {
 
 /// What a person asked for; never changes after launch but for name, labels and demand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct SessionSpec {
     pub kind: SessionKind,
-    pub environment: Environment,
+    pub environment: SessionEnvironment,
     /// Program and arguments; empty means the environment's own (an interactive shell on `host`).
     pub command: Vec<String>,
     pub env: BTreeMap<String, String>,
@@ -220,9 +220,9 @@ pub struct Session {
     pub name: SessionName,
     pub owner: UserId,
     pub labels: BTreeMap<String, String>,
-    pub order: Order,
+    pub order: SessionSpec,
     pub phase: Phase,
-    pub wish: Wish,
+    pub wish: DesiredState,
     /// The owner wants it frozen.
     pub paused: bool,
     /// After it ended: start it once more.
@@ -259,12 +259,12 @@ pub struct Session {
     /// What its machine's watchdog answered to its present start, oldest first: each once, and of many
     /// the latest.
     #[serde(default)]
-    pub incidents: Vec<Incident>,
+    pub incidents: Vec<MemoryIncident>,
 }
 
 /// Incidents that a session remembers of each subject. At least as many as a machine says again of one
 /// container, so that none is taken for new twice.
-const MOST_INCIDENTS: usize = 16;
+const MAX_INCIDENTS: usize = 16;
 
 impl Session {
     /// A session as its launch leaves it: wanted, waiting, in its first incarnation.
@@ -272,7 +272,7 @@ impl Session {
         id: SessionId,
         name: SessionName,
         owner: UserId,
-        order: Order,
+        order: SessionSpec,
         at: Timestamp,
     ) -> Self {
         Self {
@@ -282,7 +282,7 @@ impl Session {
             labels: BTreeMap::new(),
             order,
             phase: Phase::Pending,
-            wish: Wish::Run,
+            wish: DesiredState::Run,
             paused: false,
             restart: false,
             incarnation: 1,
@@ -327,15 +327,15 @@ impl Session {
 impl Session {
     /// Turns the wish: what has no place yet ends at once, what has one starts to stop. A second
     /// call with a stronger wish only strengthens it. Returns whether anything changed.
-    pub fn stop(&mut self, wish: Wish, because: Reason, now: Timestamp) -> bool {
+    pub fn stop(&mut self, wish: DesiredState, because: Reason, now: Timestamp) -> bool {
         if self.phase == Phase::Ended
-            || wish == Wish::Run
-            || self.wish == Wish::Kill
+            || wish == DesiredState::Run
+            || self.wish == DesiredState::Kill
             || self.wish == wish
         {
             return false;
         }
-        if self.wish == Wish::Run {
+        if self.wish == DesiredState::Run {
             self.reason = Some(because);
         }
         self.wish = wish;
@@ -371,7 +371,7 @@ impl Session {
 
     /// Notes what its machine's watchdog answered. Returns false, and changes nothing, for what it knows
     /// already and for what is said of another start.
-    pub fn note(&mut self, incident: &Incident) -> bool {
+    pub fn note(&mut self, incident: &MemoryIncident) -> bool {
         let known = self.incidents.iter().any(|each| each.id == incident.id);
         if known || incident.container != self.container() || self.phase == Phase::Ended {
             return false;
@@ -382,21 +382,21 @@ impl Session {
         let mut same = all
             .filter(|(_, each)| each.answer.subject() == subject)
             .map(|(at, _)| at);
-        if let (Some(oldest), true) = (same.next(), same.count() >= MOST_INCIDENTS) {
+        if let (Some(oldest), true) = (same.next(), same.count() >= MAX_INCIDENTS) {
             self.incidents.remove(oldest);
         }
         // A wish to end it has its own reason.
-        if self.wish == Wish::Run {
+        if self.wish == DesiredState::Run {
             self.reason = Some(incident.reason());
         }
         true
     }
 
     /// The answer that ended it, where its machine stopped it for what it held.
-    pub fn stopped_by_watchdog(&self) -> Option<&Incident> {
+    pub fn stopped_by_watchdog(&self) -> Option<&MemoryIncident> {
         self.incidents
             .iter()
-            .find(|each| each.answer == Answer::Stopped)
+            .find(|each| each.answer == EnforcementAction::Stopped)
     }
 
     /// What is kept for it on devices: its grant, or the larger of old and new while a change of it has
@@ -448,7 +448,7 @@ impl Session {
     /// Starts an ended session once more, under the next incarnation.
     pub fn begin_again(&mut self, at: Timestamp) {
         self.phase = Phase::Pending;
-        self.wish = Wish::Run;
+        self.wish = DesiredState::Run;
         self.restart = false;
         self.incarnation += 1;
         self.incidents = Vec::new();
@@ -467,19 +467,19 @@ impl Session {
 }
 
 /// Bounds on the free text of a launch. A row must stay small: the whole world is read at once.
-pub const LONGEST_ARGUMENT: usize = 128 << 10;
-pub const MOST_ARGUMENTS: usize = 4096;
-pub const MOST_VARIABLES: usize = 512;
-pub const MOST_LABELS: usize = 64;
-pub const LONGEST_LABEL: usize = 256;
-pub const MOST_COPIES: u32 = 500;
-pub const MOST_DEPENDENCIES: usize = 64;
+pub const MAX_ARGUMENT_LENGTH: usize = 128 << 10;
+pub const MAX_ARGUMENTS: usize = 4096;
+pub const MAX_VARIABLES: usize = 512;
+pub const MAX_LABELS: usize = 64;
+pub const MAX_LABEL_LENGTH: usize = 256;
+pub const MAX_COPIES: u32 = 500;
+pub const MAX_DEPENDENCIES: usize = 64;
 /// All text of one order together, bytes.
-pub const LARGEST_ORDER: usize = 256 << 10;
+pub const MAX_SPEC_BYTES: usize = 256 << 10;
 /// Longest limit or delay a person may set: ten years.
-pub const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
+pub const MAX_RUN_SECONDS: u64 = 10 * 366 * 86_400;
 
-impl Order {
+impl SessionSpec {
     /// Seconds that it may run by the limits its owner set, and the code of the limit that comes first.
     pub fn limit(&self) -> Option<(u64, &'static str)> {
         let timeout = match self.kind {
@@ -503,12 +503,12 @@ impl Order {
     /// Refuses what can never be right: NUL bytes, broken variable names, too much text.
     pub fn check(&self) -> Result<(), Refusal> {
         self.demand.check()?;
-        if self.command.len() > MOST_ARGUMENTS {
+        if self.command.len() > MAX_ARGUMENTS {
             return Err(Refusal::invalid(
                 "command.too-long",
-                format!("A command has at most {MOST_ARGUMENTS} words."),
+                format!("A command has at most {MAX_ARGUMENTS} words."),
             )
-            .with("most", MOST_ARGUMENTS)
+            .with("most", MAX_ARGUMENTS)
             .at("/command"));
         }
         if self.command.first().is_some_and(String::is_empty) {
@@ -521,7 +521,7 @@ impl Order {
         }
         if self.kind == SessionKind::Batch
             && self.command.is_empty()
-            && self.environment == Environment::Host
+            && self.environment == SessionEnvironment::Host
         {
             return Err(
                 Refusal::invalid("command.missing", "A batch session needs a command.")
@@ -531,20 +531,20 @@ impl Order {
         }
         let mut total = 0;
         for word in &self.command {
-            text("command", "/command", word, LONGEST_ARGUMENT)?;
+            text("command", "/command", word, MAX_ARGUMENT_LENGTH)?;
             total += word.len();
         }
-        if self.env.len() > MOST_VARIABLES {
+        if self.env.len() > MAX_VARIABLES {
             return Err(Refusal::invalid(
                 "env.too-many",
-                format!("A session has at most {MOST_VARIABLES} variables."),
+                format!("A session has at most {MAX_VARIABLES} variables."),
             )
-            .with("most", MOST_VARIABLES)
+            .with("most", MAX_VARIABLES)
             .at("/env"));
         }
         for (name, value) in &self.env {
             let named = !name.is_empty()
-                && name.len() <= LONGEST_LABEL
+                && name.len() <= MAX_LABEL_LENGTH
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
                 && !name.starts_with(|c: char| c.is_ascii_digit());
             if !named {
@@ -555,14 +555,14 @@ impl Order {
                 .at("/env")
                 .hint("OMP_NUM_THREADS would work."));
             }
-            text("env", "/env", value, LONGEST_ARGUMENT)?;
+            text("env", "/env", value, MAX_ARGUMENT_LENGTH)?;
             total += name.len() + value.len();
         }
-        if total > LARGEST_ORDER {
+        if total > MAX_SPEC_BYTES {
             return Err(Refusal::too_large(
                 "session.too-large",
-                format!("Command and variables together have {total} bytes; {LARGEST_ORDER} is the most."),
-            ).with("bytes", total).with("most", LARGEST_ORDER)
+                format!("Command and variables together have {total} bytes; {MAX_SPEC_BYTES} is the most."),
+            ).with("bytes", total).with("most", MAX_SPEC_BYTES)
             .hint("Put long scripts into a file of the image."));
         }
         for (seconds, pointer) in [
@@ -570,22 +570,22 @@ impl Order {
             (self.longest_run_seconds, "/longest_run_seconds"),
         ] {
             if let Some(seconds) = seconds
-                && !(1..=LONGEST_SECONDS).contains(&seconds)
+                && !(1..=MAX_RUN_SECONDS).contains(&seconds)
             {
                 return Err(Refusal::invalid(
                     "seconds.out-of-range",
-                    format!("A limit has 1 to {LONGEST_SECONDS} seconds."),
+                    format!("A limit has 1 to {MAX_RUN_SECONDS} seconds."),
                 )
-                .with("most", LONGEST_SECONDS)
+                .with("most", MAX_RUN_SECONDS)
                 .at(pointer));
             }
         }
-        if self.depends_on.len() > MOST_DEPENDENCIES {
+        if self.depends_on.len() > MAX_DEPENDENCIES {
             return Err(Refusal::invalid(
                 "dependency.too-many",
-                format!("A session depends on at most {MOST_DEPENDENCIES} others."),
+                format!("A session depends on at most {MAX_DEPENDENCIES} others."),
             )
-            .with("most", MOST_DEPENDENCIES)
+            .with("most", MAX_DEPENDENCIES)
             .at("/depends_on"));
         }
         Ok(())
@@ -594,12 +594,12 @@ impl Order {
 
 /// Refuses bad labels: too many, too long, control characters or direction marks.
 pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
-    if labels.len() > MOST_LABELS {
+    if labels.len() > MAX_LABELS {
         return Err(Refusal::invalid(
             "label.too-many",
-            format!("A session has at most {MOST_LABELS} labels."),
+            format!("A session has at most {MAX_LABELS} labels."),
         )
-        .with("most", MOST_LABELS)
+        .with("most", MAX_LABELS)
         .at("/labels"));
     }
     for (name, value) in labels {
@@ -609,7 +609,7 @@ pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
                 .hint("team=vision would work."));
         }
         for part in [name, value] {
-            text("label", "/labels", part, LONGEST_LABEL)?;
+            text("label", "/labels", part, MAX_LABEL_LENGTH)?;
             plain("label", "/labels", part)?;
         }
     }

@@ -12,14 +12,14 @@ use crate::units::Timestamp;
 
 /// Sessions that are not over, what their dependencies came to, and the machines.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct World {
+pub struct ClusterSnapshot {
     /// The catalog's revision this was read at.
     pub revision: u64,
     /// Live sessions only, oldest first.
     pub sessions: Vec<Session>,
     /// Outcome of every ended session that a live one depends on.
     pub ended: BTreeMap<SessionId, Option<Outcome>>,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeRecord>,
     /// The administrator's rules for shares of devices.
     #[serde(default)]
     pub policy: SharePolicy,
@@ -30,7 +30,7 @@ pub struct World {
 
 /// One machine as the catalog knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct NodeRecord {
     pub id: NodeId,
     pub name: String,
     pub boot: BootId,
@@ -51,8 +51,8 @@ pub struct Node {
 /// Silence after which a node gets no new sessions. Its sessions are kept: silence is age, not an end.
 pub const SILENT_AFTER_SECONDS: u64 = 30;
 
-impl World {
-    pub fn node(&self, id: NodeId) -> Option<&Node> {
+impl ClusterSnapshot {
+    pub fn node(&self, id: NodeId) -> Option<&NodeRecord> {
         self.nodes.iter().find(|n| n.id == id)
     }
 
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-impl Node {
+impl NodeRecord {
     pub fn is_silent(&self, now: Timestamp) -> bool {
         now.seconds_since(self.seen_at) > SILENT_AFTER_SECONDS
     }

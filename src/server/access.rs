@@ -20,14 +20,14 @@ pub(crate) mod password;
 pub mod secret;
 mod setup;
 
-pub(crate) use attempts::{Counts, unlock};
+pub(crate) use attempts::{AttemptCounts, unlock};
 pub(crate) use lease::OpenStreams;
 pub use lease::{InUse, Lease, lease};
 pub use setup::{set_up, setup_link, setup_open};
 
-use attempts::{Attempt, Device};
-use password::Checked;
-use secret::Secret;
+use attempts::{Attempt, KnownBrowser};
+use password::PasswordCheck;
+use secret::SecretText;
 
 /// Who calls, proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct BrowserSessionId(pub Uuid);
 
 /// A fresh sign-in.
 #[derive(Debug)]
-pub struct SignedIn {
+pub struct NewSignIn {
     /// The value of the browser's cookie. Stored nowhere else.
     pub cookie: String,
     /// The value of the cookie by which the browser is known again, by its failures alone. Authenticates no user.
@@ -75,7 +75,7 @@ pub struct SignedIn {
 }
 
 /// Days after which it has to in any case.
-const LONGEST_DAYS: u64 = 7;
+const MAX_TOKEN_DAYS: u64 = 7;
 /// Seconds that a browser is known again by its device: as long as browsers keep a cookie.
 pub const DEVICE_SECONDS: u64 = 400 * 86_400;
 /// A last use is written at most this often, so that reading pages costs no commits.
@@ -91,7 +91,7 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     if cookie.len() != 43 {
         return Ok(None);
     }
-    let hash = Secret::from(cookie).hash();
+    let hash = SecretText::from(cookie).hash();
     let found = server
         .catalog()
         .read_now("find a browser's sign-in", |view| view.browser(&hash))?;
@@ -130,7 +130,7 @@ pub async fn by_token(
     if !bearer.starts_with(TOKEN_PREFIX) || bearer.len() != TOKEN_PREFIX.len() + 43 {
         return Ok(None);
     }
-    let hash = Secret::from(bearer).hash();
+    let hash = SecretText::from(bearer).hash();
     let found = server
         .catalog()
         .read_now("find a token", |view| view.token(&hash))?;
@@ -187,9 +187,9 @@ pub fn local_root(_server: &Server) -> Caller {
 pub async fn sign_in(
     server: &Server,
     name: &str,
-    password: impl Into<Secret>,
+    password: impl Into<SecretText>,
     source: IpAddr,
-) -> Result<SignedIn, Failure> {
+) -> Result<NewSignIn, Failure> {
     sign_in_by(server, name, password, source, None).await
 }
 
@@ -198,10 +198,10 @@ pub async fn sign_in(
 pub async fn sign_in_by(
     server: &Server,
     name: &str,
-    password: impl Into<Secret>,
+    password: impl Into<SecretText>,
     source: IpAddr,
     device: Option<&str>,
-) -> Result<SignedIn, Failure> {
+) -> Result<NewSignIn, Failure> {
     let password = password.into();
     let found = server.catalog().read_now("find a person", |view| {
         let Some(person) = view.person_named(name)? else {
@@ -211,7 +211,7 @@ pub async fn sign_in_by(
         Ok(Some((person, stored)))
     })?;
     let known = found.as_ref().map(|(person, _)| person.id);
-    let device = known.and_then(|person| Device::read(server, device?, person));
+    let device = known.and_then(|person| KnownBrowser::read(server, device?, person));
     let attempt = Attempt::of(server, name, known, source, device);
     let _slowed = attempt.begin().await?;
     let stored = found.as_ref().and_then(|(_, stored)| stored.clone());
@@ -223,7 +223,7 @@ pub async fn sign_in_by(
         }
     };
     let person = match (checked, found) {
-        (Checked::Right | Checked::RightButOld, Some((person, _))) => person,
+        (PasswordCheck::Right | PasswordCheck::RightButOld, Some((person, _))) => person,
         _ => {
             return Err(Refusal::unauthenticated(
                 "sign-in.wrong",
@@ -238,8 +238,8 @@ pub async fn sign_in_by(
         return Err(suspended().into());
     }
     let renewed = match checked {
-        Checked::RightButOld => Some(server.hasher().hash(&password).await?),
-        Checked::Right | Checked::Wrong => None,
+        PasswordCheck::RightButOld => Some(server.hasher().hash(&password).await?),
+        PasswordCheck::Right | PasswordCheck::Wrong => None,
     };
     admit(
         server,
@@ -275,9 +275,9 @@ pub async fn sign_out(server: &Server, caller: &Caller) -> Result<(), Failure> {
 pub(crate) async fn prove_again(
     server: &Server,
     caller: &Caller,
-    password: &Secret,
+    password: &SecretText,
     stored: Option<String>,
-) -> Result<Checked, Failure> {
+) -> Result<PasswordCheck, Failure> {
     let by = match caller.via {
         Via::Browser { session } => session.0.into_bytes(),
         Via::Token { id } => id.0.into_bytes(),
@@ -287,8 +287,8 @@ pub(crate) async fn prove_again(
     let _slowed = attempt.begin().await?;
     let checked = server.hasher().check(password, stored).await;
     match &checked {
-        Ok(Checked::Wrong) => {}
-        Ok(Checked::Right | Checked::RightButOld) => attempt.forgiven(),
+        Ok(PasswordCheck::Wrong) => {}
+        Ok(PasswordCheck::Right | PasswordCheck::RightButOld) => attempt.forgiven(),
         Err(_) => attempt.undone(),
     }
     checked
@@ -299,10 +299,10 @@ async fn admit(
     server: &Server,
     person: User,
     source: IpAddr,
-    device: Option<Device>,
+    device: Option<KnownBrowser>,
     also: impl FnOnce(&Rows<'_>, &User) -> Result<(), Failure> + Send + 'static,
-) -> Result<SignedIn, Failure> {
-    let cookie = Secret::draw("");
+) -> Result<NewSignIn, Failure> {
+    let cookie = SecretText::draw("");
     let hash = cookie.hash();
     let now = server.clock().now();
     let browser = BrowserRow {
@@ -310,14 +310,14 @@ async fn admit(
         person: person.id,
         created_at: now,
         used_at: now,
-        ends_at: now.plus_seconds(LONGEST_DAYS * 86_400),
+        ends_at: now.plus_seconds(MAX_TOKEN_DAYS * 86_400),
         source: source.to_string(),
     };
     let via = Via::Browser {
         session: BrowserSessionId(browser.id),
     };
     let (ends_at, caller) = (browser.ends_at, caller(&person, None, via));
-    let device = device.unwrap_or_else(|| Device::draw(person.id));
+    let device = device.unwrap_or_else(|| KnownBrowser::draw(person.id));
     server
         .catalog()
         .write(Lane::People, "sign in", move |rows| {
@@ -325,7 +325,7 @@ async fn admit(
             rows.insert_browser(&browser, &hash)
         })
         .await?;
-    Ok(SignedIn {
+    Ok(NewSignIn {
         cookie: cookie.reveal().to_owned(),
         device: device.cookie(server),
         ends_at,
@@ -333,7 +333,7 @@ async fn admit(
     })
 }
 
-fn caller(person: &User, scopes: Option<Vec<rules::permissions::Verb>>, via: Via) -> Caller {
+fn caller(person: &User, scopes: Option<Vec<rules::permissions::Permission>>, via: Via) -> Caller {
     Caller {
         subject: Subject {
             user: person.id,

@@ -1,15 +1,15 @@
 //! One function per thing a person may do: check, decide, write, return. Doors have no other way in.
 //! Every one asks `rules::permissions::may` first; what a page hides is refused here.
 
-use rules::permissions::{Verb, may};
+use rules::permissions::{Permission, may};
 use rules::refusal::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::access::Caller;
 use crate::catalog::Rows;
-use crate::catalog::idempotency::Key;
-use crate::{Failure, Fault};
+use crate::catalog::idempotency::RequestKey;
+use crate::{Failure, ServerFault};
 
 pub mod backups;
 pub mod certificates;
@@ -37,7 +37,7 @@ pub struct IdempotencyKey {
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     pub items: Vec<T>,
     /// Asks for the page after this one; None at the end.
     pub next_cursor: Option<String>,
@@ -46,7 +46,7 @@ pub struct Page<T> {
 }
 
 /// May the caller do this on things of the box, or of their own?
-fn allowed(caller: &Caller, verb: Verb) -> Result<(), Failure> {
+fn allowed(caller: &Caller, verb: Permission) -> Result<(), Failure> {
     may(&caller.subject, verb, None).map_err(Failure::from)
 }
 
@@ -63,14 +63,14 @@ pub struct Once<T> {
 /// Errors: `act`'s own, which leave the key free; `idempotency.key-reused`.
 fn once<T: Serialize + DeserializeOwned>(
     rows: &Rows<'_>,
-    key: Option<&Key>,
+    key: Option<&RequestKey>,
     act: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Once<T>, Failure> {
     if let Some(key) = key
         && let Some(first) = rows.answered(key, rows.now)?
     {
         let value = serde_json::from_str(&first)
-            .map_err(|error| Fault::new("read the first answer", error))?;
+            .map_err(|error| ServerFault::new("read the first answer", error))?;
         return Ok(Once {
             value,
             replayed: true,
@@ -79,7 +79,7 @@ fn once<T: Serialize + DeserializeOwned>(
     let value = act()?;
     if let Some(key) = key {
         let answer = serde_json::to_string(&value)
-            .map_err(|error| Fault::new("keep the first answer", error))?;
+            .map_err(|error| ServerFault::new("keep the first answer", error))?;
         rows.remember_answer(key, &answer)?;
     }
     Ok(Once {
@@ -89,7 +89,7 @@ fn once<T: Serialize + DeserializeOwned>(
 }
 
 /// A key as the catalog keeps it: checked, and the caller's own.
-fn own_key(caller: &Caller, key: Option<IdempotencyKey>) -> Result<Option<Key>, Refusal> {
+fn own_key(caller: &Caller, key: Option<IdempotencyKey>) -> Result<Option<RequestKey>, Refusal> {
     let Some(key) = key else {
         return Ok(None);
     };
@@ -101,7 +101,7 @@ fn own_key(caller: &Caller, key: Option<IdempotencyKey>) -> Result<Option<Key>, 
         )
         .hint("A UUID would work."));
     }
-    Ok(Some(Key {
+    Ok(Some(RequestKey {
         principal: caller.subject.user,
         route: key.route,
         key: key.key,

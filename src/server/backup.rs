@@ -22,13 +22,13 @@ mod seal;
 use crate::catalog::acceptance;
 use crate::catalog::copy::{self, Inspection};
 use crate::catalog::sealing;
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 use seal::{About, Opener, Sealer};
-pub use seal::{Header, Passphrase};
+pub use seal::{Passphrase, SealHeader};
 
 /// Where the things are that a backup is made of, and go to when one is restored.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct BackupPaths {
     pub data: PathBuf,
     /// The settings file; `conf.d` lies beside it.
     pub settings: PathBuf,
@@ -36,7 +36,7 @@ pub struct Places {
 
 /// A backup that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Made {
+pub struct BackupMade {
     pub path: PathBuf,
     pub size: Bytes,
 }
@@ -44,7 +44,7 @@ pub struct Made {
 /// What a rehearsal of the restore found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    pub header: Header,
+    pub header: SealHeader,
     /// Names of the files inside.
     pub files: Vec<String>,
     pub catalog: Inspection,
@@ -65,7 +65,7 @@ pub struct Restored {
 
 /// One file inside, in front of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Member {
+struct BackupMember {
     name: String,
     size: u64,
     mode: u32,
@@ -79,7 +79,7 @@ const STATE: [&str; 1] = [INSTALLATION];
 /// How far the wizard has got.
 pub(crate) const INSTALLATION: &str = "installation.json";
 /// Longest description of a member.
-const LONGEST: u32 = 4096;
+const MAX_NAME_LENGTH: u32 = 4096;
 /// Bytes that stay free on the disk of the state while a copy of the catalog lies on it.
 const SPARE: u64 = 128 << 20;
 /// In front of the names of directories that a backup or a restore works in.
@@ -92,11 +92,11 @@ const WORK: &str = ".backup-work-";
 /// Errors: `backup.exists`, `state.missing`, `disk.full`, `backup.unwritable`; `state.key-missing`,
 /// `state.key-foreign`, `state.key-unreadable` where no server would start with it. Nothing is left of `to`.
 pub fn create(
-    places: &Places,
+    places: &BackupPaths,
     passphrase: &Passphrase,
     to: &Path,
     now: Timestamp,
-) -> Result<Made, Failure> {
+) -> Result<BackupMade, Failure> {
     if to.exists() {
         return Err(Refusal::conflict(
             "backup.exists",
@@ -105,14 +105,14 @@ pub fn create(
         .hint("Name a new file; a backup is never overwritten.")
         .into());
     }
-    let work = Work::begin(&places.data)?;
+    let work = WorkDirectory::begin(&places.data)?;
     let needed = std::fs::metadata(copy::file(&places.data)).map_or(0, |m| m.len()) + SPARE;
     room(&places.data, needed)?;
     let scratch = work.0.join(CATALOG);
     let copied = copy::copy(&places.data, &scratch)?;
     copy::look_for_key(&scratch, copied.version, &places.data)?;
     let mut members = vec![(
-        Member {
+        BackupMember {
             name: CATALOG.to_owned(),
             size: copied.size,
             mode: 0o600,
@@ -164,7 +164,7 @@ pub fn create(
     let mut sealer = Sealer::begin(BufWriter::with_capacity(1 << 20, file), passphrase, about)
         .map_err(|fault| match fault.source.downcast::<io::Error>() {
             Ok(error) => unwritable(*error),
-            Err(source) => Fault {
+            Err(source) => ServerFault {
                 what: fault.what,
                 source,
             }
@@ -182,7 +182,7 @@ pub fn create(
     partial.0 = None;
     sync_directory(to.parent().unwrap_or(Path::new("."))).map_err(unwritable)?;
     let size = std::fs::metadata(to).map_err(unwritable)?.len();
-    Ok(Made {
+    Ok(BackupMade {
         path: to.to_owned(),
         size: Bytes(size),
     })
@@ -191,7 +191,7 @@ pub fn create(
 /// Reads what stands in front of a backup; needs no passphrase and proves nothing about the rest.
 ///
 /// Errors: `backup.unreadable`, `backup.foreign`, `backup.newer`, `backup.cut`, `backup.damaged`.
-pub fn look(file: &Path) -> Result<Header, Refusal> {
+pub fn look(file: &Path) -> Result<SealHeader, Refusal> {
     let (opened, size) = open(file)?;
     seal::header(&mut BufReader::new(opened), size).map(|(header, _)| header)
 }
@@ -201,7 +201,7 @@ pub fn look(file: &Path) -> Result<Header, Refusal> {
 /// Errors: as `look`, and `backup.wrong-passphrase`, `disk.full`; refusals for a catalog that no server
 /// would start with. What is wrong with the rows stands in the answer.
 pub fn verify(file: &Path, passphrase: &Passphrase, scratch: &Path) -> Result<Verified, Failure> {
-    let work = Work::begin(scratch)?;
+    let work = WorkDirectory::begin(scratch)?;
     unpack(file, passphrase, &work.0)
 }
 
@@ -215,7 +215,7 @@ pub fn verify(file: &Path, passphrase: &Passphrase, scratch: &Path) -> Result<Ve
 pub fn restore(
     file: &Path,
     passphrase: &Passphrase,
-    places: &Places,
+    places: &BackupPaths,
     replace: bool,
     now: Timestamp,
 ) -> Result<Restored, Failure> {
@@ -232,7 +232,7 @@ pub fn restore(
         .hint("--replace keeps that state aside and puts the backup in its place.")
         .into());
     }
-    let work = Work::begin(&places.data)?;
+    let work = WorkDirectory::begin(&places.data)?;
     let verified = unpack(file, passphrase, &work.0)?;
     if !verified.catalog.is_sound() {
         let first = verified.catalog.damage.first().cloned().or_else(|| {
@@ -253,7 +253,7 @@ pub fn restore(
         .into());
     }
     let lost = copy::end_elsewhere(&work.0, &known_here(&places.data, &work.0)?)?;
-    let failed = |what: &'static str| move |error: io::Error| Fault::new(what, error);
+    let failed = |what: &'static str| move |error: io::Error| ServerFault::new(what, error);
     let stamp = stamp(now);
     let aside = old
         .exists()
@@ -378,7 +378,7 @@ fn keep_other_machine_away(
                 Ok(())
             }
         })
-        .map_err(|error| Fault::new("keep the old machine's list", error).into())
+        .map_err(|error| ServerFault::new("keep the old machine's list", error).into())
 }
 
 enum Content {
@@ -387,7 +387,7 @@ enum Content {
 }
 
 /// Settings and keys, which are small.
-fn small_files(places: &Places) -> Result<Vec<(Member, Content)>, Failure> {
+fn small_files(places: &BackupPaths) -> Result<Vec<(BackupMember, Content)>, Failure> {
     let mut wanted = Vec::new();
     for path in settings::files(&places.settings) {
         let inside = match path.strip_prefix(places.settings.parent().unwrap_or(Path::new("/"))) {
@@ -430,20 +430,20 @@ fn small_files(places: &Places) -> Result<Vec<(Member, Content)>, Failure> {
         };
         let mode = std::fs::metadata(&path).map_or(0o600, |m| m.permissions().mode() & 0o777);
         let size = bytes.len() as u64;
-        members.push((Member { name, size, mode }, Content::Bytes(bytes)));
+        members.push((BackupMember { name, size, mode }, Content::Bytes(bytes)));
     }
     Ok(members)
 }
 
-fn described(member: &Member) -> Vec<u8> {
+fn described(member: &BackupMember) -> Vec<u8> {
     serde_json::to_vec(member).unwrap_or_default()
 }
 
-fn written_size(member: &Member) -> u64 {
+fn written_size(member: &BackupMember) -> u64 {
     4 + described(member).len() as u64 + member.size
 }
 
-fn write_member(to: &mut impl Write, member: &Member, content: &Content) -> io::Result<()> {
+fn write_member(to: &mut impl Write, member: &BackupMember, content: &Content) -> io::Result<()> {
     let description = described(member);
     let length = u32::try_from(description.len()).map_err(io::Error::other)?;
     to.write_all(&length.to_be_bytes())?;
@@ -483,12 +483,13 @@ fn unpack(file: &Path, passphrase: &Passphrase, into: &Path) -> Result<Verified,
         if length == 0 {
             break;
         }
-        if length > LONGEST {
+        if length > MAX_NAME_LENGTH {
             return Err(seal::damaged().into());
         }
         let mut description = vec![0; length as usize];
         inside.read_exact(&mut description).map_err(told)?;
-        let member: Member = serde_json::from_slice(&description).map_err(|_| seal::damaged())?;
+        let member: BackupMember =
+            serde_json::from_slice(&description).map_err(|_| seal::damaged())?;
         let path = into.join(checked(&member.name)?);
         if let Some(folder) = path.parent() {
             make_private(folder).map_err(told)?;
@@ -556,7 +557,7 @@ fn put_settings(
             Ok(rest) if rest != Path::new("fardel.toml") => folder.join(rest),
             _ => home.to_owned(),
         };
-        let failed = |error| Fault::new(format!("put {} in place", target.display()), error);
+        let failed = |error| ServerFault::new(format!("put {} in place", target.display()), error);
         if std::fs::read(&target).is_ok_and(|now| now == bytes) {
             continue;
         }
@@ -585,9 +586,9 @@ fn put_settings(
 }
 
 /// A directory to work in, gone afterwards; those of processes that died are cleared away first.
-struct Work(PathBuf);
+struct WorkDirectory(PathBuf);
 
-impl Work {
+impl WorkDirectory {
     fn begin(folder: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| -> Failure {
             if error.kind() == io::ErrorKind::StorageFull {
@@ -621,7 +622,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for WorkDirectory {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             tracing::warn!(%error, path = %self.0.display(), "a scratch directory was left behind");
@@ -663,7 +664,7 @@ fn told(error: io::Error) -> Failure {
     }
     match error.downcast::<Refusal>() {
         Ok(refusal) => refusal.into(),
-        Err(error) => Fault::new("unpack a backup", error).into(),
+        Err(error) => ServerFault::new("unpack a backup", error).into(),
     }
 }
 

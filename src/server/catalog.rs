@@ -10,7 +10,7 @@ use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 
 pub(crate) mod acceptance;
 pub(crate) mod conducting;
@@ -39,12 +39,12 @@ mod value;
 pub(crate) mod writer;
 
 pub(crate) use open::Founding;
-pub(crate) use reader::View;
+pub(crate) use reader::ReadTransaction;
 pub(crate) use writer::{AtCommit, Lane, Rows};
 
 /// Where the rows live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CatalogPlace {
     /// In memory, for tests and rehearsals: same statements, same commits, gone afterwards. Writes
     /// run on the caller's own thread, so that a seed replays to the letter.
     Memory,
@@ -54,20 +54,20 @@ pub(crate) enum Place {
 
 /// The catalog. Cheap to clone; the last clone dropped closes the files.
 #[derive(Clone)]
-pub(crate) struct Catalog(Arc<Inner>);
+pub(crate) struct Catalog(Arc<CatalogInner>);
 
-struct Inner {
+struct CatalogInner {
     /// Closed before the writer, which brings the log home as the last one.
     reads: reader::Pool,
-    writes: Writes,
+    writes: WriterMode,
     /// Turns for long reads. They leave readers free for single rows, which are read on the
     /// runtime's own threads and must not wait behind a whole world.
     long_reads: Semaphore,
     revision: watch::Receiver<u64>,
     /// Live sessions when the conductor last looked.
     live: AtomicUsize,
-    heard: nodes::Heard,
-    health: health::Health,
+    heard: nodes::NodeCache,
+    health: health::CatalogHealth,
     /// Where the files lie; None in memory.
     data: Option<PathBuf>,
     samples: Arc<samples::Samples>,
@@ -75,16 +75,16 @@ struct Inner {
     founding: Founding,
     seal: sealing::Seal,
     /// Held until everything above is closed: a second server is refused by it.
-    _lock: Option<open::Lock>,
+    _lock: Option<open::StateLock>,
 }
 
 /// The rows of a catalog in memory as they were at one moment.
 pub(crate) struct RowsCopy(rusqlite::Connection);
 
 /// Long reads at once. Higher: single rows wait for a reader. Lower: lists wait for each other.
-const LONG_READS: usize = reader::MOST_READERS / 2;
+const LONG_READS: usize = reader::MAX_READERS / 2;
 
-enum Writes {
+enum WriterMode {
     /// A thread of its own with a queue.
     Thread(writer::Thread),
     /// The caller's thread, one at a time.
@@ -96,12 +96,12 @@ impl Catalog {
     ///
     /// Errors: refusals for a second server on the same state, a state of a newer version, a
     /// directory that cannot be written, a file that is no catalog; each says the way out.
-    pub(crate) fn open(place: &Place, clock: Clock) -> Result<Self, Failure> {
+    pub(crate) fn open(place: &CatalogPlace, clock: Clock) -> Result<Self, Failure> {
         let opened = open::open(place, &clock)?;
         let samples = Arc::new(samples::Samples::open(place)?);
         let (announce, revision) = watch::channel(opened.revision);
-        let heard = nodes::Heard::default();
-        let health = health::Health::default();
+        let heard = nodes::NodeCache::default();
+        let health = health::CatalogHealth::default();
         let engine = writer::Engine::new(
             opened.writer,
             clock.clone(),
@@ -113,18 +113,18 @@ impl Catalog {
         );
         let (writes, reads) = match opened.readers {
             open::Readers::Path(path) => (
-                Writes::Thread(writer::Thread::start(engine)?),
+                WriterMode::Thread(writer::Thread::start(engine)?),
                 reader::Pool::files(path),
             ),
             open::Readers::Shared => {
                 let connection = engine.connection();
                 (
-                    Writes::Here(Mutex::new(engine)),
+                    WriterMode::Here(Mutex::new(engine)),
                     reader::Pool::shared(connection),
                 )
             }
         };
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(CatalogInner {
             writes,
             long_reads: Semaphore::new(LONG_READS),
             reads,
@@ -133,8 +133,8 @@ impl Catalog {
             heard,
             health,
             data: match place {
-                Place::Memory => None,
-                Place::Directory(data) => Some(data.clone()),
+                CatalogPlace::Memory => None,
+                CatalogPlace::Directory(data) => Some(data.clone()),
             },
             samples,
             clock,
@@ -162,7 +162,7 @@ impl Catalog {
         self.enter(lane, request)?;
         let answered = answer
             .await
-            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?;
+            .map_err(|gone| Failure::Fault(ServerFault::new(what, gone)))?;
         self.0.health.heed(answered)
     }
 
@@ -199,14 +199,14 @@ impl Catalog {
         self.enter(lane, request)?;
         let answered = answer
             .recv()
-            .map_err(|gone| Failure::Fault(Fault::new(what, gone)))?;
+            .map_err(|gone| Failure::Fault(ServerFault::new(what, gone)))?;
         self.0.health.heed(answered)
     }
 
-    fn enter(&self, lane: Lane, request: writer::Request) -> Result<(), Failure> {
+    fn enter(&self, lane: Lane, request: writer::WriteRequest) -> Result<(), Failure> {
         match &self.0.writes {
-            Writes::Thread(thread) => thread.enter(lane, request),
-            Writes::Here(engine) => {
+            WriterMode::Thread(thread) => thread.enter(lane, request),
+            WriterMode::Here(engine) => {
                 engine
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -220,25 +220,25 @@ impl Catalog {
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         what: &'static str,
-        work: impl FnOnce(&View<'_>) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&ReadTransaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let _turn = self
             .0
             .long_reads
             .acquire()
             .await
-            .map_err(|closed| Failure::Fault(Fault::new(what, closed)))?;
+            .map_err(|closed| Failure::Fault(ServerFault::new(what, closed)))?;
         let catalog = self.clone();
         tokio::task::spawn_blocking(move || catalog.read_now(what, work))
             .await
-            .map_err(|ended| Failure::Fault(Fault::new(what, ended)))?
+            .map_err(|ended| Failure::Fault(ServerFault::new(what, ended)))?
     }
 
     /// Reads in one transaction on this thread; for single rows by key, some 20 µs.
     pub(crate) fn read_now<T>(
         &self,
         what: &'static str,
-        work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
+        work: impl FnOnce(&ReadTransaction<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let read = self.0.reads.with(what, &self.0.heard, &self.0.seal, work);
         self.0.health.heed(read)
@@ -293,7 +293,7 @@ impl Catalog {
         let samples = Arc::clone(&self.0.samples);
         tokio::task::spawn_blocking(move || samples.of(session, since))
             .await
-            .map_err(|ended| Failure::Fault(Fault::new("read samples", ended)))?
+            .map_err(|ended| Failure::Fault(ServerFault::new("read samples", ended)))?
     }
 
     /// Keeps what a report says about usage, on a thread for blocking work; the caller does not wait for it.
@@ -319,7 +319,7 @@ impl Catalog {
         &self,
         ask: impl FnMut(&'static str) -> AtCommit + Send + 'static,
     ) {
-        if let Writes::Here(engine) = &self.0.writes {
+        if let WriterMode::Here(engine) = &self.0.writes {
             engine
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -330,8 +330,8 @@ impl Catalog {
     /// The rows as they are at this moment. In memory only, for rehearsals; None on files.
     pub(crate) fn copy_rows(&self) -> Result<Option<RowsCopy>, Failure> {
         match &self.0.writes {
-            Writes::Thread(_) => Ok(None),
-            Writes::Here(engine) => {
+            WriterMode::Thread(_) => Ok(None),
+            WriterMode::Here(engine) => {
                 let engine = engine
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -342,7 +342,7 @@ impl Catalog {
 
     /// Puts rows that were copied in the place of these. In memory only; does nothing on files.
     pub(crate) fn put_rows_back(&self, copy: &RowsCopy) -> Result<(), Failure> {
-        if let Writes::Here(engine) = &self.0.writes {
+        if let WriterMode::Here(engine) = &self.0.writes {
             engine
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -354,7 +354,7 @@ impl Catalog {
     /// Lets the catalog grow by no more than `pages`; the disk seems full beyond. In memory only;
     /// None lifts the limit.
     pub(crate) fn limit_growth(&self, pages: Option<u32>) {
-        if let Writes::Here(engine) = &self.0.writes {
+        if let WriterMode::Here(engine) = &self.0.writes {
             engine
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -371,11 +371,11 @@ impl From<rusqlite::Error> for Failure {
             Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
                 health::damaged(&error).into()
             }
-            _ if is_broken(&error) => health::damaged(&sealing::Broken).into(),
+            _ if is_broken(&error) => health::damaged(&sealing::SealBroken).into(),
             Some(rusqlite::ErrorCode::SystemIoFailure | rusqlite::ErrorCode::CannotOpen) => {
                 health::disk(&error).into()
             }
-            _ => Fault::new("a statement of the catalog", error).into(),
+            _ => ServerFault::new("a statement of the catalog", error).into(),
         }
     }
 }
@@ -383,7 +383,7 @@ impl From<rusqlite::Error> for Failure {
 /// Whether a sealed value could not be opened.
 fn is_broken(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::FromSqlConversionFailure(_, _, source)
-        if source.is::<sealing::Broken>())
+        if source.is::<sealing::SealBroken>())
 }
 
 /// The disk of the state is full. New work is refused with this everywhere.

@@ -11,11 +11,11 @@ use crate::Failure;
 use crate::appliance::backups;
 use crate::backup::Passphrase;
 use crate::catalog::copy;
-pub use crate::catalog::copy::Sight;
+pub use crate::catalog::copy::CatalogInspection;
 
 /// How the backups stand that the server is to make by itself.
 #[derive(Debug)]
-pub struct Backups {
+pub struct BackupInspection {
     /// Newest first: when each was made.
     pub made_at: Vec<Timestamp>,
     /// Why the passphrase cannot be read; None where it can.
@@ -23,7 +23,7 @@ pub struct Backups {
 }
 
 /// The catalog in `data`; None where there is none. Costs reading all of it.
-pub fn catalog(data: &Path) -> Result<Option<Sight>, Failure> {
+pub fn catalog(data: &Path) -> Result<Option<CatalogInspection>, Failure> {
     copy::look(data)
 }
 
@@ -33,7 +33,7 @@ pub fn newest_version() -> u32 {
 }
 
 /// None while the server was not told to make any.
-pub fn backups(settings: &Settings) -> Option<Backups> {
+pub fn backups(settings: &Settings) -> Option<BackupInspection> {
     let directory = settings.backup_dir.as_deref()?;
     let made_at = backups::files(directory)
         .iter()
@@ -49,7 +49,7 @@ pub fn backups(settings: &Settings) -> Option<Backups> {
             .hint("Set it to a file of one line, mode 0600."),
         ),
     };
-    Some(Backups {
+    Some(BackupInspection {
         made_at,
         passphrase,
     })

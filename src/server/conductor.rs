@@ -25,22 +25,22 @@ use rules::placement::Decision;
 use rules::refusal::Refusal;
 use rules::session::Phase;
 use rules::units::Timestamp;
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 
-use crate::catalog::conducting::Sight;
+use crate::catalog::conducting::PassSnapshot;
 use crate::conductor::limits::Stopwatch;
-pub(crate) use crate::conductor::turn::Turn;
+pub(crate) use crate::conductor::turn::ControllerPass;
 
 /// An assignment that a node shows no sign of having taken in is sent again after this long.
 const SEND_AGAIN: Duration = Duration::from_secs(5);
 
 /// A choice of places, as `rules::placement::decide` makes it.
-pub(crate) type Decide<'a> = &'a dyn Fn(&World, Timestamp) -> Vec<Decision>;
+pub(crate) type Decide<'a> = &'a dyn Fn(&ClusterSnapshot, Timestamp) -> Vec<Decision>;
 
 /// What the conductor remembers from turn to turn. A fresh one does as well: it believes the rows'
 /// times, and says everything once more.
 #[derive(Debug, Default)]
-pub(crate) struct Conductor {
+pub(crate) struct Controller {
     watch: Stopwatch,
     /// The generation last sent to a node, and when, on the steady clock.
     sent: BTreeMap<NodeId, (u64, Duration)>,
@@ -48,7 +48,7 @@ pub(crate) struct Conductor {
     continuity: BTreeMap<NodeId, Continuity>,
 }
 
-impl Conductor {
+impl Controller {
     /// Runs every pass over what was read; writes nothing. `steady` is the time since any fixed
     /// moment of this process, on a clock that cannot be set.
     ///
@@ -57,13 +57,13 @@ impl Conductor {
     /// will hear of.
     pub(crate) fn passes<R: std::ops::Deref<Target = NodeReport>>(
         &mut self,
-        sight: Sight,
+        sight: PassSnapshot,
         reports: &[R],
         now: Timestamp,
         steady: Duration,
         decide: Decide<'_>,
-    ) -> Turn {
-        let mut turn = Turn::new(sight, now);
+    ) -> ControllerPass {
+        let mut turn = ControllerPass::new(sight, now);
         for report in reports {
             let memory = Memory {
                 state: report.state,
@@ -109,8 +109,9 @@ impl Conductor {
 
     /// False while a machine that may take sessions is not known to belong to this catalog: what is placed
     /// there could run a second time.
-    fn may_place(&self, turn: &Turn) -> bool {
-        let unsure = |node: &rules::world::Node| !self.leads(node.id) && !node.is_silent(turn.now);
+    fn may_place(&self, turn: &ControllerPass) -> bool {
+        let unsure =
+            |node: &rules::world::NodeRecord| !self.leads(node.id) && !node.is_silent(turn.now);
         self.quarantine().is_none() && !turn.world.nodes.iter().any(unsure)
     }
 
@@ -121,7 +122,7 @@ impl Conductor {
 
     /// Until the first moment at which time alone changes something in the world as this turn left
     /// it: a start time or a limit. None where nothing waits for time.
-    pub(crate) fn until_due(&self, turn: &Turn) -> Option<Duration> {
+    pub(crate) fn until_due(&self, turn: &ControllerPass) -> Option<Duration> {
         let starts = turn
             .world
             .sessions
@@ -134,7 +135,11 @@ impl Conductor {
 
     /// The assignments to put on links now that this turn is written: new ones, and those that a
     /// node has not taken in. Empty where every node has what it should.
-    pub(crate) fn due_assignments(&mut self, turn: &Turn, steady: Duration) -> Vec<Assignment> {
+    pub(crate) fn due_assignments(
+        &mut self,
+        turn: &ControllerPass,
+        steady: Duration,
+    ) -> Vec<Assignment> {
         let mut send = Vec::new();
         for (node, assignment) in &turn.assigned {
             if !self.leads(*node) {

@@ -1,7 +1,7 @@
 //! What changed, as streams hear it: the journal of event rows, resumed by sequence, and the bare
 //! revision for those who only want to know that something did. Derived; stores nothing.
 
-use rules::permissions::{Subject, Verb, may};
+use rules::permissions::{Permission, Subject, may};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -11,7 +11,7 @@ use crate::{Failure, Server};
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ChangeEvent {
     /// Place in the journal; streams resume after it.
     pub sequence: u64,
     pub at: Timestamp,
@@ -32,14 +32,14 @@ pub struct Change {
 /// What a stream says next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    Change(Change),
+    Change(ChangeEvent),
     /// The position asked for is no longer in the journal, or never was: read everything again. The
     /// stream goes on after this sequence.
     Reset(u64),
 }
 
 /// Changes read at once. Higher: more memory a stream. Lower: more reads while catching up.
-const AT_ONCE: u32 = 200;
+const MAX_BATCH: u32 = 200;
 
 /// One reader's place in the journal.
 pub struct Subscription {
@@ -48,7 +48,7 @@ pub struct Subscription {
     revision: watch::Receiver<u64>,
     after: u64,
     reset: bool,
-    waiting: std::collections::VecDeque<Change>,
+    waiting: std::collections::VecDeque<ChangeEvent>,
 }
 
 /// Opens the journal for a reader: after `since`, or from now on.
@@ -60,7 +60,7 @@ pub async fn subscribe(
     subject: &Subject,
     since: Option<u64>,
 ) -> Result<Subscription, Failure> {
-    may(subject, Verb::SessionsRead, None)?;
+    may(subject, Permission::SessionsRead, None)?;
     // The receiver comes first: what is written from here on wakes it.
     let mut revision = server.catalog().revision();
     revision.mark_changed();
@@ -100,9 +100,9 @@ impl Subscription {
             }
             let (after, audience) = (self.after, self.audience);
             let (rows, looked) = self.server.catalog().read_now("read the journal", |view| {
-                view.events_after(after, audience, AT_ONCE)
+                view.events_after(after, audience, MAX_BATCH)
             })?;
-            if rows.len() == AT_ONCE as usize {
+            if rows.len() == MAX_BATCH as usize {
                 // More is there already; no commit will say so again.
                 self.revision.mark_changed();
             }
@@ -112,8 +112,8 @@ impl Subscription {
     }
 }
 
-fn change(row: EventRow) -> Change {
-    Change {
+fn change(row: EventRow) -> ChangeEvent {
+    ChangeEvent {
         sequence: row.sequence,
         at: row.at,
         topic: row.topic,
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::Lane;
-    use crate::catalog::events::Note;
+    use crate::catalog::events::NewEvent;
 
     fn subject(user: UserId, role: Role) -> Subject {
         Subject {
@@ -146,7 +146,7 @@ mod tests {
         server
             .catalog()
             .write_now(Lane::People, "note", move |rows| {
-                rows.note(Note {
+                rows.note(NewEvent {
                     actor: "test",
                     topic,
                     object: "x",

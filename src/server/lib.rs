@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::observe::Clock;
-use base::settings::{Reading, Settings};
+use base::settings::{LoadedSettings, Settings};
 use rules::refusal::Refusal;
 
 pub mod access;
@@ -23,18 +23,18 @@ pub mod upgrade;
 
 /// The truth of one box, opened. Cheap to clone; the last clone dropped closes the files.
 #[derive(Clone)]
-pub struct Server(Arc<Inner>);
+pub struct Server(Arc<ServerInner>);
 
-struct Inner {
+struct ServerInner {
     /// Dropped first: its thread holds the catalog open.
     imports: appliance::imports::Imports,
-    shelves: Arc<appliance::shelves::Shelves>,
+    shelves: Arc<appliance::shelves::LazyStores>,
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
-    sign_in_counts: access::Counts,
+    sign_in_counts: access::AttemptCounts,
     open_streams: Arc<access::OpenStreams>,
-    settings: appliance::settings::InForce,
-    backups: appliance::backups::Backups,
+    settings: appliance::settings::EffectiveSettings,
+    backups: appliance::backups::BackupState,
     examining: examiner::Examining,
     proofs: actions::gpus::prove::Proofs,
     under_way: actions::replay::UnderWay,
@@ -51,9 +51,9 @@ impl Server {
     ///
     /// Errors: refusals that name the way out for a second server on the same state, a state of a
     /// newer version, a directory that cannot be written.
-    pub fn start(reading: impl Into<Reading>, clock: Clock) -> Result<Self, Failure> {
+    pub fn start(reading: impl Into<LoadedSettings>, clock: Clock) -> Result<Self, Failure> {
         let reading = reading.into();
-        let place = catalog::Place::Directory(reading.settings.data.clone());
+        let place = catalog::CatalogPlace::Directory(reading.settings.data.clone());
         let catalog = catalog::Catalog::open(&place, clock)?;
         let newest = catalog.read_now("look at the clock", |view| view.latest_event_at())?;
         if let Some(finding) = actions::system::clock_behind(catalog.clock().now(), newest) {
@@ -66,8 +66,8 @@ impl Server {
 
     /// A server whose rows live in memory, for tests of doors and for rehearsals. Nothing is left
     /// of it afterwards; `settings.data` is used for uploads only.
-    pub fn in_memory(reading: impl Into<Reading>, clock: Clock) -> Result<Self, Failure> {
-        let catalog = catalog::Catalog::open(&catalog::Place::Memory, clock)?;
+    pub fn in_memory(reading: impl Into<LoadedSettings>, clock: Clock) -> Result<Self, Failure> {
+        let catalog = catalog::Catalog::open(&catalog::CatalogPlace::Memory, clock)?;
         let hasher = access::password::Hasher::default();
         Ok(Self::around(catalog, reading.into(), hasher))
     }
@@ -76,28 +76,28 @@ impl Server {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let clock = Clock::set_by_hand(rules::units::Timestamp::from_millis(1_800_000_000_000));
-        let settings = Settings::read(base::settings::Layer::default(), |_| None)
+        let settings = Settings::read(base::settings::SettingsLayer::default(), |_| None)
             .expect("built-in settings are good");
-        let catalog =
-            catalog::Catalog::open(&catalog::Place::Memory, clock).expect("memory can be written");
+        let catalog = catalog::Catalog::open(&catalog::CatalogPlace::Memory, clock)
+            .expect("memory can be written");
         Self::around(catalog, settings.into(), access::password::Hasher::cheap())
     }
 
     fn around(
         catalog: catalog::Catalog,
-        reading: Reading,
+        reading: LoadedSettings,
         hasher: access::password::Hasher,
     ) -> Self {
         catalog.set_policy(reading.settings.share_policy());
-        Self(Arc::new(Inner {
+        Self(Arc::new(ServerInner {
             imports: appliance::imports::Imports::idle(),
             shelves: Arc::default(),
             catalog,
             hasher,
-            sign_in_counts: access::Counts::default(),
+            sign_in_counts: access::AttemptCounts::default(),
             open_streams: Arc::default(),
-            settings: appliance::settings::InForce::new(reading),
-            backups: appliance::backups::Backups::default(),
+            settings: appliance::settings::EffectiveSettings::new(reading),
+            backups: appliance::backups::BackupState::default(),
             examining: examiner::Examining::default(),
             proofs: actions::gpus::prove::Proofs::default(),
             under_way: actions::replay::UnderWay::default(),
@@ -182,7 +182,7 @@ impl Server {
         self.0.catalog.clock()
     }
 
-    /// The settings in force now. A reload may change some of them; see `Reading::followed_by`.
+    /// The settings in force now. A reload may change some of them; see `LoadedSettings::followed_by`.
     pub fn settings(&self) -> Arc<Settings> {
         self.0.settings.settings()
     }
@@ -203,11 +203,11 @@ impl Server {
         }
     }
 
-    pub(crate) fn backups(&self) -> &appliance::backups::Backups {
+    pub(crate) fn backups(&self) -> &appliance::backups::BackupState {
         &self.0.backups
     }
 
-    pub(crate) fn in_force(&self) -> &appliance::settings::InForce {
+    pub(crate) fn in_force(&self) -> &appliance::settings::EffectiveSettings {
         &self.0.settings
     }
 
@@ -225,7 +225,7 @@ impl Server {
         &self.0.catalog
     }
 
-    pub(crate) fn sign_in_counts(&self) -> &access::Counts {
+    pub(crate) fn sign_in_counts(&self) -> &access::AttemptCounts {
         &self.0.sign_in_counts
     }
 
@@ -290,7 +290,7 @@ async fn keep_looking(server: Server) {
         if let Err(error) = done.await {
             tracing::warn!(%error, "the catalog could not be checked for damage");
         }
-        tokio::time::sleep(catalog::health::PAGES_READ_EVERY).await;
+        tokio::time::sleep(catalog::health::PAGE_CHECK_INTERVAL).await;
     }
 }
 
@@ -302,20 +302,20 @@ pub enum Failure {
     Refusal(#[from] Refusal),
     /// Ours: logged with its whole chain, shown as a request id.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] ServerFault),
 }
 
 /// An error of ours. Names the work that failed; the cause is its source.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} failed")]
-pub struct Fault {
+pub struct ServerFault {
     /// The work in words, such as `place sessions`.
     pub what: String,
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-impl Fault {
+impl ServerFault {
     pub fn new(
         what: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

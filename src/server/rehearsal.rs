@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::observe::Clock;
-use base::settings::{Layer, Settings};
+use base::settings::{Settings, SettingsLayer};
 use rules::devices::SharePolicy;
 use rules::messages::{Assignment, NodeReport};
 use rules::names::{NodeId, SessionId, UserId};
 use rules::placement::Decision;
 use rules::session::Session;
 use rules::units::Timestamp;
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 
-use crate::catalog::idempotency::Key;
-use crate::catalog::sessions::Written;
+use crate::catalog::idempotency::RequestKey;
+use crate::catalog::sessions::ConditionalWrite;
 use crate::catalog::{AtCommit, Catalog, Lane, RowsCopy};
-use crate::conductor::{Conductor, Turn};
-use crate::rehearsal::stand_in::Moment;
-use crate::{Failure, Fault, Server};
+use crate::conductor::{Controller, ControllerPass};
+use crate::rehearsal::stand_in::SimulatedMoment;
+use crate::{Failure, Server, ServerFault};
 
 /// What happens at one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +35,9 @@ pub enum Fate {
 }
 
 /// A server that is played step by step.
-pub struct Rehearsal {
+pub struct Simulation {
     server: Server,
-    conductor: Conductor,
+    conductor: Controller,
     accepted: bool,
 }
 
@@ -55,7 +55,7 @@ impl Copied {
 }
 
 /// A turn that is not written yet. Dropping it is what a crash before the commit does.
-pub struct Prepared(Turn);
+pub struct Prepared(ControllerPass);
 
 impl Prepared {
     /// What the nodes will be told, were this turn written.
@@ -64,13 +64,13 @@ impl Prepared {
     }
 }
 
-impl Rehearsal {
+impl Simulation {
     /// A server with an empty catalog in memory.
     pub fn open(at: Timestamp) -> Result<Self, Failure> {
-        let settings = Settings::read(Layer::default(), |_| None)?;
+        let settings = Settings::read(SettingsLayer::default(), |_| None)?;
         Ok(Self {
             server: Server::in_memory(settings, Clock::set_by_hand(at))?,
-            conductor: Conductor::default(),
+            conductor: Controller::default(),
             accepted: false,
         })
     }
@@ -97,9 +97,9 @@ impl Rehearsal {
     /// Reads, and runs every pass; writes nothing. `decide` chooses places.
     pub fn prepare(
         &mut self,
-        now: Moment,
+        now: SimulatedMoment,
         reports: &[NodeReport],
-        decide: &dyn Fn(&World, Timestamp) -> Vec<Decision>,
+        decide: &dyn Fn(&ClusterSnapshot, Timestamp) -> Vec<Decision>,
     ) -> Result<Prepared, Failure> {
         for report in reports {
             self.catalog().heard(report.node, now.wall);
@@ -117,7 +117,11 @@ impl Rehearsal {
 
     /// Writes the turn; then gives what goes onto the links. Empty where a row moved on meanwhile,
     /// for then nothing was written.
-    pub fn commit(&mut self, prepared: Prepared, now: Moment) -> Result<Vec<Assignment>, Failure> {
+    pub fn commit(
+        &mut self,
+        prepared: Prepared,
+        now: SimulatedMoment,
+    ) -> Result<Vec<Assignment>, Failure> {
         let written = match prepared.0.writes() {
             Some(writes) => self.catalog().record_turn_now(writes)?,
             None => true,
@@ -131,16 +135,15 @@ impl Rehearsal {
 
     /// The server dies and starts again: everything but the rows is forgotten.
     pub fn crash(&mut self) {
-        self.conductor = Conductor::default();
+        self.conductor = Controller::default();
         self.catalog().forget_heard();
     }
 
     /// Copies the catalog as it is.
     pub fn copy(&self) -> Result<Copied, Failure> {
-        let rows = self
-            .catalog()
-            .copy_rows()?
-            .ok_or_else(|| Fault::new("copy a catalog in memory", "this one lies in files"))?;
+        let rows = self.catalog().copy_rows()?.ok_or_else(|| {
+            ServerFault::new("copy a catalog in memory", "this one lies in files")
+        })?;
         let told = self.catalog().read_now("look at the lists", |view| {
             let nodes = view.nodes()?;
             let lists = nodes.iter().map(|node| view.assignment(node.id));
@@ -198,7 +201,7 @@ impl Rehearsal {
     /// Writes a new session, once for each `key`: a repeated key gives the first answer again.
     pub fn submit(&self, session: &Session, key: &str) -> Result<SessionId, Failure> {
         let session = session.clone();
-        let key = Key {
+        let key = RequestKey {
             principal: session.owner,
             route: "launch".into(),
             key: key.to_owned(),
@@ -223,7 +226,7 @@ impl Rehearsal {
     ) -> Result<bool, Failure> {
         self.catalog()
             .write_now(Lane::People, "a person's wish", move |rows| {
-                Ok(rows.change_session(id, None, "person", None, change)? == Written::Yes)
+                Ok(rows.change_session(id, None, "person", None, change)? == ConditionalWrite::Yes)
             })
     }
 
@@ -233,7 +236,7 @@ impl Rehearsal {
     }
 
     /// The world as the rows have it.
-    pub fn world(&self) -> Result<World, Failure> {
+    pub fn world(&self) -> Result<ClusterSnapshot, Failure> {
         self.catalog()
             .read_now("look at the world", |view| view.world())
     }
@@ -245,7 +248,7 @@ impl Rehearsal {
     }
 }
 
-fn steady(now: Moment) -> Duration {
+fn steady(now: SimulatedMoment) -> Duration {
     Duration::from_millis(u64::try_from(now.steady.as_millis()).unwrap_or(0))
 }
 

@@ -7,21 +7,21 @@ use crate::{Failure, Server};
 
 /// Where a running session can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
+pub struct SessionRoute {
     pub container: ContainerName,
     pub node: NodeId,
     pub owner: UserId,
 }
 
 /// The way to a session; None unless it runs. The caller has asked `actions::sessions::enter`.
-pub fn find(server: &Server, session: SessionId) -> Result<Option<Route>, Failure> {
+pub fn find(server: &Server, session: SessionId) -> Result<Option<SessionRoute>, Failure> {
     let row = server
         .catalog()
         .read_now("find the way to a session", |view| view.session(session))?;
     Ok(row
         .filter(|row| row.phase == Phase::Running)
         .and_then(|row| {
-            row.node.map(|node| Route {
+            row.node.map(|node| SessionRoute {
                 container: row.container(),
                 node,
                 owner: row.owner,

@@ -8,7 +8,7 @@ use rules::names::NodeId;
 use rules::refusal::Refusal;
 
 use crate::catalog::{acceptance, copy};
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 
 /// What the catalog in `data` claims of a machine: of `node`, or where the machine has no record, of the one
 /// it was founded on.
@@ -37,6 +37,6 @@ pub fn accept(data: &Path, claim: &Claim) -> Result<(), Failure> {
             .hint("Run this as root.")
             .into()
         }
-        _ => Fault::new("write that the catalog is accepted", error).into(),
+        _ => ServerFault::new("write that the catalog is accepted", error).into(),
     })
 }

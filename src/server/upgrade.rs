@@ -8,11 +8,11 @@ use rules::units::{Bytes, Timestamp};
 use serde::Serialize;
 
 use crate::catalog::{acceptance, copy};
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 
 /// One catalog that was kept before an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct KeptCatalog {
     /// Version of its schema.
     pub version: u32,
     pub path: PathBuf,
@@ -22,13 +22,13 @@ pub struct Kept {
 
 /// Where an upgrade stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Standing {
+pub struct UpgradeStatus {
     /// Version of the catalog in force; None where there is none.
     pub version: Option<u32>,
     /// Newest version that this program knows.
     pub known: u32,
     /// Oldest first.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptCatalog>,
 }
 
 /// What going back did.
@@ -47,7 +47,7 @@ pub struct RolledBack {
 }
 
 /// What there is to go back to. Costs a look at the directory.
-pub fn standing(data: &Path) -> Result<Standing, Failure> {
+pub fn standing(data: &Path) -> Result<UpgradeStatus, Failure> {
     let file = copy::file(data);
     let version = if file.exists() {
         Some(copy::version_of(&file)?)
@@ -62,14 +62,14 @@ pub fn standing(data: &Path) -> Result<Standing, Failure> {
             .duration_since(std::time::UNIX_EPOCH)
             .ok()?;
         let made_at = Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?);
-        Some(Kept {
+        Some(KeptCatalog {
             version,
             path,
             size: Bytes(found.len()),
             made_at,
         })
     });
-    Ok(Standing {
+    Ok(UpgradeStatus {
         version,
         known: copy::newest_version(),
         kept: kept.collect(),
@@ -96,7 +96,7 @@ pub fn rollback(data: &Path, now: Timestamp) -> Result<RolledBack, Failure> {
         if error.kind() == std::io::ErrorKind::StorageFull {
             return crate::catalog::disk_full().into();
         }
-        Fault::new("go back to the catalog from before the upgrade", error).into()
+        ServerFault::new("go back to the catalog from before the upgrade", error).into()
     };
     let stamp = crate::backup::stamp(now);
     let staging = data.join(format!("rollback-{stamp}"));

@@ -49,12 +49,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use self::digest::Digest;
+use self::digest::Sha256Digest;
 use self::failure::{Doing, ImageError};
 use self::limits::ImportLimits;
 use self::record::{ImageRecord, LayerFile};
 
-pub use self::import::{ImportRequest, ImportedImage, Progress, Stage};
+pub use self::import::{ArchiveImport, ImportStage, ImportStatus, ImportedImage};
 pub use self::verify::Verification;
 
 /// The image store of one machine. One per directory and process; all methods may be called from
@@ -68,13 +68,13 @@ pub struct ImageStore {
     limits: ImportLimits,
     /// Layers an import under way relies on, with how many imports do. Memory only: after a crash
     /// no import is under way. Held while records or layers appear or disappear.
-    pinned: Mutex<HashMap<Digest, usize>>,
+    pinned: Mutex<HashMap<Sha256Digest, usize>>,
     next_staging: AtomicU64,
 }
 
 /// How the bytes of the store divide among its images.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usage {
+pub struct StoreUsage {
     /// Bytes of all layers, each once.
     pub total_bytes: u64,
     /// By image, in the order of `list`.
@@ -84,7 +84,7 @@ pub struct Usage {
 /// What one image takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageUsage {
-    pub id: Digest,
+    pub id: Sha256Digest,
     pub total_bytes: u64,
     /// Of these, bytes that other images use too; removing the image frees the rest.
     pub shared_bytes: u64,
@@ -154,7 +154,7 @@ impl ImageStore {
     }
 
     /// One image. Refuses `image.not-found`.
-    pub fn image(&self, id: &Digest) -> Result<ImageRecord, ImageError> {
+    pub fn image(&self, id: &Sha256Digest) -> Result<ImageRecord, ImageError> {
         match self.read_record(&record_name(id)) {
             Ok(Some(record)) => Ok(record),
             Ok(None) => Err(not_found(id)),
@@ -168,7 +168,7 @@ impl ImageStore {
     /// directory twice, and the upper one shows all there is to see), and layers below one that
     /// whites out the whole root are left out. Paths are absolute where the
     /// store's is. The caller that mounts them keeps the image from being removed meanwhile.
-    pub fn layers(&self, id: &Digest) -> Result<Vec<PathBuf>, ImageError> {
+    pub fn layers(&self, id: &Sha256Digest) -> Result<Vec<PathBuf>, ImageError> {
         let record = self.image(id)?;
         let mut seen = BTreeSet::new();
         let mut paths = Vec::new();
@@ -187,7 +187,7 @@ impl ImageStore {
     ///
     /// The caller makes sure that nothing runs from it: layers under a mount would vanish from
     /// below. After a crash amid this the image is gone and `open` removes the rest.
-    pub fn remove(&self, id: &Digest) -> Result<Removed, ImageError> {
+    pub fn remove(&self, id: &Sha256Digest) -> Result<Removed, ImageError> {
         let record = self.image(id)?;
         let pinned = self.lock();
         rustix::fs::unlinkat(&self.records, record_name(id), AtFlags::empty())
@@ -214,9 +214,9 @@ impl ImageStore {
     }
 
     /// How the bytes of the store divide; sums of file lengths, from the records alone.
-    pub fn usage(&self) -> Result<Usage, ImageError> {
+    pub fn usage(&self) -> Result<StoreUsage, ImageError> {
         let records = self.list()?;
-        let mut users: HashMap<&Digest, (u64, usize)> = HashMap::new();
+        let mut users: HashMap<&Sha256Digest, (u64, usize)> = HashMap::new();
         for record in &records {
             let own: BTreeSet<_> = record.layers.iter().map(|l| (&l.key, l.bytes)).collect();
             for (key, bytes) in own {
@@ -239,7 +239,7 @@ impl ImageStore {
             }
             usage
         });
-        Ok(Usage {
+        Ok(StoreUsage {
             images: images.collect(),
             total_bytes: users.values().map(|(bytes, _)| bytes).sum(),
         })
@@ -268,11 +268,11 @@ impl ImageStore {
         needs_root(owned, "give files their owners (CAP_CHOWN)")
     }
 
-    fn layer_path(&self, key: &Digest) -> PathBuf {
+    fn layer_path(&self, key: &Sha256Digest) -> PathBuf {
         self.root.join("layers").join(key.hex())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Sha256Digest, usize>> {
         // The map is only ever changed by single inserts and removals: a panic leaves it whole.
         self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -295,19 +295,19 @@ impl ImageStore {
     /// Layers on disk that nothing needs: all such, or only those of one removed image.
     fn unused(
         &self,
-        pinned: &HashMap<Digest, usize>,
+        pinned: &HashMap<Sha256Digest, usize>,
         only: Option<&ImageRecord>,
-    ) -> Result<BTreeSet<Digest>, ImageError> {
+    ) -> Result<BTreeSet<Sha256Digest>, ImageError> {
         let (records, unreadable) = self.read_records()?;
         if unreadable > 0 {
             // Such a record may need any layer: better to keep too much.
             return Ok(BTreeSet::new());
         }
-        let mut needed: BTreeSet<&Digest> = pinned.keys().collect();
+        let mut needed: BTreeSet<&Sha256Digest> = pinned.keys().collect();
         needed.extend(records.iter().flat_map(|r| r.layers.iter().map(|l| &l.key)));
         let mut unused = BTreeSet::new();
         for name in names(&self.root.join("layers"))? {
-            let Some(key) = Digest::from_hex(&name) else {
+            let Some(key) = Sha256Digest::from_hex(&name) else {
                 continue;
             };
             let candidate = only.is_none_or(|r| r.layers.iter().any(|l| l.key == key));
@@ -319,7 +319,7 @@ impl ImageStore {
     }
 
     /// Moves layers out of sight in one step each, so that half a removed layer is never found.
-    fn set_aside(&self, keys: &BTreeSet<Digest>) -> Result<Option<PathBuf>, ImageError> {
+    fn set_aside(&self, keys: &BTreeSet<Sha256Digest>) -> Result<Option<PathBuf>, ImageError> {
         if keys.is_empty() {
             return Ok(None);
         }
@@ -392,7 +392,7 @@ impl ImageStore {
         rustix::fs::fsync(&self.records).doing(what)
     }
 
-    fn read_layer_file(&self, key: &Digest) -> Result<Option<LayerFile>, ImageError> {
+    fn read_layer_file(&self, key: &Sha256Digest) -> Result<Option<LayerFile>, ImageError> {
         let path = self.layer_path(key).join("layer.json");
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -404,11 +404,11 @@ impl ImageStore {
     }
 }
 
-fn record_name(id: &Digest) -> String {
+fn record_name(id: &Sha256Digest) -> String {
     format!("{}.json", id.hex())
 }
 
-fn not_found(id: &Digest) -> ImageError {
+fn not_found(id: &Sha256Digest) -> ImageError {
     Refusal::not_found(
         "image.not-found",
         format!("There is no image {}.", id.short()),

@@ -20,12 +20,12 @@ use uuid::Uuid;
 /// Directories of one tree that are open at once while it is removed. What lies deeper is first moved up to
 /// the tree's own root. More: a deep tree takes descriptors from the whole server. Fewer: an ordinary tree is
 /// moved about before it goes.
-pub const OPEN_AT_ONCE: usize = 16;
+pub const MAX_OPEN_DIRECTORIES: usize = 16;
 
 /// Removes whatever is at `path`: a file, a link (never what it leads to), or a directory with everything
 /// below it, whatever its depth and its permissions. Fine where there is nothing.
 ///
-/// Opens at most `OPEN_AT_ONCE` directories and needs no stack that grows. Errors: what the kernel says of the
+/// Opens at most `MAX_OPEN_DIRECTORIES` directories and needs no stack that grows. Errors: what the kernel says of the
 /// first thing that cannot be removed, such as a mount; the rest is removed all the same.
 pub fn remove(path: &Path) -> io::Result<()> {
     let (above, name) = place(path)?;
@@ -56,7 +56,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// One way down through a tree, taking everything that lies no deeper than `OPEN_AT_ONCE`.
+/// One way down through a tree, taking everything that lies no deeper than `MAX_OPEN_DIRECTORIES`.
 struct Pass<'a> {
     root: BorrowedFd<'a>,
     device: u64,
@@ -128,7 +128,7 @@ impl Pass<'_> {
                 return None;
             }
         }
-        if depth < OPEN_AT_ONCE {
+        if depth < MAX_OPEN_DIRECTORIES {
             return Some(below);
         }
         // A name that nobody can have thought of before.
@@ -475,7 +475,7 @@ mod tests {
                 most = most.max(open(&root));
             }
         });
-        assert!(most <= OPEN_AT_ONCE + 4, "{most} open");
+        assert!(most <= MAX_OPEN_DIRECTORIES + 4, "{most} open");
     }
 
     #[test]

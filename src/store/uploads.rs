@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::images::digest::Digest;
+use crate::images::digest::Sha256Digest;
 
 /// Bounds of uploads.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ pub struct Declared {
     /// Exact number of bytes to come.
     pub bytes: u64,
     /// Digest the whole must have, when the sender knows it beforehand.
-    pub digest: Option<Digest>,
+    pub digest: Option<Sha256Digest>,
 }
 
 /// One upload under way.
@@ -74,7 +74,7 @@ pub struct UploadStatus {
 #[derive(Debug)]
 pub struct CompleteUpload {
     pub declared: Declared,
-    pub digest: Digest,
+    pub digest: Sha256Digest,
     /// The bytes, from the start. They stay in the store until `remove`.
     pub file: File,
 }
@@ -116,13 +116,13 @@ pub struct UploadStore {
     root: PathBuf,
     limits: UploadLimits,
     /// What is known beyond the disk. Memory only: after a restart the digest is made from the file.
-    running: Mutex<HashMap<Uuid, Arc<Mutex<Running>>>>,
+    running: Mutex<HashMap<Uuid, Arc<Mutex<RunningUpload>>>>,
     /// Held while an upload begins, so that the count and the free disk are judged one by one.
     beginning: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunningUpload {
     /// Hash of the first `hashed` bytes.
     hash: Sha256,
     hashed: u64,
@@ -130,7 +130,7 @@ struct Running {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Note {
+struct UploadNote {
     declared: Declared,
     begun_at: Timestamp,
 }
@@ -212,7 +212,7 @@ impl UploadStore {
             .into());
         }
         let id = Uuid::now_v7();
-        let note = Note {
+        let note = UploadNote {
             declared,
             begun_at: now,
         };
@@ -349,7 +349,7 @@ impl UploadStore {
         &self,
         id: Uuid,
         owner: &str,
-        expected: Option<&Digest>,
+        expected: Option<&Sha256Digest>,
     ) -> Result<CompleteUpload, UploadError> {
         let status = self.status(id, owner)?;
         let running = self.running(id);
@@ -371,7 +371,7 @@ impl UploadStore {
             running.hash = hash_of(&file).map_err(fault("read an upload"))?;
             running.hashed = length;
         }
-        let digest = Digest::finished(running.hash.clone());
+        let digest = Sha256Digest::finished(running.hash.clone());
         let expected = [status.declared.digest.as_ref(), expected];
         if let Some(declared) = expected.into_iter().flatten().find(|d| **d != digest) {
             running.gone = true;
@@ -428,7 +428,7 @@ impl UploadStore {
         Ok(expired)
     }
 
-    fn running(&self, id: Uuid) -> Arc<Mutex<Running>> {
+    fn running(&self, id: Uuid) -> Arc<Mutex<RunningUpload>> {
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(id).or_default())
     }
@@ -470,7 +470,7 @@ impl UploadStore {
         Ok(ids)
     }
 
-    fn read_note(&self, id: Uuid) -> Result<Option<Note>, UploadError> {
+    fn read_note(&self, id: Uuid) -> Result<Option<UploadNote>, UploadError> {
         match fs::read(self.note(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(fault("read an upload")(error)),
@@ -479,7 +479,7 @@ impl UploadStore {
         }
     }
 
-    fn status_of(&self, id: Uuid, note: Note) -> Result<UploadStatus, UploadError> {
+    fn status_of(&self, id: Uuid, note: UploadNote) -> Result<UploadStatus, UploadError> {
         let meta = match fs::metadata(self.part(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_found()),
             other => other.map_err(fault("read an upload"))?,
@@ -564,7 +564,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-    struct Bench {
+    struct UploadFixture {
         directory: tempfile::TempDir,
         store: UploadStore,
     }
@@ -578,13 +578,13 @@ mod tests {
         }
     }
 
-    fn bench() -> Bench {
+    fn bench() -> UploadFixture {
         let directory = tempfile::tempdir().unwrap();
         let store = UploadStore::open(directory.path(), limits()).unwrap();
-        Bench { directory, store }
+        UploadFixture { directory, store }
     }
 
-    fn declared(bytes: u64, digest: Option<Digest>) -> Declared {
+    fn declared(bytes: u64, digest: Option<Sha256Digest>) -> Declared {
         Declared {
             owner: "kim".into(),
             file_name: "../../etc/passwd".into(),
@@ -594,9 +594,9 @@ mod tests {
     }
 
     /// Gives some bytes, then fails as a cut connection does.
-    struct Cut<'a>(&'a [u8]);
+    struct CutReader<'a>(&'a [u8]);
 
-    impl Read for Cut<'_> {
+    impl Read for CutReader<'_> {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
             if self.0.is_empty() {
                 return Err(io::ErrorKind::ConnectionReset.into());
@@ -609,7 +609,7 @@ mod tests {
     #[test]
     fn an_upload_cut_midway_goes_on_also_after_a_restart() {
         let mut bench = bench();
-        let whole = Digest::of(b"hello world");
+        let whole = Sha256Digest::of(b"hello world");
         let id = bench
             .store
             .create(declared(11, Some(whole.clone())), NOW)
@@ -617,7 +617,7 @@ mod tests {
             .id;
         let cut = bench
             .store
-            .append(id, "kim", 0, &mut Cut(b"hello"))
+            .append(id, "kim", 0, &mut CutReader(b"hello"))
             .unwrap_err();
         assert_eq!(cut.code(), Some("upload.interrupted"));
         assert_eq!(
@@ -669,7 +669,7 @@ mod tests {
         let on_the_way = bench.store.complete(id, "kim", None).unwrap().digest;
         let again = UploadStore::open(bench.directory.path(), limits()).unwrap();
         assert_eq!(again.complete(id, "kim", None).unwrap().digest, on_the_way);
-        assert_eq!(on_the_way, Digest::of(&[7u8; 300]));
+        assert_eq!(on_the_way, Sha256Digest::of(&[7u8; 300]));
     }
 
     #[test]
@@ -677,7 +677,7 @@ mod tests {
         let bench = bench();
         let id = bench
             .store
-            .create(declared(3, Some(Digest::of(b"abc"))), NOW)
+            .create(declared(3, Some(Sha256Digest::of(b"abc"))), NOW)
             .unwrap()
             .id;
         bench.store.append(id, "kim", 0, &mut &b"abd"[..]).unwrap();

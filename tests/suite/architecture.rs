@@ -6,6 +6,7 @@
 //! here it gets a sentence.
 
 mod breach;
+mod names;
 mod source;
 mod table;
 

@@ -24,7 +24,7 @@ use dice::Dice;
 use installation::Installation;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -217,7 +217,7 @@ fn at_work_on(ledger: &Ledger, id: &str) -> bool {
 
 /// Lets everything come to its end: stops what would run for ever, waits for the rest.
 fn finish(installation: &mut Installation, ledger: &Mutex<Ledger>) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let rows = installation.sessions().expect("the server answers");
     for row in &rows {
         let id = row["id"].as_str().unwrap_or_default();

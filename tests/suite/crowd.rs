@@ -19,12 +19,12 @@ use tokio_tungstenite::tungstenite::{self, WebSocket};
 use crate::crash::installation::Installation;
 
 /// Longer than one act takes beside the crowd; only a machine that is stopped reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a stranger may take to open silent connections.
 const CONNECTING: Duration = Duration::from_secs(20);
 const ROUNDS: usize = 8;
 /// What the server may hold, in KiB.
-const MOST_MEMORY_KIB: u64 = 200 << 10;
+const MAX_MEMORY_KIB: u64 = 200 << 10;
 /// Times an act may take beside the crowd, of what it takes alone.
 const SLOWER: u32 = 3;
 const PASSWORD: &str = "correct-horse-battery-7";
@@ -72,7 +72,7 @@ impl Person {
     }
 
     fn wait(&self, id: &str, state: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let (_, row) = self.ask("GET", &format!("/api/v1/sessions/{id}"), None);
             if row["state"] == state {
@@ -87,7 +87,7 @@ impl Person {
     /// A program inside a session, with its streams.
     fn exec(&self, id: &str, words: &[&str]) -> tungstenite::Result<WebSocket<UnixStream>> {
         let stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let query: Vec<String> = words.iter().map(|word| format!("command={word}")).collect();
         let address = format!("ws://box/api/v1/sessions/{id}/exec?{}", query.join("&"));
         let mut request = address.into_client_request()?;
@@ -139,7 +139,7 @@ impl Person {
         timed("kill", &mut || {
             let (status, answer) = self.ask("POST", &format!("/api/v1/sessions/{id}/kill"), None);
             assert!((200..300).contains(&status), "kill: {status} {answer}");
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + TIMEOUT;
             while self.ask("GET", &format!("/api/v1/sessions/{id}"), None).1["state"] != "ended" {
                 assert!(Instant::now() < end, "{id} does not end");
                 std::thread::sleep(Duration::from_millis(20));
@@ -157,7 +157,7 @@ fn ask(
     body: Option<&Value>,
 ) -> std::io::Result<(u16, Value)> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let body = body.map(Value::to_string).unwrap_or_default();
     let bearer = token.map_or(String::new(), |token| {
         format!("authorization: Bearer {token}\r\n")
@@ -360,7 +360,7 @@ fn nobody_stops_the_box() {
     let said = of.said();
     assert!(!said.contains("panicked"), "the server panicked:\n{said}");
     assert!(
-        memory > 0 && memory <= MOST_MEMORY_KIB,
+        memory > 0 && memory <= MAX_MEMORY_KIB,
         "the server holds {memory} KiB"
     );
     if std::env::var_os("FARDEL_CROWD_STRICT").is_some() {
@@ -379,7 +379,7 @@ fn nobody_stops_the_box() {
 /// Ends every session and waits until nothing of them is left on the disk: what they wrote is cleared by
 /// the server, as it must be, and not by this test.
 fn end_all(of: &Installation) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let left = || {
         let kept = std::fs::read_dir(of.data().join("containers"));
         of.shims().len() + kept.into_iter().flatten().flatten().count()

@@ -11,7 +11,7 @@ use crate::crash::http::{self, Answer};
 use crate::crash::installation::Installation;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn launch(of: &Installation, name: &str) -> Answer {
     let body = json!({
@@ -25,9 +25,9 @@ fn launch(of: &Installation, name: &str) -> Answer {
 }
 
 fn until(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -385,7 +385,7 @@ fn run(request: &Request) -> Result<u8, Failure> {
     let mut order = Order::new(&root, &script);
     if let Some(wanted) = &request.emulated {
         order.hardware = Hardware::Emulated(Emulated::ready(wanted.processors, wanted.firmware)?);
-        order.patience = qemu::PATIENCE;
+        order.patience = qemu::BOOT_TIMEOUT;
     }
     if let Some(name) = &request.disk {
         // The two beds keep disks of different kinds.

@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::stage::Failure;
 
 /// Longer: the gate hangs when the server does. Shorter: a loaded machine fails for nothing.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Measures from the start of the process to the first 200, best of three, and holds it to the
 /// budget; the best, because a loaded machine can only make it slower.
@@ -113,7 +113,7 @@ impl Server {
             {
                 return Ok(answer);
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
                 return Err(Failure::new(format!(
                     "no 200 from {path}; its log says:\n{log}"
@@ -126,7 +126,7 @@ impl Server {
     /// One GET on a connection of its own.
     pub(crate) fn get(&self, path: &str, encoding: &str) -> std::io::Result<Answer> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         write!(
             stream,
             "GET {path} HTTP/1.0\r\nHost: {}\r\nAccept-Encoding: {encoding}\r\nAccept: text/html, */*\r\n\r\n",
@@ -166,7 +166,7 @@ impl Server {
                         "after SIGTERM the server ended with {status}"
                     )));
                 }
-                Ok(None) if begun.elapsed() < PATIENCE => {
+                Ok(None) if begun.elapsed() < TIMEOUT => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Ok(None) => return Err(Failure::new("the server does not end on SIGTERM")),

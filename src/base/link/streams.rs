@@ -12,34 +12,34 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 /// An answer that comes later.
-pub type Later<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>;
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>;
 
 /// Opens streams into containers. Every call refuses with `container.not-running` where there is
 /// nothing to enter.
 pub trait Streams: Send + Sync {
     /// The main process: what it wrote lately (at most 256 KiB) first, then everything live.
     /// Several may be attached at once; all see the same, all may type.
-    fn attach(&self, container: ContainerName, size: Option<(u16, u16)>) -> Later<TermStream>;
+    fn attach(&self, container: ContainerName, size: Option<(u16, u16)>) -> BoxFuture<TermStream>;
 
     /// A new process inside, with the container's own limits and filters.
-    fn exec(&self, container: ContainerName, request: ExecRequest) -> Later<TermStream>;
+    fn exec(&self, container: ContainerName, request: ExecRequest) -> BoxFuture<TermStream>;
 
     /// What the main process wrote, from byte `since`; kept after the end. With `follow` the stream
     /// stays open until the container is over.
-    fn logs(&self, container: ContainerName, since: u64, follow: bool) -> Later<LogStream>;
+    fn logs(&self, container: ContainerName, since: u64, follow: bool) -> BoxFuture<LogStream>;
 
     /// A connection to a TCP port that something inside listens on, loopback included.
-    fn dial(&self, container: ContainerName, port: u16) -> Later<ByteStream>;
+    fn dial(&self, container: ContainerName, port: u16) -> BoxFuture<ByteStream>;
 
     /// Removes what the containers of these sessions wrote, all of their starts; fine where there is nothing.
     /// Costs one look at the names of all logs. A node without logs does nothing.
-    fn forget_logs(&self, _sessions: Vec<SessionId>) -> Later<()> {
+    fn forget_logs(&self, _sessions: Vec<SessionId>) -> BoxFuture<()> {
         Box::pin(async { Ok(()) })
     }
 }
 
 /// Columns and rows of a terminal.
-pub type Size = (u16, u16);
+pub type WindowSize = (u16, u16);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRequest {
@@ -50,7 +50,7 @@ pub struct ExecRequest {
     /// Name or `uid[:gid]` inside; None means the session's own user.
     pub user: Option<String>,
     /// A terminal of this size; None means three pipes.
-    pub tty: Option<Size>,
+    pub tty: Option<WindowSize>,
 }
 
 /// A running process' ends. Dropping the input closes it; dropping both detaches.
@@ -63,7 +63,7 @@ pub struct TermStream {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TermInput {
     Bytes(Bytes),
-    Resize(Size),
+    Resize(WindowSize),
     /// End of input; the process goes on.
     CloseInput,
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rules::refusal::Refusal;
 use toml::{Table, Value};
 
-use super::{KEYS, Kind};
+use super::{KEYS, SettingType};
 
 /// The values of one settings file; a missing file is empty.
 pub fn read_file(path: &Path) -> Result<Table, Refusal> {
@@ -55,9 +55,9 @@ pub fn parse(text: &str, source: &str) -> Result<Table, Refusal> {
             });
         };
         let (good, wanted) = match key.kind {
-            Kind::Text => (value.is_str(), "text in quotes"),
-            Kind::Flag => (value.is_bool(), "true or false"),
-            Kind::Count => (
+            SettingType::Text => (value.is_str(), "text in quotes"),
+            SettingType::Flag => (value.is_bool(), "true or false"),
+            SettingType::Count => (
                 value.as_integer().is_some_and(|n| u32::try_from(n).is_ok()),
                 "a whole number",
             ),

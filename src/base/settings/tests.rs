@@ -2,19 +2,19 @@
 
 use super::*;
 
-fn given(text: &str) -> (tempfile::TempDir, Sources) {
+fn given(text: &str) -> (tempfile::TempDir, SettingsSources) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fardel.toml");
     std::fs::write(&file, text).unwrap();
     let name = file.display().to_string();
-    let sources = Sources::new(Layer::default(), move |variable| match variable {
+    let sources = SettingsSources::new(SettingsLayer::default(), move |variable| match variable {
         "FARDEL_CONFIG" => Some(name.clone()),
         _ => None,
     });
     (folder, sources)
 }
 
-fn standing<'a>(reading: &'a Reading, key: &str) -> &'a Standing {
+fn standing<'a>(reading: &'a LoadedSettings, key: &str) -> &'a EffectiveSetting {
     reading.standings.iter().find(|s| s.key == key).unwrap()
 }
 
@@ -41,7 +41,7 @@ fn every_key_has_its_field_in_a_layer_and_in_the_settings() {
         let table: Table = [(key.key.to_owned(), value.expect(key.key))]
             .into_iter()
             .collect();
-        Layer::deserialize(table).unwrap_or_else(|error| panic!("{}: {error}", key.key));
+        SettingsLayer::deserialize(table).unwrap_or_else(|error| panic!("{}: {error}", key.key));
         assert_eq!(key.variable, format!("FARDEL_{}", key.key.to_uppercase()));
     }
 }
@@ -91,13 +91,13 @@ fn a_later_source_wins_and_each_value_says_its_source() {
     let name = file.display().to_string();
     let sources = |flags| {
         let name = name.clone();
-        Sources::new(flags, move |variable| match variable {
+        SettingsSources::new(flags, move |variable| match variable {
             "FARDEL_CONFIG" => Some(name.clone()),
             "FARDEL_LISTEN" => Some("127.0.0.1:2".into()),
             _ => None,
         })
     };
-    let reading = sources(Layer::default()).read().unwrap();
+    let reading = sources(SettingsLayer::default()).read().unwrap();
     assert_eq!(
         (reading.settings.listen.port(), reading.settings.keep_days),
         (2, 4)
@@ -110,17 +110,17 @@ fn a_later_source_wins_and_each_value_says_its_source() {
     ] {
         assert_eq!(standing(&reading, key).source.to_string(), source, "{key}");
     }
-    let flags = |port: &str| Layer {
+    let flags = |port: &str| SettingsLayer {
         listen: Some(format!("127.0.0.1:{port}")),
-        ..Layer::default()
+        ..SettingsLayer::default()
     };
     let reading = sources(flags("3")).read().unwrap();
     assert_eq!(reading.settings.listen.port(), 3);
-    assert_eq!(standing(&reading, "listen").source, Source::Flag);
+    assert_eq!(standing(&reading, "listen").source, SettingSource::Flag);
     let reading = sources(flags("2")).read().unwrap();
     assert_eq!(
         standing(&reading, "listen").source,
-        Source::Variable("FARDEL_LISTEN")
+        SettingSource::Variable("FARDEL_LISTEN")
     );
 }
 
@@ -142,7 +142,7 @@ fn a_bad_value_says_its_source_and_what_would_work() {
         );
         assert!(!refusal.hint.is_empty(), "{refusal}");
     }
-    let sources = Sources::new(Layer::default(), |name| {
+    let sources = SettingsSources::new(SettingsLayer::default(), |name| {
         (name == "FARDEL_KEEP_DAYS").then(|| "ever".to_owned())
     });
     let refusal = sources.read().unwrap_err();
@@ -191,7 +191,7 @@ fn a_running_server_keeps_what_needs_a_restart_and_says_what_waits() {
     std::fs::write(folder.path().join("fardel.toml"), "keep_days = 3\n").unwrap();
     let back = now.followed_by(&sources.read().unwrap());
     assert!(back.waiting().is_empty());
-    assert_eq!(standing(&back, "listen").source, Source::BuiltIn);
+    assert_eq!(standing(&back, "listen").source, SettingSource::BuiltIn);
 }
 
 #[test]
@@ -204,10 +204,10 @@ fn only_loopback_is_served_as_it_is_unless_somebody_says_so() {
         ("127.0.0.1:1", Some("on"), true),
         ("0.0.0.0:1", Some("off"), false),
     ] {
-        let flags = Layer {
+        let flags = SettingsLayer {
             listen: Some(listen.into()),
             tls: tls.map(Into::into),
-            ..Layer::default()
+            ..SettingsLayer::default()
         };
         let settings = Settings::read(flags, |_| None).unwrap();
         assert_eq!(settings.encrypted(), encrypted, "{listen} {tls:?}");
@@ -215,16 +215,16 @@ fn only_loopback_is_served_as_it_is_unless_somebody_says_so() {
     let refused = |flags| Settings::read(flags, |_| None).unwrap_err().code;
     let tls = Some("yes".into());
     assert_eq!(
-        refused(Layer {
+        refused(SettingsLayer {
             tls,
-            ..Layer::default()
+            ..SettingsLayer::default()
         }),
         "setting.tls-invalid"
     );
     let listen_http = Some("80".into());
-    let flags = Layer {
+    let flags = SettingsLayer {
         listen_http,
-        ..Layer::default()
+        ..SettingsLayer::default()
     };
     assert_eq!(refused(flags), "setting.listen-http-invalid");
 }
@@ -233,7 +233,7 @@ fn only_loopback_is_served_as_it_is_unless_somebody_says_so() {
 fn another_data_directory_has_a_run_directory_of_its_own_unless_one_is_named() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
-    let read = |data: Option<PathBuf>, flags: Layer, run: Option<PathBuf>| {
+    let read = |data: Option<PathBuf>, flags: SettingsLayer, run: Option<PathBuf>| {
         let (config, runtime) = (at("none.toml"), at("r"));
         let text = |path: &Path| path.display().to_string();
         let known = [
@@ -246,18 +246,22 @@ fn another_data_directory_has_a_run_directory_of_its_own_unless_one_is_named() {
         let value = |name: &str| known.iter().find(|(known, _)| *known == name)?.1.as_deref();
         Settings::read(flags, |name| value(name).map(text)).unwrap()
     };
-    let flag = |data: PathBuf| Layer {
+    let flag = |data: PathBuf| SettingsLayer {
         data: Some(data),
-        ..Layer::default()
+        ..SettingsLayer::default()
     };
-    let usual = read(None, Layer::default(), None);
-    let same = read(Some(usual.data.clone()), Layer::default(), None);
+    let usual = read(None, SettingsLayer::default(), None);
+    let same = read(Some(usual.data.clone()), SettingsLayer::default(), None);
     assert_eq!(same.run, usual.run);
-    let other = read(Some(at("other")), Layer::default(), None);
+    let other = read(Some(at("other")), SettingsLayer::default(), None);
     assert_ne!(other.run, usual.run);
     // The server has a flag, the command line a variable.
     assert_eq!(read(None, flag(at("other")), None).run, other.run);
     assert_ne!(read(None, flag(at("third")), None).run, other.run);
-    let named = read(Some(at("other")), Layer::default(), Some(at("here")));
+    let named = read(
+        Some(at("other")),
+        SettingsLayer::default(),
+        Some(at("here")),
+    );
     assert_eq!(named.run, at("here"));
 }

@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use super::facts::{self, Facts};
+use super::facts::{self, CertificateDetails};
 use super::{TlsError, fault, provider};
 
 /// Where distributions keep the authorities that a machine trusts.
@@ -48,7 +48,7 @@ pub fn trusting(pem: Option<&str>, and_the_machines: bool) -> Result<Arc<ClientC
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&listed).flatten());
     }
     let verifier: Arc<dyn ServerCertVerifier> = if roots.is_empty() {
-        Arc::new(Nobody)
+        Arc::new(TrustNone)
     } else {
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
             .build()
@@ -78,12 +78,12 @@ pub fn server_name(host: &str) -> Option<ServerName<'static>> {
 /// Takes down what a server shows, without believing it: for showing the fingerprint to a person. Nothing
 /// secret may be sent over such a connection.
 #[derive(Debug)]
-pub struct Look {
+pub struct CertificateCapture {
     provider: Arc<CryptoProvider>,
     seen: Mutex<Vec<CertificateDer<'static>>>,
 }
 
-impl Look {
+impl CertificateCapture {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             provider: provider(),
@@ -98,7 +98,7 @@ impl Look {
 
     /// The authority that the server showed: the last certificate of its chain, as PEM and in words. None
     /// before a handshake.
-    pub fn authority(&self) -> Option<(String, Facts)> {
+    pub fn authority(&self) -> Option<(String, CertificateDetails)> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let last = seen.last()?;
         let facts = facts::facts(last).ok()?;
@@ -106,7 +106,7 @@ impl Look {
     }
 }
 
-impl ServerCertVerifier for Look {
+impl ServerCertVerifier for CertificateCapture {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -152,9 +152,9 @@ impl ServerCertVerifier for Look {
 
 /// Trusts no server: a machine without any list of authorities.
 #[derive(Debug)]
-struct Nobody;
+struct TrustNone;
 
-impl ServerCertVerifier for Nobody {
+impl ServerCertVerifier for TrustNone {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

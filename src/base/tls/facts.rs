@@ -14,11 +14,11 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 
-use super::files::LARGEST;
+use super::files::MAX_FILE_BYTES;
 
 /// What people want to know of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct CertificateDetails {
     /// Its common name, or its whole subject where it has none.
     pub subject: String,
     pub issuer: String,
@@ -40,10 +40,10 @@ pub fn fingerprint(certificate: &[u8]) -> String {
 }
 
 /// What stands in a certificate. `tls.certificate-unreadable` for bytes that are none.
-pub fn facts(certificate: &[u8]) -> Result<Facts, Refusal> {
+pub fn facts(certificate: &[u8]) -> Result<CertificateDetails, Refusal> {
     let read = read(certificate)?;
     let when = |seconds: i64| Timestamp::from_millis(seconds.saturating_mul(1000));
-    Ok(Facts {
+    Ok(CertificateDetails {
         subject: name_of(read.subject()),
         issuer: name_of(read.issuer()),
         names: names_of(&read),
@@ -122,10 +122,13 @@ pub(super) struct Pair {
 
 /// Every certificate of a PEM text, in its order; none where there is none.
 pub(super) fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, Refusal> {
-    if pem.len() > LARGEST {
+    if pem.len() > MAX_FILE_BYTES {
         return Err(Refusal::too_large(
             "tls.certificate-too-large",
-            format!("A chain of certificates has at most {} KiB.", LARGEST >> 10),
+            format!(
+                "A chain of certificates has at most {} KiB.",
+                MAX_FILE_BYTES >> 10
+            ),
         )
         .at("/certificate"));
     }
@@ -323,7 +326,7 @@ mod tests {
         assert_eq!(key(locked).unwrap_err().code, "tls.key-encrypted");
         assert_eq!(key("x").unwrap_err().code, "tls.key-unreadable");
         assert_eq!(
-            chain(&"x".repeat(LARGEST + 1)).unwrap_err().code,
+            chain(&"x".repeat(MAX_FILE_BYTES + 1)).unwrap_err().code,
             "tls.certificate-too-large"
         );
     }

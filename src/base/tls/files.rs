@@ -12,7 +12,7 @@ use rules::refusal::Refusal;
 use super::{TlsError, fault};
 
 /// Most bytes of a key with its chain. A chain of four with RSA keys of 4096 bits has about 10 KiB.
-pub(super) const LARGEST: usize = 128 << 10;
+pub(super) const MAX_FILE_BYTES: usize = 128 << 10;
 
 /// Makes the folder of the keys where it is missing.
 pub(super) fn folder(path: &Path) -> Result<(), TlsError> {
@@ -65,10 +65,10 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, TlsError> {
     }
     let mut bytes = Vec::new();
     (&mut file)
-        .take(LARGEST as u64 + 1)
+        .take(MAX_FILE_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(fault("read a key file"))?;
-    if bytes.len() > LARGEST {
+    if bytes.len() > MAX_FILE_BYTES {
         return Err(not_a_file(path).into());
     }
     // A file of other bytes is damaged, and the parser reports it.

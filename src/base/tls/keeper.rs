@@ -18,8 +18,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{self, Facts, Pair};
-use super::names::{Names, is_name};
+use super::facts::{self, CertificateDetails, Pair};
+use super::names::{HostNames, is_name};
 use super::{TlsError, fault, files, make, provider};
 use crate::observe::Clock;
 
@@ -32,12 +32,12 @@ const RENEWED_BEFORE_DAYS: u64 = 60;
 const WARNED_BEFORE_DAYS: u64 = 30;
 const DAY: u64 = 86_400;
 /// Most names in a request.
-const MOST_NAMES: usize = 50;
+const MAX_CERTIFICATE_NAMES: usize = 50;
 
 /// Which certificate people meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum CertificateKind {
     /// Signed by this machine's own authority.
     Own,
     /// Brought by an administrator.
@@ -46,22 +46,22 @@ pub enum Kind {
 
 /// What is served now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
-    pub kind: Kind,
-    pub certificate: Facts,
+pub struct ServedCertificate {
+    pub kind: CertificateKind,
+    pub certificate: CertificateDetails,
     /// The machine's own authority, whichever certificate is served.
-    pub authority: Facts,
+    pub authority: CertificateDetails,
     /// What this machine is called and can be reached by.
     pub names: Vec<String>,
     /// A site's certificate that was replaced or put away is kept.
-    pub previous: Option<Facts>,
+    pub previous: Option<CertificateDetails>,
     /// A request was made here and no certificate came for it yet: the names in it.
     pub requested: Option<Vec<String>>,
 }
 
 /// The machine's own authority, for clients that are to trust it. Public.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Authority {
+pub struct AuthorityDetails {
     pub fingerprint: String,
     pub subject: String,
     pub not_after: Timestamp,
@@ -84,32 +84,32 @@ pub struct Worry {
 pub struct Keeper {
     folder: PathBuf,
     clock: Clock,
-    served: Arc<Served>,
-    state: Mutex<State>,
+    served: Arc<CertificateResolver>,
+    state: Mutex<KeeperState>,
 }
 
-struct State {
-    names: Names,
-    authority: Kept,
-    own: Kept,
-    site: Option<Kept>,
+struct KeeperState {
+    names: HostNames,
+    authority: StoredKey,
+    own: StoredKey,
+    site: Option<StoredKey>,
     /// `site.pem` is there and cannot be used; why.
     site_broken: Option<String>,
 }
 
 /// One file, read.
-struct Kept {
+struct StoredKey {
     key_pem: String,
     chain_pem: String,
     pair: Pair,
-    facts: Facts,
+    facts: CertificateDetails,
 }
 
 /// Hands the certificate of this moment to each handshake.
 #[derive(Debug)]
-struct Served(RwLock<Arc<CertifiedKey>>);
+struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Served {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let served = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Some(Arc::clone(&served))
@@ -128,20 +128,20 @@ impl Keeper {
     /// Errors: `tls.key-owner`, `tls.key-exposed` for files that others may touch, and
     /// `tls.authority-damaged` where the authority cannot be read: making a new one would take away the
     /// trust of every computer around, so a person decides that.
-    pub fn open(folder: &Path, clock: Clock, names: Names) -> Result<Self, TlsError> {
+    pub fn open(folder: &Path, clock: Clock, names: HostNames) -> Result<Self, TlsError> {
         files::folder(folder)?;
         let at = sober(clock.now());
         let path = folder.join("authority.pem");
         let authority = match files::read(&path)? {
-            Some(text) => Kept::read(&text).map_err(|_| damaged(&path))?,
+            Some(text) => StoredKey::read(&text).map_err(|_| damaged(&path))?,
             None => {
                 let made = make::authority(&names.host, at)?;
                 files::write(&path, &made.text())?;
-                Kept::of(made)?
+                StoredKey::of(made)?
             }
         };
         let kept_own = files::read(&folder.join("own.pem"))?
-            .and_then(|text| Kept::read(&text).ok())
+            .and_then(|text| StoredKey::read(&text).ok())
             .filter(|own| own.fits(&names, &authority, at));
         let own = match kept_own {
             Some(own) => own,
@@ -149,7 +149,7 @@ impl Keeper {
         };
         let (site, site_broken) = match files::read(&folder.join("site.pem"))? {
             None => (None, None),
-            Some(text) => match Kept::read(&text) {
+            Some(text) => match StoredKey::read(&text) {
                 Ok(site) => (Some(site), None),
                 Err(refusal) => (None, Some(refusal.text)),
             },
@@ -158,8 +158,8 @@ impl Keeper {
         Ok(Self {
             folder: folder.to_owned(),
             clock,
-            served: Arc::new(Served(RwLock::new(Arc::new(served)))),
-            state: Mutex::new(State {
+            served: Arc::new(CertificateResolver(RwLock::new(Arc::new(served)))),
+            state: Mutex::new(KeeperState {
                 names,
                 authority,
                 own,
@@ -182,7 +182,7 @@ impl Keeper {
 
     /// Renews the machine's own certificate where it has to be: other names or addresses, or its end
     /// is near. Gives true where it did. Costs nothing else.
-    pub fn renew(&self, names: Names) -> Result<bool, TlsError> {
+    pub fn renew(&self, names: HostNames) -> Result<bool, TlsError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let at = sober(self.clock.now());
         if state.own.fits(&names, &state.authority, at) {
@@ -194,7 +194,7 @@ impl Keeper {
         Ok(true)
     }
 
-    fn serve(&self, state: &State) -> Result<(), TlsError> {
+    fn serve(&self, state: &KeeperState) -> Result<(), TlsError> {
         let certified = state.site.as_ref().unwrap_or(&state.own).certified()?;
         *self
             .served
@@ -205,9 +205,9 @@ impl Keeper {
     }
 
     /// The machine's own authority.
-    pub fn authority(&self) -> Authority {
+    pub fn authority(&self) -> AuthorityDetails {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Authority {
+        AuthorityDetails {
             fingerprint: state.authority.facts.fingerprint.clone(),
             subject: state.authority.facts.subject.clone(),
             not_after: state.authority.facts.not_after,
@@ -218,19 +218,19 @@ impl Keeper {
     }
 
     /// What is served, and what is kept beside it.
-    pub fn shown(&self) -> Result<Shown, TlsError> {
+    pub fn shown(&self) -> Result<ServedCertificate, TlsError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = if state.site.is_some() {
-            Kind::Site
+            CertificateKind::Site
         } else {
-            Kind::Own
+            CertificateKind::Own
         };
         let previous = files::read(&self.folder.join("site-before.pem"))?
-            .and_then(|text| Kept::read(&text).ok())
+            .and_then(|text| StoredKey::read(&text).ok())
             .map(|kept| kept.facts);
         let requested =
             files::read(&self.folder.join("request.pem"))?.map(|text| requested_names(&text));
-        Ok(Shown {
+        Ok(ServedCertificate {
             kind,
             certificate: state.site.as_ref().unwrap_or(&state.own).facts.clone(),
             authority: state.authority.facts.clone(),
@@ -265,10 +265,10 @@ impl Keeper {
         if wanted.is_empty() {
             wanted = outward(&state.names);
         }
-        if wanted.len() > MOST_NAMES {
+        if wanted.len() > MAX_CERTIFICATE_NAMES {
             return Err(Refusal::invalid(
                 "tls.too-many-names",
-                format!("A request has at most {MOST_NAMES} names."),
+                format!("A request has at most {MAX_CERTIFICATE_NAMES} names."),
             )
             .at("/names")
             .into());
@@ -298,7 +298,7 @@ impl Keeper {
         certificate: &str,
         key: Option<&str>,
         name: Option<&str>,
-    ) -> Result<Facts, TlsError> {
+    ) -> Result<CertificateDetails, TlsError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let request = self.folder.join("request.pem");
         let requested = files::read(&request)?;
@@ -335,7 +335,7 @@ impl Keeper {
             wanted = vec![name.to_ascii_lowercase()];
         }
         facts::check(&pair, &wanted, self.clock.now())?;
-        let site = Kept::from_pair(pair)?;
+        let site = StoredKey::from_pair(pair)?;
         let path = self.folder.join("site.pem");
         if state.site.is_some() {
             let before = files::read(&path)?.unwrap_or_default();
@@ -352,23 +352,23 @@ impl Keeper {
         Ok(facts)
     }
 
-    /// Serves the machine's own certificate again (`Kind::Own`), or the site's certificate that was
-    /// served before (`Kind::Site`). What is put away can be taken back the same way.
+    /// Serves the machine's own certificate again (`CertificateKind::Own`), or the site's certificate that was
+    /// served before (`CertificateKind::Site`). What is put away can be taken back the same way.
     ///
     /// Errors: `tls.nothing-before`, `tls.certificate-expired`.
-    pub fn reset(&self, to: Kind) -> Result<Facts, TlsError> {
+    pub fn reset(&self, to: CertificateKind) -> Result<CertificateDetails, TlsError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (site, before) = (
             self.folder.join("site.pem"),
             self.folder.join("site-before.pem"),
         );
         match to {
-            Kind::Own => {
+            CertificateKind::Own => {
                 files::rename(&site, &before)?;
                 state.site = None;
                 state.site_broken = None;
             }
-            Kind::Site => {
+            CertificateKind::Site => {
                 let nothing = || {
                     Refusal::conflict(
                         "tls.nothing-before",
@@ -377,7 +377,7 @@ impl Keeper {
                     .hint("`fardel tls import` takes one in.")
                 };
                 let text = files::read(&before)?.ok_or_else(nothing)?;
-                let kept = Kept::read(&text)?;
+                let kept = StoredKey::read(&text)?;
                 if kept.facts.not_after <= self.clock.now() {
                     return Err(Refusal::invalid(
                         "tls.certificate-expired",
@@ -475,10 +475,10 @@ impl Keeper {
 
 fn make_own(
     folder: &Path,
-    authority: &Kept,
-    names: &Names,
+    authority: &StoredKey,
+    names: &HostNames,
     at: Timestamp,
-) -> Result<Kept, TlsError> {
+) -> Result<StoredKey, TlsError> {
     let made = make::own(
         &authority.key_pem,
         authority.first(),
@@ -487,10 +487,10 @@ fn make_own(
         at,
     )?;
     files::write(&folder.join("own.pem"), &made.text())?;
-    Kept::of(made)
+    StoredKey::of(made)
 }
 
-impl Kept {
+impl StoredKey {
     fn read(text: &str) -> Result<Self, Refusal> {
         let pair = Pair {
             key: facts::key(text)?,
@@ -516,7 +516,7 @@ impl Kept {
         })
     }
 
-    fn of(made: make::Made) -> Result<Self, TlsError> {
+    fn of(made: make::KeyAndChain) -> Result<Self, TlsError> {
         Self::read(&made.text()).map_err(fault("read what was just made"))
     }
 
@@ -543,7 +543,7 @@ impl Kept {
     }
 
     /// Whether this is the machine's own certificate as it should be at `at`.
-    fn fits(&self, names: &Names, authority: &Kept, at: Timestamp) -> bool {
+    fn fits(&self, names: &HostNames, authority: &StoredKey, at: Timestamp) -> bool {
         let mut has = self.facts.names.clone();
         let mut wanted = names.all();
         has.sort();
@@ -580,7 +580,7 @@ pub(super) fn pem(label: &str, bytes: &[u8]) -> String {
 }
 
 /// Names that other machines may use.
-fn outward(names: &Names) -> Vec<String> {
+fn outward(names: &HostNames) -> Vec<String> {
     let hosts = names
         .hosts
         .iter()

@@ -10,7 +10,7 @@ use rcgen::{
 use rules::units::Timestamp;
 use rustls::pki_types::CertificateDer;
 
-use super::names::Names;
+use super::names::HostNames;
 use super::{TlsError, fault};
 use crate::observe::dice;
 
@@ -25,12 +25,12 @@ const BEFORE: u64 = 400 * DAY;
 const AFTER: u64 = 420 * DAY;
 
 /// What `files` keeps: a key and the certificates that speak for it, as PEM, key first.
-pub(super) struct Made {
+pub(super) struct KeyAndChain {
     pub(super) key_pem: String,
     pub(super) chain_pem: String,
 }
 
-impl Made {
+impl KeyAndChain {
     pub(super) fn text(&self) -> String {
         format!("{}{}", self.key_pem, self.chain_pem)
     }
@@ -53,7 +53,7 @@ fn serial() -> SerialNumber {
 
 /// A new authority. Its name ends in four letters of chance, so that a box that was founded again is
 /// not mistaken for its former self.
-pub(super) fn authority(host: &str, at: Timestamp) -> Result<Made, TlsError> {
+pub(super) fn authority(host: &str, at: Timestamp) -> Result<KeyAndChain, TlsError> {
     let failed = || fault::<rcgen::Error>("make a certificate authority");
     let key = KeyPair::generate().map_err(failed())?;
     let mut params = CertificateParams::default();
@@ -73,7 +73,7 @@ pub(super) fn authority(host: &str, at: Timestamp) -> Result<Made, TlsError> {
     ];
     params.serial_number = Some(serial());
     let made = params.self_signed(&key).map_err(failed())?;
-    Ok(Made {
+    Ok(KeyAndChain {
         key_pem: key.serialize_pem(),
         chain_pem: made.pem(),
     })
@@ -84,9 +84,9 @@ pub(super) fn own(
     authority_key_pem: &str,
     authority: &CertificateDer<'_>,
     authority_pem: &str,
-    names: &Names,
+    names: &HostNames,
     at: Timestamp,
-) -> Result<Made, TlsError> {
+) -> Result<KeyAndChain, TlsError> {
     let failed = || fault::<rcgen::Error>("make this machine's certificate");
     let signer = KeyPair::from_pem(authority_key_pem).map_err(failed())?;
     let issuer = Issuer::from_ca_cert_der(authority, signer).map_err(failed())?;
@@ -103,14 +103,14 @@ pub(super) fn own(
     params.serial_number = Some(serial());
     let made = params.signed_by(&key, &issuer).map_err(failed())?;
     // The authority goes along, so that a client that meets this machine first can show whom to trust.
-    Ok(Made {
+    Ok(KeyAndChain {
         key_pem: key.serialize_pem(),
         chain_pem: format!("{}{authority_pem}", made.pem()),
     })
 }
 
 /// A request for a certificate from another authority, and the key that stays here.
-pub(super) fn request(names: &[String], organisation: &str) -> Result<Made, TlsError> {
+pub(super) fn request(names: &[String], organisation: &str) -> Result<KeyAndChain, TlsError> {
     let failed = || fault::<rcgen::Error>("make a request for a certificate");
     let key = KeyPair::generate().map_err(failed())?;
     let mut params = CertificateParams::new(names.to_vec()).map_err(failed())?;
@@ -126,7 +126,7 @@ pub(super) fn request(names: &[String], organisation: &str) -> Result<Made, TlsE
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let made = params.serialize_request(&key).map_err(failed())?;
-    Ok(Made {
+    Ok(KeyAndChain {
         key_pem: key.serialize_pem(),
         chain_pem: made.pem().map_err(failed())?,
     })

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most addresses in one certificate. A machine with more serves the rest by name.
-const MOST: usize = 64;
+const MAX_NAMES: usize = 64;
 
 /// Host names and addresses under which people reach this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct HostNames {
     /// What the machine calls itself; `fardel` where it does not say.
     pub host: String,
     /// Lower case; `localhost` among them.
@@ -18,7 +18,7 @@ pub struct Names {
     pub addresses: BTreeSet<IpAddr>,
 }
 
-impl Names {
+impl HostNames {
     /// Looks now. Costs three small files.
     pub fn of_this_machine() -> Self {
         let host = nix::unistd::gethostname()
@@ -45,7 +45,7 @@ impl Names {
             IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(Ipv6Addr::LOCALHOST),
         ]);
-        addresses.extend(found.into_iter().filter(|a| reachable(*a)).take(MOST));
+        addresses.extend(found.into_iter().filter(|a| reachable(*a)).take(MAX_NAMES));
         let short = host.split('.').next().unwrap_or(&host).to_owned();
         let mut hosts = BTreeSet::from(["localhost".to_owned(), format!("{short}.local")]);
         hosts.extend([short, host.clone()]);
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn names_come_from_the_kernel_and_the_hosts_file() {
         let found = ["10.1.4.20", "fe80::1", "fd00::5", "169.254.3.4", "0.0.0.0"];
-        let names = Names::from_parts(
+        let names = HostNames::from_parts(
             "GPU-01",
             found.map(|a| a.parse().expect("an address")).to_vec(),
             "127.0.1.1 gpu-01.lab.internal gpu-01 # own\n10.1.4.20 ai.lab\n10.9.9.9 other\n::1 ip6-loopback\n",
@@ -125,12 +125,12 @@ mod tests {
                 "fd00::5"
             ]
         );
-        assert_eq!(Names::from_parts("höst", Vec::new(), "").host, "fardel");
+        assert_eq!(HostNames::from_parts("höst", Vec::new(), "").host, "fardel");
     }
 
     #[test]
     fn this_machine_has_loopback() {
-        let names = Names::of_this_machine();
+        let names = HostNames::of_this_machine();
         assert!(names.all().contains(&"127.0.0.1".to_owned()), "{names:?}");
         assert!(names.hosts.contains("localhost"));
     }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_machine_of_many_addresses_has_a_certificate_for_the_first_of_them() {
         let found: Vec<IpAddr> = (1..=70_u8).map(|last| [10, 0, 0, last].into()).collect();
-        let names = Names::from_parts("gpu-01", found.clone(), "");
+        let names = HostNames::from_parts("gpu-01", found.clone(), "");
         let outward: Vec<IpAddr> = names.outward().collect();
         assert_eq!(outward, found[..64]);
         assert_eq!(names.addresses.len(), 66, "with loopback");

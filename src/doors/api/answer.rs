@@ -5,21 +5,21 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rules::refusal::Refusal;
 use serde::Serialize;
-use server::actions::Page;
+use server::actions::ListPage;
 use sha2::{Digest, Sha256};
 
-use crate::doors::problem::Problem;
+use crate::doors::problem::ProblemResponse;
 
 /// What a handler gives.
-pub(super) type Answer = Result<Response, Problem>;
+pub(super) type ApiResult = Result<Response, ProblemResponse>;
 
 /// One resource with its version as the entity tag; 304 where the client has that version.
-pub(super) fn one<T: Serialize>(headers: &HeaderMap, body: &T, generation: u64) -> Answer {
+pub(super) fn one<T: Serialize>(headers: &HeaderMap, body: &T, generation: u64) -> ApiResult {
     tagged(headers, body, format!("\"{generation}\""))
 }
 
 /// A body without a version of its own; its tag is a digest of what it says.
-pub(super) fn whole<T: Serialize>(headers: &HeaderMap, body: &T) -> Answer {
+pub(super) fn whole<T: Serialize>(headers: &HeaderMap, body: &T) -> ApiResult {
     let text = written(body)?;
     let tag = digest(&text);
     finished(headers, text, &tag)
@@ -33,13 +33,13 @@ pub(super) fn digest(text: &str) -> String {
 }
 
 /// A changed resource.
-pub(super) fn changed<T: Serialize>(body: &T, generation: u64) -> Answer {
+pub(super) fn changed<T: Serialize>(body: &T, generation: u64) -> ApiResult {
     tagged(&HeaderMap::new(), body, format!("\"{generation}\""))
 }
 
 /// A list that has no pages, in the form of one that has.
-pub(super) fn all<T: Serialize>(headers: &HeaderMap, items: Vec<T>) -> Answer {
-    let page = Page {
+pub(super) fn all<T: Serialize>(headers: &HeaderMap, items: Vec<T>) -> ApiResult {
+    let page = ListPage {
         estimated_total: items.len() as u64,
         items,
         next_cursor: None,
@@ -52,8 +52,8 @@ pub(super) fn page<T: Serialize>(
     headers: &HeaderMap,
     path: &str,
     query: &str,
-    page: &Page<T>,
-) -> Answer {
+    page: &ListPage<T>,
+) -> ApiResult {
     let mut response = whole(headers, page)?;
     if let Some(cursor) = &page.next_cursor {
         let kept = query
@@ -70,25 +70,25 @@ pub(super) fn page<T: Serialize>(
 }
 
 /// Something new, and where it is.
-pub(super) fn made<T: Serialize>(body: &T, location: &str) -> Answer {
+pub(super) fn made<T: Serialize>(body: &T, location: &str) -> ApiResult {
     let mut response = json(StatusCode::CREATED, written(body)?);
     place(&mut response, location);
     Ok(response)
 }
 
 /// Work that goes on, and where to look at it.
-pub(super) fn accepted<T: Serialize>(body: &T, location: &str) -> Answer {
+pub(super) fn accepted<T: Serialize>(body: &T, location: &str) -> ApiResult {
     let mut response = json(StatusCode::ACCEPTED, written(body)?);
     place(&mut response, location);
     Ok(response)
 }
 
 /// A plain JSON body.
-pub(super) fn plain<T: Serialize>(status: StatusCode, body: &T) -> Answer {
+pub(super) fn plain<T: Serialize>(status: StatusCode, body: &T) -> ApiResult {
     Ok(json(status, written(body)?))
 }
 
-pub(super) fn nothing() -> Answer {
+pub(super) fn nothing() -> ApiResult {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -115,13 +115,13 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
 }
 
 /// The version in `If-Match`, which must be there: the change could overwrite one that the client has not seen.
-pub(super) fn must_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+pub(super) fn must_match(headers: &HeaderMap) -> Result<Option<u64>, ProblemResponse> {
     if headers.contains_key(header::IF_MATCH) {
         return Ok(if_match(headers)?);
     }
     let refusal = Refusal::stale("if-match.missing", "If-Match is required for this change.")
         .hint("Send the ETag of a GET as If-Match, or If-Match: * to overwrite.");
-    Err(Problem::with_status(
+    Err(ProblemResponse::with_status(
         refusal,
         StatusCode::PRECONDITION_REQUIRED,
     ))
@@ -151,12 +151,12 @@ fn place(response: &mut Response, location: &str) {
     }
 }
 
-fn tagged<T: Serialize>(headers: &HeaderMap, body: &T, tag: String) -> Answer {
+fn tagged<T: Serialize>(headers: &HeaderMap, body: &T, tag: String) -> ApiResult {
     finished(headers, written(body)?, &tag)
 }
 
 /// A body of JSON that is written already, with its entity tag; 304 where the client has it.
-pub(super) fn finished(headers: &HeaderMap, text: impl Into<Body>, tag: &str) -> Answer {
+pub(super) fn finished(headers: &HeaderMap, text: impl Into<Body>, tag: &str) -> ApiResult {
     let known = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
@@ -179,13 +179,13 @@ fn json(status: StatusCode, text: impl Into<Body>) -> Response {
     (status, kind, text.into()).into_response()
 }
 
-fn written<T: Serialize>(body: &T) -> Result<String, Problem> {
+fn written<T: Serialize>(body: &T) -> Result<String, ProblemResponse> {
     serde_json::to_string(body).map_err(|source| {
         tracing::error!(
             error = &source as &dyn std::error::Error,
             "an answer cannot be written"
         );
-        Problem::with_status(
+        ProblemResponse::with_status(
             Refusal::unavailable("server.fault", "The answer cannot be written as JSON."),
             StatusCode::INTERNAL_SERVER_ERROR,
         )

@@ -5,25 +5,26 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri, header};
 use bytes::Bytes;
+use rules::object::Object;
 use rules::refusal::{FieldError, Refusal};
 use serde::de::DeserializeOwned;
 use server::actions::IdempotencyKey;
 use sha2::{Digest, Sha256};
 
 use super::dress::too_large;
-use crate::doors::problem::Problem;
+use crate::doors::problem::ProblemResponse;
 
 /// A JSON body and what belongs to acting on it once.
-pub(super) struct Sent<T> {
+pub(super) struct JsonBody<T> {
     pub(super) value: T,
     /// None where the client sent no `Idempotency-Key`.
     pub(super) key: Option<IdempotencyKey>,
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
         let (parts, body) = request.into_parts();
         must_be_json(&parts.headers)?;
         let request = Request::from_parts(parts.clone(), body);
@@ -55,38 +56,44 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), Refusal> {
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // A text that stops in the middle is no JSON.
+    let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        // A text that stops in the middle is no JSON. Of a null in the place of a word the reader says the
+        // same, and there the text is well formed.
         match serde_json::from_slice::<serde::de::IgnoredAny>(bytes) {
-            Err(broken) => wrong(&broken, String::new()),
-            Ok(_) => wrong(error.inner(), pointer(error.path())),
+            Err(broken) => malformed(&broken),
+            Ok(_) => unfit(error.inner(), pointer(error.path())),
         }
     })?;
-    reader.end().map_err(|error| wrong(&error, String::new()))?;
+    reader.end().map_err(|error| malformed(&error))?;
     Ok(value)
 }
 
-fn wrong(error: &serde_json::Error, pointer: String) -> Refusal {
-    let (line, column) = (error.line(), error.column());
+/// What the reader says, without the place. What the client wrote may be long; the sentence should not be.
+fn said(error: &serde_json::Error) -> String {
     let mut said = error.to_string();
     if let Some(at) = said.rfind(" at line ") {
         said.truncate(at);
     }
-    // What the client wrote may be long; the sentence should not be.
-    let short: String = said.chars().take(300).collect();
-    if !error.is_data() {
-        return Refusal::malformed(
-            "body.malformed",
-            format!("The body is not JSON: {short}, in line {line}, column {column}."),
-        )
-        .hint("An object such as {\"image\": \"host\"} would work.");
-    }
-    let mut refusal = Refusal::invalid("body.invalid", format!("The body does not fit: {short}."))
+    said.trim_end_matches('.').chars().take(300).collect()
+}
+
+fn malformed(error: &serde_json::Error) -> Refusal {
+    let (said, line, column) = (said(error), error.line(), error.column());
+    Refusal::malformed(
+        "body.malformed",
+        format!("The body is not JSON: {said}, in line {line}, column {column}."),
+    )
+    .hint("An object such as {\"image\": \"host\"} would work.")
+}
+
+fn unfit(error: &serde_json::Error, pointer: String) -> Refusal {
+    let said = said(error);
+    let mut refusal = Refusal::invalid("body.invalid", format!("The body does not fit: {said}."))
         .hint("GET /api/v1/openapi.json describes every body.");
     refusal.fields.push(FieldError {
         pointer,
         code: "body.invalid".to_owned(),
-        text: short,
+        text: said,
     });
     refusal
 }
@@ -122,12 +129,12 @@ pub(super) fn key(
 }
 
 /// A query, with our words where it is wrong.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParameters<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameters<T> {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(value)) => Ok(Self(value)),
             Err(rejection) => {
@@ -155,6 +162,16 @@ mod tests {
             ("[1, 2", "body.malformed", None),
             ("{} {}", "body.malformed", None),
             ("\u{0}", "body.malformed", None),
+            // Valid JSON, though it is no object: the fields in their order are no body.
+            ("[]", "body.invalid", Some("")),
+            ("[null, \"batch\"]", "body.invalid", Some("")),
+            ("null", "body.invalid", Some("")),
+            (
+                "{\"resources\": [1, 2]}",
+                "body.invalid",
+                Some("/resources"),
+            ),
+            ("{\"kind\": null}", "body.invalid", Some("/kind")),
             ("{\"image\": 7}", "body.invalid", Some("/image")),
             ("{\"imag\": \"host\"}", "body.invalid", Some("/imag")),
             (
@@ -186,5 +203,9 @@ mod tests {
             assert_eq!(found, pointer, "{body}");
         }
         assert!(read::<LaunchRequest>(b"").is_ok());
+        let refusal =
+            read::<LaunchRequest>(b"{\"resources\": {\"mig\": \"\"}}").expect_err("no profile");
+        assert!(refusal.text.ends_with("profile."), "{}", refusal.text);
+        assert!(!refusal.text.ends_with(".."), "{}", refusal.text);
     }
 }

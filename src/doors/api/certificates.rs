@@ -5,34 +5,44 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
-use server::actions::certificates::{self, Import, Kind, Request};
+use server::actions::certificates::{
+    self, CertificateOrigin, CertificateRequestInput, CertificateUpload,
+};
 
-use super::Api;
-use super::answer::{self, Answer};
-use super::body::Sent;
-use super::who::Who;
+use super::ApiContext;
+use super::answer::{self, ApiResult};
+use super::body::JsonBody;
+use super::who::ApiCaller;
 
 /// Needs no sign-in: users compare before they trust.
-pub(super) async fn trust(State(api): State<Api>) -> Answer {
+pub(super) async fn trust(State(api): State<ApiContext>) -> ApiResult {
     let authority = certificates::trust(&api.server).await?;
     answer::plain(StatusCode::OK, &authority)
 }
 
-pub(super) async fn show(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn show(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     let shown = certificates::show(&api.server, &caller).await?;
     answer::whole(&headers, &shown)
 }
 
 pub(super) async fn request(
-    State(api): State<Api>,
-    Who(caller): Who,
-    sent: Sent<Request>,
-) -> Answer {
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<CertificateRequestInput>,
+) -> ApiResult {
     let pem = certificates::request(&api.server, &caller, sent.value).await?;
     answer::plain(StatusCode::OK, &json!({"request": pem}))
 }
 
-pub(super) async fn import(State(api): State<Api>, Who(caller): Who, sent: Sent<Import>) -> Answer {
+pub(super) async fn import(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<CertificateUpload>,
+) -> ApiResult {
     let shown = certificates::import(&api.server, &caller, sent.value).await?;
     answer::plain(StatusCode::OK, &shown)
 }
@@ -41,18 +51,18 @@ pub(super) async fn import(State(api): State<Api>, Who(caller): Who, sent: Sent<
 #[serde(deny_unknown_fields)]
 pub(super) struct ResetRequest {
     #[serde(default = "own")]
-    to: Kind,
+    to: CertificateOrigin,
 }
 
-fn own() -> Kind {
-    Kind::Own
+fn own() -> CertificateOrigin {
+    CertificateOrigin::Own
 }
 
 pub(super) async fn reset(
-    State(api): State<Api>,
-    Who(caller): Who,
-    sent: Sent<ResetRequest>,
-) -> Answer {
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<ResetRequest>,
+) -> ApiResult {
     let shown = certificates::reset(&api.server, &caller, sent.value.to).await?;
     answer::plain(StatusCode::OK, &shown)
 }

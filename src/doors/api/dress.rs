@@ -5,9 +5,9 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use rules::refusal::{Kind, Refusal};
+use rules::refusal::{Refusal, RefusalKind};
 
-use crate::doors::problem::{self, Problem};
+use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::Language;
 
 /// The id of one request: for the log, the answer, and the person who reports trouble.
@@ -33,7 +33,7 @@ pub(super) async fn dress(mut request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let problem = response
         .extensions_mut()
-        .remove::<Problem>()
+        .remove::<ProblemResponse>()
         .or_else(|| bare(&response));
     if let Some(problem) = problem {
         let allow = response.headers_mut().remove(header::ALLOW);
@@ -60,7 +60,7 @@ pub(super) async fn dress(mut request: Request, next: Next) -> Response {
 }
 
 /// The problem behind an error status that a layer below gave without words.
-fn bare(response: &Response) -> Option<Problem> {
+fn bare(response: &Response) -> Option<ProblemResponse> {
     let status = response.status();
     let worded = response
         .headers()
@@ -87,13 +87,13 @@ fn bare(response: &Response) -> Option<Problem> {
             Refusal::malformed("request.malformed", "This request cannot be read.")
         }
         _ => Refusal::new(
-            Kind::Unavailable,
+            RefusalKind::Unavailable,
             "server.fault",
             "Something went wrong in the server.",
         )
         .hint("Try again; an administrator finds the cause in the log by the request's id."),
     };
-    Some(Problem::with_status(refusal, status))
+    Some(ProblemResponse::with_status(refusal, status))
 }
 
 /// The refusal of a body that is too long.

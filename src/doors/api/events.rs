@@ -15,10 +15,10 @@ use serde::Deserialize;
 use server::access::{Lease, lease};
 use server::events::{Next, Subscription, subscribe};
 
-use super::Api;
-use super::answer::Answer;
-use super::body::Asked;
-use super::who::Who;
+use super::ApiContext;
+use super::answer::ApiResult;
+use super::body::QueryParameters;
+use super::who::ApiCaller;
 
 /// Keeps the connection alive through proxies, and finds readers that are gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -43,11 +43,11 @@ pub(super) struct EventQuery {
 }
 
 pub(super) async fn follow(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-    Asked(query): Asked<EventQuery>,
-) -> Answer {
+    QueryParameters(query): QueryParameters<EventQuery>,
+) -> ApiResult {
     let topics = topics(&query.topics)?;
     let resumed = headers
         .get("last-event-id")

@@ -9,38 +9,38 @@ use rules::names::UserId;
 use rules::refusal::Refusal;
 
 /// Logs that one person follows at once. Lower: a page for each session of a class of thirty is refused.
-const MOST_OF_A_PERSON: usize = 32;
+const MAX_PER_USER: usize = 32;
 /// Logs that are followed at once by everybody. Higher: each costs half a megabyte where it is not read.
-const MOST: usize = 256;
+const MAX_FOLLOWERS: usize = 256;
 
 /// Everybody who follows a log now.
 #[derive(Default)]
-pub(super) struct Followers {
+pub(super) struct LogFollowers {
     people: Mutex<HashMap<UserId, usize>>,
 }
 
 /// One follower; leaves when dropped.
-pub(super) struct Place {
-    followers: Arc<Followers>,
+pub(super) struct FollowerPermit {
+    followers: Arc<LogFollowers>,
     user: UserId,
 }
 
-impl Followers {
+impl LogFollowers {
     /// Takes a place until it is dropped.
     ///
     /// Errors: `log.too-many-followers` (429) at one person's limit, `log.no-room` (503) at everybody's.
-    pub(super) fn enter(self: &Arc<Self>, user: UserId) -> Result<Place, Refusal> {
+    pub(super) fn enter(self: &Arc<Self>, user: UserId) -> Result<FollowerPermit, Refusal> {
         let mut people = self.people();
-        if people.get(&user).copied().unwrap_or_default() >= MOST_OF_A_PERSON {
+        if people.get(&user).copied().unwrap_or_default() >= MAX_PER_USER {
             return Err(Refusal::too_often(
                 "log.too-many-followers",
-                format!("You follow {MOST_OF_A_PERSON} logs already."),
+                format!("You follow {MAX_PER_USER} logs already."),
             )
-            .with("most", MOST_OF_A_PERSON)
+            .with("most", MAX_PER_USER)
             .hint("Close one of them, or read without following.")
             .retry_after(5));
         }
-        if people.values().sum::<usize>() >= MOST {
+        if people.values().sum::<usize>() >= MAX_FOLLOWERS {
             return Err(Refusal::unavailable(
                 "log.no-room",
                 "The server's limit of followed logs is reached.",
@@ -49,7 +49,7 @@ impl Followers {
             .retry_after(5));
         }
         *people.entry(user).or_default() += 1;
-        Ok(Place {
+        Ok(FollowerPermit {
             followers: Arc::clone(self),
             user,
         })
@@ -61,7 +61,7 @@ impl Followers {
 }
 
 /// The same body; the place is kept until its end, or until its reader is gone.
-pub(super) fn held(body: Body, place: Option<Place>) -> Body {
+pub(super) fn held(body: Body, place: Option<FollowerPermit>) -> Body {
     let Some(place) = place else {
         return body;
     };
@@ -71,7 +71,7 @@ pub(super) fn held(body: Body, place: Option<Place>) -> Body {
     }))
 }
 
-impl Drop for Place {
+impl Drop for FollowerPermit {
     fn drop(&mut self) {
         let mut people = self.followers.people();
         if let Some(count) = people.get_mut(&self.user) {
@@ -89,15 +89,14 @@ mod tests {
 
     #[test]
     fn one_person_follows_so_many_logs_and_everybody_so_many_more() {
-        let followers = Arc::new(Followers::default());
+        let followers = Arc::new(LogFollowers::default());
         let enter = |user: u128| {
             followers
                 .enter(UserId(uuid::Uuid::from_u128(user)))
                 .map_err(|refusal| refusal.code)
         };
-        let mut places: Vec<Place> = (0..MOST_OF_A_PERSON)
-            .map(|_| enter(1).expect("room"))
-            .collect();
+        let mut places: Vec<FollowerPermit> =
+            (0..MAX_PER_USER).map(|_| enter(1).expect("room")).collect();
         assert_eq!(enter(1).err().as_deref(), Some("log.too-many-followers"));
         places.pop();
         places.push(enter(1).expect("one has left"));
@@ -110,14 +109,14 @@ mod tests {
                 }
             }
         }
-        assert_eq!(places.len(), MOST);
+        assert_eq!(places.len(), MAX_FOLLOWERS);
         drop(places);
         assert!(followers.people().is_empty());
     }
 
     #[tokio::test]
     async fn a_place_is_kept_while_the_log_is_read() {
-        let followers = Arc::new(Followers::default());
+        let followers = Arc::new(LogFollowers::default());
         let place = followers.enter(UserId(uuid::Uuid::from_u128(1)));
         let body = held(Body::from("a line"), place.ok());
         let mut pieces = body.into_data_stream();

@@ -6,81 +6,85 @@ use axum::http::{HeaderMap, StatusCode};
 use server::actions::gpus::prove::{self, TestRequest};
 use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest};
 
-use super::Api;
-use super::answer::{self, Answer};
-use super::body::Sent;
-use super::who::Who;
+use super::ApiContext;
+use super::answer::{self, ApiResult};
+use super::body::JsonBody;
+use super::who::ApiCaller;
 
-pub(super) async fn list(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn list(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     let all = gpus::list(&api.server, &caller).await?;
     answer::whole(&headers, &all)
 }
 
 pub(super) async fn get(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let gpu = gpus::get(&api.server, &caller, &id).await?;
     answer::whole(&headers, &gpu)
 }
 
 pub(super) async fn cordon(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    sent: Sent<CordonRequest>,
-) -> Answer {
+    sent: JsonBody<CordonRequest>,
+) -> ApiResult {
     let gpu = gpus::cordon(&api.server, &caller, &id, sent.value).await?;
     answer::plain(StatusCode::OK, &gpu)
 }
 
 pub(super) async fn uncordon(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let gpu = gpus::uncordon(&api.server, &caller, &id).await?;
     answer::plain(StatusCode::OK, &gpu)
 }
 
 pub(super) async fn drain(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    sent: Sent<DrainRequest>,
-) -> Answer {
+    sent: JsonBody<DrainRequest>,
+) -> ApiResult {
     let drained = gpus::drain(&api.server, &caller, &id, sent.value).await?;
     answer::plain(StatusCode::OK, &drained)
 }
 
 pub(super) async fn cut(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    sent: Sent<CutRequest>,
-) -> Answer {
+    sent: JsonBody<CutRequest>,
+) -> ApiResult {
     let cut = gpus::cut(&api.server, &caller, &id, sent.value).await?;
     answer::plain(StatusCode::OK, &cut)
 }
 
 pub(super) async fn test(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    sent: Sent<TestRequest>,
-) -> Answer {
+    sent: JsonBody<TestRequest>,
+) -> ApiResult {
     let operation = prove::test(&api.server, &caller, &id, sent.value).await?;
     answer::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))
 }
 
 pub(super) async fn proof(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let proof = prove::proof(&api.server, &caller, &id).await?;
     answer::whole(&headers, &proof)
 }

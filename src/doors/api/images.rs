@@ -10,31 +10,35 @@ use serde::Deserialize;
 use server::actions::images::{self, ImportSource};
 use server::actions::operations;
 
-use super::Api;
-use super::answer::{self, Answer};
-use super::body::Sent;
-use super::who::Who;
+use super::ApiContext;
+use super::answer::{self, ApiResult};
+use super::body::JsonBody;
+use super::who::ApiCaller;
 
-pub(super) async fn list(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn list(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     let images = images::list(&api.server, &caller).await?;
     answer::all(&headers, images)
 }
 
 pub(super) async fn get(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let image = images::get(&api.server, &caller, &id).await?;
     answer::one(&headers, &image, image.generation)
 }
 
 pub(super) async fn remove(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     images::remove(&api.server, &caller, &id).await?;
     answer::nothing()
 }
@@ -42,7 +46,7 @@ pub(super) async fn remove(
 /// One of `upload` and `path`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ImportRequest {
+pub(super) struct ImportBody {
     #[serde(default)]
     upload: Option<UploadId>,
     #[serde(default)]
@@ -53,11 +57,11 @@ pub(super) struct ImportRequest {
 }
 
 pub(super) async fn import(
-    State(api): State<Api>,
-    Who(caller): Who,
-    sent: Sent<ImportRequest>,
-) -> Answer {
-    let ImportRequest {
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<ImportBody>,
+) -> ApiResult {
+    let ImportBody {
         upload,
         path,
         reference,
@@ -82,20 +86,20 @@ pub(super) async fn import(
 }
 
 pub(super) async fn list_operations(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let operations = operations::list(&api.server, &caller).await?;
     answer::all(&headers, operations)
 }
 
 pub(super) async fn get_operation(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let id = operation(&id)?;
     let operation = operations::get(&api.server, &caller, id).await?;
     // Progress moves without a new version of the row, so the tag is of the whole body.
@@ -103,10 +107,10 @@ pub(super) async fn get_operation(
 }
 
 pub(super) async fn cancel_operation(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let id = operation(&id)?;
     let operation = operations::cancel(&api.server, &caller, id).await?;
     answer::changed(&operation, operation.generation)

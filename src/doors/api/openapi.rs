@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document, made from one table of routes. The same table is what the tests of roles
 //! and of the three doors go through, so that no route exists that they do not know.
 
+mod limits;
 #[allow(
     dead_code,
     reason = "these types describe bodies to the derive, and are never made"
@@ -12,11 +13,11 @@ use std::sync::LazyLock;
 
 use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use serde_json::{Value, json};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::answer::{self, Answer};
+use super::answer::{self, ApiResult};
 use super::replay;
 
 /// Who may call a route.
@@ -27,12 +28,12 @@ pub enum Needs {
     /// Any signed-in user.
     SignIn,
     /// Callers with this permission: by role, and by a token with this scope.
-    Verb(Verb),
+    Verb(Permission),
 }
 
 /// One route.
 #[derive(Debug, Clone, Copy)]
-pub struct Route {
+pub struct DocumentedRoute {
     pub method: &'static str,
     /// Below the host, parameters in braces.
     pub path: &'static str,
@@ -46,14 +47,16 @@ pub struct Route {
     pub body: Option<&'static str>,
     /// Status of success.
     pub status: u16,
-    pub answer: Reply,
+    pub answer: SuccessReply,
+    /// What `?dry_run=true` answers with status 200, where the route has it.
+    pub dry_run: Option<SuccessReply>,
     /// Statuses of the refusals that belong to this route besides 401, 403 and 503.
     pub refusals: &'static [u16],
 }
 
 /// What a success says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub enum SuccessReply {
     Schema(&'static str),
     /// One of two schemas.
     Either(&'static str, &'static str),
@@ -123,7 +126,9 @@ fn components() -> Value {
         let schema = serde_json::to_value(schema).unwrap_or(Value::Null);
         components.insert(name, schema);
     }
-    Value::Object(components)
+    let mut components = Value::Object(components);
+    limits::add(&mut components);
+    components
 }
 
 /// Adds a type and everything inside it.
@@ -137,45 +142,54 @@ fn collect<T: ToSchema + PartialSchema>(
     T::schemas(all);
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &DocumentedRoute) -> Value {
+    let parameter = |kind: &str, name: &str, required: bool| {
+        json!({
+            "name": name, "in": kind, "required": required,
+            "schema": limits::parameter(route.path, name),
+        })
+    };
     let mut parameters: Vec<Value> = route
         .path
         .split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-        .map(|name| {
-            json!({
-                "name": name, "in": "path", "required": true,
-                "schema": parameter(name),
-            })
-        })
+        .map(|name| parameter("path", name, true))
         .collect();
     parameters.extend(route.query.iter().map(|(name, about)| {
-        json!({
-            "name": name, "in": "query", "required": false, "description": about,
-            "schema": parameter(name),
-        })
+        let mut parameter = parameter("query", name, false);
+        parameter["description"] = (*about).into();
+        parameter
     }));
     if keyed(route) {
-        parameters.push(json!({
-            "name": "Idempotency-Key", "in": "header", "required": false,
-            "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
-        }));
+        parameters.push(parameter("header", "Idempotency-Key", false));
     }
     if route.refusals.contains(&428) {
-        parameters.push(json!({
-            "name": "If-Match", "in": "header", "required": true,
-            "description": "the ETag of a GET, or * to overwrite",
-            "schema": {"type": "string"},
-        }));
+        let mut version = parameter("header", "If-Match", true);
+        version["description"] = "the ETag of a GET, or * to overwrite".into();
+        parameters.push(version);
     }
     if route.refusals.contains(&412) && route.path.starts_with("/api/v1/uploads") {
-        parameters.push(json!({
-            "name": "Tus-Resumable", "in": "header", "required": true,
-            "schema": {"type": "string", "enum": ["1.0.0"]},
-        }));
+        parameters.push(parameter("header", "Tus-Resumable", true));
+    }
+    match route.operation {
+        "createUpload" => parameters.push(parameter("header", "Upload-Length", true)),
+        "appendUpload" => parameters.push(parameter("header", "Upload-Offset", true)),
+        _ => {}
     }
     let mut responses = serde_json::Map::new();
-    responses.insert(route.status.to_string(), success(route));
+    responses.insert(route.status.to_string(), success(route.answer));
+    if let Some(dry) = route.dry_run {
+        let mut answer = success(dry);
+        if route.status == 200
+            && let (Some(real), Some(all)) = (
+                success(route.answer)["content"].as_object(),
+                answer["content"].as_object_mut(),
+            )
+        {
+            all.extend(real.clone());
+        }
+        responses.insert("200".to_owned(), answer);
+    }
     for status in refusals(route) {
         responses.insert(
             status.to_string(),
@@ -206,6 +220,14 @@ fn operation(route: &Route) -> Value {
             "content": {kind: {"schema": reference(body)}},
         });
     }
+    if route.operation == "appendUpload" {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": {
+                "application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
+        });
+    }
     match route.needs {
         Needs::Nothing => operation["security"] = json!([]),
         Needs::SignIn => {}
@@ -214,12 +236,12 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-fn keyed(route: &Route) -> bool {
+fn keyed(route: &DocumentedRoute) -> bool {
     route.method == "POST" && replay::takes_a_key(route.path)
 }
 
 /// Every status below 500 that a refusal of this route may have, and 503 where the route has it.
-pub fn refusals(route: &Route) -> BTreeSet<u16> {
+pub fn refusals(route: &DocumentedRoute) -> BTreeSet<u16> {
     let mut refusals: BTreeSet<u16> = route.refusals.iter().copied().collect();
     if route.needs != Needs::Nothing {
         refusals.extend([401, 403]);
@@ -237,34 +259,25 @@ pub fn refusals(route: &Route) -> BTreeSet<u16> {
     refusals
 }
 
-/// The schema of a parameter of a path or a query. A name means the same on every route.
-fn parameter(name: &str) -> Value {
-    match name {
-        "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
-        "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
-        "patience" => json!({"type": "integer", "minimum": 0}),
-        "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
-        "command" | "env" => json!({"type": "array", "items": {"type": "string"}}),
-        "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
-        _ => json!({"type": "string"}),
-    }
-}
-
-fn success(route: &Route) -> Value {
-    let content = match route.answer {
-        Reply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
-        Reply::Either(one, other) => json!({
+fn success(answer: SuccessReply) -> Value {
+    let content = match answer {
+        SuccessReply::Schema(name) => json!({"application/json": {"schema": reference(name)}}),
+        SuccessReply::Either(one, other) => json!({
             "application/json": {"schema": {"oneOf": [reference(one), reference(other)]}},
         }),
-        Reply::Json => json!({"application/json": {"schema": {}}}),
-        Reply::File(kind) => json!({kind: {"schema": {"type": "string", "format": "binary"}}}),
-        Reply::Figures => json!({"application/openmetrics-text": {"schema": {"type": "string"}}}),
-        Reply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
-        Reply::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
-        Reply::Socket(protocol) => {
+        SuccessReply::Json => json!({"application/json": {"schema": {}}}),
+        SuccessReply::File(kind) => {
+            json!({kind: {"schema": {"type": "string", "format": "binary"}}})
+        }
+        SuccessReply::Figures => {
+            json!({"application/openmetrics-text": {"schema": {"type": "string"}}})
+        }
+        SuccessReply::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+        SuccessReply::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+        SuccessReply::Socket(protocol) => {
             return json!({"description": format!("A WebSocket with the subprotocol {protocol}.")});
         }
-        Reply::Nothing => return json!({"description": "Done."}),
+        SuccessReply::Nothing => return json!({"description": "Done."}),
     };
     json!({"description": "Done.", "content": content})
 }
@@ -274,7 +287,7 @@ fn reference(schema: &str) -> Value {
 }
 
 /// The method of a row, for those who call it.
-pub fn method(route: &Route) -> Method {
+pub fn method(route: &DocumentedRoute) -> Method {
     route
         .method
         .parse()
@@ -288,7 +301,7 @@ static WRITTEN: LazyLock<(Bytes, String)> = LazyLock::new(|| {
     (text.into(), tag)
 });
 
-pub(super) async fn serve(headers: HeaderMap) -> Answer {
+pub(super) async fn serve(headers: HeaderMap) -> ApiResult {
     let (text, tag) = &*WRITTEN;
     answer::finished(&headers, text.clone(), tag)
 }

@@ -4,46 +4,50 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
 use rules::people::Role;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
-use server::access::secret::Secret;
-use server::access::{self, SignedIn};
-use server::actions::people::{self, Preferences, TokensAfterReset, tokens};
+use server::access::secret::SecretText;
+use server::access::{self, NewSignIn};
+use server::actions::people::{self, TokensAfterReset, UserPreferences, tokens};
 
-use super::Api;
-use super::answer::{self, Answer};
-use super::body::Sent;
-use super::who::{From, Who};
-use crate::doors::problem::Problem;
+use super::ApiContext;
+use super::answer::{self, ApiResult};
+use super::body::JsonBody;
+use super::who::{ApiCaller, ApiPeer};
+use crate::doors::problem::ProblemResponse;
 
 /// How long a token made by signing in is good, unless the client says otherwise: 90 days.
 const USUAL_TOKEN_SECONDS: u64 = 90 * 86_400;
 
-pub(super) async fn list(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn list(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     let people = people::list(&api.server, &caller).await?;
     answer::all(&headers, people)
 }
 
 pub(super) async fn get(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let person = people::get(&api.server, &caller, &id).await?;
     answer::one(&headers, &person, person.generation)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewUser {
+pub(super) struct NewUserBody {
     name: String,
     #[serde(default = "ordinary")]
     role: Role,
-    password: Secret,
+    password: SecretText,
 }
 
 fn ordinary() -> Role {
@@ -51,11 +55,11 @@ fn ordinary() -> Role {
 }
 
 pub(super) async fn create(
-    State(api): State<Api>,
-    Who(caller): Who,
-    sent: Sent<NewUser>,
-) -> Answer {
-    let NewUser {
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<NewUserBody>,
+) -> ApiResult {
+    let NewUserBody {
         name,
         role,
         password,
@@ -69,17 +73,17 @@ pub(super) async fn create(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct UserPatch {
+pub(super) struct UserPatchBody {
     role: Role,
 }
 
 pub(super) async fn patch(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-    sent: Sent<UserPatch>,
-) -> Answer {
+    sent: JsonBody<UserPatchBody>,
+) -> ApiResult {
     let seen = answer::must_match(&headers)?;
     let person = people::set_role(&api.server, &caller, &id, sent.value.role, seen).await?;
     answer::changed(&person, person.generation)
@@ -87,18 +91,18 @@ pub(super) async fn patch(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewPassword {
-    password: Secret,
+pub(super) struct NewPasswordBody {
+    password: SecretText,
     /// None: they are revoked.
     revoke_tokens: Option<bool>,
 }
 
 pub(super) async fn set_password(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    sent: Sent<NewPassword>,
-) -> Answer {
+    sent: JsonBody<NewPasswordBody>,
+) -> ApiResult {
     let tokens = match sent.value.revoke_tokens {
         None | Some(true) => TokensAfterReset::Revoked,
         Some(false) => TokensAfterReset::Kept,
@@ -110,17 +114,17 @@ pub(super) async fn set_password(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SuspendRequest {
+pub(super) struct SuspendBody {
     suspended: bool,
 }
 
 pub(super) async fn suspend(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-    sent: Sent<SuspendRequest>,
-) -> Answer {
+    sent: JsonBody<SuspendBody>,
+) -> ApiResult {
     let seen = answer::if_match(&headers)?;
     let suspended = sent.value.suspended;
     let person = people::suspend(&api.server, &caller, &id, suspended, seen).await?;
@@ -128,59 +132,63 @@ pub(super) async fn suspend(
 }
 
 pub(super) async fn remove(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let seen = answer::if_match(&headers)?;
     people::remove(&api.server, &caller, &id, seen).await?;
     answer::nothing()
 }
 
-pub(super) async fn me(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn me(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     let person = people::me(&api.server, &caller).await?;
     answer::one(&headers, &person, person.generation)
 }
 
 pub(super) async fn set_me(
-    State(api): State<Api>,
-    Who(caller): Who,
-    sent: Sent<Preferences>,
-) -> Answer {
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<UserPreferences>,
+) -> ApiResult {
     let person = people::set_me(&api.server, &caller, sent.value).await?;
     answer::changed(&person, person.generation)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PasswordChange {
-    old: Secret,
-    new: Secret,
+pub(super) struct PasswordChangeBody {
+    old: SecretText,
+    new: SecretText,
 }
 
 pub(super) async fn change_password(
-    State(api): State<Api>,
-    Who(caller): Who,
-    sent: Sent<PasswordChange>,
-) -> Answer {
-    let PasswordChange { old, new } = sent.value;
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<PasswordChangeBody>,
+) -> ApiResult {
+    let PasswordChangeBody { old, new } = sent.value;
     people::change_password(&api.server, &caller, old, new).await?;
     answer::nothing()
 }
 
 pub(super) async fn list_tokens(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let tokens = tokens::list(&api.server, &caller).await?;
     answer::all(&headers, tokens)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewToken {
+pub(super) struct NewTokenBody {
     name: String,
     scopes: Vec<String>,
     #[serde(default)]
@@ -188,11 +196,11 @@ pub(super) struct NewToken {
 }
 
 pub(super) async fn create_token(
-    State(api): State<Api>,
-    Who(caller): Who,
-    sent: Sent<NewToken>,
-) -> Answer {
-    let NewToken {
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<NewTokenBody>,
+) -> ApiResult {
+    let NewTokenBody {
         name,
         scopes,
         expires_at,
@@ -205,10 +213,10 @@ pub(super) async fn create_token(
 
 /// Revokes by id, or by a name that only one of the caller's tokens has.
 pub(super) async fn revoke_token(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let id = match id.parse::<TokenId>() {
         Ok(id) => id,
         Err(_) => {
@@ -238,9 +246,9 @@ pub(super) async fn revoke_token(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SignInRequest {
+pub(super) struct SignInBody {
     name: String,
-    password: Secret,
+    password: SecretText,
     /// What the token will be called; what it is for.
     #[serde(default = "some_client")]
     token_name: String,
@@ -254,11 +262,11 @@ fn some_client() -> String {
 
 /// Trades name and password for a token: how programs sign in.
 pub(super) async fn sign_in(
-    State(api): State<Api>,
-    From(peer): From,
-    sent: Sent<SignInRequest>,
-) -> Answer {
-    let SignInRequest {
+    State(api): State<ApiContext>,
+    ApiPeer(peer): ApiPeer,
+    sent: JsonBody<SignInBody>,
+) -> ApiResult {
+    let SignInBody {
         name,
         password,
         token_name,
@@ -270,20 +278,20 @@ pub(super) async fn sign_in(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SetupRequest {
+pub(super) struct SetupBody {
     /// From the one-time link that the server printed.
-    code: Secret,
+    code: SecretText,
     name: String,
-    password: Secret,
+    password: SecretText,
 }
 
 /// Makes the first administrator; works once.
 pub(super) async fn set_up(
-    State(api): State<Api>,
-    From(peer): From,
-    sent: Sent<SetupRequest>,
-) -> Answer {
-    let SetupRequest {
+    State(api): State<ApiContext>,
+    ApiPeer(peer): ApiPeer,
+    sent: JsonBody<SetupBody>,
+) -> ApiResult {
+    let SetupBody {
         code,
         name,
         password,
@@ -294,7 +302,10 @@ pub(super) async fn set_up(
 }
 
 /// For root on the machine, and for the text console: the link that makes the first administrator.
-pub(super) async fn setup_links(State(api): State<Api>, Who(caller): Who) -> Answer {
+pub(super) async fn setup_links(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+) -> ApiResult {
     let links = people::setup_links(&api.server, &caller).await?;
     let response = answer::plain(StatusCode::OK, &links)?;
     Ok(answer::with_header(response, "cache-control", "no-store"))
@@ -302,13 +313,13 @@ pub(super) async fn setup_links(State(api): State<Api>, Who(caller): Who) -> Ans
 
 /// Gives a token with everything the person may, and ends the browser's sign-in that proved them.
 async fn token_instead(
-    api: &Api,
-    signed_in: SignedIn,
+    api: &ApiContext,
+    signed_in: NewSignIn,
     token_name: &str,
     expires_seconds: Option<u64>,
-) -> Result<axum::response::Response, Problem> {
+) -> Result<axum::response::Response, ProblemResponse> {
     let caller = signed_in.caller;
-    let scopes: Vec<String> = Verb::ALL
+    let scopes: Vec<String> = Permission::ALL
         .into_iter()
         .map(|verb| verb.word().to_owned())
         .collect();

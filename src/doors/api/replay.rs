@@ -8,12 +8,12 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use rules::refusal::Refusal;
-use server::actions::replay::{self, Answer, First, Turn};
+use server::actions::replay::{self, KeyPermit, KeyUse, RecordedAnswer};
 
 use super::dress::too_large;
-use super::who::Who;
-use super::{Api, LARGEST_JSON, answer, body};
-use crate::doors::problem::Problem;
+use super::who::ApiCaller;
+use super::{ApiContext, MAX_JSON_BYTES, answer, body};
+use crate::doors::problem::ProblemResponse;
 
 /// Routes that keep their answer in the commit that acts.
 const IN_THEIR_COMMIT: [&str; 3] = ["/sessions", "/users", "/images/import"];
@@ -23,6 +23,13 @@ const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 const SECRET: [&str; 2] = ["/me/tokens", "/setup/link"];
 /// Routes whose body holds a password.
 const PASSWORDS: [&str; 2] = ["/users/{id}/password", "/me/password"];
+/// Headers that say what a request means, as its body does: an upload is all in its headers.
+const MEANT: [&str; 4] = [
+    "if-match",
+    "tus-resumable",
+    "upload-length",
+    "upload-metadata",
+];
 /// Headers that belong to an answer.
 const KEPT: [&str; 5] = [
     "content-type",
@@ -38,7 +45,7 @@ pub(super) fn takes_a_key(path: &str) -> bool {
 }
 
 /// Middleware: acts once for each key.
-pub(super) async fn once(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(super) async fn once(State(api): State<ApiContext>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
     let route = path.map_or("", |path| {
         let path = path.as_str();
@@ -69,10 +76,15 @@ struct Sort {
     password: bool,
 }
 
-async fn act(api: Api, request: Request, next: Next, sort: Sort) -> Result<Response, Problem> {
+async fn act(
+    api: ApiContext,
+    request: Request,
+    next: Next,
+    sort: Sort,
+) -> Result<Response, ProblemResponse> {
     let (mut parts, sent) = request.into_parts();
-    let Who(caller) = Who::from_request_parts(&mut parts, &api).await?;
-    let sent = to_bytes(sent, LARGEST_JSON)
+    let ApiCaller(caller) = ApiCaller::from_request_parts(&mut parts, &api).await?;
+    let sent = to_bytes(sent, MAX_JSON_BYTES)
         .await
         .map_err(|_| too_large())?;
     // What is asked in the address belongs to the request as its body does.
@@ -80,6 +92,11 @@ async fn act(api: Api, request: Request, next: Next, sort: Sort) -> Result<Respo
     if let Some(query) = parts.uri.query() {
         meant.push(b'?');
         meant.extend(query.as_bytes());
+    }
+    for name in MEANT {
+        for value in parts.headers.get_all(name) {
+            meant.extend([b"\n", name.as_bytes(), b": ", value.as_bytes()].concat());
+        }
     }
     let Some(key) = body::key(&parts.method, &parts.uri, &parts.headers, &meant) else {
         return Ok(next.run(Request::from_parts(parts, Body::from(sent))).await);
@@ -93,15 +110,20 @@ async fn act(api: Api, request: Request, next: Next, sort: Sort) -> Result<Respo
     let (server, of) = (api.server.clone(), caller.clone());
     replay::complete(&server, &of, async move {
         match replay::first(&api.server, &caller, key)? {
-            First::Act(turn) => kept(turn, request, next, sort).await,
-            First::Again(first) => again(first, sort.secret),
+            KeyUse::Act(turn) => kept(turn, request, next, sort).await,
+            KeyUse::Again(first) => again(first, sort.secret),
         }
     })
     .await
 }
 
 /// Acts, and keeps the answer.
-async fn kept(turn: Turn, request: Request, next: Next, sort: Sort) -> Result<Response, Problem> {
+async fn kept(
+    turn: KeyPermit,
+    request: Request,
+    next: Next,
+    sort: Sort,
+) -> Result<Response, ProblemResponse> {
     let response = next.run(request).await;
     if !response.status().is_success() {
         // A refusal leaves the key free.
@@ -110,7 +132,7 @@ async fn kept(turn: Turn, request: Request, next: Next, sort: Sort) -> Result<Re
     let (parts, answered) = response.into_parts();
     let answered = to_bytes(answered, usize::MAX).await.unwrap_or_default();
     let text = |name: &str| parts.headers.get(name)?.to_str().ok().map(str::to_owned);
-    let kept = Answer {
+    let kept = RecordedAnswer {
         status: parts.status.as_u16(),
         headers: KEPT
             .iter()
@@ -124,7 +146,7 @@ async fn kept(turn: Turn, request: Request, next: Next, sort: Sort) -> Result<Re
     Ok(Response::from_parts(parts, Body::from(answered)))
 }
 
-fn again(first: Answer, secret: bool) -> Result<Response, Problem> {
+fn again(first: RecordedAnswer, secret: bool) -> Result<Response, ProblemResponse> {
     let Some(body) = first.body else {
         return Err(if secret {
             Refusal::conflict(

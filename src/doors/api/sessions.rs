@@ -6,33 +6,34 @@ use std::time::Duration;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::SessionName;
-use rules::refusal::{Kind, Refusal};
+use rules::object::Object;
+use rules::refusal::{Refusal, RefusalKind};
 use rules::session::{Phase, check_labels};
 use rules::units::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use server::Failure;
-use server::actions::sessions::{self, LaunchRequest, ListQuery, Resize, Session};
+use server::actions::sessions::{self, LaunchRequest, ListQuery, Resize, SessionView};
 
-use super::Api;
-use super::answer::{self, Answer};
-use super::body::{Asked, Sent};
-use super::who::Who;
-use crate::doors::problem::Problem;
+use super::ApiContext;
+use super::answer::{self, ApiResult};
+use super::body::{JsonBody, QueryParameters};
+use super::who::ApiCaller;
+use crate::doors::problem::ProblemResponse;
 
 /// Longest time one `?wait=` holds a request. Higher: proxies in between give up first. Lower: waiting
 /// clients ask more often.
-const LONGEST_WAIT: u64 = 60;
+const MAX_WAIT: u64 = 60;
 /// How often a merge of labels is tried again when another writer changes the same session.
 const MERGES: usize = 5;
 
 pub(super) async fn list(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
     RawQuery(raw): RawQuery,
-    Asked(query): Asked<ListQuery>,
-) -> Answer {
+    QueryParameters(query): QueryParameters<ListQuery>,
+) -> ApiResult {
     let page = sessions::list(&api.server, &caller, &query).await?;
     answer::page(
         &headers,
@@ -49,11 +50,11 @@ pub(super) struct LaunchOptions {
 }
 
 pub(super) async fn launch(
-    State(api): State<Api>,
-    Who(caller): Who,
-    Asked(options): Asked<LaunchOptions>,
-    sent: Sent<LaunchRequest>,
-) -> Answer {
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    QueryParameters(options): QueryParameters<LaunchOptions>,
+    sent: JsonBody<LaunchRequest>,
+) -> ApiResult {
     if options.dry_run {
         let explained = sessions::preview(&api.server, &caller, sent.value).await?;
         return answer::plain(StatusCode::OK, &explained);
@@ -80,7 +81,7 @@ pub(super) async fn launch(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Waiting {
+pub(super) struct WaitQuery {
     /// `running` or `ended`.
     wait: Option<String>,
     /// Seconds.
@@ -88,12 +89,12 @@ pub(super) struct Waiting {
 }
 
 pub(super) async fn get(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Asked(waiting): Asked<Waiting>,
-) -> Answer {
+    QueryParameters(waiting): QueryParameters<WaitQuery>,
+) -> ApiResult {
     let mut session = sessions::get(&api.server, &caller, &id).await?;
     if let Some(word) = waiting.wait {
         let until = match word.as_str() {
@@ -126,16 +127,16 @@ pub(super) async fn get(
 
 /// How long a request waits that asked for so many seconds.
 fn patience(asked: Option<u64>) -> Duration {
-    Duration::from_secs(asked.unwrap_or(20).min(LONGEST_WAIT))
+    Duration::from_secs(asked.unwrap_or(20).min(MAX_WAIT))
 }
 
 /// The session once it is in that phase or past it.
 async fn reach(
-    api: &Api,
+    api: &ApiContext,
     caller: &server::access::Caller,
-    session: &Session,
+    session: &SessionView,
     until: Phase,
-) -> Result<Session, Failure> {
+) -> Result<SessionView, Failure> {
     let mut revision = server::events::revision(&api.server);
     let id = session.id.to_string();
     loop {
@@ -153,22 +154,22 @@ async fn reach(
 /// A merge patch: what is left out stays.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct SessionPatch {
+pub(super) struct SessionPatchBody {
     name: Option<String>,
     /// A null removes a label.
     labels: Option<BTreeMap<String, Option<String>>>,
-    resources: Option<Resize>,
+    resources: Option<Object<Resize>>,
 }
 
 pub(super) async fn patch(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-    sent: Sent<SessionPatch>,
-) -> Answer {
+    sent: JsonBody<SessionPatchBody>,
+) -> ApiResult {
     let mut seen = answer::if_match(&headers)?;
-    let SessionPatch {
+    let SessionPatchBody {
         name,
         labels,
         resources,
@@ -194,7 +195,7 @@ pub(super) async fn patch(
     }
     let mut session = sessions::get(&api.server, &caller, &id).await?;
     let id = session.id.to_string();
-    if let Some(resources) = resources {
+    if let Some(Object(resources)) = resources {
         session = sessions::resize(&api.server, &caller, &id, resources, seen)
             .await
             .map_err(|f| stale(f, &session))?;
@@ -214,12 +215,12 @@ pub(super) async fn patch(
 /// Merges labels into those that are there. Without a version from the client, a write by someone
 /// else in between is merged again.
 async fn merge_labels(
-    api: &Api,
+    api: &ApiContext,
     caller: &server::access::Caller,
     id: &str,
     change: &BTreeMap<String, Option<String>>,
     seen: Option<u64>,
-) -> Result<Session, Problem> {
+) -> Result<SessionView, ProblemResponse> {
     let mut tries = 0;
     loop {
         tries += 1;
@@ -234,16 +235,18 @@ async fn merge_labels(
         let version = seen.unwrap_or(now.generation);
         match sessions::set_labels(&api.server, caller, id, labels, Some(version)).await {
             Err(Failure::Refusal(refusal))
-                if refusal.kind == Kind::Stale && seen.is_none() && tries < MERGES => {}
+                if refusal.kind == RefusalKind::Stale && seen.is_none() && tries < MERGES => {}
             done => return done.map_err(|f| stale(f, &now)),
         }
     }
 }
 
 /// A refusal for staleness names the version there is.
-fn stale(failure: Failure, now: &Session) -> Problem {
+fn stale(failure: Failure, now: &SessionView) -> ProblemResponse {
     match failure {
-        Failure::Refusal(refusal) if refusal.kind == Kind::Stale && refusal.hint.is_empty() => {
+        Failure::Refusal(refusal)
+            if refusal.kind == RefusalKind::Stale && refusal.hint.is_empty() =>
+        {
             let hint = format!(
                 "It is at version \"{}\" now; read it again.",
                 now.generation
@@ -255,98 +258,102 @@ fn stale(failure: Failure, now: &Session) -> Problem {
 }
 
 pub(super) async fn delete(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     sessions::delete(&api.server, &caller, &id).await?;
     answer::nothing()
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct StopRequest {
+pub(super) struct StopBody {
     /// Kill at once instead of asking first.
     force: bool,
 }
 
 pub(super) async fn stop(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    sent: Sent<StopRequest>,
-) -> Answer {
+    sent: JsonBody<StopBody>,
+) -> ApiResult {
     let session = sessions::stop(&api.server, &caller, &id, sent.value.force).await?;
     answer::changed(&session, session.generation)
 }
 
 pub(super) async fn kill(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let session = sessions::stop(&api.server, &caller, &id, true).await?;
     answer::changed(&session, session.generation)
 }
 
 pub(super) async fn restart(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let session = sessions::restart(&api.server, &caller, &id).await?;
     answer::changed(&session, session.generation)
 }
 
 pub(super) async fn pause(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let session = sessions::pause(&api.server, &caller, &id).await?;
     answer::changed(&session, session.generation)
 }
 
 pub(super) async fn resume(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let session = sessions::resume(&api.server, &caller, &id).await?;
     answer::changed(&session, session.generation)
 }
 
 /// The request that would make another one like it; nothing is made.
 pub(super) async fn duplicate(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let request = sessions::duplicate(&api.server, &caller, &id).await?;
     answer::plain(StatusCode::OK, &request)
 }
 
 pub(super) async fn why(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let explained = sessions::why(&api.server, &caller, &id).await?;
     answer::whole(&headers, &explained)
 }
 
 pub(super) async fn events(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let events = sessions::events(&api.server, &caller, &id).await?;
     answer::all(&headers, events)
 }
 
-pub(super) async fn queue(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn queue(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     let waiting = sessions::queue(&api.server, &caller).await?;
     let items: Vec<_> = waiting
         .into_iter()
@@ -361,12 +368,12 @@ pub(super) struct SampleQuery {
 }
 
 pub(super) async fn metrics(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Asked(query): Asked<SampleQuery>,
-) -> Answer {
+    QueryParameters(query): QueryParameters<SampleQuery>,
+) -> ApiResult {
     let samples = sessions::samples(&api.server, &caller, &id, query.since).await?;
     answer::all(&headers, samples)
 }

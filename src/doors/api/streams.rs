@@ -21,12 +21,12 @@ use server::actions::sessions::{self, EntryTicket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Duration, MissedTickBehavior, interval};
 
-use super::Api;
-use super::answer::Answer;
-use super::body::Asked;
+use super::ApiContext;
+use super::answer::ApiResult;
+use super::body::QueryParameters;
 use super::followers::held;
-use super::who::Who;
-use crate::doors::problem::Problem;
+use super::who::ApiCaller;
+use crate::doors::problem::ProblemResponse;
 
 /// Terminals: binary messages, first byte the channel.
 pub(super) const TERMINAL: &str = "v1.term";
@@ -40,7 +40,7 @@ const ERRORS: u8 = 3;
 
 /// Keeps connections through proxies and finds dead ones. Lower wakes phones; higher than a minute
 /// and some proxies cut a quiet terminal.
-const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long the other side of a stream that ended may take to close. Longer: a client that hangs keeps
 /// its connection. Shorter: one on a busy machine misses the end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -48,19 +48,19 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// keeps the connection, though nothing flows on it any more.
 const DISMISSAL: Duration = Duration::from_secs(1);
 /// Largest message a client may send: a paste.
-const LARGEST_MESSAGE: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Longest command line or environment of one exec, all together.
-const LARGEST_EXEC: usize = 256 << 10;
+const MAX_EXEC_BYTES: usize = 256 << 10;
 
-type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+type UpgradeResult = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 pub(super) async fn attach(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    Asked(pairs): Asked<Vec<(String, String)>>,
-    upgrade: Upgrade,
-) -> Answer {
+    QueryParameters(pairs): QueryParameters<Vec<(String, String)>>,
+    upgrade: UpgradeResult,
+) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
     let upgrade = socket(upgrade, TERMINAL)?;
     let size = size(&pairs)?;
@@ -69,12 +69,12 @@ pub(super) async fn attach(
 }
 
 pub(super) async fn exec(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    Asked(pairs): Asked<Vec<(String, String)>>,
-    upgrade: Upgrade,
-) -> Answer {
+    QueryParameters(pairs): QueryParameters<Vec<(String, String)>>,
+    upgrade: UpgradeResult,
+) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
     let request = exec_request(&pairs)?;
     let upgrade = socket(upgrade, TERMINAL)?;
@@ -83,11 +83,11 @@ pub(super) async fn exec(
 }
 
 pub(super) async fn port(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path((id, port)): Path<(String, String)>,
-    upgrade: Upgrade,
-) -> Answer {
+    upgrade: UpgradeResult,
+) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
     let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
         Refusal::invalid("port.invalid", "This is not the number of a port.")
@@ -100,17 +100,23 @@ pub(super) async fn port(
 }
 
 /// An upgrade that speaks `protocol`, or the refusal of a request that is none.
-fn socket(upgrade: Upgrade, protocol: &'static str) -> Result<WebSocketUpgrade, Problem> {
+fn socket(
+    upgrade: UpgradeResult,
+    protocol: &'static str,
+) -> Result<WebSocketUpgrade, ProblemResponse> {
     match upgrade {
         Ok(upgrade) => Ok(upgrade
             .protocols([protocol])
-            .max_message_size(LARGEST_MESSAGE)),
+            .max_message_size(MAX_MESSAGE_BYTES)),
         Err(_) => {
             let refusal =
                 Refusal::malformed("websocket.needed", "This path speaks WebSocket only.").hint(
                     format!("Open it as a WebSocket with the subprotocol {protocol}."),
                 );
-            Err(Problem::with_status(refusal, StatusCode::UPGRADE_REQUIRED))
+            Err(ProblemResponse::with_status(
+                refusal,
+                StatusCode::UPGRADE_REQUIRED,
+            ))
         }
     }
 }
@@ -146,7 +152,7 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
     let mut total = 0;
     for (name, value) in pairs {
         total += value.len();
-        rules::session::text("exec", &format!("/{name}"), value, LARGEST_EXEC)?;
+        rules::session::text("exec", &format!("/{name}"), value, MAX_EXEC_BYTES)?;
         match name.as_str() {
             "command" => request.argv.push(value.clone()),
             "env" => {
@@ -172,7 +178,7 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
             }
         }
     }
-    if total > LARGEST_EXEC {
+    if total > MAX_EXEC_BYTES {
         return Err(
             Refusal::too_large("exec.too-large", "This command is too long.")
                 .hint("Put long scripts into a file inside the session."),
@@ -187,7 +193,12 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
     Ok(request)
 }
 
-fn terminal(api: &Api, caller: &Caller, upgrade: WebSocketUpgrade, stream: TermStream) -> Response {
+fn terminal(
+    api: &ApiContext,
+    caller: &Caller,
+    upgrade: WebSocketUpgrade,
+    stream: TermStream,
+) -> Response {
     let (lease, in_use) = (lease(&api.server, caller), InUse::of(&api.server, caller));
     upgrade.on_upgrade(move |socket| pump(socket, stream, lease, in_use))
 }
@@ -216,7 +227,7 @@ async fn pump(socket: WebSocket, stream: TermStream, lease: Lease, mut in_use: I
         }
     };
     let shown = async {
-        let mut ping = interval(PING_EVERY);
+        let mut ping = interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let message = tokio::select! {
@@ -323,12 +334,12 @@ fn typed_in(message: &Bytes) -> Option<TermInput> {
 
 fn control_in(text: &[u8]) -> Option<TermInput> {
     #[derive(Deserialize)]
-    struct Words {
+    struct TerminalMessage {
         resize: Option<(u16, u16)>,
         #[serde(default)]
         close_input: bool,
     }
-    let words: Words = serde_json::from_slice(text).ok()?;
+    let words: TerminalMessage = serde_json::from_slice(text).ok()?;
     match words.resize {
         Some((columns, rows)) if columns > 0 && rows > 0 => {
             Some(TermInput::Resize((columns, rows)))
@@ -419,11 +430,11 @@ pub(super) struct LogQuery {
 }
 
 pub(super) async fn logs(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    Asked(query): Asked<LogQuery>,
-) -> Answer {
+    QueryParameters(query): QueryParameters<LogQuery>,
+) -> ApiResult {
     let ticket = sessions::read_logs(&api.server, &caller, &id).await?;
     let follow = matches!(query.follow.as_deref(), Some("1" | "true" | ""));
     let place = match follow {
@@ -435,7 +446,7 @@ pub(super) async fn logs(
     let body = if waits && !follow {
         axum::body::Body::empty()
     } else if waits {
-        let waiting = Reading::Waiting {
+        let waiting = LogTail::Waiting {
             api: api.clone(),
             caller: Box::new(caller),
             id: ticket.session.to_string(),
@@ -447,7 +458,7 @@ pub(super) async fn logs(
             .streams
             .logs(ticket.container, query.since, follow)
             .await?;
-        axum::body::Body::from_stream(stream::unfold((Reading::Open(log), lease), next_piece))
+        axum::body::Body::from_stream(stream::unfold((LogTail::Open(log), lease), next_piece))
     };
     let kind = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
@@ -457,9 +468,9 @@ pub(super) async fn logs(
 }
 
 /// A log on its way: the session may not have begun to write.
-enum Reading {
+enum LogTail {
     Waiting {
-        api: Api,
+        api: ApiContext,
         caller: Box<Caller>,
         id: String,
         since: u64,
@@ -471,35 +482,35 @@ enum Reading {
 
 type Piece = Result<Bytes, std::io::Error>;
 
-async fn next_piece((reading, mut lease): (Reading, Lease)) -> Option<(Piece, (Reading, Lease))> {
+async fn next_piece((reading, mut lease): (LogTail, Lease)) -> Option<(Piece, (LogTail, Lease))> {
     tokio::select! {
         biased;
         // Broken off, so that it is not taken for the whole log.
-        refusal = &mut lease, if !matches!(reading, Reading::Dismissed) => {
+        refusal = &mut lease, if !matches!(reading, LogTail::Dismissed) => {
             let broken = std::io::Error::new(std::io::ErrorKind::PermissionDenied, refusal.to_string());
-            Some((Err(broken), (Reading::Dismissed, lease)))
+            Some((Err(broken), (LogTail::Dismissed, lease)))
         }
         piece = read_on(reading) => piece.map(|(piece, reading)| (piece, (reading, lease))),
     }
 }
 
-async fn read_on(reading: Reading) -> Option<(Piece, Reading)> {
+async fn read_on(reading: LogTail) -> Option<(Piece, LogTail)> {
     let mut log = match reading {
-        Reading::Open(log) => log,
-        Reading::Waiting {
+        LogTail::Open(log) => log,
+        LogTail::Waiting {
             api,
             caller,
             id,
             since,
         } => begin(&api, &caller, &id, since).await?,
-        Reading::Dismissed => return None,
+        LogTail::Dismissed => return None,
     };
     let chunk = log.output.recv().await?;
-    Some((Ok(chunk.bytes), Reading::Open(log)))
+    Some((Ok(chunk.bytes), LogTail::Open(log)))
 }
 
 /// Waits until there is a log; None where there will never be one.
-async fn begin(api: &Api, caller: &Caller, id: &str, since: u64) -> Option<LogStream> {
+async fn begin(api: &ApiContext, caller: &Caller, id: &str, since: u64) -> Option<LogStream> {
     let mut revision = server::events::revision(&api.server);
     loop {
         revision.borrow_and_update();
@@ -561,7 +572,7 @@ mod tests {
         let refusal = more.expect_err("a byte more");
         assert_eq!(
             (refusal.code.as_str(), refusal.kind),
-            ("exec.too-large", rules::refusal::Kind::TooLarge)
+            ("exec.too-large", rules::refusal::RefusalKind::TooLarge)
         );
     }
 

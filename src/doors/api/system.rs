@@ -16,24 +16,24 @@ use server::actions::system::SliceMetrics;
 use server::actions::{backups, sessions, system};
 use std::sync::atomic::AtomicU64;
 
-use super::Api;
-use super::answer::{self, Answer};
-use super::body::Asked;
-use super::who::Who;
+use super::ApiContext;
+use super::answer::{self, ApiResult};
+use super::body::QueryParameters;
+use super::who::ApiCaller;
 use crate::doors::download;
-use crate::doors::problem::Problem;
+use crate::doors::problem::ProblemResponse;
 
 pub(super) async fn overview(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let overview = sessions::overview(&api.server, &caller).await?;
     answer::whole(&headers, &overview)
 }
 
 /// What this server can do, for clients that must work with several versions.
-pub(super) async fn capabilities(Who(_): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn capabilities(ApiCaller(_): ApiCaller, headers: HeaderMap) -> ApiResult {
     let body = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "api": "v1",
@@ -44,11 +44,11 @@ pub(super) async fn capabilities(Who(_): Who, headers: HeaderMap) -> Answer {
         "terminal": {"subprotocol": "v1.term", "channels": {"in": 0, "out": 1, "control": 2, "err": 3}},
         "tunnel": {"subprotocol": "v1.tcp"},
         "limits": {
-            "body_bytes": super::LARGEST_JSON,
-            "copies": rules::session::MOST_COPIES,
+            "body_bytes": super::MAX_JSON_BYTES,
+            "copies": rules::session::MAX_COPIES,
             "page": 500,
-            "order_bytes": rules::session::LARGEST_ORDER,
-            "labels": rules::session::MOST_LABELS,
+            "order_bytes": rules::session::MAX_SPEC_BYTES,
+            "labels": rules::session::MAX_LABELS,
             "wait_seconds": 60,
         },
     });
@@ -57,46 +57,49 @@ pub(super) async fn capabilities(Who(_): Who, headers: HeaderMap) -> Answer {
 
 /// Every setting with its value, default and source, for administrators.
 pub(super) async fn settings(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let settings = system::settings(&api.server, &caller).await?;
     answer::all(&headers, settings)
 }
 
 /// Reads the settings again; a reading with a fault changes nothing.
 pub(super) async fn reload_settings(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let done = system::reload_settings(&api.server, &caller).await?;
     answer::whole(&headers, &done)
 }
 
 /// How the backups stand that the server makes by itself.
 pub(super) async fn backups(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let standing = backups::standing(&api.server, &caller).await?;
     answer::whole(&headers, &standing)
 }
 
 /// Makes a backup now and answers when it was verified.
-pub(super) async fn back_up(State(api): State<Api>, Who(caller): Who) -> Answer {
+pub(super) async fn back_up(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+) -> ApiResult {
     let made = backups::make(&api.server, &caller).await?;
     answer::plain(StatusCode::CREATED, &made)
 }
 
 /// One backup as a file, to be carried away.
 pub(super) async fn take_backup(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(name): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let (found, open) = backups::take(&api.server, &caller, name).await?;
     Ok(download::file(
         &found.name,
@@ -109,10 +112,10 @@ pub(super) async fn take_backup(
 
 /// Every check of the machine, the unwell ones first.
 pub(super) async fn diagnostics(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let checks = system::diagnose(&api.server, &caller).await?;
     answer::all(&headers, checks)
 }
@@ -125,11 +128,11 @@ pub(super) struct BundleQuery {
 
 /// A support bundle as a file, or with `dry_run` what it would hold.
 pub(super) async fn support_bundle(
-    State(api): State<Api>,
-    Who(caller): Who,
-    Asked(query): Asked<BundleQuery>,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    QueryParameters(query): QueryParameters<BundleQuery>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     if query.dry_run {
         let members = system::preview_bundle(&api.server, &caller).await?;
         return answer::all(&headers, members);
@@ -144,10 +147,10 @@ pub(super) async fn support_bundle(
 
 /// Broken invariants of the rows; an empty list for a sound box.
 pub(super) async fn findings(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     let findings = system::findings_of(&api.server, &caller).await?;
     answer::all(&headers, findings)
 }
@@ -158,7 +161,7 @@ pub(super) async fn alive() -> &'static str {
 }
 
 /// Whether the server can do its work: each check by itself. 503 when one that matters fails.
-pub(super) async fn ready(State(api): State<Api>) -> Answer {
+pub(super) async fn ready(State(api): State<ApiContext>) -> ApiResult {
     let checks = system::health(&api.server).await;
     let ready = checks.iter().all(|check| check.ok || check.minor);
     let status = if ready {
@@ -169,7 +172,7 @@ pub(super) async fn ready(State(api): State<Api>) -> Answer {
     answer::plain(status, &json!({"ready": ready, "checks": checks}))
 }
 
-pub(super) async fn version() -> Answer {
+pub(super) async fn version() -> ApiResult {
     let body = json!({"name": "fardel", "version": env!("CARGO_PKG_VERSION"), "api": "v1"});
     answer::plain(StatusCode::OK, &body)
 }
@@ -200,11 +203,14 @@ struct OfSlice {
     simulated: String,
 }
 
-type Measure = Gauge<f64, AtomicU64>;
+type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Figures as OpenMetrics text. Root on the local socket needs no token; loopback is no proof of
 /// anything, since a proxy on this machine brings everybody by it.
-pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer {
+pub(super) async fn metrics(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+) -> ApiResult {
     let figures = system::metrics(&api.server, &caller).await?;
     let mut registry = Registry::with_prefix("fardel");
     let sessions = Family::<OfState, Gauge>::default();
@@ -215,7 +221,7 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
     }
     registry.register("sessions", "Live sessions by state", sessions);
     let mut family = |name: &str, help: &str, give: &dyn Fn(&system::MachineMetrics) -> f64| {
-        let measures = Family::<OfMachine, Measure>::default();
+        let measures = Family::<OfMachine, FloatGauge>::default();
         for machine in &figures.machines {
             let label = OfMachine {
                 machine: machine.name.clone(),
@@ -240,7 +246,7 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
         f64::from(u8::from(!m.silent))
     });
     let mut devices = |name: &str, help: &str, give: &dyn Fn(&system::GpuMetrics) -> f64| {
-        let measures = Family::<OfGpu, Measure>::default();
+        let measures = Family::<OfGpu, FloatGauge>::default();
         for machine in &figures.machines {
             for gpu in &machine.gpus {
                 let label = OfGpu {
@@ -271,7 +277,7 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
         f64::from(u8::from(g.cordoned))
     });
     let mut told = |name: &str, help: &str, give: &dyn Fn(&DeviceUse) -> Option<f64>| {
-        let measures = Family::<OfGpu, Measure>::default();
+        let measures = Family::<OfGpu, FloatGauge>::default();
         for machine in &figures.machines {
             for gpu in &machine.gpus {
                 let Some(figure) = gpu.doing.as_ref().and_then(give) else {
@@ -299,7 +305,7 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
         &|doing| Some(doing.memory?.0 as f64),
     );
     let mut slices = |name: &str, help: &str, give: &dyn Fn(&SliceMetrics) -> Option<f64>| {
-        let measures = Family::<OfSlice, Measure>::default();
+        let measures = Family::<OfSlice, FloatGauge>::default();
         for machine in &figures.machines {
             for (gpu, slice) in machine.gpus.iter().flat_map(|gpu| {
                 let slices = gpu.slices.iter();
@@ -376,7 +382,7 @@ pub(super) async fn metrics(State(api): State<Api>, Who(caller): Who) -> Answer 
     );
     let mut text = String::new();
     if encode(&mut text, &registry).is_err() {
-        return Err(Problem::from(Refusal::unavailable(
+        return Err(ProblemResponse::from(Refusal::unavailable(
             "server.fault",
             "The figures cannot be written.",
         )));

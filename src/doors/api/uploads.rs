@@ -15,12 +15,12 @@ use rules::names::UploadId;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use server::access::{Caller, lease};
-use server::actions::images::uploads::{self, Upload};
+use server::actions::images::uploads::{self, UploadView};
 
-use super::Api;
-use super::answer::{self, Answer, with_header};
-use super::who::Who;
-use crate::doors::problem::Problem;
+use super::ApiContext;
+use super::answer::{self, ApiResult, with_header};
+use super::who::ApiCaller;
+use crate::doors::problem::ProblemResponse;
 
 const VERSION: &str = "1.0.0";
 /// One piece on its way to disk. Higher: more memory an upload. Lower: more flushes of the disk.
@@ -34,12 +34,20 @@ pub(super) async fn options() -> Response {
     tus(with_header(response, "tus-extension", extensions))
 }
 
-pub(super) async fn list(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn list(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     let uploads = uploads::list(&api.server, &caller).await?;
     answer::all(&headers, uploads)
 }
 
-pub(super) async fn create(State(api): State<Api>, Who(caller): Who, headers: HeaderMap) -> Answer {
+pub(super) async fn create(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    headers: HeaderMap,
+) -> ApiResult {
     version(&headers)?;
     let size = number(&headers, "upload-length").ok_or_else(|| {
         Refusal::invalid(
@@ -55,11 +63,11 @@ pub(super) async fn create(State(api): State<Api>, Who(caller): Who, headers: He
 }
 
 pub(super) async fn head(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     version(&headers)?;
     let upload = uploads::head(&api.server, &caller, known(&id)?).await?;
     let response = StatusCode::OK.into_response();
@@ -69,12 +77,12 @@ pub(super) async fn head(
 }
 
 pub(super) async fn append(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
+) -> ApiResult {
     version(&headers)?;
     let kind = headers
         .get(header::CONTENT_TYPE)
@@ -83,7 +91,7 @@ pub(super) async fn append(
         let refusal =
             Refusal::malformed("upload.content-type", "A chunk of an upload is not a form.")
                 .hint("Content-Type: application/offset+octet-stream would work.");
-        return Err(Problem::with_status(
+        return Err(ProblemResponse::with_status(
             refusal,
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ));
@@ -99,12 +107,12 @@ pub(super) async fn append(
 
 /// Takes a body in pieces. When it breaks off, what came before is on disk.
 async fn take(
-    api: &Api,
+    api: &ApiContext,
     caller: &Caller,
     id: UploadId,
     offset: u64,
     body: Body,
-) -> Result<Upload, Problem> {
+) -> Result<UploadView, ProblemResponse> {
     let mut lease = lease(&api.server, caller);
     let mut pieces = body.into_data_stream();
     let mut buffer = BytesMut::new();
@@ -134,7 +142,7 @@ async fn take(
     }
     match latest {
         Some(upload) if !broken => Ok(upload),
-        _ => Err(Problem::from(
+        _ => Err(ProblemResponse::from(
             Refusal::malformed(
                 "upload.cut-off",
                 "The connection broke in the middle of a piece.",
@@ -145,34 +153,34 @@ async fn take(
 }
 
 async fn keep(
-    api: &Api,
+    api: &ApiContext,
     caller: &Caller,
     id: UploadId,
     at: u64,
     piece: Bytes,
-) -> Result<Upload, Problem> {
+) -> Result<UploadView, ProblemResponse> {
     Ok(uploads::append(&api.server, caller, id, at, piece).await?)
 }
 
 pub(super) async fn abort(
-    State(api): State<Api>,
-    Who(caller): Who,
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer {
+) -> ApiResult {
     version(&headers)?;
     uploads::abort(&api.server, &caller, known(&id)?).await?;
     Ok(tus(StatusCode::NO_CONTENT.into_response()))
 }
 
-fn version(headers: &HeaderMap) -> Result<(), Problem> {
+fn version(headers: &HeaderMap) -> Result<(), ProblemResponse> {
     let given = headers.get("tus-resumable").and_then(|v| v.to_str().ok());
     if given == Some(VERSION) {
         return Ok(());
     }
     let refusal = Refusal::malformed("upload.version", "Uploads speak tus 1.0.0.")
         .hint("Tus-Resumable: 1.0.0 would work.");
-    Err(Problem::with_status(
+    Err(ProblemResponse::with_status(
         refusal,
         StatusCode::PRECONDITION_FAILED,
     ))
@@ -216,11 +224,11 @@ fn tus(response: Response) -> Response {
     with_header(response, "tus-resumable", VERSION)
 }
 
-fn progress(response: Response, upload: &Upload) -> Response {
+fn progress(response: Response, upload: &UploadView) -> Response {
     with_header(response, "upload-offset", &upload.offset.to_string())
 }
 
-fn expires(response: Response, upload: &Upload) -> Response {
+fn expires(response: Response, upload: &UploadView) -> Response {
     with_header(response, "upload-expires", &http_date(upload.expires_at))
 }
 

@@ -7,20 +7,23 @@ use axum::http::request::Parts;
 use rules::refusal::Refusal;
 use server::access::{self, Caller};
 
-use super::Api;
+use super::ApiContext;
 use super::dress::RequestId;
 use crate::doors::admission;
 use crate::doors::origin;
 use crate::doors::peer::Peer;
-use crate::doors::problem::Problem;
+use crate::doors::problem::ProblemResponse;
 
 /// The proven caller of a request.
-pub(super) struct Who(pub(super) Caller);
+pub(super) struct ApiCaller(pub(super) Caller);
 
-impl FromRequestParts<Api> for Who {
-    type Rejection = Problem;
+impl FromRequestParts<ApiContext> for ApiCaller {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        api: &ApiContext,
+    ) -> Result<Self, ProblemResponse> {
         let peer = peer(parts);
         let mut caller = prove(api, parts, peer).await?;
         admission::proven(&parts.extensions, caller.subject.user);
@@ -34,9 +37,9 @@ impl FromRequestParts<Api> for Who {
 }
 
 /// The other end of the connection. Unknown means somewhere else.
-pub(super) struct From(pub(super) Peer);
+pub(super) struct ApiPeer(pub(super) Peer);
 
-impl<S: Send + Sync> FromRequestParts<S> for From {
+impl<S: Send + Sync> FromRequestParts<S> for ApiPeer {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(
@@ -56,7 +59,7 @@ fn peer(parts: &Parts) -> Peer {
         .unwrap_or(Peer::Tcp(nowhere))
 }
 
-async fn prove(api: &Api, parts: &Parts, peer: Peer) -> Result<Caller, Problem> {
+async fn prove(api: &ApiContext, parts: &Parts, peer: Peer) -> Result<Caller, ProblemResponse> {
     if let Some(given) = parts.headers.get(header::AUTHORIZATION) {
         let token = given
             .to_str()

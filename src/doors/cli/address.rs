@@ -5,11 +5,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::trouble::{Trouble, UNREACHABLE};
+use super::trouble::{CliError, UNREACHABLE};
 
 /// A server's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum ServerAddress {
     Socket(PathBuf),
     Tcp {
         host: String,
@@ -18,7 +18,7 @@ pub(super) enum Address {
     },
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(path) => write!(f, "unix:{}", path.display()),
@@ -34,12 +34,12 @@ impl fmt::Display for Address {
 const PORT: u16 = 7860;
 const SECURE_PORT: u16 = 443;
 
-impl Address {
+impl ServerAddress {
     /// Reads `https://host:port`, `http://host:port`, `host:port`, `host`, `unix:/path` or `/path`.
     /// Without a scheme it is encrypted, except for this machine itself.
-    pub(super) fn parse(text: &str) -> Result<Self, Trouble> {
+    pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         let wrong = || {
-            Trouble::usage(format!("{text:?} is not the address of a server."))
+            CliError::usage(format!("{text:?} is not the address of a server."))
                 .hint("https://192.0.2.10 or unix:/run/fardel/fardel.sock would work.")
         };
         let text = text.trim();
@@ -103,7 +103,7 @@ impl Address {
 
 /// Finds the numeric addresses of `host`: itself, localhost, or what `hosts` (normally /etc/hosts)
 /// says. Refuses a name that stands in none of them.
-pub(super) fn resolve(host: &str, port: u16, hosts: &Path) -> Result<Vec<SocketAddr>, Trouble> {
+pub(super) fn resolve(host: &str, port: u16, hosts: &Path) -> Result<Vec<SocketAddr>, CliError> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
@@ -124,7 +124,7 @@ pub(super) fn resolve(host: &str, port: u16, hosts: &Path) -> Result<Vec<SocketA
     // A server bound to loopback listens on IPv4 unless told otherwise.
     found.sort_by_key(SocketAddr::is_ipv6);
     if found.is_empty() {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             UNREACHABLE,
             "name.unresolved",
             format!("The name {host} is not known on this machine."),
@@ -141,8 +141,8 @@ pub(super) fn resolve(host: &str, port: u16, hosts: &Path) -> Result<Vec<SocketA
 mod tests {
     use super::*;
 
-    fn tcp(host: &str, port: u16, secure: bool) -> Address {
-        Address::Tcp {
+    fn tcp(host: &str, port: u16, secure: bool) -> ServerAddress {
+        ServerAddress::Tcp {
             host: host.into(),
             port,
             secure,
@@ -161,14 +161,14 @@ mod tests {
             ("127.0.0.1", tcp("127.0.0.1", 7860, false)),
             ("localhost:1", tcp("localhost", 1, false)),
             ("http://[::1]:9", tcp("::1", 9, false)),
-            ("unix:/a/b", Address::Socket("/a/b".into())),
-            ("unix:///a/b", Address::Socket("/a/b".into())),
-            ("/a/b", Address::Socket("/a/b".into())),
+            ("unix:/a/b", ServerAddress::Socket("/a/b".into())),
+            ("unix:///a/b", ServerAddress::Socket("/a/b".into())),
+            ("/a/b", ServerAddress::Socket("/a/b".into())),
         ] {
-            assert_eq!(Address::parse(text).expect(text), address, "{text}");
+            assert_eq!(ServerAddress::parse(text).expect(text), address, "{text}");
         }
         for text in ["", "http://", "box:port", "https://", "ftp://x", "a@b"] {
-            assert!(Address::parse(text).is_err(), "{text} was taken");
+            assert!(ServerAddress::parse(text).is_err(), "{text} was taken");
         }
     }
 

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::client::Client;
-use super::output::{View, text};
-use super::tree::Tls;
-use super::trouble::Trouble;
+use super::client::HttpClient;
+use super::output::{OutputStyle, text};
+use super::tree::TlsCommand;
+use super::trouble::CliError;
 use super::{complain, print};
 
 /// Prints the fingerprint for people and the certificate for files: `fardel trust > fardel.pem`.
-pub(super) async fn trust(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn trust(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.get("/api/v1/trust").await?;
     if view.for_people() {
         complain(&format!(
@@ -30,10 +30,14 @@ pub(super) async fn trust(client: &Client, view: &View) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-pub(super) async fn tls(client: &Client, view: &View, request: Tls) -> Result<u8, Trouble> {
+pub(super) async fn tls(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: TlsCommand,
+) -> Result<u8, CliError> {
     match request {
-        Tls::Show => shown(view, &client.get("/api/v1/tls").await?),
-        Tls::Csr { name, organisation } => {
+        TlsCommand::Show => shown(view, &client.get("/api/v1/tls").await?),
+        TlsCommand::Csr { name, organisation } => {
             let body = json!({"names": name, "organisation": organisation});
             let answer = client.post("/api/v1/tls/request", &body).await?;
             if view.for_people() {
@@ -46,12 +50,12 @@ pub(super) async fn tls(client: &Client, view: &View, request: Tls) -> Result<u8
             print(&view.said(&answer, text(&answer, "request").trim_end())?);
             Ok(0)
         }
-        Tls::Import { file, key, name } => {
+        TlsCommand::Import { file, key, name } => {
             let key = key.as_deref().map(read).transpose()?;
             let body = json!({"certificate": read(&file)?, "key": key, "name": name});
             shown(view, &client.post("/api/v1/tls/certificate", &body).await?)
         }
-        Tls::Reset { previous } => {
+        TlsCommand::Reset { previous } => {
             let to = if previous { "site" } else { "own" };
             shown(
                 view,
@@ -62,9 +66,9 @@ pub(super) async fn tls(client: &Client, view: &View, request: Tls) -> Result<u8
 }
 
 /// A file, or standard input for `-`.
-fn read(file: &Path) -> Result<String, Trouble> {
+fn read(file: &Path) -> Result<String, CliError> {
     let failed = |error: std::io::Error| {
-        Trouble::usage(format!("{} cannot be read: {error}.", file.display()))
+        CliError::usage(format!("{} cannot be read: {error}.", file.display()))
     };
     if file == Path::new("-") {
         let mut text = String::new();
@@ -76,7 +80,7 @@ fn read(file: &Path) -> Result<String, Trouble> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn shown(view: &View, body: &Value) -> Result<u8, Trouble> {
+fn shown(view: &OutputStyle, body: &Value) -> Result<u8, CliError> {
     let names = |of: &Value| -> String {
         let names = of["names"].as_array().into_iter().flatten();
         names

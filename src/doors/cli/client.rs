@@ -21,22 +21,22 @@ use base::tls::client::server_name;
 use rustls::ClientConfig;
 use tokio_rustls::TlsConnector;
 
-use super::address::{Address, resolve};
-use super::trouble::{FAILED, TIMEOUT, Trouble, UNREACHABLE};
+use super::address::{ServerAddress, resolve};
+use super::trouble::{CliError, FAILED, TIMEOUT, UNREACHABLE};
 
 /// How long one TCP connection may take. Higher: a wrong address keeps people waiting. Lower: a
 /// loaded box on a slow network looks dead.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one answer may take from its request to its headers.
-const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The code of trouble with a server whose certificate leads to no trusted authority.
 pub(super) const UNTRUSTED: &str = "server.untrusted";
 
 /// A server, and who we are to it.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
-    pub address: Address,
+pub(super) struct HttpClient {
+    pub address: ServerAddress,
     pub token: Option<String>,
     /// Whom to believe over TLS; None over anything else.
     pub tls: Option<Arc<ClientConfig>>,
@@ -48,20 +48,20 @@ pub(super) struct Client {
 
 /// A whole answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub status: u16,
     pub headers: hyper::HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The body as JSON; null where it is empty.
-    pub(super) fn json(&self) -> Result<Value, Trouble> {
+    pub(super) fn json(&self) -> Result<Value, CliError> {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
         serde_json::from_slice(&self.body).map_err(|e| {
-            Trouble::new(
+            CliError::new(
                 FAILED,
                 "answer.unreadable",
                 format!("The server's answer is not JSON: {e}."),
@@ -84,7 +84,7 @@ pub(super) struct Flow {
 
 impl Flow {
     /// The next piece; None at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, CliError> {
         loop {
             match self.response.frame().await {
                 None => return Ok(None),
@@ -93,7 +93,7 @@ impl Flow {
                     Err(_) => continue,
                 },
                 Some(Err(error)) => {
-                    return Err(Trouble::new(
+                    return Err(CliError::new(
                         UNREACHABLE,
                         "server.connection-lost",
                         format!("The server went away while it was answering: {error}."),
@@ -131,14 +131,14 @@ impl Extra {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Asks and takes the whole answer, with any status.
     pub(super) async fn ask(
         &self,
         method: Method,
         path: &str,
         extra: Extra,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<HttpAnswer, CliError> {
         let flow = self.open(method, path, extra).await?;
         let Flow { response, _driver } = flow;
         let (parts, body) = response.into_parts();
@@ -146,14 +146,14 @@ impl Client {
             .collect()
             .await
             .map_err(|error| {
-                Trouble::new(
+                CliError::new(
                     UNREACHABLE,
                     "server.connection-lost",
                     format!("The server went away while it was answering: {error}."),
                 )
             })?
             .to_bytes();
-        Ok(Answer {
+        Ok(HttpAnswer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             body,
@@ -166,21 +166,21 @@ impl Client {
         method: Method,
         path: &str,
         extra: Extra,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<HttpAnswer, CliError> {
         let answer = self.ask(method, path, extra).await?;
         if answer.status < 400 {
             return Ok(answer);
         }
         let id = answer.header("x-request-id").unwrap_or_default().to_owned();
-        Err(Trouble::refused(answer.status, &answer.body, &id))
+        Err(CliError::refused(answer.status, &answer.body, &id))
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Value, Trouble> {
+    pub(super) async fn get(&self, path: &str) -> Result<Value, CliError> {
         self.call(Method::GET, path, Extra::default()).await?.json()
     }
 
     /// Posts JSON under a fresh idempotency key, so that nothing is done twice.
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, CliError> {
         let extra = Extra::json(body).header("Idempotency-Key", fresh_key());
         self.call(Method::POST, path, extra).await?.json()
     }
@@ -190,7 +190,7 @@ impl Client {
         &self,
         path: &str,
         headers: Vec<(String, String)>,
-    ) -> Result<Flow, Trouble> {
+    ) -> Result<Flow, CliError> {
         let extra = Extra {
             headers,
             ..Extra::default()
@@ -214,10 +214,10 @@ impl Client {
             .await
             .map(|b| b.to_bytes())
             .unwrap_or_default();
-        Err(Trouble::refused(status, &body, &id))
+        Err(CliError::refused(status, &body, &id))
     }
 
-    async fn open(&self, method: Method, path: &str, extra: Extra) -> Result<Flow, Trouble> {
+    async fn open(&self, method: Method, path: &str, extra: Extra) -> Result<Flow, CliError> {
         self.say(&method, path, &extra);
         let mut request = Request::builder()
             .method(method)
@@ -237,9 +237,9 @@ impl Client {
         }
         let request = request
             .body(Full::new(extra.body))
-            .map_err(|e| Trouble::usage(format!("This cannot be sent as a request: {e}.")))?;
+            .map_err(|e| CliError::usage(format!("This cannot be sent as a request: {e}.")))?;
         let lost = |error: hyper::Error| {
-            Trouble::new(
+            CliError::new(
                 UNREACHABLE,
                 "server.no-answer",
                 format!(
@@ -257,7 +257,7 @@ impl Client {
             // A broken connection shows in the answer that was cut off.
             let _ = connection.await;
         });
-        match tokio::time::timeout(ANSWER_WITHIN, sender.send_request(request)).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, sender.send_request(request)).await {
             Ok(response) => {
                 let response = response.map_err(lost)?;
                 self.refuse_detour(&response)?;
@@ -266,13 +266,13 @@ impl Client {
                     _driver: driver,
                 })
             }
-            Err(_) => Err(Trouble::new(
+            Err(_) => Err(CliError::new(
                 TIMEOUT,
                 "server.slow",
                 format!(
                     "{} took the call and gave no answer for {} seconds.",
                     self.address,
-                    ANSWER_WITHIN.as_secs()
+                    ANSWER_TIMEOUT.as_secs()
                 ),
             )),
         }
@@ -283,7 +283,7 @@ impl Client {
         &self,
         path: &str,
         protocol: &str,
-    ) -> Result<WebSocketStream<ByteStream>, Trouble> {
+    ) -> Result<WebSocketStream<ByteStream>, CliError> {
         use tokio_tungstenite::tungstenite::Error;
         let mut request = Request::builder()
             .uri(format!(
@@ -310,7 +310,7 @@ impl Client {
         }
         let request = request
             .body(())
-            .map_err(|e| Trouble::usage(format!("This cannot be sent as a request: {e}.")))?;
+            .map_err(|e| CliError::usage(format!("This cannot be sent as a request: {e}.")))?;
         let stream = self.connect().await?;
         match tokio_tungstenite::client_async(request, stream).await {
             Ok((socket, _)) => Ok(socket),
@@ -322,9 +322,9 @@ impl Client {
                     .unwrap_or_default()
                     .to_owned();
                 let body = response.body().clone().unwrap_or_default();
-                Err(Trouble::refused(response.status().as_u16(), &body, &id))
+                Err(CliError::refused(response.status().as_u16(), &body, &id))
             }
-            Err(error) => Err(Trouble::new(
+            Err(error) => Err(CliError::new(
                 UNREACHABLE,
                 "server.no-answer",
                 format!("{} did not open the stream: {error}.", self.address),
@@ -333,12 +333,12 @@ impl Client {
     }
 
     /// Connects and shakes hands, and says nothing.
-    pub(super) async fn greet(&self) -> Result<(), Trouble> {
+    pub(super) async fn greet(&self) -> Result<(), CliError> {
         self.connect().await.map(drop)
     }
 
     /// A server that speaks HTTPS only sends plain HTTP elsewhere; a token is not sent after it.
-    fn refuse_detour(&self, response: &Response<Incoming>) -> Result<(), Trouble> {
+    fn refuse_detour(&self, response: &Response<Incoming>) -> Result<(), CliError> {
         if !response.status().is_redirection() {
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl Client {
             .and_then(|v| v.to_str().ok());
         let place = place.unwrap_or("another address");
         let origin: String = place.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-        Err(Trouble::new(
+        Err(CliError::new(
             UNREACHABLE,
             "server.elsewhere",
             format!(
@@ -362,17 +362,17 @@ impl Client {
     }
 
     /// Shakes hands as this client's trust says.
-    async fn encrypt(&self, stream: TcpStream, host: &str) -> Result<ByteStream, Trouble> {
+    async fn encrypt(&self, stream: TcpStream, host: &str) -> Result<ByteStream, CliError> {
         let (Some(config), Some(name)) = (&self.tls, server_name(host)) else {
-            return Err(Trouble::usage(format!(
+            return Err(CliError::usage(format!(
                 "{host} cannot be the name of a server."
             )));
         };
         let shaken = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-        match tokio::time::timeout(CONNECT_WITHIN, shaken).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, shaken).await {
             Ok(Ok(stream)) => Ok(boxed(stream)),
             Ok(Err(error)) => Err(self.distrust(&error)),
-            Err(_) => Err(Trouble::new(
+            Err(_) => Err(CliError::new(
                 TIMEOUT,
                 "server.slow",
                 format!("{} does not shake hands.", self.address),
@@ -381,7 +381,7 @@ impl Client {
     }
 
     /// Why a handshake came to nothing.
-    fn distrust(&self, error: &std::io::Error) -> Trouble {
+    fn distrust(&self, error: &std::io::Error) -> CliError {
         use rustls::CertificateError as Wrong;
         use rustls::Error;
         let place = &self.address;
@@ -420,21 +420,21 @@ impl Client {
                 "Is this the address of a fardel server?".to_owned(),
             ),
         };
-        Trouble::new(UNREACHABLE, code, text).hint(hint)
+        CliError::new(UNREACHABLE, code, text).hint(hint)
     }
 
-    async fn connect(&self) -> Result<ByteStream, Trouble> {
+    async fn connect(&self) -> Result<ByteStream, CliError> {
         let unreachable = |what: String| {
-            Trouble::new(UNREACHABLE, "server.unreachable", what).hint(match &self.address {
-                Address::Socket(_) => {
+            CliError::new(UNREACHABLE, "server.unreachable", what).hint(match &self.address {
+                ServerAddress::Socket(_) => {
                     "Start a server with `fardel serve`, or name another with --server or \
                      `fardel login`."
                 }
-                Address::Tcp { .. } => "Is the server running, and is this its address?",
+                ServerAddress::Tcp { .. } => "Is the server running, and is this its address?",
             })
         };
         match &self.address {
-            Address::Socket(path) => match UnixStream::connect(path).await {
+            ServerAddress::Socket(path) => match UnixStream::connect(path).await {
                 Ok(stream) => Ok(boxed(stream)),
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                     Err(unreachable(format!(
@@ -448,10 +448,10 @@ impl Client {
                     plain(&error)
                 ))),
             },
-            Address::Tcp { host, port, secure } => {
+            ServerAddress::Tcp { host, port, secure } => {
                 let mut last = None;
                 for address in resolve(host, *port, Path::new("/etc/hosts"))? {
-                    match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(address)).await {
+                    match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
                         Ok(Ok(stream)) => {
                             // Keystrokes are small and must not wait for each other.
                             let _ = stream.set_nodelay(true);
@@ -482,7 +482,7 @@ impl Client {
         if *method != Method::GET {
             line.push_str(&format!(" -X {method}"));
         }
-        if let Address::Socket(socket) = &self.address {
+        if let ServerAddress::Socket(socket) = &self.address {
             line.push_str(&format!(
                 " --unix-socket {}",
                 quoted(&socket.display().to_string())
@@ -511,7 +511,7 @@ impl Client {
         line.push_str(&format!(
             " {}",
             quoted(&match &self.address {
-                Address::Socket(_) => format!("http://localhost{path}"),
+                ServerAddress::Socket(_) => format!("http://localhost{path}"),
                 place => format!("{place}{path}"),
             })
         ));

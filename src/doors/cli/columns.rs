@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::output::{Column, View, age, size, span, text};
+use super::output::{Column, OutputStyle, age, size, span, text};
 use rules::units::Timestamp;
 
 /// `running`, `running, paused`, `ended 7`, `ended, stopped`.
@@ -24,7 +24,7 @@ pub(super) fn state(row: &Value) -> String {
     }
 }
 
-fn ran(row: &Value, view: &View) -> String {
+fn ran(row: &Value, view: &OutputStyle) -> String {
     let point = |key: &str| row[key].as_str().and_then(|t| Timestamp::parse(t).ok());
     match (point("started_at"), point("ended_at")) {
         (Some(from), Some(to)) => span(to.seconds_since(from)),

@@ -4,10 +4,10 @@
 use rules::units::Timestamp;
 use serde_json::{Value, json};
 
-use super::client::{Client, encoded};
-use super::output::{View, size, span, text};
-use super::tree::Gpu;
-use super::trouble::Trouble;
+use super::client::{HttpClient, encoded};
+use super::output::{OutputStyle, size, span, text};
+use super::tree::GpuCommand;
+use super::trouble::CliError;
 use super::{columns, complain, images, launch, print, sessions};
 
 /// Seconds without work after which a slice is called idle, as on the pages.
@@ -16,9 +16,13 @@ const IDLE_AFTER: u64 = 300;
 /// Said wherever a person reads of simulated devices.
 pub(super) const SIMULATED: &str = "simulated: these devices do not exist, and sessions get none";
 
-pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8, Trouble> {
+pub(super) async fn gpu(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: GpuCommand,
+) -> Result<u8, CliError> {
     match request {
-        Gpu::Ls => {
+        GpuCommand::Ls => {
             let body = client.get("/api/v1/gpus").await?;
             if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
                 complain("No machine here has a GPU.\n");
@@ -27,28 +31,28 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
             print(&view.list(&body, columns::GPUS)?);
             remark(view, &body);
         }
-        Gpu::Show { gpu } => {
+        GpuCommand::Show { gpu } => {
             let body = client.get(&path(&gpu)).await?;
             print(&view.said(&body, &shown(&body, view.now))?);
         }
-        Gpu::Cordon { gpu, note } => {
+        GpuCommand::Cordon { gpu, note } => {
             let body = client
                 .post(&format!("{}/cordon", path(&gpu)), &json!({"note": note}))
                 .await?;
             said(view, &body, "takes no new sessions; running ones go on")?;
         }
-        Gpu::Uncordon { gpu } => {
+        GpuCommand::Uncordon { gpu } => {
             let body = client
                 .post(&format!("{}/uncordon", path(&gpu)), &json!({}))
                 .await?;
             said(view, &body, "takes new slices again")?;
         }
-        Gpu::Drain { gpu, yes, note } => {
+        GpuCommand::Drain { gpu, yes, note } => {
             let body = json!({"dry_run": !yes, "note": note});
             let body = client.post(&format!("{}/drain", path(&gpu)), &body).await?;
             print(&view.said(&body, &drained(&body))?);
         }
-        Gpu::Cut {
+        GpuCommand::Cut {
             gpu,
             profiles,
             whole: _,
@@ -59,7 +63,7 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
             let body = client.post(&format!("{}/cut", path(&gpu)), &body).await?;
             print(&view.said(&body, &cut(&body))?);
         }
-        Gpu::Test {
+        GpuCommand::Test {
             gpu,
             image,
             no_wait,
@@ -74,17 +78,17 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
                 print(&view.said(&operation, &line)?);
                 return Ok(0);
             }
-            let progress = images::Progress::new(view, "testing", false);
+            let progress = images::ProgressLine::new(view, "testing", false);
             images::watched(client, &progress, operation).await?;
             return proof(client, view, &gpu).await;
         }
-        Gpu::Proof { gpu } => return proof(client, view, &gpu).await,
-        Gpu::Resize {
+        GpuCommand::Proof { gpu } => return proof(client, view, &gpu).await,
+        GpuCommand::Resize {
             session,
             share,
             gpu_mem,
         } => {
-            let devices = launch::Gpu {
+            let devices = launch::GpuArguments {
                 share: Some(&share),
                 memory: gpu_mem.as_deref(),
                 mig: None,
@@ -106,7 +110,7 @@ pub(super) async fn gpu(client: &Client, view: &View, request: Gpu) -> Result<u8
 }
 
 /// Prints the newest proof; 1 where something did not hold.
-async fn proof(client: &Client, view: &View, gpu: &str) -> Result<u8, Trouble> {
+async fn proof(client: &HttpClient, view: &OutputStyle, gpu: &str) -> Result<u8, CliError> {
     let body = client.get(&format!("{}/proof", path(gpu))).await?;
     print(&view.said(&body, &proved(&body))?);
     Ok(u8::from(body["result"]["passed"] != true))
@@ -168,7 +172,7 @@ fn path(gpu: &str) -> String {
 }
 
 /// Says on standard error which accelerators are not given, and that nothing exists where nothing does.
-fn remark(view: &View, body: &Value) {
+fn remark(view: &OutputStyle, body: &Value) {
     for other in body["others"].as_array().into_iter().flatten() {
         if view.for_people() {
             complain(&format!(
@@ -184,7 +188,7 @@ fn remark(view: &View, body: &Value) {
     }
 }
 
-fn said(view: &View, gpu: &Value, what: &str) -> Result<(), Trouble> {
+fn said(view: &OutputStyle, gpu: &Value, what: &str) -> Result<(), CliError> {
     let line = format!("GPU {} ({}) {what}", text(gpu, "index"), text(gpu, "id"));
     print(&view.said(gpu, &line)?);
     remark(view, gpu);
@@ -204,7 +208,7 @@ pub(super) fn asked(session: &Value) -> String {
 
 /// An explanation whose devices also say how many multiprocessors they are worth, for people. For programs,
 /// and where the devices cannot be asked, it stays as it came.
-pub(super) async fn in_full(client: &Client, view: &View, mut answer: Value) -> Value {
+pub(super) async fn in_full(client: &HttpClient, view: &OutputStyle, mut answer: Value) -> Value {
     let given = answer["devices"]
         .as_array()
         .is_some_and(|all| !all.is_empty());

@@ -9,28 +9,32 @@ use hyper::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use super::client::{Client, Extra, encoded, fresh_key};
-use super::output::{View, text};
-use super::tree::{Image, Job};
-use super::trouble::{FAILED, Trouble, UNREACHABLE};
+use super::client::{Extra, HttpClient, encoded, fresh_key};
+use super::output::{OutputStyle, text};
+use super::tree::{ImageCommand, JobCommand};
+use super::trouble::{CliError, FAILED, UNREACHABLE};
 use super::{columns, complain, launch, print};
 
 /// One piece of an upload. Higher: a broken network repeats more. Lower: the round trips show.
 const PIECE: usize = 8 << 20;
 /// Between two looks at a running import.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-pub(super) async fn image(client: &Client, view: &View, request: Image) -> Result<u8, Trouble> {
+pub(super) async fn image(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: ImageCommand,
+) -> Result<u8, CliError> {
     match request {
-        Image::Ls => {
+        ImageCommand::Ls => {
             let body = client.get("/api/v1/images").await?;
             print(&view.list(&body, columns::IMAGES)?);
         }
-        Image::Get { image } => {
+        ImageCommand::Get { image } => {
             let body = client
                 .get(&format!("/api/v1/images/{}", encoded(&image)))
                 .await?;
-            let wide = View {
+            let wide = OutputStyle {
                 format: match view.format {
                     super::Format::Table => super::Format::Wide,
                     other => other,
@@ -39,12 +43,12 @@ pub(super) async fn image(client: &Client, view: &View, request: Image) -> Resul
             };
             print(&wide.one(&body, columns::IMAGES)?);
         }
-        Image::Import {
+        ImageCommand::Import {
             archive,
             name,
             detach,
         } => return import(client, view, &archive, name, detach).await,
-        Image::Rm { images } => {
+        ImageCommand::Rm { images } => {
             for image in images {
                 let path = format!("/api/v1/images/{}", encoded(&image));
                 client.call(Method::DELETE, &path, Extra::default()).await?;
@@ -56,18 +60,18 @@ pub(super) async fn image(client: &Client, view: &View, request: Image) -> Resul
 }
 
 async fn import(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     archive: &Path,
     name: Option<String>,
     detach: bool,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let mut spool = None;
     let file = if archive == Path::new("-") {
         // The size must be said first, and a broken transfer must be able to go back.
         let mut kept = tempfile_for_stdin()?;
         std::io::copy(&mut std::io::stdin().lock(), &mut kept).map_err(|e| {
-            Trouble::new(
+            CliError::new(
                 FAILED,
                 "archive.unreadable",
                 format!("Standard input: {e}."),
@@ -78,13 +82,13 @@ async fn import(
         std::fs::File::open(archive)
     }
     .map_err(|e| {
-        Trouble::usage(format!("{} cannot be read: {e}.", archive.display()))
+        CliError::usage(format!("{} cannot be read: {e}.", archive.display()))
             .hint("An archive made by docker save, podman save or skopeo copy would work.")
     })?;
     let size = file.metadata().map(|m| m.len()).unwrap_or(0);
     if file.metadata().is_ok_and(|m| m.is_dir()) {
         return Err(
-            Trouble::usage(format!("{} is a directory.", archive.display())).hint(format!(
+            CliError::usage(format!("{} is a directory.", archive.display())).hint(format!(
                 "tar -C {} -cf image.tar . makes an archive of it.",
                 archive.display()
             )),
@@ -104,7 +108,7 @@ async fn import(
         print(&view.one(&operation, columns::JOBS)?);
         return Ok(0);
     }
-    let progress = Progress::new(view, "importing", true);
+    let progress = ProgressLine::new(view, "importing", true);
     let done = watched(client, &progress, operation).await?;
     let references: Vec<String> = done["result"]["images"]
         .as_array()
@@ -116,7 +120,7 @@ async fn import(
     Ok(0)
 }
 
-fn tempfile_for_stdin() -> Result<std::fs::File, Trouble> {
+fn tempfile_for_stdin() -> Result<std::fs::File, CliError> {
     use std::os::unix::fs::OpenOptionsExt;
     // Without a name from the start: it goes away with this process.
     std::fs::OpenOptions::new()
@@ -126,7 +130,7 @@ fn tempfile_for_stdin() -> Result<std::fs::File, Trouble> {
         .custom_flags(nix::libc::O_TMPFILE)
         .open(std::env::temp_dir())
         .map_err(|e| {
-            Trouble::new(
+            CliError::new(
                 FAILED,
                 "spool.failed",
                 format!("No temporary file can be made: {e}."),
@@ -136,12 +140,12 @@ fn tempfile_for_stdin() -> Result<std::fs::File, Trouble> {
 
 /// Sends a file in pieces; after a broken connection it asks where to go on. Gives the upload's id.
 async fn upload(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     mut file: std::fs::File,
     size: u64,
     name: &str,
-) -> Result<String, Trouble> {
+) -> Result<String, CliError> {
     let metadata = format!("filename {}", base64(name.as_bytes()));
     let extra = Extra::default()
         .header("Tus-Resumable", "1.0.0")
@@ -152,20 +156,20 @@ async fn upload(
     let location = made.header("location").unwrap_or_default().to_owned();
     let id = location.rsplit('/').next().unwrap_or_default().to_owned();
     if id.is_empty() {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             FAILED,
             "upload.no-place",
             "The server gave no place to upload to.",
         ));
     }
     let path = format!("/api/v1/uploads/{}", encoded(&id));
-    let progress = Progress::new(view, "sending", true);
+    let progress = ProgressLine::new(view, "sending", true);
     let mut offset = 0;
     let mut away: Option<std::time::Instant> = None;
     while offset < size {
         let piece = read_piece(&mut file, offset).await?;
         if piece.is_empty() {
-            return Err(Trouble::new(
+            return Err(CliError::new(
                 FAILED,
                 "archive.shrank",
                 format!("{name} became shorter while it was sent."),
@@ -189,7 +193,7 @@ async fn upload(
                 if trouble.exit == UNREACHABLE || trouble.code == "upload.wrong-offset" =>
             {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
-                if since.elapsed() > launch::AWAY_AT_MOST {
+                if since.elapsed() > launch::MAX_RECONNECT {
                     return Err(trouble);
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
@@ -205,9 +209,9 @@ async fn upload(
     Ok(id)
 }
 
-async fn read_piece(file: &mut std::fs::File, offset: u64) -> Result<Vec<u8>, Trouble> {
+async fn read_piece(file: &mut std::fs::File, offset: u64) -> Result<Vec<u8>, CliError> {
     let failed = |e: std::io::Error| {
-        Trouble::new(FAILED, "archive.unreadable", format!("The archive: {e}."))
+        CliError::new(FAILED, "archive.unreadable", format!("The archive: {e}."))
     };
     file.seek(SeekFrom::Start(offset)).map_err(failed)?;
     let mut piece = Vec::with_capacity(PIECE);
@@ -219,12 +223,12 @@ async fn read_piece(file: &mut std::fs::File, offset: u64) -> Result<Vec<u8>, Tr
     Ok(piece)
 }
 
-fn number(answer: &super::client::Answer, header: &str) -> Result<u64, Trouble> {
+fn number(answer: &super::client::HttpAnswer, header: &str) -> Result<u64, CliError> {
     answer
         .header(header)
         .and_then(|v| v.parse().ok())
         .ok_or_else(|| {
-            Trouble::new(
+            CliError::new(
                 FAILED,
                 "answer.unreadable",
                 format!("The server's answer has no {header}."),
@@ -237,19 +241,23 @@ fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-pub(super) async fn job(client: &Client, view: &View, request: Job) -> Result<u8, Trouble> {
+pub(super) async fn job(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: JobCommand,
+) -> Result<u8, CliError> {
     match request {
-        Job::Ls => {
+        JobCommand::Ls => {
             let body = client.get("/api/v1/operations").await?;
             print(&view.list(&body, columns::JOBS)?);
         }
-        Job::Get { job } => {
+        JobCommand::Get { job } => {
             let body = client
                 .get(&format!("/api/v1/operations/{}", encoded(&job)))
                 .await?;
             print(&view.one(&body, columns::JOBS)?);
         }
-        Job::Cancel { job } => {
+        JobCommand::Cancel { job } => {
             let path = format!("/api/v1/operations/{}/cancel", encoded(&job));
             let body = client.post(&path, &json!({})).await?;
             print(&view.one(&body, columns::JOBS)?);
@@ -260,10 +268,10 @@ pub(super) async fn job(client: &Client, view: &View, request: Job) -> Result<u8
 
 /// Shows an operation until it is over; its refusal becomes trouble.
 pub(super) async fn watched(
-    client: &Client,
-    progress: &Progress,
+    client: &HttpClient,
+    progress: &ProgressLine,
     operation: Value,
-) -> Result<Value, Trouble> {
+) -> Result<Value, CliError> {
     let path = format!("/api/v1/operations/{}", encoded(&text(&operation, "id")));
     let mut latest = operation;
     loop {
@@ -284,7 +292,7 @@ pub(super) async fn watched(
                     code => code,
                 };
                 let hint = text(refusal, "hint");
-                return Err(Trouble::new(FAILED, &code, said).hint(if hint == "-" {
+                return Err(CliError::new(FAILED, &code, said).hint(if hint == "-" {
                     String::new()
                 } else {
                     hint
@@ -295,7 +303,7 @@ pub(super) async fn watched(
                 progress.show(done.unwrap_or(0), total.unwrap_or(0));
             }
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         match client.get(&path).await {
             Ok(next) => latest = next,
             Err(trouble) if trouble.exit == UNREACHABLE => {}
@@ -305,15 +313,15 @@ pub(super) async fn watched(
 }
 
 /// A line of progress on standard error, where a person watches.
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     shown: bool,
     what: &'static str,
     /// Else steps.
     bytes: bool,
 }
 
-impl Progress {
-    pub(super) fn new(view: &View, what: &'static str, bytes: bool) -> Self {
+impl ProgressLine {
+    pub(super) fn new(view: &OutputStyle, what: &'static str, bytes: bool) -> Self {
         Self {
             shown: view.for_people() && std::io::stderr().is_terminal(),
             what,

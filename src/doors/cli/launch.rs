@@ -7,39 +7,41 @@ use hyper::Method;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
-use super::client::{Client, Extra, encoded, fresh_key};
-use super::output::{View, text};
-use super::tree::{Kind, Order, Run, Until};
-use super::trouble::{INTERRUPTED, NEVER_RAN, TIMEOUT, Trouble, UNREACHABLE};
+use super::client::{Extra, HttpClient, encoded, fresh_key};
+use super::output::{OutputStyle, text};
+use super::tree::{LaunchArguments, RunArguments, SessionKindArgument, WaitTarget};
+use super::trouble::{CliError, INTERRUPTED, NEVER_RAN, TIMEOUT, UNREACHABLE};
 use super::{Surroundings, columns, complain, print, sessions, terminal};
 
 /// How long one question "is it over?" waits at the server before it is asked again.
 const LONG_POLL_SECONDS: u64 = 25;
 /// How long a server may be away (restart, upgrade) before an attached `run` gives up.
-pub(super) const AWAY_AT_MOST: Duration = Duration::from_secs(60);
+pub(super) const MAX_RECONNECT: Duration = Duration::from_secs(60);
 
 /// Runs a command or a shell in a new session.
 pub(super) async fn run(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     around: &Surroundings,
-    request: Run,
-) -> Result<u8, Trouble> {
+    request: RunArguments,
+) -> Result<u8, CliError> {
     let order = &request.order;
     let typed_in = request.tty && request.interactive;
-    let people = order.kind.map_or(typed_in, |k| k == Kind::Interactive);
+    let people = order
+        .kind
+        .map_or(typed_in, |k| k == SessionKindArgument::Interactive);
     if order.dry_run {
         return preview(client, view, order, people, around).await;
     }
     let attached = !request.detach;
     if attached && order.copies > 1 {
         return Err(
-            Trouble::usage("Several copies cannot be attached to one terminal.")
+            CliError::usage("Several copies cannot be attached to one terminal.")
                 .hint("Add -d, then look with `fardel ps` and `fardel logs`."),
         );
     }
     if attached && order.command.is_empty() && !people && order.image == "host" {
-        return Err(Trouble::usage("There is no command to run.").hint(
+        return Err(CliError::usage("There is no command to run.").hint(
             "Add one (fardel run host -- nproc), -it for a shell, or -d for a session to work in.",
         ));
     }
@@ -53,7 +55,7 @@ pub(super) async fn run(
     let session = made
         .first()
         .cloned()
-        .ok_or_else(|| Trouble::new(1, "answer.empty", "The server made no session."))?;
+        .ok_or_else(|| CliError::new(1, "answer.empty", "The server made no session."))?;
     let id = text(&session, "id");
     if !view.quiet && people {
         complain(&format!(
@@ -76,14 +78,14 @@ pub(super) async fn run(
 
 /// Makes sessions and returns at once, or when `--wait` is satisfied.
 pub(super) async fn create_only(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     around: &Surroundings,
-    order: Order,
-) -> Result<u8, Trouble> {
-    let interactive = order
-        .kind
-        .map_or(order.command.is_empty(), |k| k == Kind::Interactive);
+    order: LaunchArguments,
+) -> Result<u8, CliError> {
+    let interactive = order.kind.map_or(order.command.is_empty(), |k| {
+        k == SessionKindArgument::Interactive
+    });
     if order.dry_run {
         return preview(client, view, &order, interactive, around).await;
     }
@@ -92,11 +94,11 @@ pub(super) async fn create_only(
 }
 
 async fn create(
-    client: &Client,
-    order: &Order,
+    client: &HttpClient,
+    order: &LaunchArguments,
     interactive: bool,
     around: &Surroundings,
-) -> Result<Vec<Value>, Trouble> {
+) -> Result<Vec<Value>, CliError> {
     let body = body(order, interactive, around)?;
     let key = order.idempotency_key.clone().unwrap_or_else(fresh_key);
     let extra = Extra::json(&body).header("Idempotency-Key", key);
@@ -108,18 +110,18 @@ async fn create(
 }
 
 async fn report(
-    client: &Client,
-    view: &View,
-    order: &Order,
+    client: &HttpClient,
+    view: &OutputStyle,
+    order: &LaunchArguments,
     made: Vec<Value>,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let mut sessions = made;
     let mut code = 0;
     if let Some(until) = order.wait {
         let limit = order.wait_timeout.as_deref().map(seconds).transpose()?;
         for session in &mut sessions {
             *session = wait(client, &text(session, "id"), until, limit).await?;
-            if until == Until::Ended && session["outcome"] != "succeeded" {
+            if until == WaitTarget::Ended && session["outcome"] != "succeeded" {
                 code = super::trouble::FAILED;
             }
         }
@@ -139,12 +141,12 @@ async fn report(
 }
 
 async fn preview(
-    client: &Client,
-    view: &View,
-    order: &Order,
+    client: &HttpClient,
+    view: &OutputStyle,
+    order: &LaunchArguments,
     interactive: bool,
     around: &Surroundings,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let body = body(order, interactive, around)?;
     let answer = client
         .call(
@@ -162,19 +164,19 @@ async fn preview(
 
 /// Waits at the server until the session reaches a state. A server that is away is waited for too.
 pub(super) async fn wait(
-    client: &Client,
+    client: &HttpClient,
     id: &str,
-    until: Until,
+    until: WaitTarget,
     limit: Option<u64>,
-) -> Result<Value, Trouble> {
+) -> Result<Value, CliError> {
     let begun = std::time::Instant::now();
     let mut away: Option<std::time::Instant> = None;
     loop {
         let left = limit.map(|l| l.saturating_sub(begun.elapsed().as_secs()));
         let patience = left.map_or(LONG_POLL_SECONDS, |l| l.min(LONG_POLL_SECONDS));
         let word = match until {
-            Until::Running => "running",
-            Until::Ended => "ended",
+            WaitTarget::Running => "running",
+            WaitTarget::Ended => "ended",
         };
         let path = format!("{}?wait={word}&patience={patience}", sessions::path(id));
         match client.get(&path).await {
@@ -182,14 +184,15 @@ pub(super) async fn wait(
                 away = None;
                 let state = text(&session, "state");
                 let there = state == "ended"
-                    || (until == Until::Running && (state == "running" || state == "stopping"));
+                    || (until == WaitTarget::Running
+                        && (state == "running" || state == "stopping"));
                 if there {
                     return Ok(session);
                 }
             }
             Err(trouble) if trouble.exit == UNREACHABLE => {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
-                if since.elapsed() > AWAY_AT_MOST {
+                if since.elapsed() > MAX_RECONNECT {
                     return Err(trouble);
                 }
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -197,7 +200,7 @@ pub(super) async fn wait(
             Err(trouble) => return Err(trouble),
         }
         if left == Some(0) {
-            return Err(Trouble::new(
+            return Err(CliError::new(
                 TIMEOUT,
                 "wait.timeout",
                 format!("{id} is not {word} after {} seconds.", limit.unwrap_or(0)),
@@ -211,11 +214,11 @@ pub(super) async fn wait(
 
 /// Prints what the session writes until it ends; returns its code, and whether it is over. The first
 /// Ctrl-C stops it, the second ends it at once.
-async fn follow(client: &Client, id: &str) -> Result<(u8, bool), Trouble> {
+async fn follow(client: &HttpClient, id: &str) -> Result<(u8, bool), CliError> {
     let mut interrupts = 0;
     let output = async {
         terminal::copy_log(client, id, 0, true).await?;
-        wait(client, id, Until::Ended, None).await
+        wait(client, id, WaitTarget::Ended, None).await
     };
     tokio::pin!(output);
     let session = loop {
@@ -236,12 +239,12 @@ async fn follow(client: &Client, id: &str) -> Result<(u8, bool), Trouble> {
 }
 
 async fn with_input(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     id: &str,
-    request: &Run,
-) -> Result<(u8, bool), Trouble> {
-    let session = wait(client, id, Until::Running, None).await?;
+    request: &RunArguments,
+) -> Result<(u8, bool), CliError> {
+    let session = wait(client, id, WaitTarget::Running, None).await?;
     let mut detached = false;
     if text(&session, "state") == "ended" {
         terminal::copy_log(client, id, 0, false).await?;
@@ -261,7 +264,7 @@ async fn with_input(
         ));
         return Ok((0, false));
     }
-    let session = wait(client, id, Until::Ended, None).await?;
+    let session = wait(client, id, WaitTarget::Ended, None).await?;
     Ok((ended_code(&session, false), true))
 }
 
@@ -286,18 +289,18 @@ pub(super) fn ended_code(session: &Value, interrupted: bool) -> u8 {
     code.unwrap_or(NEVER_RAN)
 }
 
-pub(super) async fn interrupted() -> Result<(), Trouble> {
+pub(super) async fn interrupted() -> Result<(), CliError> {
     tokio::signal::ctrl_c()
         .await
-        .map_err(|e| Trouble::new(1, "signal.failed", format!("Ctrl-C cannot be heard: {e}.")))
+        .map_err(|e| CliError::new(1, "signal.failed", format!("Ctrl-C cannot be heard: {e}.")))
 }
 
 /// The launch request that the flags mean: the JSON body of POST /sessions.
 pub(super) fn body(
-    order: &Order,
+    order: &LaunchArguments,
     interactive: bool,
     around: &Surroundings,
-) -> Result<Value, Trouble> {
+) -> Result<Value, CliError> {
     let mut body = Map::new();
     let kind = if interactive { "interactive" } else { "batch" };
     body.insert("kind".into(), kind.into());
@@ -313,7 +316,7 @@ pub(super) fn body(
         order.cpu.as_deref(),
         order.mem.as_deref(),
         order.shm.as_deref(),
-        &Gpu {
+        &GpuArguments {
             share: order.gpu.as_deref(),
             memory: order.gpu_mem.as_deref(),
             mig: order.mig.as_deref(),
@@ -345,7 +348,7 @@ pub(super) fn body(
 
 /// What was given of devices.
 #[derive(Default)]
-pub(super) struct Gpu<'a> {
+pub(super) struct GpuArguments<'a> {
     pub share: Option<&'a str>,
     pub memory: Option<&'a str>,
     pub mig: Option<&'a str>,
@@ -356,8 +359,8 @@ pub(super) fn resources(
     cpu: Option<&str>,
     mem: Option<&str>,
     shm: Option<&str>,
-    gpu: &Gpu<'_>,
-) -> Result<Map<String, Value>, Trouble> {
+    gpu: &GpuArguments<'_>,
+) -> Result<Map<String, Value>, CliError> {
     let mut given = Map::new();
     if let Some(cpu) = cpu {
         given.insert("cpu".into(), json!(CpuShare::parse(cpu)?));
@@ -386,7 +389,7 @@ pub(super) fn pairs(
     words: &[String],
     around: Option<&Surroundings>,
     flag: &str,
-) -> Result<Value, Trouble> {
+) -> Result<Value, CliError> {
     let mut given = Map::new();
     for word in words {
         match (word.split_once('='), around) {
@@ -398,13 +401,13 @@ pub(super) fn pairs(
                     given.insert(word.clone(), value.into());
                 }
                 None => {
-                    return Err(Trouble::usage(format!("{word} is not set here."))
+                    return Err(CliError::usage(format!("{word} is not set here."))
                         .hint(format!("--{flag} {word}=VALUE would work.")));
                 }
             },
             _ => {
                 return Err(
-                    Trouble::usage(format!("--{flag} {word:?} is not NAME=VALUE."))
+                    CliError::usage(format!("--{flag} {word:?} is not NAME=VALUE."))
                         .hint(format!("--{flag} team=vision would work.")),
                 );
             }
@@ -414,9 +417,9 @@ pub(super) fn pairs(
 }
 
 /// Reads `90`, `90s`, `30m`, `1h30m`, `2d` as seconds.
-pub(super) fn seconds(words: &str) -> Result<u64, Trouble> {
+pub(super) fn seconds(words: &str) -> Result<u64, CliError> {
     let wrong = || {
-        Trouble::usage(format!("{words:?} is not a length of time."))
+        CliError::usage(format!("{words:?} is not a length of time."))
             .hint("90s, 30m, 1h30m or 2d would work.")
     };
     let mut total: u64 = 0;
@@ -468,16 +471,16 @@ pub(super) fn query(parts: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::cli::tree::{Command, Words};
+    use crate::doors::cli::tree::{Command, CommandLine};
     use clap::Parser;
 
-    fn ordered(line: &str) -> Result<Value, Trouble> {
+    fn ordered(line: &str) -> Result<Value, CliError> {
         let words = std::iter::once("fardel").chain(line.split(' '));
         let around = Surroundings {
             variable: |name| (name == "OWN").then(|| "mine".to_owned()),
             socket: "/x".into(),
         };
-        match Words::try_parse_from(words).expect(line).command {
+        match CommandLine::try_parse_from(words).expect(line).command {
             Command::Run(run) => body(&run.order, run.tty, &around),
             other => panic!("read as {other:?}"),
         }

@@ -6,18 +6,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::tls::client::{Look, trusting};
+use base::tls::client::{CertificateCapture, trusting};
 use hyper::Method;
 use rules::refusal::Refusal;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::address::Address;
-use super::client::{Client, Extra, UNTRUSTED};
-use super::output::View;
+use super::address::ServerAddress;
+use super::client::{Extra, HttpClient, UNTRUSTED};
+use super::output::OutputStyle;
 use super::tree::{Global, Login, Password};
-use super::trouble::{FAILED, Trouble};
+use super::trouble::{CliError, FAILED};
 use super::{Surroundings, complain, language, print};
 
 /// What `fardel login` remembers.
@@ -37,23 +37,23 @@ struct Remembered {
 ///
 /// A flag wins over everything; then `FARDEL_RUN` (a caller that names a directory means the server
 /// there), then the remembered sign-in, then this machine's own socket.
-pub(super) fn client(global: &Global, around: &Surroundings) -> Result<Client, Trouble> {
+pub(super) fn client(global: &Global, around: &Surroundings) -> Result<HttpClient, CliError> {
     let given = given_token(global, around)?;
     let (address, known) = match (&global.server, &global.run) {
         (Some(server), _) => {
-            let address = Address::parse(server)?;
+            let address = ServerAddress::parse(server)?;
             let known = remembered_of(around, &address);
             (address, known)
         }
-        (None, Some(run)) => (Address::Socket(run.join("fardel.sock")), None),
+        (None, Some(run)) => (ServerAddress::Socket(run.join("fardel.sock")), None),
         (None, None) => match remembered(around) {
-            Some(known) => (Address::parse(&known.server)?, Some(known)),
-            None => (Address::Socket(around.socket.clone()), None),
+            Some(known) => (ServerAddress::parse(&known.server)?, Some(known)),
+            None => (ServerAddress::Socket(around.socket.clone()), None),
         },
     };
     let authority = known.as_ref().map(|known| known.authority.as_str());
     let tls = trust(&address, global, authority)?;
-    Ok(Client {
+    Ok(HttpClient {
         address,
         tls,
         token: given.or(known.map(|known| known.token)),
@@ -65,10 +65,10 @@ pub(super) fn client(global: &Global, around: &Surroundings) -> Result<Client, T
 /// Whom to believe at this address: the file of `--ca` alone, or the authority that was compared at
 /// sign-in, or the ones this machine trusts. None where nothing is encrypted.
 fn trust(
-    address: &Address,
+    address: &ServerAddress,
     global: &Global,
     compared: Option<&str>,
-) -> Result<Option<Arc<ClientConfig>>, Trouble> {
+) -> Result<Option<Arc<ClientConfig>>, CliError> {
     if !address.is_secure() {
         return Ok(None);
     }
@@ -77,29 +77,29 @@ fn trust(
     believe(pem).map(Some)
 }
 
-fn believe(pem: Option<&str>) -> Result<Arc<ClientConfig>, Trouble> {
+fn believe(pem: Option<&str>) -> Result<Arc<ClientConfig>, CliError> {
     trusting(pem, pem.is_none()).map_err(|error| match error {
         base::tls::TlsError::Refused(refusal) => {
-            Trouble::usage(refusal.text.clone()).hint(refusal.hint.clone())
+            CliError::usage(refusal.text.clone()).hint(refusal.hint.clone())
         }
-        fault => Trouble::new(FAILED, "tls.unusable", fault.to_string()),
+        fault => CliError::new(FAILED, "tls.unusable", fault.to_string()),
     })
 }
 
 /// Shows the fingerprint of a server that nothing here trusts, and gives its authority once a person has
 /// compared it or `--fingerprint` named it. Sends nothing to that server.
-async fn compare(client: &Client, request: &Login) -> Result<String, Trouble> {
+async fn compare(client: &HttpClient, request: &Login) -> Result<String, CliError> {
     let unusable =
-        |fault: base::tls::TlsError| Trouble::new(FAILED, "tls.unusable", fault.to_string());
-    let look = Look::new();
-    let stranger = Client {
+        |fault: base::tls::TlsError| CliError::new(FAILED, "tls.unusable", fault.to_string());
+    let look = CertificateCapture::new();
+    let stranger = HttpClient {
         tls: Some(look.config().map_err(unusable)?),
         token: None,
         ..client.clone()
     };
     stranger.greet().await?;
     let Some((pem, facts)) = look.authority() else {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             FAILED,
             UNTRUSTED,
             "The server showed no certificate.",
@@ -113,7 +113,7 @@ async fn compare(client: &Client, request: &Login) -> Result<String, Trouble> {
         if plain(expected) == plain(&facts.fingerprint) {
             return Ok(pem);
         }
-        return Err(Trouble::new(
+        return Err(CliError::new(
             FAILED,
             "server.other-fingerprint",
             format!("{} shows {}, and not the fingerprint that was given.", client.address, facts.fingerprint),
@@ -127,13 +127,13 @@ async fn compare(client: &Client, request: &Login) -> Result<String, Trouble> {
     ));
     if !std::io::stdin().is_terminal() {
         return Err(
-            Trouble::new(FAILED, UNTRUSTED, "There is no terminal to compare it on.")
+            CliError::new(FAILED, UNTRUSTED, "There is no terminal to compare it on.")
                 .hint("Give --fingerprint SHA256 or --ca FILE."),
         );
     }
     match asked("Is it the same? [yes/no] ")?.to_lowercase().as_str() {
         "yes" | "y" | "네" | "예" => Ok(pem),
-        _ => Err(Trouble::new(
+        _ => Err(CliError::new(
             FAILED,
             UNTRUSTED,
             "Not signed in; nothing was sent.",
@@ -141,20 +141,20 @@ async fn compare(client: &Client, request: &Login) -> Result<String, Trouble> {
     }
 }
 
-fn remembered_of(around: &Surroundings, address: &Address) -> Option<Remembered> {
-    remembered(around).filter(|r| Address::parse(&r.server).is_ok_and(|a| a == *address))
+fn remembered_of(around: &Surroundings, address: &ServerAddress) -> Option<Remembered> {
+    remembered(around).filter(|r| ServerAddress::parse(&r.server).is_ok_and(|a| a == *address))
 }
 
-fn given_token(global: &Global, around: &Surroundings) -> Result<Option<String>, Trouble> {
+fn given_token(global: &Global, around: &Surroundings) -> Result<Option<String>, CliError> {
     if let Some(file) = &global.token_file {
         return secret_from(file).map(Some);
     }
     Ok((around.variable)("FARDEL_TOKEN").filter(|t| !t.is_empty()))
 }
 
-fn secret_from(file: &Path) -> Result<String, Trouble> {
+fn secret_from(file: &Path) -> Result<String, CliError> {
     let text = std::fs::read_to_string(file)
-        .map_err(|e| Trouble::usage(format!("{} cannot be read: {e}.", file.display())))?;
+        .map_err(|e| CliError::usage(format!("{} cannot be read: {e}.", file.display())))?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
@@ -174,10 +174,10 @@ fn remembered(around: &Surroundings) -> Option<Remembered> {
     serde_json::from_str(&text).ok()
 }
 
-fn remember(around: &Surroundings, known: &Remembered) -> Result<(), Trouble> {
+fn remember(around: &Surroundings, known: &Remembered) -> Result<(), CliError> {
     let path = file(around);
     let failed = |e: std::io::Error| {
-        Trouble::new(
+        CliError::new(
             FAILED,
             "login.not-kept",
             format!("{} cannot be written: {e}.", path.display()),
@@ -208,15 +208,15 @@ pub(super) async fn login(
     request: &Login,
     global: &Global,
     around: &Surroundings,
-    view: &View,
-) -> Result<(), Trouble> {
+    view: &OutputStyle,
+) -> Result<(), CliError> {
     let place = request.address.as_ref().or(global.server.as_ref());
     let address = match place {
-        Some(text) => Address::parse(text)?,
-        None => Address::Socket(around.socket.clone()),
+        Some(text) => ServerAddress::parse(text)?,
+        None => ServerAddress::Socket(around.socket.clone()),
     };
     let before = remembered_of(around, &address).map(|known| known.authority);
-    let mut client = Client {
+    let mut client = HttpClient {
         tls: trust(&address, global, before.as_deref())?,
         address,
         token: given_token(global, around)?,
@@ -281,16 +281,16 @@ pub(super) async fn login(
 pub(super) async fn logout(
     global: &Global,
     around: &Surroundings,
-    view: &View,
-) -> Result<(), Trouble> {
+    view: &OutputStyle,
+) -> Result<(), CliError> {
     let Some(known) = remembered(around) else {
         print(&view.said(&json!({}), "You are not signed in.")?);
         return Ok(());
     };
     let mut told = true;
     if !known.token_id.is_empty() {
-        let address = Address::parse(&known.server)?;
-        let client = Client {
+        let address = ServerAddress::parse(&known.server)?;
+        let client = HttpClient {
             tls: trust(&address, global, Some(&known.authority))?,
             address,
             token: Some(known.token.clone()),
@@ -308,7 +308,7 @@ pub(super) async fn logout(
         }
     }
     std::fs::remove_file(file(around)).map_err(|e| {
-        Trouble::new(
+        CliError::new(
             FAILED,
             "login.not-forgotten",
             format!("{} cannot be removed: {e}.", file(around).display()),
@@ -320,7 +320,7 @@ pub(super) async fn logout(
 }
 
 /// A password from a file, from standard input, or from the keyboard without showing it.
-pub(super) fn password(from: &Password, prompt: &str) -> Result<String, Trouble> {
+pub(super) fn password(from: &Password, prompt: &str) -> Result<String, CliError> {
     if let Some(file) = &from.password_file {
         return secret_from(file);
     }
@@ -328,26 +328,26 @@ pub(super) fn password(from: &Password, prompt: &str) -> Result<String, Trouble>
         let mut text = String::new();
         std::io::stdin()
             .read_to_string(&mut text)
-            .map_err(|e| Trouble::usage(format!("Standard input cannot be read: {e}.")))?;
+            .map_err(|e| CliError::usage(format!("Standard input cannot be read: {e}.")))?;
         return Ok(text.lines().next().unwrap_or_default().to_owned());
     }
     typed_unseen(prompt)
 }
 
 /// Asks twice where a person types a new password.
-pub(super) fn new_password(from: &Password) -> Result<String, Trouble> {
+pub(super) fn new_password(from: &Password) -> Result<String, CliError> {
     let by_hand =
         from.password_file.is_none() && !from.password_stdin && std::io::stdin().is_terminal();
     let first = password(from, "New password: ")?;
     if by_hand && first != typed_unseen("Again: ")? {
-        return Err(Trouble::usage("The two passwords differ.").hint("Try again."));
+        return Err(CliError::usage("The two passwords differ.").hint("Try again."));
     }
     Ok(first)
 }
 
 /// The passphrase of a backup from the keyboard, without showing it; asked twice for a new backup.
 pub fn passphrase(twice: bool) -> Result<String, Refusal> {
-    let told = |trouble: Trouble| {
+    let told = |trouble: CliError| {
         Refusal::unavailable("backup.passphrase-missing", trouble.text)
             .hint("--passphrase-file FILE names a file of one line, mode 0600.")
     };
@@ -361,22 +361,23 @@ pub fn passphrase(twice: bool) -> Result<String, Refusal> {
     Ok(first)
 }
 
-pub(super) fn asked(prompt: &str) -> Result<String, Trouble> {
+pub(super) fn asked(prompt: &str) -> Result<String, CliError> {
     if !std::io::stdin().is_terminal() {
-        return Err(Trouble::usage("A name is needed.").hint("Give it with --name."));
+        return Err(CliError::usage("A name is needed.").hint("Give it with --name."));
     }
     complain(prompt);
     let mut line = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut line)
-        .map_err(|e| Trouble::usage(format!("The keyboard cannot be read: {e}.")))?;
+        .map_err(|e| CliError::usage(format!("The keyboard cannot be read: {e}.")))?;
     Ok(line.trim().to_owned())
 }
 
-fn typed_unseen(prompt: &str) -> Result<String, Trouble> {
+fn typed_unseen(prompt: &str) -> Result<String, CliError> {
     use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-    let failed = |e: nix::errno::Errno| Trouble::usage(format!("The keyboard is not usable: {e}."));
+    let failed =
+        |e: nix::errno::Errno| CliError::usage(format!("The keyboard is not usable: {e}."));
     let stdin = std::io::stdin();
     let before = tcgetattr(&stdin).map_err(failed)?;
     let mut silent = before.clone();
@@ -387,7 +388,7 @@ fn typed_unseen(prompt: &str) -> Result<String, Trouble> {
     let mut line = String::new();
     let read = stdin.lock().read_line(&mut line);
     tcsetattr(&stdin, SetArg::TCSAFLUSH, &before).map_err(failed)?;
-    read.map_err(|e| Trouble::usage(format!("The keyboard cannot be read: {e}.")))?;
+    read.map_err(|e| CliError::usage(format!("The keyboard cannot be read: {e}.")))?;
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
@@ -452,7 +453,10 @@ mod tests {
         global.server = None;
         global.run = Some("/r".into());
         let local = client(&global, &around).expect("known");
-        assert_eq!(local.address, Address::Socket("/r/fardel.sock".into()));
+        assert_eq!(
+            local.address,
+            ServerAddress::Socket("/r/fardel.sock".into())
+        );
         std::fs::remove_dir_all(file(&around).parent().expect("a folder")).expect("removed");
     }
 }

@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 
 use super::print;
-use super::tree::{Man, Words};
-use super::trouble::{FAILED, NOT_FOUND, Trouble};
+use super::tree::{CommandLine, Man};
+use super::trouble::{CliError, FAILED, NOT_FOUND};
 use base::settings::{FILE, KEYS};
 use clap::CommandFactory;
 
-pub(super) fn completion(shell: clap_complete::Shell) -> Result<(), Trouble> {
+pub(super) fn completion(shell: clap_complete::Shell) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Words::command(), "fardel", &mut script);
+    clap_complete::generate(shell, &mut CommandLine::command(), "fardel", &mut script);
     print(&String::from_utf8_lossy(&script));
     Ok(())
 }
 
 /// Prints one page as roff (for `man -l -`), or writes all into a directory.
-pub(super) fn page(request: &Man, description: clap::Command) -> Result<(), Trouble> {
+pub(super) fn page(request: &Man, description: clap::Command) -> Result<(), CliError> {
     if request.page.trim_end_matches(".5") == "fardel.toml" && request.all.is_none() {
         print(&settings_page());
         return Ok(());
@@ -25,7 +25,7 @@ pub(super) fn page(request: &Man, description: clap::Command) -> Result<(), Trou
     let pages = pages(description)?;
     if let Some(folder) = &request.all {
         let failed = |e: std::io::Error| {
-            Trouble::new(
+            CliError::new(
                 FAILED,
                 "man.not-written",
                 format!("{}: {e}.", folder.display()),
@@ -52,7 +52,7 @@ pub(super) fn page(request: &Man, description: clap::Command) -> Result<(), Trou
             print(text);
             Ok(())
         }
-        None => Err(Trouble::new(
+        None => Err(CliError::new(
             NOT_FOUND,
             "man.unknown",
             format!("There is no page {wanted}."),
@@ -62,12 +62,12 @@ pub(super) fn page(request: &Man, description: clap::Command) -> Result<(), Trou
 }
 
 /// Every page by its name, `fardel-session-ls` for `fardel session ls`.
-fn pages(description: clap::Command) -> Result<BTreeMap<String, String>, Trouble> {
+fn pages(description: clap::Command) -> Result<BTreeMap<String, String>, CliError> {
     let mut built = description;
     built.build();
     let mut pages = BTreeMap::new();
     collect(&built, "", &mut pages)
-        .map_err(|e| Trouble::new(FAILED, "man.failed", format!("A page cannot be made: {e}.")))?;
+        .map_err(|e| CliError::new(FAILED, "man.failed", format!("A page cannot be made: {e}.")))?;
     Ok(pages)
 }
 
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_page_with_its_flags() {
-        let pages = pages(Words::command()).expect("written");
+        let pages = pages(CommandLine::command()).expect("written");
         for name in [
             "fardel",
             "fardel-run",

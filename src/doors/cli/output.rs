@@ -6,11 +6,11 @@ use rules::units::Timestamp;
 use serde_json::Value;
 
 use super::tree::Format;
-use super::trouble::Trouble;
+use super::trouble::CliError;
 
 /// Where and how results are printed.
 #[derive(Debug, Clone)]
-pub(super) struct View {
+pub(super) struct OutputStyle {
     pub format: Format,
     /// Columns of the terminal; None where output goes elsewhere.
     pub width: Option<u16>,
@@ -26,15 +26,15 @@ pub(super) struct Column {
     /// Columns with a higher rank are dropped first when the terminal is narrow; 9 is shown only
     /// by `-o wide`.
     pub rank: u8,
-    pub give: fn(&Value, &View) -> String,
+    pub give: fn(&Value, &OutputStyle) -> String,
 }
 
 /// Only in `-o wide`, or when asked for by name.
 const WIDE_ONLY: u8 = 9;
 
-impl View {
+impl OutputStyle {
     /// Prints a list body (`{items, …}`) or a bare array.
-    pub(super) fn list(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
+    pub(super) fn list(&self, body: &Value, columns: &[Column]) -> Result<String, CliError> {
         let items = items(body);
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
@@ -48,7 +48,7 @@ impl View {
     }
 
     /// Prints one object: its columns below each other, or as JSON and so on.
-    pub(super) fn one(&self, body: &Value, columns: &[Column]) -> Result<String, Trouble> {
+    pub(super) fn one(&self, body: &Value, columns: &[Column]) -> Result<String, CliError> {
         let row = std::slice::from_ref(body);
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
@@ -75,7 +75,7 @@ impl View {
     }
 
     /// Prints the bare object where a machine reads, else the given sentence.
-    pub(super) fn said(&self, body: &Value, sentence: &str) -> Result<String, Trouble> {
+    pub(super) fn said(&self, body: &Value, sentence: &str) -> Result<String, CliError> {
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
             Format::Jsonl => format!("{body}\n"),
@@ -93,7 +93,7 @@ impl View {
         matches!(self.format, Format::Table | Format::Wide) && !self.quiet
     }
 
-    fn chosen<'a>(&self, columns: &'a [Column]) -> Result<Vec<&'a Column>, Trouble> {
+    fn chosen<'a>(&self, columns: &'a [Column]) -> Result<Vec<&'a Column>, CliError> {
         if self.columns.is_empty() {
             return Ok(columns
                 .iter()
@@ -111,7 +111,7 @@ impl View {
                             .iter()
                             .map(|c| c.title.to_ascii_lowercase())
                             .collect();
-                        Trouble::usage(format!("There is no column {wanted}."))
+                        CliError::usage(format!("There is no column {wanted}."))
                             .hint(format!("Columns here: {}.", known.join(", ")))
                     })
             })
@@ -148,9 +148,9 @@ impl View {
         }
     }
 
-    fn csv(&self, items: &[Value], columns: &[&Column]) -> Result<String, Trouble> {
+    fn csv(&self, items: &[Value], columns: &[&Column]) -> Result<String, CliError> {
         let broken =
-            |e: csv::Error| Trouble::new(super::trouble::FAILED, "csv.failed", e.to_string());
+            |e: csv::Error| CliError::new(super::trouble::FAILED, "csv.failed", e.to_string());
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer
             .write_record(columns.iter().map(|c| c.title.to_ascii_lowercase()))
@@ -247,9 +247,9 @@ fn names(items: &[Value]) -> String {
         .collect()
 }
 
-fn yaml(body: &Value) -> Result<String, Trouble> {
+fn yaml(body: &Value) -> Result<String, CliError> {
     serde_yaml_ng::to_string(body)
-        .map_err(|e| Trouble::new(super::trouble::FAILED, "yaml.failed", e.to_string()))
+        .map_err(|e| CliError::new(super::trouble::FAILED, "yaml.failed", e.to_string()))
 }
 
 /// A text field, by a path such as `owner.name`; `-` where there is none.
@@ -321,8 +321,8 @@ mod tests {
         },
     ];
 
-    fn view(format: Format, width: Option<u16>) -> View {
-        View {
+    fn view(format: Format, width: Option<u16>) -> OutputStyle {
+        OutputStyle {
             format,
             width,
             quiet: false,

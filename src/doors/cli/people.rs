@@ -2,17 +2,17 @@
 //! file, standard input or keyboard, never as arguments.
 
 use hyper::Method;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use serde_json::{Map, Value, json};
 
-use super::client::{Client, Extra, encoded};
-use super::output::{View, text};
-use super::tree::{Me, Token, User};
-use super::trouble::Trouble;
+use super::client::{Extra, HttpClient, encoded};
+use super::output::{OutputStyle, text};
+use super::tree::{Me, TokenCommand, UserCommand};
+use super::trouble::CliError;
 use super::{columns, complain, launch, login, print};
 
 /// Prints the links that the server gives, one a line.
-pub(super) async fn setup_link(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn setup_link(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let answer = client.post("/api/v1/setup/link", &json!({})).await?;
     let links: Vec<&str> = answer["links"]
         .as_array()
@@ -39,17 +39,21 @@ fn user_path(user: &str) -> String {
     format!("/api/v1/users/{}", encoded(user))
 }
 
-pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<u8, Trouble> {
+pub(super) async fn user(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: UserCommand,
+) -> Result<u8, CliError> {
     match request {
-        User::Ls => {
+        UserCommand::Ls => {
             let body = client.get("/api/v1/users").await?;
             print(&view.list(&body, columns::USERS)?);
         }
-        User::Get { user } => {
+        UserCommand::Get { user } => {
             let body = client.get(&user_path(&user)).await?;
             print(&view.one(&body, columns::USERS)?);
         }
-        User::Add {
+        UserCommand::Add {
             name,
             administrator,
             password,
@@ -67,7 +71,7 @@ pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<
             let made = client.post("/api/v1/users", &body).await?;
             print(&view.said(&made, &format!("{}  {role}", text(&made, "name")))?);
         }
-        User::Passwd {
+        UserCommand::Passwd {
             user,
             keep_tokens,
             password,
@@ -80,7 +84,7 @@ pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<
             let changed = client.post(&path, &body).await?;
             print(&view.said(&changed, &format!("{user}  new password set"))?);
         }
-        User::Role { user, role } => {
+        UserCommand::Role { user, role } => {
             let path = user_path(&user);
             let now = client.call(Method::GET, &path, Extra::default()).await?;
             let tag = now.header("etag").unwrap_or("*").to_owned();
@@ -89,14 +93,14 @@ pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<
             let changed = client.call(Method::PATCH, &path, extra).await?.json()?;
             print(&view.said(&changed, &format!("{user}  {role}"))?);
         }
-        User::Suspend { user, undo } => {
+        UserCommand::Suspend { user, undo } => {
             let body = json!({"suspended": !undo});
             let path = format!("{}/suspend", user_path(&user));
             let changed = client.post(&path, &body).await?;
             let state = if undo { "active" } else { "suspended" };
             print(&view.said(&changed, &format!("{user}  {state}"))?);
         }
-        User::Rm { users } => {
+        UserCommand::Rm { users } => {
             for user in users {
                 client
                     .call(Method::DELETE, &user_path(&user), Extra::default())
@@ -108,20 +112,24 @@ pub(super) async fn user(client: &Client, view: &View, request: User) -> Result<
     Ok(0)
 }
 
-pub(super) async fn token(client: &Client, view: &View, request: Token) -> Result<u8, Trouble> {
+pub(super) async fn token(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: TokenCommand,
+) -> Result<u8, CliError> {
     match request {
-        Token::Ls => {
+        TokenCommand::Ls => {
             let body = client.get("/api/v1/me/tokens").await?;
             print(&view.list(&body, columns::TOKENS)?);
         }
-        Token::Create {
+        TokenCommand::Create {
             name,
             scope,
             expires,
         } => {
             let at = super::now().plus_seconds(launch::seconds(&expires)?);
             let scopes = if scope.is_empty() {
-                Verb::ALL.map(|verb| verb.word().to_owned()).to_vec()
+                Permission::ALL.map(|verb| verb.word().to_owned()).to_vec()
             } else {
                 scope
             };
@@ -137,7 +145,7 @@ pub(super) async fn token(client: &Client, view: &View, request: Token) -> Resul
                 print(&view.said(&made, &secret)?);
             }
         }
-        Token::Rm { tokens } => {
+        TokenCommand::Rm { tokens } => {
             for token in tokens {
                 let path = format!("/api/v1/me/tokens/{}", encoded(&token));
                 client.call(Method::DELETE, &path, Extra::default()).await?;
@@ -148,7 +156,11 @@ pub(super) async fn token(client: &Client, view: &View, request: Token) -> Resul
     Ok(0)
 }
 
-pub(super) async fn me(client: &Client, view: &View, request: Me) -> Result<u8, Trouble> {
+pub(super) async fn me(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: Me,
+) -> Result<u8, CliError> {
     match request {
         Me::Get => {
             let body = client.get("/api/v1/me").await?;
@@ -171,7 +183,7 @@ pub(super) async fn me(client: &Client, view: &View, request: Me) -> Result<u8, 
             }
             if body.is_empty() {
                 return Err(
-                    Trouble::usage("There is nothing to set.").hint("--language ko would work.")
+                    CliError::usage("There is nothing to set.").hint("--language ko would work.")
                 );
             }
             let mut extra = Extra::json(&Value::Object(body));

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::client::{Client, Extra, encoded};
-use super::output::{View, span, text};
-use super::tree::{Removal, Session, SessionLs};
-use super::trouble::{CONFLICT, NOT_FOUND, PARTLY, TIMEOUT, Trouble};
+use super::client::{Extra, HttpClient, encoded};
+use super::output::{OutputStyle, span, text};
+use super::tree::{Removal, SessionCommand, SessionLs};
+use super::trouble::{CONFLICT, CliError, NOT_FOUND, PARTLY, TIMEOUT};
 use super::{Surroundings, columns, complain, launch, print, terminal};
 
 /// Rows asked for at once while a list is read to its end.
@@ -21,25 +21,25 @@ pub(super) fn path(session: &str) -> String {
 }
 
 pub(super) async fn session(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     around: &Surroundings,
-    request: Session,
-) -> Result<u8, Trouble> {
+    request: SessionCommand,
+) -> Result<u8, CliError> {
     match request {
-        Session::Ls(request) => list(client, view, &request).await,
-        Session::Get(named) => {
+        SessionCommand::Ls(request) => list(client, view, &request).await,
+        SessionCommand::Get(named) => {
             let session = client.get(&path(&named.session)).await?;
             print(&view.one(&session, columns::SESSION)?);
             Ok(0)
         }
-        Session::Create(order) => launch::create_only(client, view, around, order).await,
-        Session::Stop(several) => each(client, view, &several.sessions, "stop").await,
-        Session::Kill(several) => each(client, view, &several.sessions, "kill").await,
-        Session::Restart(several) => each(client, view, &several.sessions, "restart").await,
-        Session::Pause(several) => each(client, view, &several.sessions, "pause").await,
-        Session::Resume(several) => each(client, view, &several.sessions, "resume").await,
-        Session::Rename {
+        SessionCommand::Create(order) => launch::create_only(client, view, around, order).await,
+        SessionCommand::Stop(several) => each(client, view, &several.sessions, "stop").await,
+        SessionCommand::Kill(several) => each(client, view, &several.sessions, "kill").await,
+        SessionCommand::Restart(several) => each(client, view, &several.sessions, "restart").await,
+        SessionCommand::Pause(several) => each(client, view, &several.sessions, "pause").await,
+        SessionCommand::Resume(several) => each(client, view, &several.sessions, "resume").await,
+        SessionCommand::Rename {
             session,
             name,
             if_match,
@@ -50,7 +50,7 @@ pub(super) async fn session(
                 &patched(client, &session.session, &body, if_match).await?,
             )
         }
-        Session::Set {
+        SessionCommand::Set {
             session,
             cpu,
             mem,
@@ -58,7 +58,7 @@ pub(super) async fn session(
             gpu_mem,
             label,
         } => {
-            let devices = launch::Gpu {
+            let devices = launch::GpuArguments {
                 share: gpu.as_deref(),
                 memory: gpu_mem.as_deref(),
                 mig: None,
@@ -72,7 +72,7 @@ pub(super) async fn session(
                 }
             }
             if resources.is_empty() && label.is_empty() {
-                return Err(Trouble::usage("There is nothing to change.")
+                return Err(CliError::usage("There is nothing to change.")
                     .hint("--cpu 2, --mem 4g, --gpu 0.5 or --label team=vision would work."));
             }
             // Limits may be refused, so they go first and alone.
@@ -87,21 +87,21 @@ pub(super) async fn session(
             }
             shown(view, &changed)
         }
-        Session::Rm(Removal { several, force }) => {
+        SessionCommand::Rm(Removal { several, force }) => {
             remove(client, view, &several.sessions, force).await
         }
-        Session::Events(named) => {
+        SessionCommand::Events(named) => {
             let events = client
                 .get(&format!("{}/events", path(&named.session)))
                 .await?;
             print(&view.list(&events, columns::EVENTS)?);
             Ok(0)
         }
-        Session::Why(named) => why(client, view, &named.session).await,
-        Session::Logs(request) => terminal::logs(client, &request).await,
-        Session::Exec(request) => terminal::exec(client, view, around, request).await,
-        Session::Attach(request) => terminal::attach(client, view, &request).await,
-        Session::Metrics { session, since } => {
+        SessionCommand::Why(named) => why(client, view, &named.session).await,
+        SessionCommand::Logs(request) => terminal::logs(client, &request).await,
+        SessionCommand::Exec(request) => terminal::exec(client, view, around, request).await,
+        SessionCommand::Attach(request) => terminal::attach(client, view, &request).await,
+        SessionCommand::Metrics { session, since } => {
             let since = launch::seconds(&since)?;
             let from = super::now().as_millis() - i64::try_from(since).unwrap_or(0) * 1000;
             let from = rules::units::Timestamp::from_millis(from.max(0));
@@ -112,10 +112,10 @@ pub(super) async fn session(
             print(&view.list(&samples, columns::SAMPLES)?);
             Ok(0)
         }
-        Session::Forward { session, ports } => {
+        SessionCommand::Forward { session, ports } => {
             terminal::forward(client, view, &session.session, &ports).await
         }
-        Session::Duplicate {
+        SessionCommand::Duplicate {
             session,
             name,
             dry_run,
@@ -123,7 +123,11 @@ pub(super) async fn session(
     }
 }
 
-pub(super) async fn list(client: &Client, view: &View, request: &SessionLs) -> Result<u8, Trouble> {
+pub(super) async fn list(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: &SessionLs,
+) -> Result<u8, CliError> {
     let mut query = request.query.clone();
     if !request.all && !query.contains("state:") {
         query = format!("{query} state:live").trim().to_owned();
@@ -175,14 +179,18 @@ pub(super) async fn list(client: &Client, view: &View, request: &SessionLs) -> R
 }
 
 /// Seconds between two looks at what still lives while everything ends.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// What is killed gets this long to be gone.
-const KILLED_WITHIN: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Ends every session of everybody, asking first and killing what is left after `timeout`.
 ///
 /// Gives 7 where something still lives then, and names it.
-pub(super) async fn drain(client: &Client, view: &View, timeout: &str) -> Result<u8, Trouble> {
+pub(super) async fn drain(
+    client: &HttpClient,
+    view: &OutputStyle,
+    timeout: &str,
+) -> Result<u8, CliError> {
     let asked = Duration::from_secs(launch::seconds(timeout)?);
     let begun = Instant::now();
     let mut told: BTreeMap<String, &str> = BTreeMap::new();
@@ -196,9 +204,9 @@ pub(super) async fn drain(client: &Client, view: &View, timeout: &str) -> Result
             )?);
             return Ok(0);
         }
-        if begun.elapsed() > asked + KILLED_WITHIN {
+        if begun.elapsed() > asked + KILL_TIMEOUT {
             let names: Vec<String> = live.iter().map(|s| text(s, "name")).collect();
-            return Err(Trouble::new(
+            return Err(CliError::new(
                 TIMEOUT,
                 "drain.timeout",
                 format!("These sessions do not end: {}.", names.join(", ")),
@@ -226,12 +234,12 @@ pub(super) async fn drain(client: &Client, view: &View, timeout: &str) -> Result
             }
             told.insert(id, verb);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Sessions of everybody that wait or run; at most a page of them, so a caller looks again.
-async fn live(client: &Client) -> Result<Vec<Value>, Trouble> {
+async fn live(client: &HttpClient) -> Result<Vec<Value>, CliError> {
     let parts = [
         ("q", "state:live".to_owned()),
         ("limit", PAGE.to_string()),
@@ -246,7 +254,7 @@ async fn live(client: &Client) -> Result<Vec<Value>, Trouble> {
         .unwrap_or_default())
 }
 
-pub(super) async fn queue(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn queue(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.get("/api/v1/queue").await?;
     if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
         complain("No session waits.\n");
@@ -256,7 +264,11 @@ pub(super) async fn queue(client: &Client, view: &View) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-pub(super) async fn why(client: &Client, view: &View, session: &str) -> Result<u8, Trouble> {
+pub(super) async fn why(
+    client: &HttpClient,
+    view: &OutputStyle,
+    session: &str,
+) -> Result<u8, CliError> {
     let answer = client.get(&format!("{}/why", path(session))).await?;
     let answer = super::gpus::in_full(client, view, answer).await;
     print(&explained(view, &answer)?);
@@ -264,7 +276,7 @@ pub(super) async fn why(client: &Client, view: &View, session: &str) -> Result<u
 }
 
 /// Prints an explanation: its sentence, then what it rests on.
-pub(super) fn explained(view: &View, answer: &Value) -> Result<String, Trouble> {
+pub(super) fn explained(view: &OutputStyle, answer: &Value) -> Result<String, CliError> {
     let mut lines = text(answer, "sentence");
     let given = super::gpus::grants(&answer["devices"]);
     if !given.is_empty() {
@@ -297,11 +309,11 @@ pub(super) fn explained(view: &View, answer: &Value) -> Result<String, Trouble> 
 }
 
 pub(super) async fn patched(
-    client: &Client,
+    client: &HttpClient,
     session: &str,
     body: &Value,
     if_match: Option<u64>,
-) -> Result<Value, Trouble> {
+) -> Result<Value, CliError> {
     let mut extra = Extra::json(body);
     extra.content_type = Some("application/merge-patch+json");
     if let Some(generation) = if_match {
@@ -313,7 +325,7 @@ pub(super) async fn patched(
         .json()
 }
 
-fn shown(view: &View, changed: &Value) -> Result<u8, Trouble> {
+fn shown(view: &OutputStyle, changed: &Value) -> Result<u8, CliError> {
     let line = format!("{}  {}", text(changed, "name"), columns::state(changed));
     print(&view.said(changed, &line)?);
     Ok(0)
@@ -321,7 +333,12 @@ fn shown(view: &View, changed: &Value) -> Result<u8, Trouble> {
 
 /// Does one verb to several sessions. All are tried; the code is the failure's own where all failed,
 /// 9 where some did.
-async fn each(client: &Client, view: &View, names: &[String], verb: &str) -> Result<u8, Trouble> {
+async fn each(
+    client: &HttpClient,
+    view: &OutputStyle,
+    names: &[String],
+    verb: &str,
+) -> Result<u8, CliError> {
     let mut done = Vec::new();
     let mut failed = Vec::new();
     for name in names {
@@ -336,7 +353,11 @@ async fn each(client: &Client, view: &View, names: &[String], verb: &str) -> Res
     told(view, done, failed)
 }
 
-fn told(view: &View, done: Vec<Value>, failed: Vec<(&String, Trouble)>) -> Result<u8, Trouble> {
+fn told(
+    view: &OutputStyle,
+    done: Vec<Value>,
+    failed: Vec<(&String, CliError)>,
+) -> Result<u8, CliError> {
     if view.for_people() {
         let lines: String = done
             .iter()
@@ -372,11 +393,11 @@ fn told(view: &View, done: Vec<Value>, failed: Vec<(&String, Trouble)>) -> Resul
 }
 
 async fn remove(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     names: &[String],
     force: bool,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let mut done = Vec::new();
     let mut failed = Vec::new();
     for name in names {
@@ -392,7 +413,7 @@ async fn remove(
             .collect();
         print(&lines);
         return told(
-            &View {
+            &OutputStyle {
                 quiet: true,
                 ..view.clone()
             },
@@ -410,14 +431,14 @@ async fn remove(
     told(view, done, failed)
 }
 
-async fn remove_one(client: &Client, name: &str, force: bool) -> Result<Value, Trouble> {
+async fn remove_one(client: &HttpClient, name: &str, force: bool) -> Result<Value, CliError> {
     let session = client.get(&path(name)).await?;
     let id = text(&session, "id");
     if force && session["state"] != "ended" {
         client
             .post(&format!("{}/kill", path(&id)), &json!({}))
             .await?;
-        launch::wait(client, &id, super::tree::Until::Ended, Some(60)).await?;
+        launch::wait(client, &id, super::tree::WaitTarget::Ended, Some(60)).await?;
     }
     client
         .call(Method::DELETE, &path(&id), Extra::default())
@@ -426,12 +447,12 @@ async fn remove_one(client: &Client, name: &str, force: bool) -> Result<Value, T
 }
 
 async fn duplicate(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     session: &str,
     name: Option<String>,
     dry_run: bool,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let mut request = client
         .post(&format!("{}/duplicate", path(session)), &json!({}))
         .await?;

@@ -8,13 +8,13 @@ use hyper::Method;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
-use super::client::{Client, Extra, encoded, fresh_key};
-use super::output::{self, View, size, text};
-use super::tree::{Api, Event, Format};
-use super::trouble::{INTERRUPTED, Trouble};
+use super::client::{Extra, HttpClient, encoded, fresh_key};
+use super::output::{self, OutputStyle, size, text};
+use super::tree::{ApiArguments, EventCommand, Format};
+use super::trouble::{CliError, INTERRUPTED};
 use super::{columns, complain, launch, print};
 
-pub(super) async fn top(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn top(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.get("/api/v1/overview").await?;
     let mut lines = String::new();
     for machine in body["machines"].as_array().into_iter().flatten() {
@@ -50,7 +50,7 @@ pub(super) async fn top(client: &Client, view: &View) -> Result<u8, Trouble> {
 }
 
 /// Has the server read its settings again and says what came of it.
-pub(super) async fn reload(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn reload(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.post("/api/v1/settings/reload", &json!({})).await?;
     let names = |key: &str| {
         let keys = body[key].as_array().into_iter().flatten();
@@ -78,7 +78,7 @@ pub(super) async fn reload(client: &Client, view: &View) -> Result<u8, Trouble> 
 }
 
 /// Lists the backups that the server made by itself.
-pub(super) async fn backups(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn backups(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.get("/api/v1/backups").await?;
     let mut lines = String::new();
     for file in body["files"].as_array().into_iter().flatten() {
@@ -107,7 +107,7 @@ pub(super) async fn backups(client: &Client, view: &View) -> Result<u8, Trouble>
 }
 
 /// Has the server make a backup and waits for it.
-pub(super) async fn back_up(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn back_up(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.post("/api/v1/backups", &json!({})).await?;
     let said = format!(
         "{} was made and verified, {}",
@@ -120,11 +120,11 @@ pub(super) async fn back_up(client: &Client, view: &View) -> Result<u8, Trouble>
 
 /// Copies one backup of the server's into a new file, whole or not at all.
 pub(super) async fn download_backup(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     name: &str,
     file: Option<PathBuf>,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let to = file.unwrap_or_else(|| PathBuf::from(name));
     let trouble = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => Refusal::conflict(
@@ -171,8 +171,12 @@ pub(super) async fn download_backup(
 }
 
 /// Follows the journal. Tables print one line a change, everything else one JSON object a line.
-pub(super) async fn events(client: &Client, view: &View, request: Event) -> Result<u8, Trouble> {
-    let Event::Watch {
+pub(super) async fn events(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: EventCommand,
+) -> Result<u8, CliError> {
+    let EventCommand::Watch {
         since,
         topics,
         limit,
@@ -253,12 +257,12 @@ fn event(block: &str) -> Option<(String, String)> {
     (!data.is_empty() || name == "reset").then(|| (name, data.join("\n")))
 }
 
-pub(super) async fn api(client: &Client, request: Api) -> Result<u8, Trouble> {
+pub(super) async fn api(client: &HttpClient, request: ApiArguments) -> Result<u8, CliError> {
     let method: Method = request
         .method
         .to_ascii_uppercase()
         .parse()
-        .map_err(|_| Trouble::usage(format!("{:?} is not a method.", request.method)))?;
+        .map_err(|_| CliError::usage(format!("{:?} is not a method.", request.method)))?;
     let path = match request.path.trim_start_matches('/') {
         path if path.starts_with("api/") => format!("/{path}"),
         path => format!("/api/v1/{path}"),
@@ -269,11 +273,11 @@ pub(super) async fn api(client: &Client, request: Api) -> Result<u8, Trouble> {
             let mut all = Vec::new();
             std::io::stdin()
                 .read_to_end(&mut all)
-                .map_err(|e| Trouble::usage(format!("Standard input cannot be read: {e}.")))?;
+                .map_err(|e| CliError::usage(format!("Standard input cannot be read: {e}.")))?;
             all
         }
         Some(file) if file.starts_with('@') => std::fs::read(&file[1..])
-            .map_err(|e| Trouble::usage(format!("{} cannot be read: {e}.", &file[1..])))?,
+            .map_err(|e| CliError::usage(format!("{} cannot be read: {e}.", &file[1..])))?,
         Some(text) => text.as_bytes().to_vec(),
     };
     let mut extra = Extra {
@@ -287,7 +291,7 @@ pub(super) async fn api(client: &Client, request: Api) -> Result<u8, Trouble> {
     };
     for header in &request.header {
         let (name, value) = header.split_once(':').ok_or_else(|| {
-            Trouble::usage(format!("{header:?} is not a header."))
+            CliError::usage(format!("{header:?} is not a header."))
                 .hint("\"If-Match: \\\"3\\\"\" would work.")
         })?;
         if name.eq_ignore_ascii_case("content-type") {
@@ -312,19 +316,19 @@ pub(super) async fn api(client: &Client, request: Api) -> Result<u8, Trouble> {
     }
     if answer.status >= 400 && !request.include {
         let id = answer.header("x-request-id").unwrap_or_default();
-        return Err(Trouble::refused(answer.status, &answer.body, id));
+        return Err(CliError::refused(answer.status, &answer.body, id));
     }
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) => print(&format!("{body:#}\n")),
         Err(_) => super::print_bytes(&answer.body),
     }
     if answer.status >= 400 {
-        return Ok(Trouble::refused(answer.status, &answer.body, "").exit);
+        return Ok(CliError::refused(answer.status, &answer.body, "").exit);
     }
     Ok(0)
 }
 
-pub(super) async fn version(client: &Client, view: &View) -> Result<u8, Trouble> {
+pub(super) async fn version(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let own = env!("CARGO_PKG_VERSION");
     if view.format == Format::Table {
         print(&format!("fardel {own}\n"));

@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::client::{Client, encoded};
-use super::output::View;
+use super::client::{HttpClient, encoded};
+use super::output::OutputStyle;
 use super::tree::{Attach, Exec, Logs};
-use super::trouble::{FAILED, INTERRUPTED, Trouble, UNREACHABLE};
+use super::trouble::{CliError, FAILED, INTERRUPTED, UNREACHABLE};
 use super::{Surroundings, complain, launch, sessions};
 
 /// What a terminal's WebSocket speaks: binary messages whose first byte is the channel.
@@ -54,14 +54,14 @@ pub(super) enum Over {
 }
 
 pub(super) async fn exec(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     around: &Surroundings,
     request: Exec,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let tty = request.tty;
     if tty && !std::io::stdin().is_terminal() && request.interactive {
-        return Err(Trouble::usage("-t needs a terminal to type in.")
+        return Err(CliError::usage("-t needs a terminal to type in.")
             .hint("Leave -t out when input is piped."));
     }
     let mut parts: Vec<(&str, String)> = Vec::new();
@@ -109,7 +109,11 @@ pub(super) async fn exec(
     }
 }
 
-pub(super) async fn attach(client: &Client, view: &View, request: &Attach) -> Result<u8, Trouble> {
+pub(super) async fn attach(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: &Attach,
+) -> Result<u8, CliError> {
     let id = &request.session.session;
     let pump = Pump {
         input: !request.no_input,
@@ -126,8 +130,8 @@ pub(super) async fn attach(client: &Client, view: &View, request: &Attach) -> Re
     }
 }
 
-fn lost() -> Trouble {
-    Trouble::new(
+fn lost() -> CliError {
+    CliError::new(
         UNREACHABLE,
         "server.connection-lost",
         "The server went away in the middle of the stream.",
@@ -137,11 +141,11 @@ fn lost() -> Trouble {
 
 /// Attaches to the main process of a session, over restarts of the server where asked for.
 pub(super) async fn attached(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     id: &str,
     pump: Pump,
-) -> Result<Over, Trouble> {
+) -> Result<Over, CliError> {
     let mut away: Option<std::time::Instant> = None;
     loop {
         let size = pump
@@ -165,7 +169,7 @@ pub(super) async fn attached(
                 complain("\nthe server went away; waiting for it\n");
             }
             Err(trouble) if trouble.exit == UNREACHABLE => match away {
-                Some(since) if since.elapsed() < launch::AWAY_AT_MOST => {
+                Some(since) if since.elapsed() < launch::MAX_RECONNECT => {
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
                 _ => return Err(trouble),
@@ -187,12 +191,12 @@ fn window() -> Option<(u16, u16)> {
 }
 
 /// Raw keyboard for as long as this value lives.
-struct Raw;
+struct RawMode;
 
-impl Raw {
-    fn begin() -> Result<Self, Trouble> {
+impl RawMode {
+    fn begin() -> Result<Self, CliError> {
         crossterm::terminal::enable_raw_mode().map_err(|e| {
-            Trouble::new(
+            CliError::new(
                 FAILED,
                 "terminal.failed",
                 format!("This terminal cannot be used: {e}."),
@@ -202,7 +206,7 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         let _ = crossterm::terminal::disable_raw_mode();
     }
@@ -210,11 +214,11 @@ impl Drop for Raw {
 
 async fn pumped(
     socket: WebSocketStream<ByteStream>,
-    _view: &View,
+    _view: &OutputStyle,
     pump: Pump,
-) -> Result<Over, Trouble> {
+) -> Result<Over, CliError> {
     let raw = pump.tty && std::io::stdin().is_terminal();
-    let _raw = if raw { Some(Raw::begin()?) } else { None };
+    let _raw = if raw { Some(RawMode::begin()?) } else { None };
     let (mut to, mut from) = socket.split();
     let mut resized = listen(SignalKind::window_change())?;
     let mut told_to_end = listen(SignalKind::terminate())?;
@@ -286,9 +290,9 @@ async fn next_typed(keyboard: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Ve
     keyboard.as_mut()?.recv().await
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Trouble> {
+fn listen(kind: SignalKind) -> Result<Signal, CliError> {
     signal(kind).map_err(|e| {
-        Trouble::new(
+        CliError::new(
             FAILED,
             "signal.failed",
             format!("Signals cannot be heard: {e}."),
@@ -308,7 +312,7 @@ fn control(words: &Value) -> Message {
 }
 
 /// Writes what came; gives the end where the message was one.
-fn received(message: &Bytes) -> Result<Option<Over>, Trouble> {
+fn received(message: &Bytes) -> Result<Option<Over>, CliError> {
     let Some((&number, bytes)) = message.split_first() else {
         return Ok(None);
     };
@@ -327,7 +331,7 @@ fn received(message: &Bytes) -> Result<Option<Over>, Trouble> {
                 return Ok(Some(Over::Exit(u8::try_from(code).unwrap_or(FAILED))));
             }
             if let Some(why) = words["gone"].as_str() {
-                return Err(Trouble::new(FAILED, "stream.gone", why));
+                return Err(CliError::new(FAILED, "stream.gone", why));
             }
             Ok(())
         }
@@ -368,7 +372,7 @@ impl DetachKeys {
     }
 }
 
-pub(super) async fn logs(client: &Client, request: &Logs) -> Result<u8, Trouble> {
+pub(super) async fn logs(client: &HttpClient, request: &Logs) -> Result<u8, CliError> {
     let copy = copy_log(
         client,
         &request.session.session,
@@ -384,11 +388,11 @@ pub(super) async fn logs(client: &Client, request: &Logs) -> Result<u8, Trouble>
 /// Copies a session's log to standard output. With `follow` it goes on until the session is over,
 /// and over restarts of the server.
 pub(super) async fn copy_log(
-    client: &Client,
+    client: &HttpClient,
     id: &str,
     since: u64,
     follow: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let mut position = since;
     let mut away: Option<std::time::Instant> = None;
     loop {
@@ -415,7 +419,7 @@ pub(super) async fn copy_log(
             return Err(broken);
         }
         let since = *away.get_or_insert_with(std::time::Instant::now);
-        if since.elapsed() > launch::AWAY_AT_MOST {
+        if since.elapsed() > launch::MAX_RECONNECT {
             return Err(broken);
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -424,13 +428,13 @@ pub(super) async fn copy_log(
 
 /// Listens here and leads every connection to a port inside, until Ctrl-C.
 pub(super) async fn forward(
-    client: &Client,
-    view: &View,
+    client: &HttpClient,
+    view: &OutputStyle,
     session: &str,
     ports: &str,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     let wrong = || {
-        Trouble::usage(format!("{ports:?} names no ports."))
+        CliError::usage(format!("{ports:?} names no ports."))
             .hint("8888, or 9000:8888 for another number here, would work.")
     };
     let (here, inside) = ports.split_once(':').unwrap_or((ports, ports));
@@ -439,7 +443,7 @@ pub(super) async fn forward(
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", here))
         .await
         .map_err(|e| {
-            Trouble::new(
+            CliError::new(
                 FAILED,
                 "port.taken",
                 format!("Port {here} cannot be opened here: {e}."),
@@ -471,10 +475,10 @@ pub(super) async fn forward(
 }
 
 async fn tunnel(
-    client: &Client,
+    client: &HttpClient,
     path: &str,
     mut stream: tokio::net::TcpStream,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let socket = client.socket(path, "v1.tcp").await?;
     let (mut to, mut from) = socket.split();
     let mut buffer = vec![0; 16 << 10];

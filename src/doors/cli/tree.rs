@@ -23,7 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
                   `run` and `exec` return the code of what they ran; 125 means that it never ran.\n\n\
                   Learn more: `fardel COMMAND --help`, `fardel man`, or the manual at /docs of the server."
 )]
-pub struct Words {
+pub struct CommandLine {
     #[command(flatten)]
     pub global: Global,
     #[command(subcommand)]
@@ -136,13 +136,13 @@ pub enum Command {
         fardel run -it host                             a shell on the machine's own programs\n  \
         fardel run -d --name train --cpu 4 --mem 8g python-ml:1.2 -- python3 train.py\n  \
         fardel run --dry-run --cpu 64 host -- true      would it start, and if not, why")]
-    Run(Run),
+    Run(RunArguments),
     /// List live sessions (all with -a)
     #[command(visible_alias = "ls")]
     Ps(SessionLs),
     /// Everything about sessions
     #[command(subcommand, visible_alias = "sessions")]
-    Session(Session),
+    Session(SessionCommand),
     /// Run a command inside a running session
     #[command(after_help = "Examples:\n  \
         fardel exec train -- nvidia-smi\n  \
@@ -162,26 +162,26 @@ pub enum Command {
     Why(Named),
     /// Environment images
     #[command(subcommand, visible_alias = "images")]
-    Image(Image),
+    Image(ImageCommand),
     /// Sessions that wait, in the order they will start
     Queue(QueueLs),
     /// GPUs, their slices, cordon, drain, partitions and self-test
     #[command(subcommand, visible_alias = "gpus")]
-    Gpu(Gpu),
+    Gpu(GpuCommand),
     /// How full the machine is, and what happened lately
     Top,
     /// What happened: follow changes as they are made
     #[command(subcommand)]
-    Event(Event),
+    Event(EventCommand),
     /// Long work such as imports
     #[command(subcommand, visible_alias = "operation")]
-    Job(Job),
+    Job(JobCommand),
     /// Users who may sign in
     #[command(subcommand, visible_alias = "users")]
-    User(User),
+    User(UserCommand),
     /// Your API tokens
     #[command(subcommand, visible_alias = "tokens")]
-    Token(Token),
+    Token(TokenCommand),
     /// Your own account
     #[command(subcommand)]
     Me(Me),
@@ -192,7 +192,7 @@ pub enum Command {
     Trust,
     /// The server's certificate: show, request, import, reset
     #[command(subcommand)]
-    Tls(Tls),
+    Tls(TlsCommand),
     /// Sign in to a server and remember it
     Login(Login),
     /// Forget the remembered server and revoke its token
@@ -214,12 +214,12 @@ pub enum Command {
     /// Check this machine and say how to fix what is missing
     ///
     /// Works without a server. Returns 1 when a check fails.
-    Doctor(Place),
+    Doctor(PlaceArguments),
     /// The screen of the machine itself: addresses, network, passwords, power
     ///
     /// Without a verb it opens on the whole terminal; every item of it is also a command here, for
     /// scripts and serial lines.
-    Console(Console),
+    Console(ConsoleArguments),
     /// One file for technical support
     #[command(subcommand)]
     Support(Support),
@@ -231,7 +231,7 @@ pub enum Command {
     Backup(Backup),
     /// Roll back an upgrade
     #[command(subcommand)]
-    Upgrade(Upgrade),
+    Upgrade(UpgradeCommand),
     /// Check that catalog and machine belong together; accept a catalog
     #[command(subcommand)]
     State(State),
@@ -243,7 +243,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         fardel api GET /sessions?limit=2\n  \
         fardel api POST /sessions '{\"image\":\"host\",\"kind\":\"batch\",\"command\":[\"true\"]}'")]
-    Api(Api),
+    Api(ApiArguments),
     /// Print completion for a shell
     ///
     /// bash: `fardel completion bash > /etc/bash_completion.d/fardel`
@@ -259,7 +259,7 @@ pub enum Command {
 
 /// Where state, socket and address are; the same names as keys in fardel.toml.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Place {
+pub struct PlaceArguments {
     /// Directory of the state; its run directory follows it unless --run names one
     #[arg(long, value_name = "DIR", env = "FARDEL_DATA")]
     pub data: Option<PathBuf>,
@@ -271,7 +271,7 @@ pub struct Place {
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
     #[command(flatten)]
-    pub place: Place,
+    pub place: PlaceArguments,
     /// Offer the machine's own programs as the environment `host`: true or false
     #[arg(long, value_name = "BOOL", env = "FARDEL_HOST_ENVIRONMENT")]
     pub host_environment: Option<bool>,
@@ -302,7 +302,7 @@ pub struct Serve {
 
 /// What a new session is.
 #[derive(Debug, Clone, Args)]
-pub struct Order {
+pub struct LaunchArguments {
     /// `host` (the machine's own programs), or the reference or id of an image
     #[arg(value_name = "IMAGE")]
     pub image: String,
@@ -363,7 +363,7 @@ pub struct Order {
     pub after: Vec<String>,
     /// A place to work in, or a command that ends by itself [default: by command and -it]
     #[arg(long, value_enum)]
-    pub kind: Option<Kind>,
+    pub kind: Option<SessionKindArgument>,
     /// Ask whether and where it would start; nothing is made
     #[arg(long)]
     pub dry_run: bool,
@@ -376,7 +376,7 @@ pub struct Order {
         require_equals = true,
         default_missing_value = "running"
     )]
-    pub wait: Option<Until>,
+    pub wait: Option<WaitTarget>,
     /// Give up waiting after this long (the session stays)
     #[arg(long, value_name = "TIME")]
     pub wait_timeout: Option<String>,
@@ -386,19 +386,19 @@ pub struct Order {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum SessionKindArgument {
     Interactive,
     Batch,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Until {
+pub enum WaitTarget {
     Running,
     Ended,
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Run {
+pub struct RunArguments {
     /// Return at once and print the name
     #[arg(short, long)]
     pub detach: bool,
@@ -412,7 +412,7 @@ pub struct Run {
     #[arg(long)]
     pub rm: bool,
     #[command(flatten)]
-    pub order: Order,
+    pub order: LaunchArguments,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -458,13 +458,13 @@ pub struct SessionLs {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Session {
+pub enum SessionCommand {
     /// List sessions
     Ls(SessionLs),
     /// Show one session
     Get(Named),
     /// Make a session and return at once
-    Create(Order),
+    Create(LaunchArguments),
     /// End sessions: TERM, ten seconds later KILL
     Stop(Several),
     /// End sessions at once
@@ -592,7 +592,7 @@ pub struct Attach {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Image {
+pub enum ImageCommand {
     /// List images
     Ls,
     /// Show one image
@@ -642,7 +642,7 @@ pub enum Support {
 
 /// The screen, or one item of it.
 #[derive(Debug, Args)]
-pub struct Console {
+pub struct ConsoleArguments {
     #[command(subcommand)]
     pub verb: Option<ConsoleVerb>,
 }
@@ -713,17 +713,17 @@ pub enum PowerVerb {
 #[derive(Debug, Args)]
 pub struct QueueLs {
     #[command(subcommand)]
-    pub verb: Option<Queue>,
+    pub verb: Option<QueueCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Queue {
+pub enum QueueCommand {
     /// List waiting sessions with what each waits for
     Ls,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Event {
+pub enum EventCommand {
     /// Follow changes
     Watch {
         /// Begin after this number instead of now
@@ -739,7 +739,7 @@ pub enum Event {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Job {
+pub enum JobCommand {
     /// List long work, newest first
     Ls,
     /// Show one
@@ -755,7 +755,7 @@ pub enum Job {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum User {
+pub enum UserCommand {
     /// List users
     Ls,
     /// Show one
@@ -818,7 +818,7 @@ pub struct Password {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Token {
+pub enum TokenCommand {
     /// List your tokens; secrets are never shown again
     Ls,
     /// Make a token and print its secret, once
@@ -865,7 +865,7 @@ pub enum Me {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Gpu {
+pub enum GpuCommand {
     /// List devices with what is free of each and who has the rest
     Ls,
     /// Show one device and its slices
@@ -956,7 +956,7 @@ pub enum Gpu {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Tls {
+pub enum TlsCommand {
     /// Show which certificate is served, and what is kept beside it
     Show,
     /// Make a request for a site's certificate; its key stays on the server
@@ -1017,7 +1017,7 @@ pub enum Config {
     /// Show what is in force after file, environment and flags, and where each value comes from
     Show {
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
     /// Print a settings file with every key and its default, commented out
     Sample,
@@ -1035,21 +1035,21 @@ pub enum Backup {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
-        secret: Secret,
+        secret: PassphraseArguments,
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
     /// Rehearse the restore of a backup in a scratch directory and say what is in it
     Verify {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
-        secret: Secret,
+        secret: PassphraseArguments,
         /// Directory to work in, with room for the whole backup [default: the directory of the state]
         #[arg(long, value_name = "DIR")]
         scratch: Option<PathBuf>,
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
     /// Put a backup in force; the server must not run
     #[command(after_help = "Examples:\n  \
@@ -1059,12 +1059,12 @@ pub enum Backup {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
-        secret: Secret,
+        secret: PassphraseArguments,
         /// Replace the state that is there; it is kept aside
         #[arg(long)]
         replace: bool,
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
     /// List the backups that the running server made by itself
     Ls,
@@ -1086,25 +1086,25 @@ pub enum Backup {
 /// Where the passphrase of a backup comes from; it is never an argument, since everybody can read
 /// those.
 #[derive(Debug, Clone, Args)]
-pub struct Secret {
+pub struct PassphraseArguments {
     /// File with the passphrase in its first line, mode 0600 [default: asked at the keyboard]
     #[arg(long, value_name = "FILE", env = "FARDEL_BACKUP_PASSPHRASE_FILE")]
     pub passphrase_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Upgrade {
+pub enum UpgradeCommand {
     /// Show the catalog's version and the copies that were kept before it was raised
     Status {
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
     /// Go back to the catalog from before the last upgrade; the server must not run
     ///
     /// Tells what happened since and is not in force any more. The newer catalog is kept aside.
     Rollback {
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
 }
 
@@ -1113,7 +1113,7 @@ pub enum State {
     /// Show whether the catalog is the one that this machine followed
     Show {
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
     /// Accept the catalog in place, though this machine followed another one
     ///
@@ -1126,7 +1126,7 @@ pub enum State {
         fardel state accept      as root, once the right catalog is in its place")]
     Accept {
         #[command(flatten)]
-        place: Place,
+        place: PlaceArguments,
     },
 }
 
@@ -1142,7 +1142,7 @@ pub struct Rest {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Api {
+pub struct ApiArguments {
     /// GET, POST, PATCH, PUT, DELETE
     #[arg(value_name = "METHOD")]
     pub method: String,

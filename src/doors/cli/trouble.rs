@@ -19,7 +19,7 @@ pub(super) const NEVER_RAN: u8 = 125;
 
 /// Why a command could not do what it was asked.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct CliError {
     pub exit: u8,
     pub code: String,
     pub text: String,
@@ -29,7 +29,7 @@ pub(super) struct Trouble {
     pub problem: Option<Value>,
 }
 
-impl Trouble {
+impl CliError {
     pub(super) fn new(exit: u8, code: &str, text: impl Into<String>) -> Self {
         Self {
             exit,
@@ -148,7 +148,7 @@ impl Trouble {
     }
 }
 
-impl From<rules::refusal::Refusal> for Trouble {
+impl From<rules::refusal::Refusal> for CliError {
     /// A refusal that the rules gave here, before anything was sent.
     fn from(refusal: rules::refusal::Refusal) -> Self {
         Self::new(USAGE, &refusal.code, refusal.text).hint(refusal.hint)
@@ -175,16 +175,16 @@ mod tests {
             (503, "unavailable", 1),
         ] {
             let body = json!({"code": "x.y", "detail": "D.", "kind": kind}).to_string();
-            let trouble = Trouble::refused(status, body.as_bytes(), "r");
+            let trouble = CliError::refused(status, body.as_bytes(), "r");
             assert_eq!(trouble.exit, exit, "{status} {kind}");
         }
-        assert_eq!(Trouble::refused(404, b"<html>", "r").exit, 3);
-        assert_eq!(Trouble::refused(502, b"", "r").exit, 1);
+        assert_eq!(CliError::refused(404, b"<html>", "r").exit, 3);
+        assert_eq!(CliError::refused(502, b"", "r").exit, 1);
     }
 
     #[test]
     fn trouble_names_code_and_request() {
-        let mut trouble = Trouble::usage("No.").hint("Yes would work.");
+        let mut trouble = CliError::usage("No.").hint("Yes would work.");
         trouble.request_id = "abc".into();
         assert_eq!(
             trouble.written(false, false),

@@ -4,19 +4,19 @@
 use askama::Template;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use rules::refusal::{Kind, Refusal};
+use rules::refusal::{Refusal, RefusalKind};
 use server::Failure;
 
-use super::frame::{Frame, Nav};
+use super::frame::{Nav, PageLayout};
 use super::problem::{BareProblemPage, ProblemPage};
-use super::visit::Visit;
-use super::{Console, guest};
+use super::visit::RequestContext;
+use super::{PagesContext, guest};
 use crate::doors::origin;
 use crate::doors::text::codes;
 use crate::doors::text::visible::visible;
 
 /// A whole page or fragment with that status. No cache on the way may keep it.
-pub fn html(visit: &Visit, status: StatusCode, body: String) -> Response {
+pub fn html(visit: &RequestContext, status: StatusCode, body: String) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(
         header::CONTENT_TYPE,
@@ -40,8 +40,8 @@ pub fn html(visit: &Visit, status: StatusCode, body: String) -> Response {
 
 /// A rendered template; a fault in a template is ours and says so.
 pub fn page(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     status: StatusCode,
     template: &impl Template,
 ) -> Response {
@@ -100,24 +100,24 @@ pub fn encoded(text: &str) -> String {
 /// The status a browser gets for a refusal.
 pub fn status(refusal: &Refusal) -> StatusCode {
     match refusal.kind {
-        Kind::Malformed => StatusCode::BAD_REQUEST,
-        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Kind::Denied => StatusCode::FORBIDDEN,
-        Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Conflict => StatusCode::CONFLICT,
-        Kind::Stale => StatusCode::PRECONDITION_FAILED,
-        Kind::Invalid | Kind::Capacity => StatusCode::UNPROCESSABLE_ENTITY,
-        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Kind::TooOften => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        RefusalKind::Malformed => StatusCode::BAD_REQUEST,
+        RefusalKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        RefusalKind::Denied => StatusCode::FORBIDDEN,
+        RefusalKind::NotFound => StatusCode::NOT_FOUND,
+        RefusalKind::Conflict => StatusCode::CONFLICT,
+        RefusalKind::Stale => StatusCode::PRECONDITION_FAILED,
+        RefusalKind::Invalid | RefusalKind::Capacity => StatusCode::UNPROCESSABLE_ENTITY,
+        RefusalKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RefusalKind::TooOften => StatusCode::TOO_MANY_REQUESTS,
+        RefusalKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
 /// The page for something that was not done: what it was, who can help, what to quote.
 pub fn failure(
-    console: &Console,
-    visit: &Visit,
-    frame: Option<Frame>,
+    console: &PagesContext,
+    visit: &RequestContext,
+    frame: Option<PageLayout>,
     failure: &Failure,
 ) -> Response {
     match failure {
@@ -130,7 +130,7 @@ pub fn failure(
 }
 
 /// A fault with everything behind it, in one line.
-fn base_chain(fault: &server::Fault) -> String {
+fn base_chain(fault: &server::ServerFault) -> String {
     let mut told = fault.to_string();
     let mut cause = std::error::Error::source(fault);
     while let Some(error) = cause {
@@ -143,17 +143,17 @@ fn base_chain(fault: &server::Fault) -> String {
 
 /// The page for a refusal.
 pub fn refused(
-    console: &Console,
-    visit: &Visit,
-    frame: Option<Frame>,
+    console: &PagesContext,
+    visit: &RequestContext,
+    frame: Option<PageLayout>,
     refusal: &Refusal,
 ) -> Response {
     let t = visit.text;
     let (icon, title) = match refusal.kind {
-        Kind::Denied if refusal.code == "origin.foreign" => ("ban", t.problem_origin()),
-        Kind::Denied | Kind::Unauthenticated => ("ban", t.problem_forbidden()),
-        Kind::NotFound => ("search", t.problem_missing()),
-        Kind::Conflict | Kind::Stale => ("rotate-ccw", t.problem_conflict()),
+        RefusalKind::Denied if refusal.code == "origin.foreign" => ("ban", t.problem_origin()),
+        RefusalKind::Denied | RefusalKind::Unauthenticated => ("ban", t.problem_forbidden()),
+        RefusalKind::NotFound => ("search", t.problem_missing()),
+        RefusalKind::Conflict | RefusalKind::Stale => ("rotate-ccw", t.problem_conflict()),
         _ => ("triangle-alert", t.problem_refused()),
     };
     problem(
@@ -168,7 +168,11 @@ pub fn refused(
     )
 }
 
-fn fault_page(console: &Console, visit: &Visit, frame: Option<Frame>) -> Response {
+fn fault_page(
+    console: &PagesContext,
+    visit: &RequestContext,
+    frame: Option<PageLayout>,
+) -> Response {
     let t = visit.text;
     problem(
         console,
@@ -187,9 +191,9 @@ fn fault_page(console: &Console, visit: &Visit, frame: Option<Frame>) -> Respons
     reason = "the parts of one page, from the three functions above"
 )]
 fn problem(
-    console: &Console,
-    visit: &Visit,
-    frame: Option<Frame>,
+    console: &PagesContext,
+    visit: &RequestContext,
+    frame: Option<PageLayout>,
     status: StatusCode,
     icon: &'static str,
     title: &str,
@@ -201,7 +205,7 @@ fn problem(
     let rendered = match frame {
         Some(f) => ProblemPage {
             t,
-            f: Frame {
+            f: PageLayout {
                 here: Nav::Nowhere,
                 live: None,
                 ..f

@@ -7,18 +7,18 @@ use axum::response::Response;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 
-use super::frame::{Frame, Nav};
+use super::frame::{Nav, PageLayout};
 use super::parts;
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame};
 use crate::doors::text::{Language, Text};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/docs.html")]
 pub struct DocsPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub title: String,
     pub q: String,
     pub chapters: Vec<Chapter>,
@@ -44,12 +44,12 @@ pub struct Hit {
 #[template(config = "web/askama.toml", path = "pages/about.html")]
 pub struct AboutPage {
     pub t: Text,
-    pub f: Frame,
-    pub parts_used: Vec<Part>,
+    pub f: PageLayout,
+    pub parts_used: Vec<ThirdPartyNotice>,
 }
 
 /// Something by others that the console carries.
-pub struct Part {
+pub struct ThirdPartyNotice {
     pub name: String,
     pub version: String,
     pub licence: String,
@@ -57,7 +57,7 @@ pub struct Part {
 }
 
 /// One chapter of the manual in both languages: its address, and its text.
-struct Written {
+struct ManualChapter {
     name: &'static str,
     english: &'static str,
     korean: &'static str,
@@ -65,7 +65,7 @@ struct Written {
 
 macro_rules! chapter {
     ($name:literal) => {
-        Written {
+        ManualChapter {
             name: $name,
             english: include_str!(concat!("../../../web/docs/en/", $name, ".md")),
             korean: include_str!(concat!("../../../web/docs/ko/", $name, ".md")),
@@ -73,7 +73,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [Written; 10] = [
+const MANUAL: [ManualChapter; 10] = [
     chapter!("first-steps"),
     chapter!("launching"),
     chapter!("gpus"),
@@ -86,7 +86,7 @@ const MANUAL: [Written; 10] = [
     chapter!("troubleshooting"),
 ];
 
-impl Written {
+impl ManualChapter {
     fn text(&self, language: Language) -> &'static str {
         match language {
             Language::English => self.english,
@@ -109,7 +109,7 @@ impl Written {
 }
 
 /// The chapter of that name, or the first for an empty one; none for an unknown name.
-pub fn chapter(f: Frame, name: &str) -> Option<DocsPage> {
+pub fn chapter(f: PageLayout, name: &str) -> Option<DocsPage> {
     let t = f.text;
     let written = MANUAL
         .iter()
@@ -126,7 +126,7 @@ pub fn chapter(f: Frame, name: &str) -> Option<DocsPage> {
 }
 
 /// Every chapter that holds all the words, with the first line that holds the first of them.
-pub fn search(f: Frame, q: &str) -> DocsPage {
+pub fn search(f: PageLayout, q: &str) -> DocsPage {
     let t = f.text;
     DocsPage {
         t,
@@ -203,8 +203,8 @@ pub fn markup(text: &str) -> String {
 }
 
 /// The licences page: our own sentence, and the texts of everything carried along.
-pub fn about(f: Frame) -> AboutPage {
-    let part = |name: &str, version: &str, licence: &str, text: &str| Part {
+pub fn about(f: PageLayout) -> AboutPage {
+    let part = |name: &str, version: &str, licence: &str, text: &str| ThirdPartyNotice {
         name: name.into(),
         version: version.into(),
         licence: licence.into(),
@@ -250,16 +250,16 @@ pub fn about(f: Frame) -> AboutPage {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct ManualQuery {
     q: String,
 }
 
 /// `GET /docs`: the first chapter, or what a search finds.
 pub async fn first(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<ManualQuery>,
 ) -> Response {
     let f = frame(&console, &visit, &caller, Nav::Docs);
     if asked.q.trim().is_empty() {
@@ -270,16 +270,16 @@ pub async fn first(
 
 /// `GET /docs/{name}`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(name): Path<String>,
 ) -> Response {
     let f = frame(&console, &visit, &caller, Nav::Docs);
     shown(&console, &visit, f, &name)
 }
 
-fn shown(console: &Console, visit: &Visit, f: Frame, name: &str) -> Response {
+fn shown(console: &PagesContext, visit: &RequestContext, f: PageLayout, name: &str) -> Response {
     match chapter(f.clone(), name) {
         Some(page) => answer::page(console, visit, StatusCode::OK, &page),
         None => {
@@ -290,7 +290,11 @@ fn shown(console: &Console, visit: &Visit, f: Frame, name: &str) -> Response {
 }
 
 /// `GET /about`
-pub async fn carried(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn carried(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     let f = frame(&console, &visit, &caller, Nav::Nowhere);
     answer::page(&console, &visit, StatusCode::OK, &about(f))
 }

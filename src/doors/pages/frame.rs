@@ -27,15 +27,15 @@ pub enum Nav {
 
 /// The person who is signed in, as the top bar shows them.
 #[derive(Clone, Debug)]
-pub struct Person {
+pub struct SignedInUser {
     pub name: String,
     pub role: String,
     pub initials: String,
 }
 
-impl Person {
+impl SignedInUser {
     /// Takes up to two initials from the name.
-    pub fn new(name: &str, role: &str) -> Person {
+    pub fn new(name: &str, role: &str) -> SignedInUser {
         let mut words = name
             .split(|c: char| !c.is_alphanumeric())
             .filter_map(|word| word.chars().next());
@@ -44,7 +44,7 @@ impl Person {
             .take(2)
             .flat_map(char::to_uppercase)
             .collect();
-        Person {
+        SignedInUser {
             name: name.to_owned(),
             role: role.to_owned(),
             initials,
@@ -54,7 +54,7 @@ impl Person {
 
 /// The surroundings of one answer.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct PageLayout {
     pub text: Text,
     pub theme: Theme,
     pub here: Nav,
@@ -63,7 +63,7 @@ pub struct Frame {
     /// The address people use, under the name.
     pub address: String,
     pub version: &'static str,
-    pub person: Option<Person>,
+    pub person: Option<SignedInUser>,
     /// Whether the menu shows what only administrators use.
     pub administrator: bool,
     /// This answer's own number for `<style>` made by the terminal.
@@ -80,7 +80,7 @@ pub struct Frame {
     pub keys: bool,
 }
 
-impl Frame {
+impl PageLayout {
     pub fn asset(&self, name: &str) -> String {
         assets::address(name)
     }

@@ -18,23 +18,23 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self, CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
 
-use super::frame::{Frame, Nav};
-use super::parts::{self, Alert, Block, Fill, Kind, Markup, Row};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame, live as stream};
+use super::frame::{Nav, PageLayout};
+use super::parts::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame, live as stream};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/gpus.html", blocks = ["lead", "plan", "key"])]
 pub struct GpusPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     /// `8 × NVIDIA H100 80GB · 7.01 of 8 given`.
     pub lead: String,
     pub simulated: bool,
-    pub plan: Plan,
-    pub groups: Vec<Group>,
+    pub plan: FloorPlan,
+    pub groups: Vec<DeviceGroup>,
     /// Accelerators of other families: name, and how many on which machine.
     pub others: Vec<(String, String)>,
     pub rules: Vec<(String, String)>,
@@ -44,7 +44,7 @@ pub struct GpusPage {
 #[template(config = "web/askama.toml", path = "pages/gpu.html", blocks = ["state", "slices", "facts", "cut"])]
 pub struct GpuPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub id: String,
     pub name: String,
@@ -54,9 +54,9 @@ pub struct GpuPage {
     pub cordoned: bool,
     pub note: String,
     pub may_write: bool,
-    pub row: Row,
+    pub row: BarRow,
     pub facts: Vec<(String, String)>,
-    pub slices: Vec<Line>,
+    pub slices: Vec<SliceRow>,
     /// What a drain would end.
     pub ends: Vec<String>,
     /// A cut that is wanted and not made yet.
@@ -106,7 +106,7 @@ impl By {
 }
 
 /// The head and foot of a floor plan: what it shows, what else it can show, and what its signs mean.
-pub struct Plan {
+pub struct FloorPlan {
     pub by: By,
     pub lead: &'static str,
     /// Address, name, whether this is it.
@@ -115,7 +115,7 @@ pub struct Plan {
     pub idle: bool,
 }
 
-impl Plan {
+impl FloorPlan {
     /// The plan of the page at that address.
     pub fn new(t: Text, by: By, page: &str, all: &[Gpu], now: Timestamp) -> Self {
         let name = |by| match by {
@@ -162,20 +162,20 @@ pub fn idle_share(all: &[Gpu], now: Timestamp) -> GpuShare {
 }
 
 /// Devices that hang together.
-pub struct Group {
+pub struct DeviceGroup {
     pub title: String,
-    pub rows: Vec<Device>,
+    pub rows: Vec<DeviceCard>,
 }
 
 /// One device of the floor plan.
-pub struct Device {
+pub struct DeviceCard {
     pub href: String,
     pub cut: bool,
-    pub row: Row,
+    pub row: BarRow,
 }
 
 /// One slice in a device's list.
-pub struct Line {
+pub struct SliceRow {
     pub hue: u8,
     pub href: Option<String>,
     pub name: String,
@@ -192,22 +192,22 @@ pub struct Line {
 /// What a floor plan is asked to show.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct FloorPlanQuery {
     pub by: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Said {
+pub struct GpuForm {
     note: String,
 }
 
 /// `GET /gpus`
 pub async fn list(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
     match read(&console, &visit, &caller, By::asked(&asked.by)).await {
         Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
@@ -217,10 +217,10 @@ pub async fn list(
 
 /// `GET /gpus/live`: the same as slices come and go.
 pub async fn list_live(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
     let server = console.server.clone();
     let by = By::asked(&asked.by);
@@ -240,9 +240,9 @@ pub async fn list_live(
 
 /// `GET /gpus/{id}`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     match one(&console, &visit, &caller, &id, None, None).await {
@@ -253,9 +253,9 @@ pub async fn show(
 
 /// `GET /gpus/{id}/live`
 pub async fn show_live(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     let server = console.server.clone();
@@ -276,11 +276,11 @@ pub async fn show_live(
 
 /// `POST /gpus/{id}/{verb}`: cordon, uncordon, drain; the end of a self-test.
 pub async fn act(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path((id, verb)): Path<(String, String)>,
-    Form(said): Form<Said>,
+    Form(said): Form<GpuForm>,
 ) -> Response {
     if verb == "cancel-test" {
         return super::proofs::cancel(&console, &visit, &caller, &id).await;
@@ -326,8 +326,8 @@ pub async fn act(
 }
 
 pub(super) fn failed(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     failure: &Failure,
 ) -> Response {
@@ -336,8 +336,8 @@ pub(super) fn failed(
 }
 
 async fn read(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     by: By,
 ) -> Result<GpusPage, Failure> {
@@ -347,13 +347,13 @@ async fn read(
     let query = by.query();
     Ok(GpusPage {
         t,
-        f: Frame {
+        f: PageLayout {
             live: Some(format!("/gpus/live{query}")),
             ..frame(console, visit, caller, Nav::Gpus)
         },
         lead: lead(t, &all.items),
         simulated: all.simulated,
-        plan: Plan::new(t, by, "/gpus", &all.items, now),
+        plan: FloorPlan::new(t, by, "/gpus", &all.items, now),
         groups: groups(
             t,
             &all.items,
@@ -375,8 +375,8 @@ async fn read(
 }
 
 async fn one(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     id: &str,
     alert: Option<Alert>,
@@ -394,7 +394,7 @@ async fn one(
     };
     Ok(GpuPage {
         t,
-        f: Frame {
+        f: PageLayout {
             live: Some(format!("/gpus/{}/live", gpu.id)),
             ..frame(console, visit, caller, Nav::Gpus)
         },
@@ -457,19 +457,19 @@ impl Drawing<'_> {
 }
 
 /// The devices, machine by machine and socket by socket.
-pub fn groups(t: Text, all: &[Gpu], drawing: &Drawing<'_>) -> Vec<Group> {
+pub fn groups(t: Text, all: &[Gpu], drawing: &Drawing<'_>) -> Vec<DeviceGroup> {
     let several = all.iter().any(|gpu| gpu.node != all[0].node);
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<DeviceGroup> = Vec::new();
     for gpu in all {
         let title = title(t, gpu, several);
-        let device = Device {
+        let device = DeviceCard {
             href: format!("/gpus/{}", gpu.id),
             cut: !gpu.partitions.is_empty(),
             row: row(t, gpu, drawing),
         };
         match groups.last_mut().filter(|group| group.title == title) {
             Some(group) => group.rows.push(device),
-            None => groups.push(Group {
+            None => groups.push(DeviceGroup {
                 title,
                 rows: vec![device],
             }),
@@ -501,7 +501,7 @@ pub fn share(share: GpuShare) -> String {
 }
 
 /// One device as a bar: a block for each slice, for what is about to be launched, and for what is free.
-pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
+pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
     let cut = !gpu.partitions.is_empty();
     // Partitions are walls in memory first; their engines are never quite the same part of the device.
     let by_memory = drawing.by == By::Memory;
@@ -516,7 +516,11 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
         .map(|slice| block(t, slice, drawing, weigh(slice.share, slice.memory).max(1)))
         .collect();
     let free = |name: String, weight| Block {
-        kind: if gpu.cordoned { Kind::Held } else { Kind::Free },
+        kind: if gpu.cordoned {
+            BlockKind::Held
+        } else {
+            BlockKind::Free
+        },
         name,
         note: String::new(),
         hue: 0,
@@ -535,7 +539,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
         let weight = weigh(part.share, part.memory).min(left);
         left -= weight;
         blocks.push(Block {
-            kind: Kind::Ghost,
+            kind: BlockKind::Ghost,
             ..free(t.preview_your_share(share(part.share)), weight)
         });
     }
@@ -561,7 +565,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> Row {
     // What it does now, where it says so; else what is given of it.
     let busy = gpu.doing.and_then(|doing| doing.busy_percent);
     let used = gpu.doing.and_then(|doing| doing.memory);
-    Row {
+    BarRow {
         name: format!("GPU {}", gpu.index),
         note: parts::size(gpu.memory.0),
         blocks,
@@ -625,10 +629,10 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
     };
     Block {
         kind: match () {
-            () if slice.session.is_some() && slice.session == drawing.mine => Kind::Mine,
-            () if slice.paused => Kind::Paused,
-            () if idle.is_some() => Kind::Idle,
-            () => Kind::Session,
+            () if slice.session.is_some() && slice.session == drawing.mine => BlockKind::Mine,
+            () if slice.paused => BlockKind::Paused,
+            () if idle.is_some() => BlockKind::Idle,
+            () => BlockKind::Session,
         },
         name: slice
             .name
@@ -819,7 +823,7 @@ fn doing(t: Text, gpu: &Gpu) -> String {
     }
 }
 
-fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> Line {
+fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
     let (tone, state) = match (slice.confirmed, slice.state) {
         (false, _) => ("warn", t.gpu_unconfirmed()),
@@ -829,7 +833,7 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> Line {
         (true, Phase::Stopping) => ("warn", t.state_stopping()),
         (true, _) => ("acc", t.state_preparing()),
     };
-    Line {
+    SliceRow {
         hue: owner.map_or(8, parts::hue),
         href: slice.session.map(|id| format!("/sessions/{id}")),
         name: slice

@@ -7,38 +7,38 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::image as images_rules;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::access::Caller;
 use server::actions::images::{self, ImportSource, uploads};
-use server::actions::operations::{self, Operation, OperationState};
+use server::actions::operations::{self, OperationState, OperationView};
 use server::actions::sessions::{self, ListQuery};
-use server::{Failure, Fault};
+use server::{Failure, ServerFault};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
-use super::frame::{Frame, Nav};
-use super::parts::{self, Alert, Choice, Fact};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame, live as stream, scene};
+use super::frame::{Nav, PageLayout};
+use super::parts::{self, Alert, Choice, IconFact};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame, live as stream, scene};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/images.html", blocks = ["images", "jobs"])]
 pub struct ImagesPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub summary: String,
     pub may_import: bool,
-    pub images: Vec<Image>,
+    pub images: Vec<ImageRow>,
     pub import_name: String,
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<ImportRow>,
 }
 
-pub struct Image {
+pub struct ImageRow {
     pub id: String,
     /// As a form or an address names it.
     pub value: String,
@@ -53,7 +53,7 @@ pub struct Image {
     pub age: String,
 }
 
-pub struct Job {
+pub struct ImportRow {
     pub id: String,
     pub name: String,
     pub state: String,
@@ -64,9 +64,9 @@ pub struct Job {
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/image.html")]
-pub struct ImagePage {
+pub struct ImageDetailPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub id: String,
     pub value: String,
@@ -75,13 +75,13 @@ pub struct ImagePage {
     pub may_remove: bool,
     /// What deleting would do, in words.
     pub impact: String,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<IconFact>,
     pub starts: Vec<(String, String)>,
-    pub used_by: Vec<User>,
+    pub used_by: Vec<ImageUse>,
     pub labels: Vec<(String, String)>,
 }
 
-pub struct User {
+pub struct ImageUse {
     pub href: String,
     pub name: String,
     pub tone: &'static str,
@@ -89,17 +89,17 @@ pub struct User {
 }
 
 /// Largest archive that the form sends at once, for browsers without script. Larger ones go in pieces.
-const LARGEST_ARCHIVE: usize = 64 << 30;
+const MAX_ARCHIVE_BYTES: usize = 64 << 30;
 /// Imports listed; older ones are in the journal.
 const JOBS: usize = 8;
 
-pub(super) fn router() -> Router<Console> {
+pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/images", get(show))
         .route("/images/live", get(live))
         .route(
             "/images/import",
-            post(import).layer(DefaultBodyLimit::max(LARGEST_ARCHIVE)),
+            post(import).layer(DefaultBodyLimit::max(MAX_ARCHIVE_BYTES)),
         )
         .route("/images/{id}", get(one))
         .route("/images/{id}/remove", post(remove))
@@ -107,7 +107,7 @@ pub(super) fn router() -> Router<Console> {
 
 /// Environments to launch from, the machine's own first, then images by name.
 pub(super) async fn choices(
-    console: &Console,
+    console: &PagesContext,
     caller: &Caller,
     t: Text,
     chosen: &str,
@@ -131,7 +131,7 @@ pub(super) async fn choices(
 }
 
 /// What an image says about itself, in a few words.
-fn about(image: &images_rules::Image) -> String {
+fn about(image: &images_rules::CatalogImage) -> String {
     [
         "org.opencontainers.image.description",
         "org.opencontainers.image.title",
@@ -145,7 +145,11 @@ fn about(image: &images_rules::Image) -> String {
     )
 }
 
-async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     shown(
         &console,
         &visit,
@@ -158,8 +162,8 @@ async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) ->
 }
 
 async fn shown(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     status: StatusCode,
     alert: Option<Alert>,
@@ -180,12 +184,21 @@ async fn shown(
     }
 }
 
-fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) -> Response {
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
     let f = frame(console, visit, caller, Nav::Images);
     answer::failure(console, visit, Some(f), failure)
 }
 
-async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+async fn live(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     let server = console.server.clone();
     let reader = caller.clone();
     stream::stream(&server, &reader, move || {
@@ -201,7 +214,11 @@ async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) ->
     })
 }
 
-async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<ImagesPage, Failure> {
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+) -> Result<ImagesPage, Failure> {
     let t = visit.text;
     let server = &console.server;
     let now = server.clock().now();
@@ -220,14 +237,15 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Image
             .count()
             .to_string()
     };
-    let may_import = rules::permissions::may(&caller.subject, Verb::ImagesWrite, None).is_ok();
+    let may_import =
+        rules::permissions::may(&caller.subject, Permission::ImagesWrite, None).is_ok();
     let jobs = if may_import {
         operations::list(server, caller).await?
     } else {
         Vec::new()
     };
     let total: u64 = known.iter().map(|image| image.size.0).sum();
-    let mut rows = vec![Image {
+    let mut rows = vec![ImageRow {
         id: "host".into(),
         value: "host".into(),
         href: "/images/host".into(),
@@ -240,7 +258,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Image
         used_by: users("host"),
         age: String::new(),
     }];
-    rows.extend(known.iter().map(|image| Image {
+    rows.extend(known.iter().map(|image| ImageRow {
         id: image.id.to_string(),
         value: answer::encoded(&image.reference),
         href: format!("/images/{}", image.id),
@@ -256,7 +274,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Image
     let counts = seen.counts;
     Ok(ImagesPage {
         t,
-        f: Frame {
+        f: PageLayout {
             sessions: counts.scheduled
                 + counts.preparing
                 + counts.running
@@ -284,7 +302,7 @@ fn short(digest: &str) -> String {
     digest.chars().take(19).collect()
 }
 
-fn shown_job(t: Text, visit: &Visit, job: &Operation, now: Timestamp) -> Job {
+fn shown_job(t: Text, visit: &RequestContext, job: &OperationView, now: Timestamp) -> ImportRow {
     let percent = parts::percent(job.done as f64, job.total as f64);
     let (state, tone, percent) = match job.state {
         OperationState::Pending => (t.jobs_waiting().to_owned(), "d", 0),
@@ -318,7 +336,7 @@ fn shown_job(t: Text, visit: &Visit, job: &Operation, now: Timestamp) -> Job {
                 .map(str::to_owned)
         })
         .unwrap_or_else(|| visit.clock.near(job.created_at, now));
-    Job {
+    ImportRow {
         id: job.id.to_string(),
         name,
         state,
@@ -330,9 +348,9 @@ fn shown_job(t: Text, visit: &Visit, job: &Operation, now: Timestamp) -> Job {
 
 /// `POST /images/import` without script: the whole archive in one request.
 async fn import(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     headers: HeaderMap,
     mut form: Multipart,
 ) -> Response {
@@ -362,7 +380,7 @@ async fn import(
 
 /// Passes the archive on piece by piece, as it comes; memory holds one piece.
 async fn take(
-    console: &Console,
+    console: &PagesContext,
     caller: &Caller,
     form: &mut Multipart,
     announced: u64,
@@ -389,7 +407,7 @@ async fn take(
                     gathered
                         .write_all(&piece)
                         .await
-                        .map_err(|error| Fault::new("keep an uploaded archive", error))?;
+                        .map_err(|error| ServerFault::new("keep an uploaded archive", error))?;
                 }
                 if size == 0 {
                     return Err(Refusal::invalid("upload.empty", "No archive was chosen.")
@@ -400,7 +418,7 @@ async fn take(
                 gathered
                     .rewind()
                     .await
-                    .map_err(|error| Fault::new("read an uploaded archive", error))?;
+                    .map_err(|error| ServerFault::new("read an uploaded archive", error))?;
                 let mut offset = 0;
                 while offset < size {
                     let mut piece =
@@ -408,7 +426,7 @@ async fn take(
                     gathered
                         .read_exact(&mut piece)
                         .await
-                        .map_err(|error| Fault::new("read an uploaded archive", error))?;
+                        .map_err(|error| ServerFault::new("read an uploaded archive", error))?;
                     let length = piece.len() as u64;
                     uploads::append(server, caller, made.id, offset, piece.into()).await?;
                     offset += length;
@@ -443,7 +461,7 @@ fn broken_size() -> Refusal {
 
 /// A file without a name beside the uploads, gone with its last user in any case.
 fn tempfile(server: &server::Server) -> Result<std::fs::File, Failure> {
-    let fault = |error| Failure::from(Fault::new("make room for an upload", error));
+    let fault = |error| Failure::from(ServerFault::new("make room for an upload", error));
     let path = server
         .settings()
         .data
@@ -459,9 +477,9 @@ fn tempfile(server: &server::Server) -> Result<std::fs::File, Failure> {
 }
 
 async fn one(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     match read_image(&console, &visit, &caller, &id).await {
@@ -471,11 +489,11 @@ async fn one(
 }
 
 async fn read_image(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     id: &str,
-) -> Result<ImagePage, Failure> {
+) -> Result<ImageDetailPage, Failure> {
     let t = visit.text;
     let server = &console.server;
     let now = server.clock().now();
@@ -494,14 +512,14 @@ async fn read_image(
         limit: Some(500),
         ..ListQuery::default()
     };
-    let users: Vec<User> = sessions::list(server, caller, &wanted)
+    let users: Vec<ImageUse> = sessions::list(server, caller, &wanted)
         .await?
         .items
         .iter()
         .filter(|session| session.image == name)
         .map(|session| {
             let (tone, state) = scene::state(t, session);
-            User {
+            ImageUse {
                 href: format!("/sessions/{}", session.id),
                 name: session.name.to_string(),
                 tone,
@@ -509,7 +527,7 @@ async fn read_image(
             }
         })
         .collect();
-    let may_write = rules::permissions::may(&caller.subject, Verb::ImagesWrite, None).is_ok();
+    let may_write = rules::permissions::may(&caller.subject, Permission::ImagesWrite, None).is_ok();
     let size = image
         .as_ref()
         .map_or_else(String::new, |image| parts::size(image.size.0));
@@ -547,25 +565,25 @@ async fn read_image(
             Some((name.to_owned(), value.to_owned()))
         }));
         facts = vec![
-            Fact {
+            IconFact {
                 icon: "hard-drive",
                 text: size.clone(),
             },
-            Fact {
+            IconFact {
                 icon: "cpu",
                 text: image.architecture.clone(),
             },
-            Fact {
+            IconFact {
                 icon: "clock",
                 text: visit.clock.ago(image.imported_at, now),
             },
-            Fact {
+            IconFact {
                 icon: "shield-check",
                 text: short(&image.digest),
             },
         ];
     } else {
-        facts.push(Fact {
+        facts.push(IconFact {
             icon: "server",
             text: t.images_embedded_note().to_owned(),
         });
@@ -574,7 +592,7 @@ async fn read_image(
         0 => t.image_impact_none(&size),
         count => t.image_impact(count as u64, &size),
     };
-    Ok(ImagePage {
+    Ok(ImageDetailPage {
         t,
         f: frame(console, visit, caller, Nav::Images),
         alert: None,
@@ -607,9 +625,9 @@ struct Confirmed {
 }
 
 async fn remove(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
     Form(confirmed): Form<Confirmed>,
 ) -> Response {
@@ -632,7 +650,7 @@ async fn remove(
         Ok(image) => answer::see_with("/images", "remove", &image.reference),
         Err(Failure::Refusal(refusal)) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            let page = ImagePage {
+            let page = ImageDetailPage {
                 alert: Some(alert),
                 ..page
             };

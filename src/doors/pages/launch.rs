@@ -18,26 +18,26 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self as devices, Gpu};
-use server::actions::sessions::{self, LaunchRequest, ListQuery, Machine, Resources};
+use server::actions::sessions::{self, LaunchRequest, ListQuery, NodeOverview, Resources};
 
-use super::frame::{Frame, Nav};
-use super::parts::{self, Alert, Check, Choice, Fault, Row};
+use super::frame::{Nav, PageLayout};
+use super::parts::{self, Alert, BarRow, CheckRow, Choice, FormFieldError};
 use super::scene::{self, LaunchWords};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame, gpus, images};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame, gpus, images};
 use crate::doors::text::{Text, codes};
 
-pub use card::{Card, Partition, Size, gib, worth};
+pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/launch.html", blocks = ["preview"])]
 pub struct LaunchPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
-    pub faults: Vec<Fault>,
-    pub recent: Vec<Recent>,
+    pub faults: Vec<FormFieldError>,
+    pub recent: Vec<RecentLaunch>,
     pub kinds: Vec<Choice>,
     pub images: Vec<Choice>,
     /// The words on the link to every image.
@@ -45,15 +45,15 @@ pub struct LaunchPage {
     pub presets: Vec<Preset>,
     pub sliders: Vec<Slider>,
     /// The part about GPUs; none where there is no device.
-    pub card: Option<Card>,
-    pub form: Typed,
+    pub card: Option<GpuPicker>,
+    pub form: LaunchFields,
     pub name_hint: String,
     pub preview: Preview,
 }
 
 /// The text fields exactly as they were typed, so that a refused form comes back whole.
 #[derive(Clone, Debug, Default)]
-pub struct Typed {
+pub struct LaunchFields {
     pub command: String,
     pub name: String,
     pub longest: String,
@@ -67,7 +67,7 @@ pub struct Typed {
     pub advanced: bool,
 }
 
-pub struct Recent {
+pub struct RecentLaunch {
     pub href: String,
     pub name: String,
     pub facts: String,
@@ -110,8 +110,8 @@ pub struct Preview {
     pub grants: Vec<String>,
     /// Devices here do not exist.
     pub simulated: bool,
-    pub rows: Vec<Row>,
-    pub checks: Vec<Check>,
+    pub rows: Vec<BarRow>,
+    pub checks: Vec<CheckRow>,
     pub what_if: Vec<String>,
     pub command_line: String,
     /// The words on the button.
@@ -126,7 +126,7 @@ const RECENT: u32 = 6;
 /// The form as a browser sends it; every field is text until it is understood.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Sent {
+pub struct LaunchForm {
     kind: String,
     image: String,
     command: String,
@@ -151,7 +151,7 @@ pub struct Sent {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct LaunchQuery {
     /// A session whose settings to begin with.
     from: String,
     image: String,
@@ -159,13 +159,13 @@ pub struct Asked {
 
 /// `GET /sessions/new`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<LaunchQuery>,
 ) -> Response {
     let sent = if asked.from.is_empty() {
-        Ok(Sent {
+        Ok(LaunchForm {
             kind: "interactive".into(),
             image: if asked.image.is_empty() {
                 "host".into()
@@ -175,7 +175,7 @@ pub async fn show(
             cpu: "1".into(),
             memory: "1".into(),
             copies: "1".into(),
-            ..Sent::default()
+            ..LaunchForm::default()
         })
     } else {
         sessions::duplicate(&console.server, &caller, &asked.from)
@@ -193,10 +193,10 @@ pub async fn show(
 
 /// `POST /sessions/new/preview`: the scheduler's answer alone.
 pub async fn preview(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Form(sent): Form<Sent>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<LaunchForm>,
 ) -> Response {
     match page(&console, &visit, &caller, sent, None).await {
         Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page.as_preview()),
@@ -209,10 +209,10 @@ pub async fn preview(
 
 /// `POST /sessions/new`: launches; or, without script, applies a size or shows the answer.
 pub async fn submit(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Form(mut sent): Form<Sent>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(mut sent): Form<LaunchForm>,
 ) -> Response {
     if !sent.preset.is_empty() {
         let machines = sessions::overview(&console.server, &caller)
@@ -263,10 +263,10 @@ pub async fn submit(
 }
 
 async fn form(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
-    sent: Sent,
+    sent: LaunchForm,
     status: StatusCode,
     refusal: Option<Refusal>,
 ) -> Response {
@@ -280,7 +280,7 @@ async fn form(
 }
 
 /// What was typed as a request; the first thing that cannot be understood as a refusal with its field.
-fn understand(visit: &Visit, sent: &Sent) -> Result<LaunchRequest, Refusal> {
+fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest, Refusal> {
     let kind = if sent.kind == "batch" {
         SessionKind::Batch
     } else {
@@ -420,7 +420,7 @@ fn lines(typed: &str, code: &str, pointer: &str) -> Result<BTreeMap<String, Stri
 }
 
 /// A request as the form would have sent it.
-fn again(request: &LaunchRequest) -> Sent {
+fn again(request: &LaunchRequest) -> LaunchForm {
     let listed = |map: &BTreeMap<String, String>| {
         map.iter()
             .map(|(name, value)| format!("{name}={value}"))
@@ -435,7 +435,7 @@ fn again(request: &LaunchRequest) -> Sent {
             format!("{}b", bytes.0)
         }
     };
-    Sent {
+    LaunchForm {
         kind: match request.kind {
             SessionKind::Interactive => "interactive".into(),
             SessionKind::Batch => "batch".into(),
@@ -480,15 +480,15 @@ fn again(request: &LaunchRequest) -> Sent {
             .unwrap_or_default(),
         env: listed(&request.env),
         labels: listed(&request.labels),
-        ..Sent::default()
+        ..LaunchForm::default()
     }
 }
 
 async fn page(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
-    sent: Sent,
+    sent: LaunchForm,
     refusal: Option<Refusal>,
 ) -> Result<LaunchPage, Failure> {
     let t = visit.text;
@@ -528,7 +528,7 @@ async fn page(
     };
     Ok(LaunchPage {
         t,
-        f: Frame {
+        f: PageLayout {
             sessions: counts.scheduled
                 + counts.preparing
                 + counts.running
@@ -548,7 +548,7 @@ async fn page(
             .items
             .iter()
             .filter(|session| session.document_kept)
-            .map(|session| Recent {
+            .map(|session| RecentLaunch {
                 href: format!("/sessions/new?from={}", session.id),
                 name: session.name.to_string(),
                 facts: format!(
@@ -573,7 +573,7 @@ async fn page(
         card: card::card(t, &devices, &sent),
         sliders: sliders(t, &seen.machines, &sent),
         name_hint: t.launch_name_hint().to_owned(),
-        form: Typed {
+        form: LaunchFields {
             advanced,
             command: sent.command,
             name: sent.name,
@@ -592,13 +592,13 @@ async fn page(
 /// What the box has, as the caller may see it.
 struct There<'a> {
     policy: SharePolicy,
-    machines: &'a [Machine],
+    machines: &'a [NodeOverview],
     devices: &'a [Gpu],
 }
 
 impl There<'_> {
     /// Devices first, then cores and memory; small, with what is about to be launched.
-    fn rows(&self, t: Text, answer: Option<&Explanation>, other: Vec<Row>) -> Vec<Row> {
+    fn rows(&self, t: Text, answer: Option<&Explanation>, other: Vec<BarRow>) -> Vec<BarRow> {
         let ghost = answer.and_then(|answer| Some((answer.node.as_deref()?, &answer.devices[..])));
         let drawing = gpus::Drawing {
             ghost,
@@ -633,12 +633,12 @@ impl There<'_> {
 
 /// The scheduler's answer to what is typed, or why it cannot be asked yet.
 async fn answered(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     there: &There<'_>,
     understood: &Result<LaunchRequest, Refusal>,
-    sent: &Sent,
+    sent: &LaunchForm,
 ) -> Result<Preview, Failure> {
     let t = visit.text;
     let told = match understood {
@@ -697,7 +697,7 @@ async fn answered(
     })
 }
 
-fn line(sent: &Sent, request: Option<&LaunchRequest>) -> String {
+fn line(sent: &LaunchForm, request: Option<&LaunchRequest>) -> String {
     let mut more: Vec<(&'static str, String)> = Vec::new();
     if let Some(request) = request {
         if let Some(share) = request.resources.gpu {
@@ -754,17 +754,17 @@ fn line(sent: &Sent, request: Option<&LaunchRequest>) -> String {
 }
 
 /// The messages of a refusal beside the fields they are about.
-fn faults(t: Text, refusal: &Refusal) -> Vec<Fault> {
-    let mut all: Vec<Fault> = refusal
+fn faults(t: Text, refusal: &Refusal) -> Vec<FormFieldError> {
+    let mut all: Vec<FormFieldError> = refusal
         .fields
         .iter()
-        .map(|field| Fault {
+        .map(|field| FormFieldError {
             field: field_of(&field.pointer),
             message: codes::field(t, &field.code, &field.text),
         })
         .collect();
     if let Some(pointer) = &refusal.pointer {
-        all.push(Fault {
+        all.push(FormFieldError {
             field: field_of(pointer),
             message: codes::refusal(t, refusal),
         });
@@ -783,7 +783,7 @@ fn field_of(pointer: &str) -> String {
 }
 
 /// Sizes that fit this box: three usual ones, and half of the largest machine.
-fn presets(t: Text, machines: &[Machine], cpu: &str, memory: &str) -> Vec<Preset> {
+fn presets(t: Text, machines: &[NodeOverview], cpu: &str, memory: &str) -> Vec<Preset> {
     let largest = machines.iter().max_by_key(|machine| machine.memory);
     let half = largest.map(|machine| {
         let cores = (machine.cpu.0 / 200).max(1);
@@ -819,7 +819,7 @@ fn presets(t: Text, machines: &[Machine], cpu: &str, memory: &str) -> Vec<Preset
     .collect()
 }
 
-fn sliders(t: Text, machines: &[Machine], sent: &Sent) -> Vec<Slider> {
+fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider> {
     let cpu_most = machines
         .iter()
         .map(|machine| machine.cpu)
@@ -897,12 +897,12 @@ mod tests {
 
     #[test]
     fn a_duplicate_comes_back_as_it_was_asked_for() {
-        let visit = Visit::of(
+        let visit = RequestContext::of(
             &axum::http::HeaderMap::new(),
             &axum::http::Extensions::new(),
             "/".into(),
         );
-        let sent = Sent {
+        let sent = LaunchForm {
             kind: "batch".into(),
             image: "host".into(),
             command: "echo $HOME | wc -c".into(),
@@ -911,7 +911,7 @@ mod tests {
             copies: "3".into(),
             env: "A=1\nB=x=y".into(),
             longest: "3600s".into(),
-            ..Sent::default()
+            ..LaunchForm::default()
         };
         let request = understand(&visit, &sent).expect("a good form");
         assert_eq!(understand(&visit, &again(&request)).ok(), Some(request));

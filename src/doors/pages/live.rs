@@ -18,7 +18,7 @@ use server::access::{Caller, Lease, lease};
 use crate::doors::text::visible::visible;
 
 /// One part of a page: the element it fills, and its markup.
-pub type Part = (&'static str, String);
+pub type LiveFragment = (&'static str, String);
 
 /// Between two looks while nothing was written: loads change without rows. Lower costs a rendering a page.
 const TICK: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(60);
 /// Silence after which the page is told that the stream lives.
 const BEAT: Duration = Duration::from_secs(15);
 
-struct State<F> {
+struct LiveStream<F> {
     parts: F,
     revision: tokio::sync::watch::Receiver<u64>,
     sent: BTreeMap<&'static str, u64>,
@@ -42,9 +42,9 @@ struct State<F> {
 pub fn stream<F, L>(server: &Server, caller: &Caller, parts: F) -> Response
 where
     F: Fn() -> L + Send + Sync + 'static,
-    L: Future<Output = Option<Vec<Part>>> + Send,
+    L: Future<Output = Option<Vec<LiveFragment>>> + Send,
 {
-    let state = State {
+    let state = LiveStream {
         parts,
         revision: server::events::revision(server),
         sent: BTreeMap::new(),

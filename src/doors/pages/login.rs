@@ -8,11 +8,11 @@ use axum::{Extension, Form};
 use serde::Deserialize;
 use server::{Failure, access};
 
-use super::frame::Frame;
+use super::frame::PageLayout;
 use super::parts::{self, Alert};
-use super::visit::Visit;
-use super::who::{self, From, Perhaps, Who};
-use super::{Console, answer, guest};
+use super::visit::RequestContext;
+use super::who::{self, OptionalPageCaller, PageCaller, PagePeer};
+use super::{PagesContext, answer, guest};
 use crate::doors::origin;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::{Text, codes};
@@ -21,7 +21,7 @@ use crate::doors::text::{Text, codes};
 #[template(config = "web/askama.toml", path = "pages/login.html")]
 pub struct LoginPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub name: String,
     /// Where the person wanted to go.
     pub next: String,
@@ -30,16 +30,16 @@ pub struct LoginPage {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct SignInQuery {
     next: String,
 }
 
 /// `GET /login`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Perhaps(caller): Perhaps,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    OptionalPageCaller(caller): OptionalPageCaller,
+    Query(asked): Query<SignInQuery>,
 ) -> Response {
     if caller.is_some() {
         return answer::see(answer::own_place(&asked.next));
@@ -58,7 +58,7 @@ pub async fn show(
 }
 
 #[derive(Deserialize)]
-pub struct Typed {
+pub struct SignInForm {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -69,12 +69,12 @@ pub struct Typed {
 
 /// `POST /login`
 pub async fn submit(
-    State(console): State<Console>,
-    visit: Visit,
-    From(peer): From,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PagePeer(peer): PagePeer,
     encrypted: Option<Extension<Encrypted>>,
     headers: HeaderMap,
-    Form(typed): Form<Typed>,
+    Form(typed): Form<SignInForm>,
 ) -> Response {
     let t = visit.text;
     let encrypted = encrypted.map(|Extension(encrypted)| encrypted);
@@ -124,7 +124,11 @@ pub async fn submit(
 }
 
 /// `POST /logout`
-pub async fn leave(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn leave(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     if let Err(failure) = access::sign_out(&console.server, &caller).await {
         return answer::failure(&console, &visit, None, &failure);
     }

@@ -7,32 +7,32 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::names::TokenId;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::people::{self, Preferences, tokens};
+use server::actions::people::{self, UserPreferences, tokens};
 
-use super::frame::{Frame, Nav, Theme};
+use super::frame::{Nav, PageLayout, Theme};
 use super::parts::{self, Alert, Choice};
-use super::setup::SHORTEST_PASSWORD;
-use super::visit::{Visit, taste};
-use super::who::{Perhaps, Who};
-use super::{Console, answer, frame};
+use super::setup::MIN_PASSWORD;
+use super::visit::{RequestContext, taste};
+use super::who::{OptionalPageCaller, PageCaller};
+use super::{PagesContext, answer, frame};
 use crate::doors::text::{Language, Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/me.html")]
 pub struct MePage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub who: String,
     pub user: String,
     pub shortest: usize,
     pub new_token: Option<String>,
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<OwnTokenRow>,
     pub token_name: String,
     pub scopes: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
@@ -43,7 +43,7 @@ pub struct MePage {
     pub keys: bool,
 }
 
-pub struct Token {
+pub struct OwnTokenRow {
     pub id: String,
     pub name: String,
     pub hint: String,
@@ -70,7 +70,7 @@ const ZONES: [&str; 12] = [
 /// Days a token may be good for; none is for ever.
 const LIFETIMES: [u64; 4] = [7, 30, 90, 365];
 
-pub(super) fn router() -> Router<Console> {
+pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/me", get(show))
         .route("/me/password", post(password))
@@ -78,7 +78,11 @@ pub(super) fn router() -> Router<Console> {
         .route("/me/tokens/{id}/revoke", post(revoke))
 }
 
-async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     shown(
         &console,
         &visit,
@@ -92,8 +96,8 @@ async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) ->
 }
 
 async fn shown(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     status: StatusCode,
     alert: Option<Alert>,
@@ -118,11 +122,11 @@ async fn shown(
         alert,
         who: format!("{} · {role}", caller.name),
         user: caller.name.to_string(),
-        shortest: SHORTEST_PASSWORD,
+        shortest: MIN_PASSWORD,
         new_token,
         tokens: known
             .into_iter()
-            .map(|token| Token {
+            .map(|token| OwnTokenRow {
                 id: token.id.to_string(),
                 hint: String::new(),
                 scopes: if token.scopes.len() > read_only().len() {
@@ -177,7 +181,7 @@ pub fn zones(zone: &str) -> Vec<Choice> {
 
 /// What a token that may only look may do.
 fn read_only() -> Vec<String> {
-    [Verb::SessionsRead, Verb::ImagesRead]
+    [Permission::SessionsRead, Permission::ImagesRead]
         .map(|verb| verb.word().to_owned())
         .into()
 }
@@ -191,9 +195,9 @@ struct Passwords {
 }
 
 async fn password(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Form(typed): Form<Passwords>,
 ) -> Response {
     let t = visit.text;
@@ -209,8 +213,8 @@ async fn password(
 }
 
 async fn refused(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     failure: &Failure,
     token_name: String,
@@ -238,7 +242,7 @@ async fn refused(
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Wanted {
+struct NewTokenForm {
     name: String,
     scope: String,
     days: String,
@@ -246,16 +250,16 @@ struct Wanted {
 
 /// The one answer to a form that is a page and no redirect: the secret is shown here and kept nowhere.
 async fn make_token(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Form(wanted): Form<Wanted>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(wanted): Form<NewTokenForm>,
 ) -> Response {
     let scopes = if wanted.scope == "read" {
         read_only()
     } else {
-        let may = |verb: &Verb| rules::permissions::may(&caller.subject, *verb, None).is_ok();
-        Verb::ALL
+        let may = |verb: &Permission| rules::permissions::may(&caller.subject, *verb, None).is_ok();
+        Permission::ALL
             .iter()
             .filter(|verb| may(verb))
             .map(|verb| verb.word().to_owned())
@@ -287,9 +291,9 @@ async fn make_token(
 }
 
 async fn revoke(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     let revoked = match id.parse::<TokenId>() {
@@ -316,9 +320,9 @@ pub struct Tastes {
 
 /// `POST /preferences`, open to everybody: cookies of this browser, and the account of who is signed in.
 pub async fn preferences(
-    State(console): State<Console>,
-    visit: Visit,
-    Perhaps(caller): Perhaps,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    OptionalPageCaller(caller): OptionalPageCaller,
     Form(tastes): Form<Tastes>,
 ) -> Response {
     let language = tastes.language.as_deref().and_then(Language::from_code);
@@ -340,7 +344,7 @@ pub async fn preferences(
     keep("fardel_zone", zone.as_deref());
     keep("fardel_keys", keys.as_deref());
     if let Some(caller) = caller {
-        let preferences = Preferences {
+        let preferences = UserPreferences {
             language: language.map(|language| language.code().to_owned()),
             theme: theme.map(|theme| theme.code().to_owned()),
             time_zone: zone,

@@ -4,41 +4,41 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::refusal::Kind;
+use rules::refusal::RefusalKind;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::access::Caller;
 use server::actions::gpus::{self as devices, Gpu};
-use server::actions::sessions::{self, ListQuery, Machine, Overview};
-use server::actions::system::{self, Check};
+use server::actions::sessions::{self, ListQuery, NodeOverview, Overview};
+use server::actions::system::{self, DiagnosticCheck};
 use server::{Failure, Server};
 
-use super::frame::{Frame, Nav};
-use super::gpus::{Asked, By};
-use super::parts::{self, Row};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame, gpus, live as stream, scene, wizard};
+use super::frame::{Nav, PageLayout};
+use super::gpus::{By, FloorPlanQuery};
+use super::parts::{self, BarRow};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame, gpus, live as stream, scene, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/overview.html", blocks = ["kpis", "plan", "key", "legend", "recent", "events", "waiting", "attention"])]
 pub struct OverviewPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     /// The line under the title: cores, memory, up since.
     pub machine: String,
     pub figures: Vec<Figure>,
     /// Devices, in front of what every machine has.
-    pub gpus: Vec<gpus::Group>,
+    pub gpus: Vec<gpus::DeviceGroup>,
     /// None where no machine has a device.
-    pub plan: Option<gpus::Plan>,
+    pub plan: Option<gpus::FloorPlan>,
     /// Devices here do not exist.
     pub simulated: bool,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeRow>,
     pub legend: Vec<Legend>,
-    pub recent: Vec<Recent>,
-    pub events: Vec<Event>,
-    pub waiting: Vec<Waiting>,
+    pub recent: Vec<RecentSession>,
+    pub events: Vec<OverviewEvent>,
+    pub waiting: Vec<WaitingRow>,
     pub attention: Vec<Attention>,
 }
 
@@ -54,9 +54,9 @@ pub struct Figure {
 }
 
 /// One machine on the floor plan.
-pub struct Node {
+pub struct NodeRow {
     pub title: String,
-    pub rows: Vec<Row>,
+    pub rows: Vec<BarRow>,
 }
 
 pub struct Legend {
@@ -65,7 +65,7 @@ pub struct Legend {
     pub share: String,
 }
 
-pub struct Recent {
+pub struct RecentSession {
     pub hue: u8,
     pub href: String,
     pub name: String,
@@ -74,7 +74,7 @@ pub struct Recent {
     pub state: String,
 }
 
-pub struct Event {
+pub struct OverviewEvent {
     pub when: String,
     /// Class of the dot: empty (good), `a`, `i`, `w`.
     pub tone: &'static str,
@@ -83,7 +83,7 @@ pub struct Event {
     pub who: String,
 }
 
-pub struct Waiting {
+pub struct WaitingRow {
     pub hue: u8,
     pub href: String,
     pub name: String,
@@ -105,10 +105,10 @@ const SHOWN: usize = 5;
 
 /// `GET /`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
     match read(&console, &visit, &caller, By::asked(&asked.by)).await {
         Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
@@ -121,10 +121,10 @@ pub async fn show(
 
 /// `GET /live`: the same page's parts as they change.
 pub async fn live(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
     let server = console.server.clone();
     let by = By::asked(&asked.by);
@@ -149,8 +149,8 @@ pub async fn live(
 }
 
 async fn read(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     by: By,
 ) -> Result<OverviewPage, Failure> {
@@ -207,7 +207,7 @@ async fn read(
         .collect();
     Ok(OverviewPage {
         t,
-        f: Frame {
+        f: PageLayout {
             sessions: live + seen.counts.pending,
             waiting: seen.counts.pending,
             live: Some(format!("/live{}", by.query())),
@@ -231,12 +231,13 @@ async fn read(
                 ..gpus::Drawing::at(now)
             },
         ),
-        plan: (!devices.items.is_empty()).then(|| gpus::Plan::new(t, by, "/", &devices.items, now)),
+        plan: (!devices.items.is_empty())
+            .then(|| gpus::FloorPlan::new(t, by, "/", &devices.items, now)),
         simulated: devices.simulated,
         nodes: seen
             .machines
             .iter()
-            .map(|machine| Node {
+            .map(|machine| NodeRow {
                 title: t.plan_node(
                     &machine.name,
                     if machine.silent {
@@ -265,7 +266,7 @@ async fn read(
             .iter()
             .map(|session| {
                 let (tone, state) = scene::state(t, session);
-                Recent {
+                RecentSession {
                     hue: parts::hue(session.owner.name.as_str()),
                     href: format!("/sessions/{}", session.id),
                     name: session.name.to_string(),
@@ -285,7 +286,7 @@ async fn read(
             .filter_map(|event| {
                 let subject = names.get(&event.object)?;
                 let (tone, what) = scene::happening(t, &event.code)?;
-                Some(Event {
+                Some(OverviewEvent {
                     when: visit.clock.minute(event.at),
                     tone,
                     subject: subject.clone(),
@@ -298,7 +299,7 @@ async fn read(
         waiting: queue
             .iter()
             .take(SHOWN)
-            .map(|(session, answer)| Waiting {
+            .map(|(session, answer)| WaitingRow {
                 hue: parts::hue(session.owner.name.as_str()),
                 href: format!("/sessions/{}", session.id),
                 name: session.name.to_string(),
@@ -334,7 +335,7 @@ pub(super) async fn trends(
     now: Timestamp,
 ) -> Result<Trends, Failure> {
     let mut all = Trends::new();
-    let known = |machine: &Machine| {
+    let known = |machine: &NodeOverview| {
         machine
             .slices
             .iter()
@@ -359,7 +360,7 @@ pub(super) async fn trends(
             let samples = match sessions::samples(server, caller, &session.to_string(), since).await
             {
                 // It was removed since it was listed.
-                Err(Failure::Refusal(refusal)) if refusal.kind == Kind::NotFound => continue,
+                Err(Failure::Refusal(refusal)) if refusal.kind == RefusalKind::NotFound => continue,
                 read => read?,
             };
             // Several samples of one session may fall on one point; the last one stands.
@@ -383,7 +384,7 @@ pub(super) async fn trends(
     Ok(all)
 }
 
-fn with_trends(t: Text, machine: &Machine, trends: &Trends) -> Vec<Row> {
+fn with_trends(t: Text, machine: &NodeOverview, trends: &Trends) -> Vec<BarRow> {
     let [mut cpu, mut memory] = scene::racks(t, machine, None);
     if let Some(points) = trends.get(&machine.id) {
         let percent = |part: f64, whole: f64| f64::from(parts::percent(part, whole));
@@ -561,7 +562,7 @@ fn open_installation(t: Text, place: Option<&str>) -> Option<Attention> {
     })
 }
 
-fn attention(t: Text, seen: &Overview, warnings: &[Check]) -> Vec<Attention> {
+fn attention(t: Text, seen: &Overview, warnings: &[DiagnosticCheck]) -> Vec<Attention> {
     let mut all: Vec<Attention> = warnings
         .iter()
         .map(|warning| {

@@ -9,25 +9,25 @@ use serde::Deserialize;
 use server::actions::sessions::{self, ListQuery};
 
 use super::parts::{escaped, icon};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, docs, scene};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, docs, scene};
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct PaletteQuery {
     q: String,
 }
 
 /// Sessions shown at once. More than a screen is not read.
-const MOST: u32 = 8;
+const MAX_RESULTS: u32 = 8;
 
 /// `GET /palette?q=`: list items.
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<PaletteQuery>,
 ) -> Response {
     let t = visit.text;
     let q = asked.q.trim().to_lowercase();
@@ -60,7 +60,7 @@ pub async fn show(
     // A half-typed query may be none yet; then nothing is found, which is true.
     let wanted = ListQuery {
         q: q.clone(),
-        limit: Some(MOST),
+        limit: Some(MAX_RESULTS),
         ..ListQuery::default()
     };
     if let Ok(page) = sessions::list(&console.server, &caller, &wanted).await {

@@ -152,13 +152,13 @@ pub fn alert(alert: &Option<Alert>) -> Markup {
 
 /// What is wrong with one field of a form.
 #[derive(Clone, Debug)]
-pub struct Fault {
+pub struct FormFieldError {
     pub field: String,
     pub message: String,
 }
 
 /// The messages for one field, or nothing.
-pub fn fault(faults: &[Fault], field: &str) -> Markup {
+pub fn fault(faults: &[FormFieldError], field: &str) -> Markup {
     let mut out = String::new();
     for fault in faults.iter().filter(|fault| fault.field == field) {
         let _ = write!(
@@ -195,28 +195,28 @@ impl Choice {
 
 /// A fact with an icon, in the line under a title.
 #[derive(Clone, Debug)]
-pub struct Fact {
+pub struct IconFact {
     pub icon: &'static str,
     pub text: String,
 }
 
 /// One line of a list of checks.
 #[derive(Clone, Debug)]
-pub struct Check {
+pub struct CheckRow {
     pub icon: &'static str,
     pub tone: &'static str,
     pub name: String,
     pub value: String,
 }
 
-impl Check {
-    pub fn new(fine: bool, name: impl Into<String>, value: impl Into<String>) -> Check {
+impl CheckRow {
+    pub fn new(fine: bool, name: impl Into<String>, value: impl Into<String>) -> CheckRow {
         let (icon, tone) = if fine {
             ("circle-check", "ok")
         } else {
             ("circle-x", "bad")
         };
-        Check {
+        CheckRow {
             icon,
             tone,
             name: name.into(),
@@ -227,7 +227,7 @@ impl Check {
 
 /// What one block on a rack stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockKind {
     Session,
     /// The session whose page this is.
     Mine,
@@ -270,7 +270,7 @@ impl Fill {
 /// One block on a rack. Its weight decides its width; a rack's weights make its whole.
 #[derive(Clone, Debug)]
 pub struct Block {
-    pub kind: Kind,
+    pub kind: BlockKind,
     pub name: String,
     pub note: String,
     /// Colour of the project or person, 1 to 8.
@@ -286,7 +286,7 @@ pub struct Block {
 
 /// A bar with its blocks: a row of the floor plan, of a preview, of "where it runs".
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct BarRow {
     pub name: String,
     pub note: String,
     pub blocks: Vec<Block>,
@@ -308,24 +308,24 @@ pub struct Row {
 
 /// Per cent of a bar from which a block leads to its session. Lower: fingers cannot hit it (24 pixels of
 /// the narrowest bar). Every session has its row in a list as well.
-const LEAST_LINK: u8 = 14;
+const MIN_LINK: u8 = 14;
 
-impl Row {
+impl BarRow {
     /// The bar. Widths are whole per cent and fill it exactly; a block never vanishes.
     pub fn rack(&self) -> Markup {
         let mut out = String::from("<div class=\"rack\">");
         let weights: Vec<u64> = self.blocks.iter().map(|block| block.weight).collect();
         for (block, width) in self.blocks.iter().zip(percentages(&weights)) {
             let kind = match block.kind {
-                Kind::Session => format!("p{}", block.hue),
-                Kind::Mine => format!("p{} me", block.hue),
-                Kind::Paused | Kind::Idle => format!("p{} idle", block.hue),
-                Kind::Free => "free".into(),
-                Kind::Held => "held".into(),
-                Kind::Ghost => "ghost".into(),
+                BlockKind::Session => format!("p{}", block.hue),
+                BlockKind::Mine => format!("p{} me", block.hue),
+                BlockKind::Paused | BlockKind::Idle => format!("p{} idle", block.hue),
+                BlockKind::Free => "free".into(),
+                BlockKind::Held => "held".into(),
+                BlockKind::Ghost => "ghost".into(),
             };
             let tiny = match width {
-                _ if block.kind == Kind::Free => "",
+                _ if block.kind == BlockKind::Free => "",
                 // No letter of a name is better than half of one; it is told all the same.
                 ..6 => " tiny bare",
                 6..12 => " tiny",
@@ -336,7 +336,7 @@ impl Row {
                 Fill::Whole => " fills",
                 Fill::Heat => " fills heat",
             };
-            let link = block.href.as_ref().filter(|_| width >= LEAST_LINK);
+            let link = block.href.as_ref().filter(|_| width >= MIN_LINK);
             let tag = if link.is_some() { "a" } else { "span" };
             let _ = write!(out, "<{tag} class=\"sl {kind}{tiny}{filled} w-{width}\"");
             if let Some(href) = link {
@@ -350,16 +350,16 @@ impl Row {
                 let _ = write!(out, " title=\"{}\"", escaped(&title.join(", ")));
             }
             out.push('>');
-            if block.kind == Kind::Free {
+            if block.kind == BlockKind::Free {
                 // A sliver of free room has no space for words.
                 if width >= 14 {
                     out.push_str(&escaped(&block.name));
                 }
-            } else if block.kind != Kind::Ghost || width >= 22 {
+            } else if block.kind != BlockKind::Ghost || width >= 22 {
                 // The blank is not seen, but it parts the words for those who hear them.
                 // Of what a small block does, its first word says the most.
                 let brief =
-                    !tiny.is_empty() && (block.fill != Fill::Foot || block.kind == Kind::Idle);
+                    !tiny.is_empty() && (block.fill != Fill::Foot || block.kind == BlockKind::Idle);
                 let note = match block.note.split_once(' ') {
                     Some((first, _)) if brief => first,
                     _ => &block.note,
@@ -645,7 +645,7 @@ mod tests {
     #[test]
     fn only_a_block_that_can_be_hit_is_a_link() {
         let block = |weight| Block {
-            kind: Kind::Session,
+            kind: BlockKind::Session,
             name: "s".into(),
             note: "n".into(),
             hue: 1,
@@ -655,9 +655,9 @@ mod tests {
             href: Some("/sessions/1".into()),
             label: "half".into(),
         };
-        let row = Row {
+        let row = BarRow {
             blocks: vec![block(5), block(14), block(81)],
-            ..Row::default()
+            ..BarRow::default()
         };
         let html = row.rack().to_string();
         assert_eq!(html.matches("<a ").count(), 2, "{html}");
@@ -677,13 +677,13 @@ mod tests {
             href: None,
             label: "84% busy".into(),
         };
-        let row = Row {
+        let row = BarRow {
             blocks: vec![
-                block(Kind::Idle, Fill::Foot, 50),
-                block(Kind::Session, Fill::Heat, 42),
-                block(Kind::Session, Fill::Whole, 8),
+                block(BlockKind::Idle, Fill::Foot, 50),
+                block(BlockKind::Session, Fill::Heat, 42),
+                block(BlockKind::Session, Fill::Whole, 8),
             ],
-            ..Row::default()
+            ..BarRow::default()
         };
         let html = row.rack().to_string();
         for drawn in [
@@ -702,9 +702,9 @@ mod tests {
 
     #[test]
     fn foreign_words_are_escaped() {
-        let row = Row {
+        let row = BarRow {
             blocks: vec![Block {
-                kind: Kind::Session,
+                kind: BlockKind::Session,
                 name: "<script>".into(),
                 note: "\"&'".into(),
                 hue: 1,
@@ -714,7 +714,7 @@ mod tests {
                 href: Some("/a\"b".into()),
                 label: "<".into(),
             }],
-            ..Row::default()
+            ..BarRow::default()
         };
         let html = row.rack().to_string();
         assert!(

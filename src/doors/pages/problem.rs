@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::frame::{Frame, Nav};
+use super::frame::{Nav, PageLayout};
 use super::parts;
 use crate::doors::text::Text;
 
@@ -11,7 +11,7 @@ use crate::doors::text::Text;
 #[template(config = "web/askama.toml", path = "pages/problem.html")]
 pub struct ProblemPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub status: u16,
     pub icon: &'static str,
     pub title: String,
@@ -26,7 +26,7 @@ pub struct ProblemPage {
 #[template(config = "web/askama.toml", path = "pages/problem_bare.html")]
 pub struct BareProblemPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub status: u16,
     pub icon: &'static str,
     pub title: String,

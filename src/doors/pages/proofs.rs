@@ -6,7 +6,7 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::proof::{Finding, Standing, Verdict};
+use rules::proof::{SelfTestStatus, TestFinding, TestVerdict};
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
@@ -14,18 +14,18 @@ use server::access::Caller;
 use server::actions::gpus::prove::{self, Proof, TestRequest};
 use server::actions::gpus::{self, Gpu};
 
-use super::frame::{Frame, Nav};
+use super::frame::{Nav, PageLayout};
 use super::parts::{self, Alert};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame, gpus as floor, live as stream};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame, gpus as floor, live as stream};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/gpu_test.html", blocks = ["state", "found"])]
 pub struct ProofPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub id: String,
     pub name: String,
@@ -35,12 +35,12 @@ pub struct ProofPage {
     /// The images that a test can start from; empty where the machine offers its own programs.
     pub images: Vec<String>,
     pub may_write: bool,
-    pub running: Option<Running>,
-    pub found: Option<Found>,
+    pub running: Option<TestProgress>,
+    pub found: Option<TestOutcome>,
 }
 
 /// A test under way.
-pub struct Running {
+pub struct TestProgress {
     pub step: String,
     pub figure: String,
     pub percent: u64,
@@ -48,16 +48,16 @@ pub struct Running {
 }
 
 /// What the newest test found.
-pub struct Found {
+pub struct TestOutcome {
     pub passed: bool,
     pub verdict: String,
     pub facts: Vec<(String, String)>,
-    pub lines: Vec<Line>,
+    pub lines: Vec<TestRow>,
     pub fingerprint: String,
     pub signature: String,
 }
 
-pub struct Line {
+pub struct TestRow {
     pub held: bool,
     pub name: String,
     pub subject: String,
@@ -67,9 +67,9 @@ pub struct Line {
 
 /// `GET /gpus/{id}/test`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     match page(&console, &visit, &caller, &id, None).await {
@@ -80,9 +80,9 @@ pub async fn show(
 
 /// `GET /gpus/{id}/test/live`
 pub async fn live(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     let server = console.server.clone();
@@ -102,18 +102,18 @@ pub async fn live(
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Said {
+pub struct TestForm {
     /// Empty: the machine's own programs.
     image: String,
 }
 
 /// `POST /gpus/{id}/test`
 pub async fn begin(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Form(said): Form<Said>,
+    Form(said): Form<TestForm>,
 ) -> Response {
     let image = Some(said.image).filter(|image| !image.is_empty());
     let done = prove::test(&console.server, &caller, &id, TestRequest { image }).await;
@@ -121,15 +121,20 @@ pub async fn begin(
 }
 
 /// `POST /gpus/{id}/cancel-test`
-pub async fn cancel(console: &Console, visit: &Visit, caller: &Caller, id: &str) -> Response {
+pub async fn cancel(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+) -> Response {
     let done = call_off(console, caller, id).await;
     told(console, visit, caller, id, done).await
 }
 
 /// The page again, with why it was not done where it was not.
 async fn told(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     id: &str,
     done: Result<(), Failure>,
@@ -148,7 +153,7 @@ async fn told(
     }
 }
 
-async fn call_off(console: &Console, caller: &Caller, id: &str) -> Result<(), Failure> {
+async fn call_off(console: &PagesContext, caller: &Caller, id: &str) -> Result<(), Failure> {
     let running = prove::running(&console.server, caller, id).await?;
     let Some(running) = running else {
         return Err(Refusal::conflict("operation.over", "That is over already.").into());
@@ -159,8 +164,8 @@ async fn call_off(console: &Console, caller: &Caller, id: &str) -> Result<(), Fa
 }
 
 async fn page(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     id: &str,
     alert: Option<Alert>,
@@ -187,7 +192,7 @@ async fn page(
     }
     Ok(ProofPage {
         t,
-        f: Frame {
+        f: PageLayout {
             live: Some(format!("/gpus/{}/test/live", gpu.id)),
             ..frame(console, visit, caller, Nav::Gpus)
         },
@@ -197,7 +202,7 @@ async fn page(
         never,
         images,
         may_write,
-        running: running.map(|operation| Running {
+        running: running.map(|operation| TestProgress {
             percent: (operation.done * 100)
                 .checked_div(operation.total)
                 .unwrap_or_default()
@@ -214,14 +219,14 @@ async fn page(
 /// Tone and words for whether a card's driver has passed.
 pub fn standing(t: Text, gpu: &Gpu) -> (&'static str, String) {
     match gpu.proof {
-        Standing::None => ("no", t.proof_none().to_owned()),
-        Standing::Untested => ("warn", t.proof_untested().to_owned()),
-        Standing::Passed => ("ok", t.proof_passed().to_owned()),
-        Standing::Failed => ("bad", t.proof_failed().to_owned()),
+        SelfTestStatus::None => ("no", t.proof_none().to_owned()),
+        SelfTestStatus::Untested => ("warn", t.proof_untested().to_owned()),
+        SelfTestStatus::Passed => ("ok", t.proof_passed().to_owned()),
+        SelfTestStatus::Failed => ("bad", t.proof_failed().to_owned()),
     }
 }
 
-fn found(t: Text, proof: &Proof) -> Found {
+fn found(t: Text, proof: &Proof) -> TestOutcome {
     let result = &proof.result;
     let verdict = match result.failed() {
         0 => t.proof_all_held(result.findings.len() as u64),
@@ -237,7 +242,7 @@ fn found(t: Text, proof: &Proof) -> Found {
         (t.proof_at().to_owned(), result.ended_at.to_string()),
         (t.proof_by().to_owned(), result.by.clone()),
     ];
-    Found {
+    TestOutcome {
         passed: result.passed,
         verdict,
         facts,
@@ -251,7 +256,7 @@ fn found(t: Text, proof: &Proof) -> Found {
     }
 }
 
-fn line(t: Text, finding: &Finding) -> Line {
+fn line(t: Text, finding: &TestFinding) -> TestRow {
     let name = match finding.code.as_str() {
         "memory" => t.proof_memory(),
         "way" => t.proof_way(),
@@ -264,8 +269,8 @@ fn line(t: Text, finding: &Finding) -> Line {
         // Of a later version: its own word is better than nothing.
         other => other,
     };
-    Line {
-        held: finding.verdict == Verdict::Held,
+    TestRow {
+        held: finding.verdict == TestVerdict::Held,
         name: name.to_owned(),
         subject: finding.subject.clone(),
         measured: finding.measured.clone(),

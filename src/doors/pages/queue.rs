@@ -11,27 +11,27 @@ use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
-use server::actions::sessions::{self, ListQuery, Session};
+use server::actions::sessions::{self, ListQuery, SessionView};
 
-use super::frame::{Frame, Nav};
-use super::parts::{self, Alert, Row};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame, gpus, live as stream, scene};
+use super::frame::{Nav, PageLayout};
+use super::parts::{self, Alert, BarRow};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame, gpus, live as stream, scene};
 use crate::doors::text::Text;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/queue.html", blocks = ["queue", "room", "ends"])]
 pub struct QueuePage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
-    pub waiting: Vec<Waiting>,
-    pub room: Vec<Row>,
-    pub ends: Vec<Ending>,
+    pub waiting: Vec<QueueRow>,
+    pub room: Vec<BarRow>,
+    pub ends: Vec<EndingRow>,
 }
 
-pub struct Waiting {
+pub struct QueueRow {
     pub id: String,
     pub position: String,
     pub hue: u8,
@@ -45,7 +45,7 @@ pub struct Waiting {
     pub may_cancel: bool,
 }
 
-pub struct Ending {
+pub struct EndingRow {
     pub href: String,
     pub name: String,
     pub when: String,
@@ -59,7 +59,11 @@ const LOOKED_AT: u32 = 500;
 const ENDS: usize = 8;
 
 /// `GET /queue`
-pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     match read(&console, &visit, &caller).await {
         Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => {
@@ -70,7 +74,11 @@ pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who
 }
 
 /// `GET /queue/live`
-pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn live(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     let server = console.server.clone();
     let reader = caller.clone();
     stream::stream(&server, &reader, move || {
@@ -87,7 +95,11 @@ pub async fn live(State(console): State<Console>, visit: Visit, Who(caller): Who
     })
 }
 
-async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<QueuePage, Failure> {
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+) -> Result<QueuePage, Failure> {
     let t = visit.text;
     let now = console.server.clock().now();
     let queue = sessions::queue(&console.server, caller).await?;
@@ -98,7 +110,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
         ..ListQuery::default()
     };
     let running = sessions::list(&console.server, caller, &running).await?;
-    let mut ends: Vec<(Timestamp, &Session)> = running
+    let mut ends: Vec<(Timestamp, &SessionView)> = running
         .items
         .iter()
         .filter_map(|session| Some((end(session)?, session)))
@@ -110,7 +122,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
     let small = gpus::Drawing::small();
     Ok(QueuePage {
         t,
-        f: Frame {
+        f: PageLayout {
             sessions: counts.scheduled
                 + counts.preparing
                 + counts.running
@@ -130,7 +142,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
             .iter()
             .map(|gpu| gpus::row(t, gpu, &small))
             .chain(seen.machines.iter().flat_map(|machine| {
-                scene::small_racks(t, machine, None).map(|row| Row {
+                scene::small_racks(t, machine, None).map(|row| BarRow {
                     name: if several {
                         format!("{} {}", machine.name, row.name)
                     } else {
@@ -145,7 +157,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
             .take(ENDS)
             .map(|(at, session)| {
                 let began = session.started_at.unwrap_or(session.created_at);
-                Ending {
+                EndingRow {
                     href: format!("/sessions/{}", session.id),
                     name: session.name.to_string(),
                     when: visit.clock.near(at, now),
@@ -160,7 +172,7 @@ async fn read(console: &Console, visit: &Visit, caller: &Caller) -> Result<Queue
 }
 
 /// When it must be over by the limits its owner set; none without a limit.
-fn end(session: &Session) -> Option<Timestamp> {
+fn end(session: &SessionView) -> Option<Timestamp> {
     let started = session
         .started_at
         .filter(|_| session.state == Phase::Running)?;
@@ -173,17 +185,17 @@ fn end(session: &Session) -> Option<Timestamp> {
 
 fn waiting(
     t: Text,
-    visit: &Visit,
-    session: &Session,
+    visit: &RequestContext,
+    session: &SessionView,
     answer: &Explanation,
     policy: SharePolicy,
     now: Timestamp,
-) -> Waiting {
+) -> QueueRow {
     let code = answer
         .blockers
         .first()
         .map_or("", |blocker| blocker.code.as_str());
-    Waiting {
+    QueueRow {
         id: session.id.to_string(),
         position: answer
             .queue_position

@@ -8,23 +8,23 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::frame::{Frame, Nav};
+use super::frame::{Nav, PageLayout};
 use super::parts;
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame};
 use crate::doors::text::Text;
 
 /// Operations of one noun.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct OperationGroup {
     pub name: String,
-    pub operations: Vec<Operation>,
+    pub operations: Vec<OperationEntry>,
 }
 
 /// One operation.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct OperationEntry {
     /// Its name in generated clients; also its anchor.
     pub name: &'static str,
     pub method: &'static str,
@@ -46,12 +46,16 @@ pub struct Operation {
 #[template(config = "web/askama.toml", path = "pages/reference.html")]
 pub struct ReferencePage {
     pub t: Text,
-    pub f: Frame,
-    pub groups: Arc<Vec<Group>>,
+    pub f: PageLayout,
+    pub groups: Arc<Vec<OperationGroup>>,
 }
 
 /// `GET /api/docs`
-pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     let page = ReferencePage {
         t: visit.text,
         f: frame(&console, &visit, &caller, Nav::Api),

@@ -3,21 +3,21 @@
 
 use rules::devices::SharePolicy;
 use rules::names::SessionId;
-use rules::placement::Blocker;
+use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::resources::Demand;
 use rules::session::{Outcome, Phase, SessionKind};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use server::actions::sessions::{Event, Machine, Session};
+use server::actions::sessions::{EventView, NodeOverview, SessionView};
 
 use super::launch::Preview;
-use super::parts::{self, Block, Check, Fill, Kind, Markup, Row};
-use super::sessions::{End, Step, Wait};
-use super::visit::Clock;
+use super::parts::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
+use super::sessions::{SessionEnd, TimelineStep, Wait};
+use super::visit::LocalClock;
 use crate::doors::text::{Text, codes};
 
 /// How its state looks: class of the pill, and the word.
-pub fn state(t: Text, session: &Session) -> (&'static str, &'static str) {
+pub fn state(t: Text, session: &SessionView) -> (&'static str, &'static str) {
     match session.state {
         Phase::Pending => ("warn", t.state_waiting()),
         Phase::Scheduled | Phase::Preparing => ("acc", t.state_preparing()),
@@ -36,48 +36,48 @@ pub fn state(t: Text, session: &Session) -> (&'static str, &'static str) {
 
 /// Which of the two racks of a machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum RackKind {
     Cpu,
     Memory,
 }
 
 /// CPU and memory of one machine: a block per session, then what is free. `mine` is the session whose page
 /// this is.
-pub fn racks(t: Text, machine: &Machine, mine: Option<SessionId>) -> [Row; 2] {
-    [Of::Cpu, Of::Memory].map(|of| rack(t, machine, of, mine, None, false))
+pub fn racks(t: Text, machine: &NodeOverview, mine: Option<SessionId>) -> [BarRow; 2] {
+    [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, mine, None, false))
 }
 
 /// The same, small and without links; `ghost` is drawn as what is about to be launched.
-pub fn small_racks(t: Text, machine: &Machine, ghost: Option<&Demand>) -> [Row; 2] {
-    [Of::Cpu, Of::Memory].map(|of| rack(t, machine, of, None, ghost, true))
+pub fn small_racks(t: Text, machine: &NodeOverview, ghost: Option<&Demand>) -> [BarRow; 2] {
+    [RackKind::Cpu, RackKind::Memory].map(|of| rack(t, machine, of, None, ghost, true))
 }
 
 fn rack(
     t: Text,
-    machine: &Machine,
-    of: Of,
+    machine: &NodeOverview,
+    of: RackKind,
     mine: Option<SessionId>,
     ghost: Option<&Demand>,
     small: bool,
-) -> Row {
+) -> BarRow {
     let (whole, used) = match of {
-        Of::Cpu => (u64::from(machine.cpu.0), u64::from(machine.cpu_used.0)),
-        Of::Memory => (machine.memory.0, machine.memory_used.0),
+        RackKind::Cpu => (u64::from(machine.cpu.0), u64::from(machine.cpu_used.0)),
+        RackKind::Memory => (machine.memory.0, machine.memory_used.0),
     };
     let amount = |value: u64| match of {
-        Of::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
-        Of::Memory => parts::size(value),
+        RackKind::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
+        RackKind::Memory => parts::size(value),
     };
     let mut blocks: Vec<Block> = machine
         .slices
         .iter()
         .map(|slice| {
             let (held, in_use) = match of {
-                Of::Cpu => (
+                RackKind::Cpu => (
                     u64::from(slice.cpu.0),
                     slice.cpu_busy.map(|cores| cores * 100.0),
                 ),
-                Of::Memory => (
+                RackKind::Memory => (
                     slice.memory.0,
                     slice.memory_busy.map(|bytes| bytes.0 as f64),
                 ),
@@ -87,9 +87,9 @@ fn rack(
             let known = slice.id.filter(|_| !small);
             Block {
                 kind: match () {
-                    () if slice.id.is_some() && slice.id == mine => Kind::Mine,
-                    () if slice.paused => Kind::Paused,
-                    () => Kind::Session,
+                    () if slice.id.is_some() && slice.id == mine => BlockKind::Mine,
+                    () if slice.paused => BlockKind::Paused,
+                    () => BlockKind::Session,
                 },
                 name: slice
                     .name
@@ -125,32 +125,32 @@ fn rack(
     };
     if let Some(demand) = ghost {
         let wanted = match of {
-            Of::Cpu => u64::from(demand.cpu.0),
-            Of::Memory => demand.memory.0,
+            RackKind::Cpu => u64::from(demand.cpu.0),
+            RackKind::Memory => demand.memory.0,
         };
         let fits = wanted.min(left);
         left -= fits;
         blocks.push(plain(
-            Kind::Ghost,
+            BlockKind::Ghost,
             t.preview_your_share(amount(wanted)),
             fits,
         ));
     }
     if left > 0 {
-        blocks.push(plain(Kind::Free, t.common_free(amount(left)), left));
+        blocks.push(plain(BlockKind::Free, t.common_free(amount(left)), left));
     }
     let busy = match of {
-        Of::Cpu => machine
+        RackKind::Cpu => machine
             .cpu_busy
             .map(|cores| (cores * 100.0, format!("{cores:.1}"))),
-        Of::Memory => machine
+        RackKind::Memory => machine
             .memory_busy
             .map(|bytes| (bytes.0 as f64, parts::size(bytes.0))),
     };
-    Row {
+    BarRow {
         name: match of {
-            Of::Cpu => t.plan_cpu().to_owned(),
-            Of::Memory => t.plan_memory().to_owned(),
+            RackKind::Cpu => t.plan_cpu().to_owned(),
+            RackKind::Memory => t.plan_memory().to_owned(),
         },
         note: amount_whole(t, of, whole),
         blocks,
@@ -162,8 +162,8 @@ fn rack(
         trend: Markup::default(),
         figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
         figure_of: match of {
-            Of::Cpu => t.common_of_cores(machine.cpu),
-            Of::Memory => t.common_of(parts::size(whole)),
+            RackKind::Cpu => t.common_of_cores(machine.cpu),
+            RackKind::Memory => t.common_of(parts::size(whole)),
         },
         figure_note: t.common_free(amount(left)),
         left: if left == 0 {
@@ -176,10 +176,10 @@ fn rack(
     }
 }
 
-fn amount_whole(t: Text, of: Of, whole: u64) -> String {
+fn amount_whole(t: Text, of: RackKind, whole: u64) -> String {
     match of {
-        Of::Cpu => t.common_cores(CpuShare(u32::try_from(whole).unwrap_or(u32::MAX))),
-        Of::Memory => parts::size(whole),
+        RackKind::Cpu => t.common_cores(CpuShare(u32::try_from(whole).unwrap_or(u32::MAX))),
+        RackKind::Memory => parts::size(whole),
     }
 }
 
@@ -191,8 +191,8 @@ pub fn share(cpu: CpuShare) -> String {
 /// The scheduler's answer as the launch page shows it. `demand` draws the ghost.
 pub fn preview(
     t: Text,
-    clock: &Clock,
-    machines: &[Machine],
+    clock: &LocalClock,
+    machines: &[NodeOverview],
     answer: &Explanation,
     demand: &Demand,
     policy: SharePolicy,
@@ -237,7 +237,7 @@ pub fn preview(
 }
 
 /// On which devices, or where there are none on which machine, it starts now.
-fn starts_now(t: Text, machines: &[Machine], answer: &Explanation) -> String {
+fn starts_now(t: Text, machines: &[NodeOverview], answer: &Explanation) -> String {
     let node = answer.node.as_deref().unwrap_or_default();
     let numbers: Vec<String> = answer.devices.iter().map(|d| d.index.to_string()).collect();
     match (&numbers[..], machines.len() > 1) {
@@ -248,7 +248,7 @@ fn starts_now(t: Text, machines: &[Machine], answer: &Explanation) -> String {
 }
 
 /// Why it waits or cannot run, in one sentence of the reader's language.
-pub fn sentence(t: Text, clock: &Clock, answer: &Explanation) -> String {
+pub fn sentence(t: Text, clock: &LocalClock, answer: &Explanation) -> String {
     match (&answer.blockers[..], &answer.reason) {
         ([first, ..], _) => blocker(t, clock, first),
         ([], Some(reason)) => {
@@ -265,7 +265,7 @@ pub fn sentence(t: Text, clock: &Clock, answer: &Explanation) -> String {
 }
 
 /// One thing in the way; a point in time is told in the reader's zone.
-fn blocker(t: Text, clock: &Clock, blocker: &Blocker) -> String {
+fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> String {
     match blocker
         .params
         .get("at")
@@ -277,9 +277,9 @@ fn blocker(t: Text, clock: &Clock, blocker: &Blocker) -> String {
 }
 
 /// What was checked, with numbers; for a waiting one, what is in the way.
-pub fn checks(t: Text, clock: &Clock, answer: &Explanation) -> Vec<Check> {
+pub fn checks(t: Text, clock: &LocalClock, answer: &Explanation) -> Vec<CheckRow> {
     let node = answer.node.as_deref().unwrap_or_default();
-    let mut all: Vec<Check> = answer
+    let mut all: Vec<CheckRow> = answer
         .checks
         .iter()
         .map(|check| {
@@ -291,7 +291,7 @@ pub fn checks(t: Text, clock: &Clock, answer: &Explanation) -> Vec<Check> {
                 "gpu-quota" => t.gpu_check_quota().to_owned(),
                 _ => t.preview_check_image().to_owned(),
             };
-            Check::new(
+            CheckRow::new(
                 check.ok,
                 name,
                 t.preview_before_after(&check.before, &check.after, &check.limit),
@@ -299,7 +299,7 @@ pub fn checks(t: Text, clock: &Clock, answer: &Explanation) -> Vec<Check> {
         })
         .collect();
     // The first blocker is the sentence above; the others follow here.
-    all.extend(answer.blockers.iter().skip(1).map(|other| Check {
+    all.extend(answer.blockers.iter().skip(1).map(|other| CheckRow {
         icon: "hourglass",
         tone: "warn",
         name: blocker(t, clock, other),
@@ -338,7 +338,7 @@ pub fn devices(t: Text, demand: &Demand, policy: SharePolicy) -> Option<String> 
 }
 
 /// When it would start, with what that rests on; that it is unknown, where it is.
-pub fn eta(t: Text, clock: &Clock, answer: &Explanation, now: Timestamp) -> String {
+pub fn eta(t: Text, clock: &LocalClock, answer: &Explanation, now: Timestamp) -> String {
     match &answer.eta {
         Some(eta) => t.queue_eta_by(
             clock.near(now.plus_seconds(eta.p50_seconds), now),
@@ -351,7 +351,7 @@ pub fn eta(t: Text, clock: &Clock, answer: &Explanation, now: Timestamp) -> Stri
 /// What a waiting session's console area says.
 pub fn wait(
     t: Text,
-    clock: &Clock,
+    clock: &LocalClock,
     answer: &Explanation,
     policy: SharePolicy,
     now: Timestamp,
@@ -394,7 +394,12 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// The steps of one life, oldest first, each with how long it took until the next.
-pub fn timeline(t: Text, clock: &Clock, session: &Session, events: &[Event]) -> Vec<Step> {
+pub fn timeline(
+    t: Text,
+    clock: &LocalClock,
+    session: &SessionView,
+    events: &[EventView],
+) -> Vec<TimelineStep> {
     let node = session.node.as_deref().unwrap_or_default();
     let told: Vec<(Timestamp, &'static str, String)> = events
         .iter()
@@ -418,7 +423,7 @@ pub fn timeline(t: Text, clock: &Clock, session: &Session, events: &[Event]) -> 
         .collect();
     told.into_iter()
         .zip(next)
-        .map(|((at, tone, what), next)| Step {
+        .map(|((at, tone, what), next)| TimelineStep {
             when: clock.second(at),
             tone,
             what,
@@ -428,7 +433,12 @@ pub fn timeline(t: Text, clock: &Clock, session: &Session, events: &[Event]) -> 
 }
 
 /// How it ended: verdict, reason, figures. `last_lines` is the end of its log.
-pub fn end(t: Text, session: &Session, peak_memory: Option<Bytes>, last_lines: String) -> End {
+pub fn end(
+    t: Text,
+    session: &SessionView,
+    peak_memory: Option<Bytes>,
+    last_lines: String,
+) -> SessionEnd {
     let reason = session.reason.as_ref();
     let out_of_memory = reason.is_some_and(|reason| reason.code == "session.out-of-memory");
     let (tone, icon, verdict) = match session.outcome {
@@ -460,7 +470,7 @@ pub fn end(t: Text, session: &Session, peak_memory: Option<Bytes>, last_lines: S
     if let Some(peak) = peak_memory {
         facts.push((t.ended_peak_memory().to_owned(), parts::size(peak.0)));
     }
-    End {
+    SessionEnd {
         tone,
         icon,
         verdict,
@@ -477,7 +487,7 @@ pub fn end(t: Text, session: &Session, peak_memory: Option<Bytes>, last_lines: S
 }
 
 /// `Interactive` or `Batch job`.
-pub fn kind(t: Text, session: &Session) -> &'static str {
+pub fn kind(t: Text, session: &SessionView) -> &'static str {
     match session.kind {
         SessionKind::Interactive => t.session_interactive(),
         SessionKind::Batch => t.session_batch(),
@@ -536,7 +546,7 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use server::actions::sessions::Slice;
+    use server::actions::sessions::HeldSlice;
 
     use super::*;
 
@@ -550,7 +560,7 @@ mod tests {
 
     #[test]
     fn what_others_hold_is_drawn_without_their_names() {
-        let machine = Machine {
+        let machine = NodeOverview {
             id: rules::names::NodeId(uuid::Uuid::nil()),
             name: "box".into(),
             seen_at: Timestamp::default(),
@@ -566,7 +576,7 @@ mod tests {
             memory_busy: None,
             devices: Vec::new(),
             cordoned: Default::default(),
-            slices: vec![Slice {
+            slices: vec![HeldSlice {
                 id: None,
                 name: None,
                 owner: None,
@@ -592,7 +602,10 @@ mod tests {
             ..Demand::default()
         };
         let [ghost, _] = small_racks(Text::default(), &machine, Some(&wanted));
-        let kinds: Vec<Kind> = ghost.blocks.iter().map(|b| b.kind).collect();
-        assert_eq!(kinds, [Kind::Session, Kind::Ghost, Kind::Free]);
+        let kinds: Vec<BlockKind> = ghost.blocks.iter().map(|b| b.kind).collect();
+        assert_eq!(
+            kinds,
+            [BlockKind::Session, BlockKind::Ghost, BlockKind::Free]
+        );
     }
 }

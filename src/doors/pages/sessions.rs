@@ -8,7 +8,7 @@ use axum::response::Response;
 use rules::devices::{SharePolicy, WHOLE};
 use rules::names::ContainerName;
 use rules::people::Role;
-use rules::permissions::Verb as Right;
+use rules::permissions::Permission as Right;
 use rules::refusal::Refusal;
 use rules::session::{Phase, SessionKind};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -16,20 +16,20 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self as devices, Gpu};
-use server::actions::sessions::{self, ListQuery, Machine, Resize, Sample, Session};
+use server::actions::sessions::{self, ListQuery, NodeOverview, Resize, SessionView, UsageSample};
 
-use super::frame::{Attribute, Frame, Nav};
-use super::parts::{self, Alert, Check, Choice, Fact, Markup, Row};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame, gpus, launch, live as stream, scene};
+use super::frame::{Attribute, Nav, PageLayout};
+use super::parts::{self, Alert, BarRow, CheckRow, Choice, IconFact, Markup};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame, gpus, launch, live as stream, scene};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/sessions.html", blocks = ["count", "list"])]
 pub struct SessionsPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub count: String,
     pub q: String,
@@ -42,12 +42,12 @@ pub struct SessionsPage {
     pub markable: bool,
     /// Whether any row asks for a part of a device.
     pub devices: bool,
-    pub rows: Vec<Line>,
+    pub rows: Vec<SessionRow>,
     pub older: Option<String>,
 }
 
 /// One session in the list.
-pub struct Line {
+pub struct SessionRow {
     pub id: String,
     pub href: String,
     pub name: String,
@@ -73,14 +73,14 @@ pub struct Line {
 
 /// Which part of a session's console is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tab {
+pub enum SessionTab {
     Terminal,
     Logs,
     Metrics,
 }
 
-impl Tab {
-    fn current(self, tab: Tab) -> Attribute {
+impl SessionTab {
+    fn current(self, tab: SessionTab) -> Attribute {
         Attribute(if self == tab {
             " aria-current=\"page\""
         } else {
@@ -91,9 +91,9 @@ impl Tab {
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice"])]
-pub struct SessionPage {
+pub struct SessionDetailPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub id: String,
     /// Where its terminal answers.
@@ -105,21 +105,21 @@ pub struct SessionPage {
     pub can: Verbs,
     /// Whether it can be launched once more.
     pub kept: bool,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<IconFact>,
     pub strips: Vec<Strip>,
-    pub tab: Tab,
+    pub tab: SessionTab,
     /// Whether a terminal can be opened now.
     pub attachable: bool,
     /// The terminal is the session's own shell, which outlives the page.
     pub own_shell: bool,
     pub waiting: Option<Wait>,
-    pub steps: Vec<Step>,
-    pub ended: Option<End>,
+    pub steps: Vec<TimelineStep>,
+    pub ended: Option<SessionEnd>,
     pub log_query: String,
     pub log_note: String,
     pub log_text: String,
     pub charts: Vec<Chart>,
-    pub neighbours: Vec<Row>,
+    pub neighbours: Vec<BarRow>,
     pub limits: Vec<(String, String)>,
     pub limit_cpu: String,
     pub limit_memory: String,
@@ -127,8 +127,8 @@ pub struct SessionPage {
     pub limit_gpu: Option<Fraction>,
     /// Whole devices and partitions are given at the start only.
     pub limit_fixed: bool,
-    pub timeline: Vec<Step>,
-    pub why: Vec<Check>,
+    pub timeline: Vec<TimelineStep>,
+    pub why: Vec<CheckRow>,
     pub settings: Vec<(String, String)>,
 }
 
@@ -168,12 +168,12 @@ pub struct Fraction {
 pub struct Wait {
     pub verdict: String,
     pub sentence: String,
-    pub checks: Vec<Check>,
+    pub checks: Vec<CheckRow>,
     pub hints: Vec<String>,
 }
 
 /// One line of a timeline.
-pub struct Step {
+pub struct TimelineStep {
     pub when: String,
     pub tone: &'static str,
     pub what: String,
@@ -181,7 +181,7 @@ pub struct Step {
 }
 
 /// How a session ended.
-pub struct End {
+pub struct SessionEnd {
     pub tone: &'static str,
     pub icon: &'static str,
     pub verdict: String,
@@ -213,14 +213,14 @@ const STRIP: usize = 60;
 
 #[derive(Clone, Debug, Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct SessionListQuery {
     q: String,
     state: String,
     scope: String,
     cursor: String,
 }
 
-impl Asked {
+impl SessionListQuery {
     /// The filters as one query of the list's language.
     fn query(&self) -> String {
         let state = match self.state.as_str() {
@@ -250,17 +250,17 @@ impl Asked {
 
 /// `GET /sessions`: the page, or the list alone for the page's own script.
 pub async fn list(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<SessionListQuery>,
 ) -> Response {
     let page = match read_list(&console, &visit, &caller, &asked).await {
         Ok(page) => page,
         Err(Failure::Refusal(refusal)) => {
             // A query that cannot be read leaves the words where they were typed, and says why.
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            match read_list(&console, &visit, &caller, &Asked::default()).await {
+            match read_list(&console, &visit, &caller, &SessionListQuery::default()).await {
                 Ok(page) => SessionsPage {
                     alert: Some(alert),
                     q: asked.q.clone(),
@@ -289,10 +289,10 @@ pub async fn list(
 
 /// `GET /sessions/live`
 pub async fn list_live(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(asked): Query<SessionListQuery>,
 ) -> Response {
     let server = console.server.clone();
     let reader = caller.clone();
@@ -314,16 +314,21 @@ pub async fn list_live(
     })
 }
 
-fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) -> Response {
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
     let frame = frame(console, visit, caller, Nav::Sessions);
     answer::failure(console, visit, Some(frame), failure)
 }
 
 async fn read_list(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
-    asked: &Asked,
+    asked: &SessionListQuery,
 ) -> Result<SessionsPage, Failure> {
     let t = visit.text;
     let now = console.server.clock().now();
@@ -341,7 +346,7 @@ async fn read_list(
     let live = counts.scheduled + counts.preparing + counts.running + counts.stopping;
     let query = asked.address();
     let join = if query.is_empty() { "" } else { "&" };
-    let busy = |session: &Session| {
+    let busy = |session: &SessionView| {
         seen.machines
             .iter()
             .flat_map(|machine| &machine.slices)
@@ -352,7 +357,7 @@ async fn read_list(
     let scope = |value: &str, name: &str| Choice::new(value, name, asked.scope == value);
     Ok(SessionsPage {
         t,
-        f: Frame {
+        f: PageLayout {
             sessions: live + counts.pending,
             waiting: counts.pending,
             live: Some(if query.is_empty() && asked.cursor.is_empty() {
@@ -402,11 +407,11 @@ async fn read_list(
 
 fn line(
     t: Text,
-    session: &Session,
+    session: &SessionView,
     policy: SharePolicy,
     busy: Option<(f64, Bytes)>,
     now: Timestamp,
-) -> Line {
+) -> SessionRow {
     let (tone, state) = scene::state(t, session);
     let given = session.resources;
     let reason = match (&session.reason, session.state) {
@@ -415,7 +420,7 @@ fn line(
         }
         _ => String::new(),
     };
-    Line {
+    SessionRow {
         id: session.id.to_string(),
         href: format!("/sessions/{}", session.id),
         name: session.name.to_string(),
@@ -461,7 +466,7 @@ fn line(
 
 /// Which devices a session has and how much memory of them, and the share in the administrator's units where
 /// one device counts as several: `GPU 0 · 28 GiB`.
-fn held(t: Text, session: &Session, policy: SharePolicy) -> String {
+fn held(t: Text, session: &SessionView, policy: SharePolicy) -> String {
     let mut words = Vec::new();
     if policy.units > 1 && session.resources.gpu > GpuShare::ZERO {
         words.push(t.gpu_units_of(policy.in_units(session.resources.gpu)));
@@ -481,16 +486,16 @@ fn held(t: Text, session: &Session, policy: SharePolicy) -> String {
 
 #[derive(Clone, Debug, Deserialize, Default)]
 #[serde(default)]
-pub struct Look {
+pub struct SessionQuery {
     q: String,
     tab: String,
 }
 
 /// `GET /sessions/{id}`: the part that says most about it now.
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     tab(&console, &visit, &caller, &id, None, "").await
@@ -498,41 +503,65 @@ pub async fn show(
 
 /// `GET /sessions/{id}/terminal`
 pub async fn terminal(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
-    tab(&console, &visit, &caller, &id, Some(Tab::Terminal), "").await
+    tab(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        Some(SessionTab::Terminal),
+        "",
+    )
+    .await
 }
 
 /// `GET /sessions/{id}/logs`
 pub async fn logs(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Query(look): Query<Look>,
+    Query(look): Query<SessionQuery>,
 ) -> Response {
-    tab(&console, &visit, &caller, &id, Some(Tab::Logs), &look.q).await
+    tab(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        Some(SessionTab::Logs),
+        &look.q,
+    )
+    .await
 }
 
 /// `GET /sessions/{id}/metrics`
 pub async fn metrics(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
-    tab(&console, &visit, &caller, &id, Some(Tab::Metrics), "").await
+    tab(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        Some(SessionTab::Metrics),
+        "",
+    )
+    .await
 }
 
 async fn tab(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     id: &str,
-    tab: Option<Tab>,
+    tab: Option<SessionTab>,
     q: &str,
 ) -> Response {
     match read_one(console, visit, caller, id, tab, q).await {
@@ -543,14 +572,14 @@ async fn tab(
 
 /// `GET /sessions/{id}/live?tab=`
 pub async fn show_live(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Query(look): Query<Look>,
+    Query(look): Query<SessionQuery>,
 ) -> Response {
     let server = console.server.clone();
-    let tab = Tab::from_word(&look.tab);
+    let tab = SessionTab::from_word(&look.tab);
     let reader = caller.clone();
     stream::stream(&server, &reader, move || {
         let (console, visit, caller, id, look) = (
@@ -580,46 +609,46 @@ pub async fn show_live(
     })
 }
 
-impl Tab {
+impl SessionTab {
     fn word(self) -> &'static str {
         match self {
-            Tab::Terminal => "terminal",
-            Tab::Logs => "logs",
-            Tab::Metrics => "metrics",
+            SessionTab::Terminal => "terminal",
+            SessionTab::Logs => "logs",
+            SessionTab::Metrics => "metrics",
         }
     }
 
-    fn from_word(word: &str) -> Option<Tab> {
-        [Tab::Terminal, Tab::Logs, Tab::Metrics]
+    fn from_word(word: &str) -> Option<SessionTab> {
+        [SessionTab::Terminal, SessionTab::Logs, SessionTab::Metrics]
             .into_iter()
             .find(|tab| tab.word() == word)
     }
 
     /// What a page shows that asked for no part: a batch session is watched by its output, every
     /// other one is worked in, and before and after there is the summary.
-    fn first(kind: SessionKind, phase: Phase) -> Tab {
+    fn first(kind: SessionKind, phase: Phase) -> SessionTab {
         match (kind, phase) {
-            (SessionKind::Batch, Phase::Running | Phase::Stopping) => Tab::Logs,
-            _ => Tab::Terminal,
+            (SessionKind::Batch, Phase::Running | Phase::Stopping) => SessionTab::Logs,
+            _ => SessionTab::Terminal,
         }
     }
 }
 
 async fn read_one(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     id: &str,
-    tab: Option<Tab>,
+    tab: Option<SessionTab>,
     q: &str,
-) -> Result<SessionPage, Failure> {
+) -> Result<SessionDetailPage, Failure> {
     let t = visit.text;
     let clock = &visit.clock;
     let server = &console.server;
     let now = server.clock().now();
     let session = sessions::get(server, caller, id).await?;
-    let asked = tab.map_or("", Tab::word);
-    let tab = tab.unwrap_or(Tab::first(session.kind, session.state));
+    let asked = tab.map_or("", SessionTab::word);
+    let tab = tab.unwrap_or(SessionTab::first(session.kind, session.state));
     let id = session.id.to_string();
     let why = sessions::why(server, caller, &id).await?;
     let events = sessions::events(server, caller, &id).await?;
@@ -632,7 +661,9 @@ async fn read_one(
     let running = session.state == Phase::Running;
     let log = match (tab, session.state) {
         (_, Phase::Pending | Phase::Scheduled) => String::new(),
-        (Tab::Logs, _) | (Tab::Terminal, Phase::Ended) => read_log(console, container).await,
+        (SessionTab::Logs, _) | (SessionTab::Terminal, Phase::Ended) => {
+            read_log(console, container).await
+        }
         _ => String::new(),
     };
     let (tone, state) = scene::state(t, &session);
@@ -662,14 +693,14 @@ async fn read_one(
     let own = devices.items.iter().filter(|gpu| {
         session.state.holds_resources() && session.devices.iter().any(|part| part.uuid == gpu.id)
     });
-    let neighbours: Vec<Row> = own
+    let neighbours: Vec<BarRow> = own
         .map(|gpu| gpus::row(t, gpu, &drawing))
         .chain(machines(t, &seen.machines, &session))
         .collect();
     let simulated = session.simulated && session.resources.wants_device();
-    Ok(SessionPage {
+    Ok(SessionDetailPage {
         t,
-        f: Frame {
+        f: PageLayout {
             sessions: counts.scheduled
                 + counts.preparing
                 + counts.running
@@ -719,7 +750,7 @@ async fn read_one(
         log_query: q.to_owned(),
         log_note: t.logs_lines(shown_log.lines().count() as u64),
         log_text: shown_log,
-        charts: if tab == Tab::Metrics {
+        charts: if tab == SessionTab::Metrics {
             charts(t, visit, &session, &samples)
         } else {
             Vec::new()
@@ -735,7 +766,7 @@ async fn read_one(
             .reason
             .as_ref()
             .filter(|reason| reason.code.starts_with("placement."))
-            .map(|reason| Check::new(true, codes::reason(t, reason), ""))
+            .map(|reason| CheckRow::new(true, codes::reason(t, reason), ""))
             .into_iter()
             .collect(),
         kept: session.document_kept,
@@ -745,11 +776,11 @@ async fn read_one(
 }
 
 /// Whether it has a part of one device beside, or instead of, whole ones.
-fn has_fraction(session: &Session) -> bool {
+fn has_fraction(session: &SessionView) -> bool {
     session.resources.mig.is_none() && !session.resources.gpu.0.is_multiple_of(WHOLE.0)
 }
 
-fn fraction(t: Text, session: &Session, all: &[Gpu]) -> Option<Fraction> {
+fn fraction(t: Text, session: &SessionView, all: &[Gpu]) -> Option<Fraction> {
     if !has_fraction(session) {
         return None;
     }
@@ -768,9 +799,9 @@ fn fraction(t: Text, session: &Session, all: &[Gpu]) -> Option<Fraction> {
 /// Cores and memory of the machine that a session is on; nothing before it has one.
 fn machines<'a>(
     t: Text,
-    all: &'a [Machine],
-    session: &'a Session,
-) -> impl Iterator<Item = Row> + 'a {
+    all: &'a [NodeOverview],
+    session: &'a SessionView,
+) -> impl Iterator<Item = BarRow> + 'a {
     all.iter()
         .filter(|machine| {
             session.state.holds_resources()
@@ -782,7 +813,7 @@ fn machines<'a>(
 /// The end of what the main process wrote; empty where nothing can be read.
 ///
 /// The first look at a log reads what is kept of it (some megabytes); later ones begin near its end.
-async fn read_log(console: &Console, container: ContainerName) -> String {
+async fn read_log(console: &PagesContext, container: ContainerName) -> String {
     let known = {
         let ends = console
             .log_ends
@@ -890,7 +921,7 @@ fn typed_size(size: Bytes) -> String {
 }
 
 /// What its machine has against a session that runs.
-fn watched(t: Text, session: &Session) -> Option<Alert> {
+fn watched(t: Text, session: &SessionView) -> Option<Alert> {
     let reason = session.reason.as_ref()?;
     let title = match reason.code.as_str() {
         "gpu.over-limit-warned" | "gpu.over-limit-frozen" => t.gpu_over_alert(),
@@ -905,7 +936,7 @@ fn watched(t: Text, session: &Session) -> Option<Alert> {
     })
 }
 
-fn verbs(session: &Session, may_write: bool) -> Verbs {
+fn verbs(session: &SessionView, may_write: bool) -> Verbs {
     if !may_write {
         return Verbs::default();
     }
@@ -922,17 +953,17 @@ fn verbs(session: &Session, may_write: bool) -> Verbs {
     }
 }
 
-fn facts(t: Text, session: &Session, policy: SharePolicy, now: Timestamp) -> Vec<Fact> {
+fn facts(t: Text, session: &SessionView, policy: SharePolicy, now: Timestamp) -> Vec<IconFact> {
     let given = session.resources;
     let mut all = vec![
-        Fact {
+        IconFact {
             icon: match session.kind {
                 SessionKind::Interactive => "notebook-pen",
                 SessionKind::Batch => "play",
             },
             text: scene::kind(t, session).to_owned(),
         },
-        Fact {
+        IconFact {
             icon: "package",
             text: session.image.clone(),
         },
@@ -940,7 +971,7 @@ fn facts(t: Text, session: &Session, policy: SharePolicy, now: Timestamp) -> Vec
     if let Some(start) = session.started_at {
         let seconds = session.ended_at.unwrap_or(now).seconds_since(start);
         // Minutes, so that a running clock is no reason to draw the page again every second.
-        all.push(Fact {
+        all.push(IconFact {
             icon: "clock",
             text: parts::span(
                 t,
@@ -953,7 +984,7 @@ fn facts(t: Text, session: &Session, policy: SharePolicy, now: Timestamp) -> Vec
         });
     }
     if let Some(share) = scene::devices(t, &given, policy) {
-        all.push(Fact {
+        all.push(IconFact {
             icon: "microchip",
             text: match held(t, session, SharePolicy::default()) {
                 none if none.is_empty() => share,
@@ -961,18 +992,18 @@ fn facts(t: Text, session: &Session, policy: SharePolicy, now: Timestamp) -> Vec
             },
         });
     }
-    all.push(Fact {
+    all.push(IconFact {
         icon: "cpu",
         text: t.where_given(given.cpu, parts::size(given.memory.0)),
     });
     if let Some(node) = &session.node {
-        all.push(Fact {
+        all.push(IconFact {
             icon: "server",
             text: node.clone(),
         });
     }
     for (name, value) in session.labels.iter().take(4) {
-        all.push(Fact {
+        all.push(IconFact {
             icon: "link",
             text: format!("{name}={value}"),
         });
@@ -980,14 +1011,14 @@ fn facts(t: Text, session: &Session, policy: SharePolicy, now: Timestamp) -> Vec
     all
 }
 
-fn strips(t: Text, session: &Session, samples: &[Sample]) -> Vec<Strip> {
+fn strips(t: Text, session: &SessionView, samples: &[UsageSample]) -> Vec<Strip> {
     let last = &samples[samples.len().saturating_sub(STRIP)..];
     let given = session.resources;
     let (cores, limit) = (given.cpu.as_f64(), given.memory.0 as f64);
     let now = samples.last();
     let cpu = format!("{:.1}", now.map_or(0.0, |sample| sample.cpu));
     let memory = parts::size(now.map_or(0, |sample| sample.memory.0));
-    let values = |of: fn(&Sample) -> f64| last.iter().map(of).collect::<Vec<f64>>();
+    let values = |of: fn(&UsageSample) -> f64| last.iter().map(of).collect::<Vec<f64>>();
     let mut all = device_strips(t, session, last);
     all.extend([
         Strip {
@@ -1020,8 +1051,8 @@ fn strips(t: Text, session: &Session, samples: &[Sample]) -> Vec<Strip> {
 
 /// What it does with its shares of devices: load within them, memory against the limit. Empty where it has
 /// none, or it is unknown.
-fn device_strips(t: Text, session: &Session, last: &[Sample]) -> Vec<Strip> {
-    let use_of = |sample: &Sample| sample.gpu;
+fn device_strips(t: Text, session: &SessionView, last: &[UsageSample]) -> Vec<Strip> {
+    let use_of = |sample: &UsageSample| sample.gpu;
     let Some(now) = last.last().and_then(use_of) else {
         return Vec::new();
     };
@@ -1075,7 +1106,12 @@ fn device_strips(t: Text, session: &Session, last: &[Sample]) -> Vec<Strip> {
     all
 }
 
-fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<Chart> {
+fn charts(
+    t: Text,
+    visit: &RequestContext,
+    session: &SessionView,
+    samples: &[UsageSample],
+) -> Vec<Chart> {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return Vec::new();
     };
@@ -1143,7 +1179,12 @@ fn charts(t: Text, visit: &Visit, session: &Session, samples: &[Sample]) -> Vec<
 }
 
 /// The large drawings of what it does with its shares of devices; empty where unknown.
-fn device_charts(t: Text, session: &Session, samples: &[Sample], x: &[String]) -> Vec<Chart> {
+fn device_charts(
+    t: Text,
+    session: &SessionView,
+    samples: &[UsageSample],
+    x: &[String],
+) -> Vec<Chart> {
     let uses = || samples.iter().filter_map(|sample| sample.gpu);
     let made_up = uses().any(|gpu| gpu.simulated);
     let chart = |name: &str, values: &[f64], most: f64, limit, peak: String, y: Vec<String>| {
@@ -1195,7 +1236,7 @@ fn with_waiting(t: Text, peak: String, percent: Option<f64>) -> String {
     }
 }
 
-fn limits(t: Text, session: &Session, policy: SharePolicy) -> Vec<(String, String)> {
+fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, String)> {
     let given = session.resources;
     let grants = session.devices.iter().map(|part| {
         let mut words = t.gpu_grant(
@@ -1243,7 +1284,7 @@ fn limits(t: Text, session: &Session, policy: SharePolicy) -> Vec<(String, Strin
     all
 }
 
-fn settings(t: Text, session: &Session) -> Vec<(String, String)> {
+fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> {
     let mut all = Vec::new();
     if !session.document_kept {
         all.push((
@@ -1283,7 +1324,7 @@ fn settings(t: Text, session: &Session) -> Vec<(String, String)> {
 /// What the small forms of a session's page send; each verb reads its own.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Said {
+pub struct SessionForm {
     back: String,
     force: String,
     name: String,
@@ -1297,9 +1338,9 @@ pub struct Said {
 /// `POST /sessions/stop`: stops every marked session that the caller may stop. Each is a change of its
 /// own: one that cannot be stopped keeps none of the others.
 pub async fn stop_marked(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Form(said): Form<Vec<(String, String)>>,
 ) -> Response {
     let marked = said.iter().filter(|(name, _)| name == "id");
@@ -1324,11 +1365,11 @@ pub async fn stop_marked(
 
 /// `POST /sessions/{id}/{verb}`: stop, pause, resume, restart, rename, limits, remove.
 pub async fn act(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path((id, verb)): Path<(String, String)>,
-    Form(said): Form<Said>,
+    Form(said): Form<SessionForm>,
 ) -> Response {
     match done(&console, &caller, &id, &verb, &said).await {
         Ok((session, word)) => {
@@ -1346,7 +1387,7 @@ pub async fn act(
                 Ok(page) => {
                     let alert =
                         Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-                    let page = SessionPage {
+                    let page = SessionDetailPage {
                         alert: Some(alert),
                         ..page
                     };
@@ -1360,12 +1401,12 @@ pub async fn act(
 }
 
 async fn done(
-    console: &Console,
+    console: &PagesContext,
     caller: &Caller,
     id: &str,
     verb: &str,
-    said: &Said,
-) -> Result<(Session, &'static str), Failure> {
+    said: &SessionForm,
+) -> Result<(SessionView, &'static str), Failure> {
     let server = &console.server;
     Ok(match verb {
         "stop" => {

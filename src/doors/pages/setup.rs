@@ -10,18 +10,18 @@ use serde::Deserialize;
 use server::actions::installation;
 use server::{Failure, access};
 
-use super::frame::Frame;
+use super::frame::PageLayout;
 use super::parts::{self, Alert};
-use super::visit::Visit;
-use super::who::{self, From, Perhaps};
-use super::{Console, answer, guest, wizard};
+use super::visit::RequestContext;
+use super::who::{self, OptionalPageCaller, PagePeer};
+use super::{PagesContext, answer, guest, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/setup.html")]
 pub struct SetupPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub code: String,
     pub name: String,
     /// The fewest characters a password may have.
@@ -32,20 +32,20 @@ pub struct SetupPage {
 }
 
 /// The fewest characters of a password; `server::access` refuses shorter ones, this only says it first.
-pub const SHORTEST_PASSWORD: usize = 10;
+pub const MIN_PASSWORD: usize = 10;
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct SetupQuery {
     code: String,
 }
 
 /// `GET /setup`, with the code of the printed link.
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Perhaps(caller): Perhaps,
-    Query(asked): Query<Asked>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    OptionalPageCaller(caller): OptionalPageCaller,
+    Query(asked): Query<SetupQuery>,
 ) -> Response {
     let closed = !access::setup_open(&console.server);
     if closed
@@ -72,8 +72,8 @@ pub async fn show(
 }
 
 fn form(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     status: StatusCode,
     code: String,
     name: String,
@@ -85,7 +85,7 @@ fn form(
         f: guest(console, visit),
         code,
         name,
-        shortest: SHORTEST_PASSWORD,
+        shortest: MIN_PASSWORD,
         closed,
         alert,
     };
@@ -93,7 +93,7 @@ fn form(
 }
 
 #[derive(Deserialize)]
-pub struct Typed {
+pub struct SetupForm {
     #[serde(default)]
     code: String,
     #[serde(default)]
@@ -106,10 +106,10 @@ pub struct Typed {
 
 /// `POST /setup`
 pub async fn submit(
-    State(console): State<Console>,
-    visit: Visit,
-    From(peer): From,
-    Form(typed): Form<Typed>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PagePeer(peer): PagePeer,
+    Form(typed): Form<SetupForm>,
 ) -> Response {
     let t = visit.text;
     let made = if typed.password == typed.again {

@@ -12,17 +12,17 @@ use server::access::Caller;
 use server::actions::backups::{self, BackupStanding};
 use server::actions::system::{self, BundleMember, Diagnostic};
 
-use super::frame::{Attribute, Frame, Nav};
+use super::frame::{Attribute, Nav, PageLayout};
 use super::parts::{self, Alert};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame};
 use crate::doors::download;
 use crate::doors::text::{Text, codes};
 
 /// Which part is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tab {
+pub enum SystemTab {
     Checks,
     Settings,
     Backups,
@@ -33,25 +33,25 @@ pub enum Tab {
 #[template(config = "web/askama.toml", path = "pages/system.html")]
 pub struct SystemPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
-    pub tab: Tab,
+    pub tab: SystemTab,
     pub checks: Checks,
     pub settings: Vec<Setting>,
-    pub backups: Backups,
-    pub members: Vec<Member>,
+    pub backups: BackupOverview,
+    pub members: Vec<BundleFileRow>,
 }
 
 /// What was looked at, by how it came out.
 #[derive(Default)]
 pub struct Checks {
-    pub unwell: Vec<Line>,
-    pub well: Vec<Line>,
+    pub unwell: Vec<SystemCheckRow>,
+    pub well: Vec<SystemCheckRow>,
     pub summary: String,
 }
 
 /// One check.
-pub struct Line {
+pub struct SystemCheckRow {
     pub id: String,
     /// What it looks at and how to mend it, in the reader's language where that is not English.
     pub told: Option<(&'static str, &'static str)>,
@@ -76,7 +76,7 @@ pub struct Setting {
 
 /// The backups that the server makes by itself.
 #[derive(Default)]
-pub struct Backups {
+pub struct BackupOverview {
     /// Where they go; none while the server makes none.
     pub directory: Option<String>,
     /// Newest first.
@@ -93,7 +93,7 @@ pub struct BackupLine {
 }
 
 /// One file of a bundle.
-pub struct Member {
+pub struct BundleFileRow {
     pub name: String,
     pub size: String,
     pub redacted: String,
@@ -104,7 +104,7 @@ pub struct Member {
 const SHOWN: usize = 20_000;
 
 impl SystemPage {
-    fn current(&self, tab: Tab) -> Attribute {
+    fn current(&self, tab: SystemTab) -> Attribute {
         Attribute(if self.tab == tab {
             " aria-current=\"page\""
         } else {
@@ -119,8 +119,12 @@ pub async fn first() -> Response {
 }
 
 /// `GET /system/checks`
-pub async fn checks(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
-    let mut page = empty(&console, &visit, &caller, Tab::Checks);
+pub async fn checks(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    let mut page = empty(&console, &visit, &caller, SystemTab::Checks);
     match system::diagnose(&console.server, &caller).await {
         Ok(found) => page.checks = sorted(visit.text, found),
         Err(failure) => match unavailable(&visit, &failure) {
@@ -132,7 +136,11 @@ pub async fn checks(State(console): State<Console>, visit: Visit, Who(caller): W
 }
 
 /// `GET /system/settings`
-pub async fn settings(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn settings(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     match system::settings(&console.server, &caller).await {
         Ok(standings) => {
             let t = visit.text;
@@ -142,7 +150,7 @@ pub async fn settings(State(console): State<Console>, visit: Visit, Who(caller):
                 .collect();
             let page = SystemPage {
                 settings,
-                ..empty(&console, &visit, &caller, Tab::Settings)
+                ..empty(&console, &visit, &caller, SystemTab::Settings)
             };
             answer::page(&console, &visit, StatusCode::OK, &page)
         }
@@ -151,7 +159,11 @@ pub async fn settings(State(console): State<Console>, visit: Visit, Who(caller):
 }
 
 /// `POST /system/settings/reload`
-pub async fn reload(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn reload(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     match system::reload_settings(&console.server, &caller).await {
         Ok(done) => {
             let changed = done.changed.join(", ");
@@ -167,12 +179,20 @@ pub async fn reload(State(console): State<Console>, visit: Visit, Who(caller): W
 }
 
 /// `GET /system/backups`
-pub async fn backups(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn backups(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     with_backups(&console, &visit, &caller, StatusCode::OK, None).await
 }
 
 /// `POST /system/backups`: makes one now; answers when it was verified.
-pub async fn back_up(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn back_up(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     match backups::make(&console.server, &caller).await {
         Ok(made) => answer::see_with("/system/backups", "backup", &made.name),
         Err(Failure::Refusal(refusal)) if refusal.code.starts_with("backup.") => {
@@ -186,9 +206,9 @@ pub async fn back_up(State(console): State<Console>, visit: Visit, Who(caller): 
 
 /// `GET /system/backups/{name}`: one backup as a download.
 pub async fn backup_file(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(name): Path<String>,
 ) -> Response {
     match backups::take(&console.server, &caller, name).await {
@@ -202,8 +222,8 @@ pub async fn backup_file(
 }
 
 async fn with_backups(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     status: StatusCode,
     alert: Option<Alert>,
@@ -213,7 +233,7 @@ async fn with_backups(
             let page = SystemPage {
                 alert: alert.or_else(|| past_failure(visit, &standing)),
                 backups: backups_of(visit, &standing, console.server.clock().now()),
-                ..empty(console, visit, caller, Tab::Backups)
+                ..empty(console, visit, caller, SystemTab::Backups)
             };
             answer::page(console, visit, status, &page)
         }
@@ -222,7 +242,7 @@ async fn with_backups(
 }
 
 /// Why there is no newer backup, where the last try failed.
-fn past_failure(visit: &Visit, standing: &BackupStanding) -> Option<Alert> {
+fn past_failure(visit: &RequestContext, standing: &BackupStanding) -> Option<Alert> {
     let failure = standing.failure.as_ref()?;
     let refusal =
         Refusal::unavailable(failure.code.clone(), failure.text.clone()).hint(failure.hint.clone());
@@ -234,9 +254,9 @@ fn past_failure(visit: &Visit, standing: &BackupStanding) -> Option<Alert> {
     )
 }
 
-fn backups_of(visit: &Visit, standing: &BackupStanding, now: Timestamp) -> Backups {
+fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp) -> BackupOverview {
     let t = visit.text;
-    Backups {
+    BackupOverview {
         directory: standing
             .directory
             .as_ref()
@@ -262,8 +282,12 @@ fn backups_of(visit: &Visit, standing: &BackupStanding, now: Timestamp) -> Backu
 }
 
 /// `GET /system/support`: what a bundle would hold.
-pub async fn support(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
-    let mut page = empty(&console, &visit, &caller, Tab::Support);
+pub async fn support(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    let mut page = empty(&console, &visit, &caller, SystemTab::Support);
     match system::preview_bundle(&console.server, &caller).await {
         Ok(members) => {
             page.members = members.into_iter().map(|m| member(visit.text, m)).collect();
@@ -277,14 +301,23 @@ pub async fn support(State(console): State<Console>, visit: Visit, Who(caller): 
 }
 
 /// `POST /system/support`: the bundle as a download.
-pub async fn bundle(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn bundle(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     match system::support_bundle(&console.server, &caller).await {
         Ok(bytes) => download::bytes("fardel-support.tar.gz", "application/gzip", bytes),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
 
-fn empty(console: &Console, visit: &Visit, caller: &Caller, tab: Tab) -> SystemPage {
+fn empty(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    tab: SystemTab,
+) -> SystemPage {
     SystemPage {
         t: visit.text,
         f: frame(console, visit, caller, Nav::System),
@@ -292,18 +325,23 @@ fn empty(console: &Console, visit: &Visit, caller: &Caller, tab: Tab) -> SystemP
         tab,
         checks: Checks::default(),
         settings: Vec::new(),
-        backups: Backups::default(),
+        backups: BackupOverview::default(),
         members: Vec::new(),
     }
 }
 
-fn failed(console: &Console, visit: &Visit, caller: &Caller, failure: &Failure) -> Response {
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
     let frame = frame(console, visit, caller, Nav::System);
     answer::failure(console, visit, Some(frame), failure)
 }
 
 /// A server that cannot look now still shows its page, with why on top.
-fn unavailable(visit: &Visit, failure: &Failure) -> Option<Alert> {
+fn unavailable(visit: &RequestContext, failure: &Failure) -> Option<Alert> {
     match failure {
         Failure::Refusal(refusal) if refusal.code == "diagnostics.unavailable" => {
             Some(Alert::warning(codes::refusal(visit.text, refusal)).code(refusal.code.clone()))
@@ -315,9 +353,9 @@ fn unavailable(visit: &Visit, failure: &Failure) -> Option<Alert> {
 pub(super) fn sorted(t: Text, found: Vec<Diagnostic>) -> Checks {
     let count = |state: &str| found.iter().filter(|check| check.state == state).count() as u64;
     let summary = t.system_summary(count("ok"), count("warn"), count("fail"));
-    let (well, unwell): (Vec<Line>, Vec<Line>) = found
+    let (well, unwell): (Vec<SystemCheckRow>, Vec<SystemCheckRow>) = found
         .into_iter()
-        .map(|check| Line {
+        .map(|check| SystemCheckRow {
             icon: match check.state.as_str() {
                 "ok" => "circle-check",
                 "warn" => "triangle-alert",
@@ -383,7 +421,7 @@ fn source(t: Text, source: &serde_json::Value) -> String {
     }
 }
 
-fn member(t: Text, member: BundleMember) -> Member {
+fn member(t: Text, member: BundleMember) -> BundleFileRow {
     let cut = member
         .text
         .char_indices()
@@ -395,7 +433,7 @@ fn member(t: Text, member: BundleMember) -> Member {
     if !whole {
         text.push_str("\n…");
     }
-    Member {
+    BundleFileRow {
         size: parts::size(member.bytes),
         redacted: match member.redacted {
             0 => String::new(),

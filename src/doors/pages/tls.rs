@@ -10,24 +10,26 @@ use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::access::secret::Secret;
-use server::actions::certificates::{self, Import, Kind, Request, Shown};
+use server::access::secret::SecretText;
+use server::actions::certificates::{
+    self, CertificateOrigin, CertificateRequestInput, CertificateStatus, CertificateUpload,
+};
 
-use super::frame::{Frame, Nav};
+use super::frame::{Nav, PageLayout};
 use super::parts::{self, Alert};
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, frame};
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, frame};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/tls.html")]
 pub struct TlsPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     /// None where nothing is encrypted.
-    pub served: Option<Served>,
+    pub served: Option<ServedView>,
     /// A request that was made just now.
     pub request: Option<String>,
     pub names: String,
@@ -37,7 +39,7 @@ pub struct TlsPage {
 }
 
 /// What is served, in words.
-pub struct Served {
+pub struct ServedView {
     pub site: bool,
     pub subject: String,
     pub issuer: String,
@@ -55,7 +57,7 @@ pub struct Served {
 
 /// What was typed, for a page that says no.
 #[derive(Default)]
-pub struct Typed {
+pub struct TlsFields {
     pub names: Option<String>,
     pub organisation: String,
     pub certificate: String,
@@ -63,7 +65,11 @@ pub struct Typed {
 }
 
 /// `GET /system/tls`
-pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who) -> Response {
+pub async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
     page(
         &console,
         &visit,
@@ -71,19 +77,19 @@ pub async fn show(State(console): State<Console>, visit: Visit, Who(caller): Who
         StatusCode::OK,
         None,
         None,
-        Typed::default(),
+        TlsFields::default(),
     )
     .await
 }
 
 async fn page(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     status: StatusCode,
     alert: Option<Alert>,
     request: Option<String>,
-    typed: Typed,
+    typed: TlsFields,
 ) -> Response {
     let f = frame(console, visit, caller, Nav::System);
     let shown = match certificates::show(&console.server, caller).await {
@@ -111,7 +117,7 @@ async fn page(
     answer::page(console, visit, status, &page)
 }
 
-fn served(console: &Console, visit: &Visit, shown: Shown) -> Served {
+fn served(console: &PagesContext, visit: &RequestContext, shown: CertificateStatus) -> ServedView {
     let now = console.server.clock().now();
     let certificate = shown.certificate;
     let seconds = certificate.not_after.seconds_since(now);
@@ -120,8 +126,8 @@ fn served(console: &Console, visit: &Visit, shown: Shown) -> Served {
         1..30 => "warn",
         _ => "ok",
     };
-    Served {
-        site: shown.kind == Kind::Site,
+    ServedView {
+        site: shown.kind == CertificateOrigin::Site,
         from: visit.clock.day(certificate.not_before),
         until: visit.clock.day(certificate.not_after),
         left: match seconds / 86_400 {
@@ -143,11 +149,11 @@ fn served(console: &Console, visit: &Visit, shown: Shown) -> Served {
 
 /// A page that says why not, with what was typed.
 async fn no(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
     failure: Failure,
-    typed: Typed,
+    typed: TlsFields,
 ) -> Response {
     match failure {
         Failure::Refusal(refusal) => {
@@ -164,31 +170,31 @@ async fn no(
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Wanted {
+pub struct CertificateRequestForm {
     names: String,
     organisation: String,
 }
 
 /// `POST /system/tls/request`
 pub async fn request(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
-    Form(wanted): Form<Wanted>,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(wanted): Form<CertificateRequestForm>,
 ) -> Response {
     let words = wanted.names.split([',', ' ', '\n', '\r', '\t']);
     let names = words
         .filter(|name| !name.is_empty())
         .map(str::to_owned)
         .collect();
-    let asked = Request {
+    let asked = CertificateRequestInput {
         names,
         organisation: wanted.organisation.clone(),
     };
-    let typed = Typed {
+    let typed = TlsFields {
         names: Some(wanted.names),
         organisation: wanted.organisation,
-        ..Typed::default()
+        ..TlsFields::default()
     };
     match certificates::request(&console.server, &caller, asked).await {
         Ok(pem) => {
@@ -209,12 +215,12 @@ pub async fn request(
 
 /// `POST /system/tls/certificate`: text or files; a file wins over text.
 pub async fn import(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     mut form: Multipart,
 ) -> Response {
-    let mut typed = Typed::default();
+    let mut typed = TlsFields::default();
     let mut key = String::new();
     loop {
         let field = match form.next_field().await {
@@ -245,11 +251,11 @@ pub async fn import(
             _ => {}
         }
     }
-    let brought = Import {
+    let brought = CertificateUpload {
         certificate: typed.certificate.clone(),
         key: Some(key)
             .filter(|key| !key.trim().is_empty())
-            .map(Secret::new),
+            .map(SecretText::new),
         name: Some(typed.name.clone()).filter(|name| !name.trim().is_empty()),
     };
     // A key among the certificates is not shown again.
@@ -264,18 +270,18 @@ pub async fn import(
 
 #[derive(Deserialize)]
 pub struct Back {
-    to: Kind,
+    to: CertificateOrigin,
 }
 
 /// `POST /system/tls/reset`
 pub async fn reset(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Form(back): Form<Back>,
 ) -> Response {
     match certificates::reset(&console.server, &caller, back.to).await {
         Ok(_) => answer::see_with("/system/tls", "certificate", ""),
-        Err(failure) => no(&console, &visit, &caller, failure, Typed::default()).await,
+        Err(failure) => no(&console, &visit, &caller, failure, TlsFields::default()).await,
     }
 }

@@ -7,28 +7,28 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use rules::refusal::Refusal;
 use server::Failure;
-use server::actions::certificates::{self, Authority};
+use server::actions::certificates::{self, CertificateAuthority};
 
-use super::frame::Frame;
-use super::visit::Visit;
-use super::who::Perhaps;
-use super::{Console, answer, docs, guest, parts};
+use super::frame::PageLayout;
+use super::visit::RequestContext;
+use super::who::OptionalPageCaller;
+use super::{PagesContext, answer, docs, guest, parts};
 use crate::doors::text::Text;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/trust.html")]
 pub struct TrustPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     /// None where nothing is encrypted.
-    pub authority: Option<Shown>,
+    pub authority: Option<AuthorityView>,
     pub systems: Vec<System>,
     /// Where a sign-in goes on, or where a signed-in user goes back to.
     pub back: &'static str,
 }
 
 /// The authority as people compare it.
-pub struct Shown {
+pub struct AuthorityView {
     pub subject: String,
     /// The whole fingerprint, to copy.
     pub fingerprint: String,
@@ -47,8 +47,8 @@ pub struct System {
     pub open: bool,
 }
 
-impl From<Authority> for Shown {
-    fn from(authority: Authority) -> Self {
+impl From<CertificateAuthority> for AuthorityView {
+    fn from(authority: CertificateAuthority) -> Self {
         let pairs: Vec<&str> = authority.fingerprint.split(':').collect();
         Self {
             subject: authority.subject,
@@ -61,13 +61,13 @@ impl From<Authority> for Shown {
 
 /// `GET /trust`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Perhaps(caller): Perhaps,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    OptionalPageCaller(caller): OptionalPageCaller,
     headers: HeaderMap,
 ) -> Response {
     let authority = match certificates::trust(&console.server).await {
-        Ok(authority) => Some(Shown::from(authority)),
+        Ok(authority) => Some(AuthorityView::from(authority)),
         Err(Failure::Refusal(refusal)) if refusal.code == "tls.off" => None,
         Err(failure) => return answer::failure(&console, &visit, None, &failure),
     };
@@ -121,7 +121,7 @@ fn likely(agent: &str) -> Option<&'static str> {
 }
 
 /// `GET /trust/fardel.crt`: DER, for what opens a file by clicking on it.
-pub async fn der(State(console): State<Console>, visit: Visit) -> Response {
+pub async fn der(State(console): State<PagesContext>, visit: RequestContext) -> Response {
     match certificates::trust(&console.server).await {
         Ok(authority) => file("application/x-x509-ca-cert", "fardel.crt", authority.der),
         Err(failure) => none(&console, &visit, &failure),
@@ -129,7 +129,7 @@ pub async fn der(State(console): State<Console>, visit: Visit) -> Response {
 }
 
 /// `GET /trust/fardel.pem`: PEM, for programs.
-pub async fn pem(State(console): State<Console>, visit: Visit) -> Response {
+pub async fn pem(State(console): State<PagesContext>, visit: RequestContext) -> Response {
     match certificates::trust(&console.server).await {
         Ok(authority) => file(
             "application/x-pem-file",
@@ -151,7 +151,7 @@ fn file(kind: &'static str, name: &str, bytes: Vec<u8>) -> Response {
     (headers, bytes).into_response()
 }
 
-fn none(console: &Console, visit: &Visit, failure: &Failure) -> Response {
+fn none(console: &PagesContext, visit: &RequestContext, failure: &Failure) -> Response {
     match failure {
         Failure::Refusal(refusal) if refusal.code == "tls.off" => {
             let nothing =

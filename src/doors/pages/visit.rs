@@ -15,10 +15,10 @@ use crate::doors::text::{Language, Text};
 
 /// One request, as pages need it.
 #[derive(Clone, Debug)]
-pub struct Visit {
+pub struct RequestContext {
     pub text: Text,
     pub theme: Theme,
-    pub clock: Clock,
+    pub clock: LocalClock,
     /// Whether single keys are shortcuts.
     pub keys: bool,
     /// Path and query.
@@ -34,28 +34,31 @@ pub struct Visit {
     pub secure: bool,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Visit {
+impl<S: Send + Sync> FromRequestParts<S> for RequestContext {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        Ok(Visit::in_parts(parts))
+        Ok(RequestContext::in_parts(parts))
     }
 }
 
 /// The id of one request: for the log, the answer, and the person who reports trouble.
 #[derive(Clone, Debug)]
-pub struct RequestId(pub String);
+pub struct PageRequestId(pub String);
 
-impl Visit {
+impl RequestContext {
     /// Reads a request that is being taken apart.
-    pub fn in_parts(parts: &Parts) -> Visit {
+    pub fn in_parts(parts: &Parts) -> RequestContext {
         let path = parts
             .uri
             .path_and_query()
             .map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
-        Visit {
-            request: parts.extensions.get::<RequestId>().map(|id| id.0.clone()),
-            ..Visit::of(&parts.headers, &parts.extensions, path)
+        RequestContext {
+            request: parts
+                .extensions
+                .get::<PageRequestId>()
+                .map(|id| id.0.clone()),
+            ..RequestContext::of(&parts.headers, &parts.extensions, path)
         }
     }
 
@@ -68,7 +71,7 @@ impl Visit {
     }
 
     /// Reads headers alone; unknown values count as absent.
-    pub fn of(headers: &HeaderMap, connection: &Extensions, path: String) -> Visit {
+    pub fn of(headers: &HeaderMap, connection: &Extensions, path: String) -> RequestContext {
         let secure = connection.get::<Encrypted>().is_some();
         let taste = |name: &str| taste_of(headers, secure, name);
         let language = taste("fardel_language")
@@ -83,12 +86,12 @@ impl Visit {
             });
         let text = Text::new(language);
         let zone = taste("fardel_zone").unwrap_or_default();
-        Visit {
+        RequestContext {
             text,
             theme: taste("fardel_theme")
                 .and_then(Theme::from_code)
                 .unwrap_or_default(),
-            clock: Clock::of(text, zone),
+            clock: LocalClock::of(text, zone),
             keys: taste("fardel_keys") != Some("off"),
             path,
             fragment: headers.contains_key("hx-request"),
@@ -135,7 +138,7 @@ fn taste_of<'a>(headers: &'a HeaderMap, secure: bool, name: &str) -> Option<&'a 
 }
 
 /// A cookie of taste: readable by our own script, kept for a year.
-pub fn taste(visit: &Visit, name: &str, value: &str) -> String {
+pub fn taste(visit: &RequestContext, name: &str, value: &str) -> String {
     let (own, secure) = if visit.secure {
         (OWN, "; Secure")
     } else {
@@ -146,17 +149,17 @@ pub fn taste(visit: &Visit, name: &str, value: &str) -> String {
 
 /// Formats times in a user's zone and language.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct LocalClock {
     text: Text,
     zone: TimeZone,
 }
 
-impl Clock {
+impl LocalClock {
     /// The zone by its IANA name; UTC for an empty or unknown one.
-    pub fn of(text: Text, zone: &str) -> Clock {
+    pub fn of(text: Text, zone: &str) -> LocalClock {
         // `%2F` as cookies of some browsers write the slash.
         let name = zone.replace("%2F", "/");
-        Clock {
+        LocalClock {
             text,
             zone: TimeZone::get(&name).unwrap_or(TimeZone::UTC),
         }
@@ -240,14 +243,14 @@ mod tests {
     #[test]
     fn times_are_told_where_the_reader_lives() {
         let at = Timestamp::parse("2026-11-21T14:02:11Z").expect("a time");
-        let seoul = Clock::of(Text::new(Language::Korean), "Asia/Seoul");
+        let seoul = LocalClock::of(Text::new(Language::Korean), "Asia/Seoul");
         assert_eq!(seoul.second(at), "23:02:11");
         assert_eq!(seoul.date(at), "11월 21일 23:02");
         assert_eq!(
             seoul.read(&seoul.write(at)).map(|t| t.as_millis() / 60_000),
             Some(at.as_millis() / 60_000)
         );
-        let nowhere = Clock::of(Text::default(), "Not/AZone");
+        let nowhere = LocalClock::of(Text::default(), "Not/AZone");
         assert_eq!(nowhere.minute(at), "14:02");
         assert_eq!(nowhere.read("tomorrow"), None);
     }
@@ -263,7 +266,7 @@ mod tests {
                 .parse()
                 .expect("value"),
         );
-        let visit = Visit::of(&headers, &plain, "/".into());
+        let visit = RequestContext::of(&headers, &plain, "/".into());
         assert_eq!(
             (visit.text.language, visit.theme, visit.keys),
             (Language::English, Theme::Dark, false)
@@ -274,7 +277,7 @@ mod tests {
                 .parse()
                 .expect("value"),
         );
-        let visit = Visit::of(&headers, &plain, "/".into());
+        let visit = RequestContext::of(&headers, &plain, "/".into());
         assert_eq!(
             (visit.text.language, visit.theme, visit.keys),
             (Language::Korean, Theme::System, true)
@@ -287,7 +290,7 @@ mod tests {
                 .parse()
                 .expect("value"),
         );
-        let visit = Visit::of(&headers, &tls, "/".into());
+        let visit = RequestContext::of(&headers, &tls, "/".into());
         assert_eq!(
             (visit.text.language, visit.theme, visit.secure),
             (Language::Korean, Theme::System, true),

@@ -8,23 +8,26 @@ use axum::response::{IntoResponse as _, Response};
 use rules::units::Timestamp;
 use server::access::{self, Caller};
 
-use super::visit::{RequestId, Visit};
-use super::{Console, answer};
+use super::visit::{PageRequestId, RequestContext};
+use super::{PagesContext, answer};
 use crate::doors::origin::{self, COOKIES, DEVICES};
 use crate::doors::peer::Peer;
 
 /// A signed-in user.
-pub struct Who(pub Caller);
+pub struct PageCaller(pub Caller);
 
-impl FromRequestParts<Console> for Who {
+impl FromRequestParts<PagesContext> for PageCaller {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &PagesContext,
+    ) -> Result<Self, Response> {
         match prove(parts, console).await {
-            Ok(Some(caller)) => Ok(Who(caller)),
+            Ok(Some(caller)) => Ok(PageCaller(caller)),
             Ok(None) => Err(sign_in_first(parts, console)),
             Err(failure) => {
-                let visit = Visit::in_parts(parts);
+                let visit = RequestContext::in_parts(parts);
                 Err(answer::failure(console, &visit, None, &failure))
             }
         }
@@ -32,23 +35,25 @@ impl FromRequestParts<Console> for Who {
 }
 
 /// A signed-in user, or none.
-pub struct Perhaps(pub Option<Caller>);
+pub struct OptionalPageCaller(pub Option<Caller>);
 
-impl FromRequestParts<Console> for Perhaps {
+impl FromRequestParts<PagesContext> for OptionalPageCaller {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        console: &Console,
+        console: &PagesContext,
     ) -> Result<Self, std::convert::Infallible> {
-        Ok(Perhaps(prove(parts, console).await.ok().flatten()))
+        Ok(OptionalPageCaller(
+            prove(parts, console).await.ok().flatten(),
+        ))
     }
 }
 
 /// The address at the other end, for limits on signing in.
-pub struct From(pub Peer);
+pub struct PagePeer(pub Peer);
 
-impl<S: Send + Sync> FromRequestParts<S> for From {
+impl<S: Send + Sync> FromRequestParts<S> for PagePeer {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(
@@ -56,7 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for From {
         _: &S,
     ) -> Result<Self, std::convert::Infallible> {
         let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-        Ok(From(
+        Ok(PagePeer(
             parts
                 .extensions
                 .get::<Peer>()
@@ -66,7 +71,7 @@ impl<S: Send + Sync> FromRequestParts<S> for From {
     }
 }
 
-async fn prove(parts: &Parts, console: &Console) -> Result<Option<Caller>, server::Failure> {
+async fn prove(parts: &Parts, console: &PagesContext) -> Result<Option<Caller>, server::Failure> {
     let Some(cookie) = origin::cookie(&parts.headers, &parts.extensions) else {
         return Ok(None);
     };
@@ -74,14 +79,14 @@ async fn prove(parts: &Parts, console: &Console) -> Result<Option<Caller>, serve
     if let Some(caller) = &caller {
         crate::doors::admission::proven(&parts.extensions, caller.subject.user);
     }
-    if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<RequestId>()) {
+    if let (Some(caller), Some(id)) = (&mut caller, parts.extensions.get::<PageRequestId>()) {
         caller.request.clone_from(&id.0);
     }
     Ok(caller)
 }
 
-fn sign_in_first(parts: &Parts, console: &Console) -> Response {
-    let visit = Visit::in_parts(parts);
+fn sign_in_first(parts: &Parts, console: &PagesContext) -> Response {
+    let visit = RequestContext::in_parts(parts);
     let gate = if access::setup_open(&console.server) {
         "/setup".to_owned()
     } else {
@@ -107,7 +112,7 @@ fn sign_in_first(parts: &Parts, console: &Console) -> Response {
 /// The cookie of a fresh sign-in. Browsers keep it from scripts, from other sites, and
 /// over TLS not to other hosts.
 pub fn sign_in_cookie(
-    visit: &Visit,
+    visit: &RequestContext,
     value: &str,
     ends_at: Timestamp,
     now: Timestamp,
@@ -117,16 +122,16 @@ pub fn sign_in_cookie(
 }
 
 /// The cookie by which the browser is known again at the next sign-in. It stays after a sign-out.
-pub fn device_cookie(visit: &Visit, value: &str) -> HeaderValue {
+pub fn device_cookie(visit: &RequestContext, value: &str) -> HeaderValue {
     cookie(visit, DEVICES, value, access::DEVICE_SECONDS)
 }
 
 /// Takes the cookie back.
-pub fn no_cookie(visit: &Visit) -> HeaderValue {
+pub fn no_cookie(visit: &RequestContext) -> HeaderValue {
     cookie(visit, COOKIES, "", 0)
 }
 
-fn cookie(visit: &Visit, names: [&str; 2], value: &str, seconds: u64) -> HeaderValue {
+fn cookie(visit: &RequestContext, names: [&str; 2], value: &str, seconds: u64) -> HeaderValue {
     let (name, secure) = if visit.secure {
         (names[0], "; Secure")
     } else {

@@ -15,26 +15,26 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::certificates;
-use server::actions::installation::{self, Measured, Progress, Report, Step};
-use server::actions::sessions::{self, Session};
+use server::actions::installation::{self, Report, SetupProgress, Step, TrialMeasurement};
+use server::actions::sessions::{self, SessionView};
 use server::actions::{images, system};
 
-use super::frame::Frame;
+use super::frame::PageLayout;
 use super::parts::{self, Alert, Choice};
-use super::trust::Shown;
-use super::visit::Visit;
-use super::who::Who;
-use super::{Console, answer, guest, me};
+use super::trust::AuthorityView;
+use super::visit::RequestContext;
+use super::who::PageCaller;
+use super::{PagesContext, answer, guest, me};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/wizard.html")]
 pub struct WizardPage {
     pub t: Text,
-    pub f: Frame,
+    pub f: PageLayout,
     pub alert: Option<Alert>,
     pub stairs: Vec<Stair>,
-    pub view: View,
+    pub view: WizardView,
     pub zones: Vec<Choice>,
     /// Milliseconds since 1970 as this machine has it, to compare with the browser's.
     pub moment: i64,
@@ -55,22 +55,22 @@ pub struct Stair {
 }
 
 /// What a step shows.
-pub enum View {
+pub enum WizardView {
     Time {
         now: String,
         zone: String,
         warning: Option<String>,
     },
     Certificate {
-        authority: Option<Shown>,
+        authority: Option<AuthorityView>,
     },
     Environment {
-        environments: Vec<Environment>,
+        environments: Vec<EnvironmentChoice>,
         ready: bool,
     },
     Test {
-        environments: Vec<Environment>,
-        result: Option<Outcome>,
+        environments: Vec<EnvironmentChoice>,
+        result: Option<TrialOutcome>,
     },
     Report {
         facts: Vec<(&'static str, String)>,
@@ -81,13 +81,13 @@ pub enum View {
 }
 
 /// Something that sessions can start from.
-pub struct Environment {
+pub struct EnvironmentChoice {
     pub name: String,
     pub note: String,
 }
 
 /// What the test came to.
-pub struct Outcome {
+pub struct TrialOutcome {
     pub class: &'static str,
     pub icon: &'static str,
     pub title: &'static str,
@@ -105,82 +105,87 @@ pub struct Looked {
 
 /// A page of the wizard.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Page {
+enum WizardStepPage {
     Of(Step),
     Report,
 }
 
-impl Page {
-    const ALL: [Page; 5] = [
-        Page::Of(Step::Time),
-        Page::Of(Step::Certificate),
-        Page::Of(Step::Environment),
-        Page::Of(Step::Test),
-        Page::Report,
+impl WizardStepPage {
+    const ALL: [WizardStepPage; 5] = [
+        WizardStepPage::Of(Step::Time),
+        WizardStepPage::Of(Step::Certificate),
+        WizardStepPage::Of(Step::Environment),
+        WizardStepPage::Of(Step::Test),
+        WizardStepPage::Report,
     ];
 
-    fn of(word: &str) -> Option<Page> {
-        Page::ALL.into_iter().find(|page| page.word() == word)
+    fn of(word: &str) -> Option<WizardStepPage> {
+        WizardStepPage::ALL
+            .into_iter()
+            .find(|page| page.word() == word)
     }
 
     fn word(self) -> &'static str {
         match self {
-            Page::Of(step) => step.word(),
-            Page::Report => "report",
+            WizardStepPage::Of(step) => step.word(),
+            WizardStepPage::Report => "report",
         }
     }
 
     fn href(self) -> &'static str {
         match self {
-            Page::Of(Step::Time) => "/setup/time",
-            Page::Of(Step::Certificate) => "/setup/certificate",
-            Page::Of(Step::Environment) => "/setup/environment",
-            Page::Of(Step::Test) => "/setup/test",
-            Page::Report => "/setup/report",
+            WizardStepPage::Of(Step::Time) => "/setup/time",
+            WizardStepPage::Of(Step::Certificate) => "/setup/certificate",
+            WizardStepPage::Of(Step::Environment) => "/setup/environment",
+            WizardStepPage::Of(Step::Test) => "/setup/test",
+            WizardStepPage::Report => "/setup/report",
         }
     }
 
     fn name(self, t: Text) -> &'static str {
         match self {
-            Page::Of(Step::Time) => t.wizard_time(),
-            Page::Of(Step::Certificate) => t.wizard_certificate(),
-            Page::Of(Step::Environment) => t.wizard_environment(),
-            Page::Of(Step::Test) => t.wizard_test(),
-            Page::Report => t.wizard_report(),
+            WizardStepPage::Of(Step::Time) => t.wizard_time(),
+            WizardStepPage::Of(Step::Certificate) => t.wizard_certificate(),
+            WizardStepPage::Of(Step::Environment) => t.wizard_environment(),
+            WizardStepPage::Of(Step::Test) => t.wizard_test(),
+            WizardStepPage::Report => t.wizard_report(),
         }
     }
 
     fn place(self) -> usize {
-        Page::ALL.iter().position(|page| *page == self).unwrap_or(0)
+        WizardStepPage::ALL
+            .iter()
+            .position(|page| *page == self)
+            .unwrap_or(0)
     }
 }
 
 /// How long a page waits for the test session to end before it says that it still runs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// `GET /setup/{step}`
 pub async fn show(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(step): Path<String>,
 ) -> Response {
-    let Some(page) = Page::of(&step) else {
+    let Some(page) = WizardStepPage::of(&step) else {
         return unknown(&console, &visit);
     };
     render(&console, &visit, &caller, page, StatusCode::OK, None).await
 }
 
-fn unknown(console: &Console, visit: &Visit) -> Response {
+fn unknown(console: &PagesContext, visit: &RequestContext) -> Response {
     let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
     answer::refused(console, visit, None, &refusal)
 }
 
 async fn render(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
-    page: Page,
+    page: WizardStepPage,
     status: StatusCode,
     alert: Option<Alert>,
 ) -> Response {
@@ -192,23 +197,23 @@ async fn render(
 
 /// `POST /setup/{step}`: done, and on to the next.
 pub async fn submit(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(step): Path<String>,
 ) -> Response {
-    let Some(page) = Page::of(&step) else {
+    let Some(page) = WizardStepPage::of(&step) else {
         return unknown(&console, &visit);
     };
     let (done, next) = match page {
-        Page::Of(step) => {
-            let next = Page::ALL[page.place() + 1].href();
+        WizardStepPage::Of(step) => {
+            let next = WizardStepPage::ALL[page.place() + 1].href();
             (
                 installation::done(&console.server, &caller, step).await,
                 next,
             )
         }
-        Page::Report => (installation::finish(&console.server, &caller).await, "/"),
+        WizardStepPage::Report => (installation::finish(&console.server, &caller).await, "/"),
     };
     match done {
         Ok(()) => answer::see(next),
@@ -223,9 +228,9 @@ pub struct Chosen {
 
 /// `POST /setup/test/run`
 pub async fn run(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Form(chosen): Form<Chosen>,
 ) -> Response {
     let launched = installation::test(&console.server, &caller, &chosen.image).await;
@@ -234,7 +239,7 @@ pub async fn run(
         Err(Failure::Refusal(refusal)) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal));
             let status = answer::status(&refusal);
-            let page = Page::Of(Step::Test);
+            let page = WizardStepPage::Of(Step::Test);
             return render(&console, &visit, &caller, page, status, Some(alert)).await;
         }
         Err(fault) => return answer::failure(&console, &visit, None, &fault),
@@ -250,24 +255,29 @@ pub async fn run(
         }
     };
     // Where no machine answers, the page shows that it waits.
-    let _ = tokio::time::timeout(PATIENCE, over).await;
+    let _ = tokio::time::timeout(TRIAL_TIMEOUT, over).await;
     answer::see("/setup/test")
 }
 
 /// Where the wizard goes on; None where it was never begun, or is over, or is not theirs.
-pub async fn open_place(console: &Console, caller: &Caller) -> Option<&'static str> {
+pub async fn open_place(console: &PagesContext, caller: &Caller) -> Option<&'static str> {
     let progress = installation::progress(&console.server, caller).await.ok()?;
     if progress.began_at.is_none() || progress.finished_at.is_some() {
         return None;
     }
-    Some(progress.next().map_or(Page::Report, Page::Of).href())
+    Some(
+        progress
+            .next()
+            .map_or(WizardStepPage::Report, WizardStepPage::Of)
+            .href(),
+    )
 }
 
 async fn read(
-    console: &Console,
-    visit: &Visit,
+    console: &PagesContext,
+    visit: &RequestContext,
     caller: &Caller,
-    page: Page,
+    page: WizardStepPage,
     alert: Option<Alert>,
 ) -> Result<WizardPage, Failure> {
     let t = visit.text;
@@ -275,32 +285,35 @@ async fn read(
     let now = server.clock().now();
     let progress = installation::progress(server, caller).await?;
     let view = match page {
-        Page::Of(Step::Time) => {
+        WizardStepPage::Of(Step::Time) => {
             let worries = system::warnings(server, caller).await?;
             let wrong = worries
                 .iter()
                 .find(|worry| worry.code.starts_with("clock."));
-            View::Time {
+            WizardView::Time {
                 now: format!("{}, {}", visit.clock.day(now), visit.clock.second(now)),
                 zone: visit.clock.name().to_owned(),
                 warning: wrong.map(|w| codes::field(t, &w.code, &format!("{} {}", w.text, w.hint))),
             }
         }
-        Page::Of(Step::Certificate) => View::Certificate {
-            authority: certificates::trust(server).await.ok().map(Shown::from),
+        WizardStepPage::Of(Step::Certificate) => WizardView::Certificate {
+            authority: certificates::trust(server)
+                .await
+                .ok()
+                .map(AuthorityView::from),
         },
-        Page::Of(Step::Environment) => {
+        WizardStepPage::Of(Step::Environment) => {
             let (environments, ready) = environments(console, caller, t).await?;
-            View::Environment {
+            WizardView::Environment {
                 environments,
                 ready,
             }
         }
-        Page::Of(Step::Test) => View::Test {
+        WizardStepPage::Of(Step::Test) => WizardView::Test {
             environments: environments(console, caller, t).await?.0,
             result: progress.test.as_ref().map(|session| outcome(t, session)),
         },
-        Page::Report => report(
+        WizardStepPage::Report => report(
             t,
             visit,
             caller,
@@ -308,7 +321,7 @@ async fn read(
         ),
     };
     let place = page.place();
-    let last = page == Page::Report;
+    let last = page == WizardStepPage::Report;
     Ok(WizardPage {
         t,
         f: guest(console, visit),
@@ -318,7 +331,7 @@ async fn read(
         zones: me::zones(visit.clock.name()),
         moment: now.as_millis(),
         step: page.word(),
-        before: (place > 0).then(|| Page::ALL[place - 1].href()),
+        before: (place > 0).then(|| WizardStepPage::ALL[place - 1].href()),
         go: if last {
             t.wizard_finish()
         } else {
@@ -336,18 +349,21 @@ pub fn stairs_of(t: Text, here: usize, done: usize) -> Vec<Stair> {
         here: false,
         class: "done",
     };
-    let rest = Page::ALL.into_iter().enumerate().map(|(at, page)| Stair {
-        number: at + 2,
-        name: page.name(t),
-        href: Some(page.href()),
-        done: at < done,
-        here: at == here,
-        class: if at == here { "here" } else { "" },
-    });
+    let rest = WizardStepPage::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(at, page)| Stair {
+            number: at + 2,
+            name: page.name(t),
+            href: Some(page.href()),
+            done: at < done,
+            here: at == here,
+            class: if at == here { "here" } else { "" },
+        });
     std::iter::once(first).chain(rest).collect()
 }
 
-fn stairs(t: Text, here: Page, progress: &Progress) -> Vec<Stair> {
+fn stairs(t: Text, here: WizardStepPage, progress: &SetupProgress) -> Vec<Stair> {
     let mut stairs = stairs_of(t, here.place(), 0);
     for (stair, (_, done)) in stairs.iter_mut().skip(1).zip(&progress.steps) {
         stair.done = done.is_some();
@@ -360,10 +376,10 @@ fn stairs(t: Text, here: Page, progress: &Progress) -> Vec<Stair> {
 
 /// What sessions can start from, and whether there is anything.
 async fn environments(
-    console: &Console,
+    console: &PagesContext,
     caller: &Caller,
     t: Text,
-) -> Result<(Vec<Environment>, bool), Failure> {
+) -> Result<(Vec<EnvironmentChoice>, bool), Failure> {
     let overview = sessions::overview(&console.server, caller).await?;
     let mut found = Vec::new();
     if overview
@@ -371,13 +387,13 @@ async fn environments(
         .iter()
         .any(|machine| machine.host_environment)
     {
-        found.push(Environment {
+        found.push(EnvironmentChoice {
             name: "host".to_owned(),
             note: t.wizard_environment_host().to_owned(),
         });
     }
     for image in images::list(&console.server, caller).await? {
-        found.push(Environment {
+        found.push(EnvironmentChoice {
             name: image.reference,
             note: image.size.to_string(),
         });
@@ -386,7 +402,7 @@ async fn environments(
     Ok((found, ready))
 }
 
-fn outcome(t: Text, session: &Session) -> Outcome {
+fn outcome(t: Text, session: &SessionView) -> TrialOutcome {
     let href = format!("/sessions/{}", session.id);
     let reason = session
         .reason
@@ -394,7 +410,7 @@ fn outcome(t: Text, session: &Session) -> Outcome {
         .map(|reason| codes::reason(t, reason));
     let reason = reason.unwrap_or_default();
     match installation::measured(session) {
-        None => Outcome {
+        None => TrialOutcome {
             class: "wait",
             icon: "hourglass",
             title: t.wizard_test_waits(),
@@ -402,7 +418,7 @@ fn outcome(t: Text, session: &Session) -> Outcome {
             facts: Vec::new(),
             href,
         },
-        Some(measured) if measured.passed => Outcome {
+        Some(measured) if measured.passed => TrialOutcome {
             class: "ok",
             icon: "circle-check",
             title: t.wizard_test_passed(),
@@ -410,7 +426,7 @@ fn outcome(t: Text, session: &Session) -> Outcome {
             facts: facts(t, &measured),
             href,
         },
-        Some(measured) => Outcome {
+        Some(measured) => TrialOutcome {
             class: "never",
             icon: "circle-x",
             title: t.wizard_test_failed(),
@@ -421,7 +437,7 @@ fn outcome(t: Text, session: &Session) -> Outcome {
     }
 }
 
-fn facts(t: Text, measured: &Measured) -> Vec<(&'static str, String)> {
+fn facts(t: Text, measured: &TrialMeasurement) -> Vec<(&'static str, String)> {
     let held = if measured.limit_held {
         t.wizard_yes()
     } else {
@@ -446,10 +462,10 @@ fn facts(t: Text, measured: &Measured) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn report(t: Text, visit: &Visit, caller: &Caller, report: Report) -> View {
+fn report(t: Text, visit: &RequestContext, caller: &Caller, report: Report) -> WizardView {
     let when = |at: Timestamp| format!("{} {}", visit.clock.day(at), visit.clock.second(at));
     let fingerprint = report.fingerprint.unwrap_or_else(|| "–".to_owned());
-    View::Report {
+    WizardView::Report {
         facts: vec![
             (
                 t.wizard_report_at(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use rules::placement::Blocker;
+use rules::placement::PlacementBlocker;
 use rules::refusal::Refusal;
 use rules::session::Reason;
 
@@ -41,7 +41,7 @@ pub fn reason(text: Text, reason: &Reason) -> String {
 }
 
 /// What something waits for, in one sentence.
-pub fn blocker(text: Text, blocker: &Blocker) -> String {
+pub fn blocker(text: Text, blocker: &PlacementBlocker) -> String {
     sentence(text, &blocker.code, &blocker.text, &blocker.params)
 }
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     /// One refusal as its source writes it.
-    struct Written {
+    struct SourceRefusal {
         at: String,
         code: String,
         /// The sentence and the hint, with what is filled into them as `{…}`.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     /// The refusals that the product's sources write with a code of their own.
-    fn written() -> Vec<Written> {
+    fn written() -> Vec<SourceRefusal> {
         let mut all = Vec::new();
         let mut folders = vec![std::path::PathBuf::from(concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -207,7 +207,7 @@ mod tests {
         all
     }
 
-    fn refusals_of(name: &str, source: &str) -> Vec<Written> {
+    fn refusals_of(name: &str, source: &str) -> Vec<SourceRefusal> {
         let mut all = Vec::new();
         for (at, _) in source.match_indices("Refusal::") {
             let rest = &source[at + "Refusal::".len()..];
@@ -240,7 +240,7 @@ mod tests {
                 continue;
             }
             let line = source[..at].lines().count();
-            all.push(Written {
+            all.push(SourceRefusal {
                 at: format!("{name}:{line}"),
                 code: strings.remove(0),
                 english: strings,

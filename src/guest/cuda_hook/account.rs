@@ -5,8 +5,8 @@ use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use crate::ledger::Ledger;
-use crate::region::{Account, Charge, Control, DEVICES, Tenure};
+use crate::ledger::AllocationTable;
+use crate::region::{AccountPage, Charge, Control, DEVICES, Tenure};
 use crate::{kernel, pools, process, real};
 
 /// Where the host mounts the pages. Fixed: nothing inside may point elsewhere.
@@ -24,7 +24,7 @@ const fn path(text: &'static str) -> &'static CStr {
 const ORDINALS: usize = 64;
 /// Times a request asks again while others ask too. Their requests take microseconds, so this is
 /// patience for about 20 ms; then the answer is that memory ran out.
-const PATIENCE: u32 = 400;
+const LOCK_TIMEOUT: u32 = 400;
 /// How long a request waits for the host to see what new contexts take, before it is told that memory ran
 /// out: several looks of the host on a busy machine. Longer: a program stands still where no host looks.
 /// Shorter: one that asks for all of its slice at once gets less than it may have.
@@ -44,9 +44,9 @@ const READY: u32 = 2;
 pub struct Process {
     begun: AtomicU32,
     /// The ledger's lock.
-    entering: Lock,
+    entering: SpinLock,
     /// Held while pools are asked or used, across calls of the driver.
-    pub pools: Lock,
+    pub pools: SpinLock,
     pid: AtomicU32,
     tenure: UnsafeCell<Option<Tenure>>,
     namespace: AtomicU64,
@@ -58,7 +58,7 @@ pub struct Process {
     contexts: AtomicU32,
     /// Until when nobody waits for the host to look.
     unseen_until: AtomicU64,
-    ledger: UnsafeCell<Ledger>,
+    ledger: UnsafeCell<AllocationTable>,
     /// How many pools are tracked: synchronisations look at pools only when there are some.
     pub tracked_pools: AtomicU32,
     /// Bytes of allocations that were captured into a graph still being made.
@@ -76,15 +76,15 @@ unsafe impl Sync for Process {}
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
-static ACCOUNT: AtomicPtr<Account> = AtomicPtr::new(core::ptr::null_mut());
+static ACCOUNT: AtomicPtr<AccountPage> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether the kernel empties our memory in a forked child.
 static EMPTIED: AtomicBool = AtomicBool::new(false);
 
 /// A lock for moments. Whoever waits lets others run.
 #[repr(transparent)]
-pub struct Lock(AtomicU32);
+pub struct SpinLock(AtomicU32);
 
-impl Lock {
+impl SpinLock {
     pub fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
         while self.0.swap(1, SeqCst) != 0 {
             kernel::give_way();
@@ -117,8 +117,8 @@ pub fn prepare() {
     // Only pages that we understand: anything else is as good as none.
     let control =
         kernel::map_file(CONTROL_PATH, size_of::<Control>(), false).map(|at| at.cast::<Control>());
-    let account =
-        kernel::map_file(ACCOUNT_PATH, size_of::<Account>(), true).map(|at| at.cast::<Account>());
+    let account = kernel::map_file(ACCOUNT_PATH, size_of::<AccountPage>(), true)
+        .map(|at| at.cast::<AccountPage>());
     if let (Some(control), Some(account)) = (control, account) {
         // SAFETY: both are mapped for good, at least as long as their types, and hold atomics.
         if unsafe { (*control).is_known() && (*account).is_known() } {
@@ -133,7 +133,7 @@ pub fn control() -> Option<&'static Control> {
     unsafe { CONTROL.load(SeqCst).as_ref() }
 }
 
-pub fn account() -> Option<&'static Account> {
+pub fn account() -> Option<&'static AccountPage> {
     // SAFETY: as `control`.
     unsafe { ACCOUNT.load(SeqCst).as_ref() }
 }
@@ -243,7 +243,7 @@ impl Process {
         })
     }
 
-    pub fn with_ledger<T>(&self, work: impl FnOnce(&mut Ledger) -> T) -> T {
+    pub fn with_ledger<T>(&self, work: impl FnOnce(&mut AllocationTable) -> T) -> T {
         // SAFETY: the lock is held while the reference lives.
         self.entering
             .hold(|| work(unsafe { &mut *self.ledger.get() }))
@@ -292,11 +292,11 @@ impl Process {
     }
 
     /// Asks until nobody else asks at the same time.
-    fn ask(&self, ask: impl Fn(&Account, &Control, Tenure) -> Charge) -> Charge {
+    fn ask(&self, ask: impl Fn(&AccountPage, &Control, Tenure) -> Charge) -> Charge {
         let (Some(account), Some(control)) = (account(), control()) else {
             return Charge::Over;
         };
-        for attempt in 0..PATIENCE {
+        for attempt in 0..LOCK_TIMEOUT {
             let Some(tenure) = self.tenure() else {
                 return Charge::Over;
             };

@@ -1,12 +1,12 @@
 //! Arrays and mipmapped arrays: charged by their description, because the driver does not say what one
 //! costs. What it really takes beyond that reaches the account as the host's overhead.
 
-use crate::ledger::Kind;
+use crate::ledger::AllocationKind;
 use crate::memory::{grant, release};
 use crate::{Code, NOT_SUPPORTED, real};
 
 #[repr(C)]
-struct Flat {
+struct ArrayDescriptor {
     width: usize,
     height: usize,
     format: u32,
@@ -14,7 +14,7 @@ struct Flat {
 }
 
 #[repr(C)]
-struct Deep {
+struct Array3dDescriptor {
     width: usize,
     height: usize,
     depth: usize,
@@ -38,7 +38,7 @@ fn channel_bytes(format: u32) -> u64 {
     }
 }
 
-impl Deep {
+impl Array3dDescriptor {
     fn bytes(&self, levels: u32) -> u64 {
         if self.flags & WITHOUT_MEMORY != 0 {
             return 0;
@@ -71,11 +71,11 @@ fn destroy_levels(array: u64) -> Code {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuArrayCreate_v2(out: *mut u64, wish: *const Flat) -> Code {
-    let make = |out| real!(cuArrayCreate_v2(out, wish): fn(*mut u64, *const Flat));
+unsafe extern "C" fn cuArrayCreate_v2(out: *mut u64, wish: *const ArrayDescriptor) -> Code {
+    let make = |out| real!(cuArrayCreate_v2(out, wish): fn(*mut u64, *const ArrayDescriptor));
     // SAFETY: a description when it is not null, as the driver expects.
     let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| {
-        let whole = Deep {
+        let whole = Array3dDescriptor {
             width: wish.width,
             height: wish.height,
             depth: 0,
@@ -86,36 +86,39 @@ unsafe extern "C" fn cuArrayCreate_v2(out: *mut u64, wish: *const Flat) -> Code 
         whole.bytes(1)
     });
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Array, out, bytes, make, destroy) }
+    unsafe { grant(AllocationKind::Array, out, bytes, make, destroy) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuArray3DCreate_v2(out: *mut u64, wish: *const Deep) -> Code {
-    let make = |out| real!(cuArray3DCreate_v2(out, wish): fn(*mut u64, *const Deep));
+unsafe extern "C" fn cuArray3DCreate_v2(out: *mut u64, wish: *const Array3dDescriptor) -> Code {
+    let make = |out| real!(cuArray3DCreate_v2(out, wish): fn(*mut u64, *const Array3dDescriptor));
     // SAFETY: a description when it is not null, as the driver expects.
     let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| wish.bytes(1));
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Array, out, bytes, make, destroy) }
+    unsafe { grant(AllocationKind::Array, out, bytes, make, destroy) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMipmappedArrayCreate(out: *mut u64, wish: *const Deep, levels: u32) -> Code {
-    let make =
-        |out| real!(cuMipmappedArrayCreate(out, wish, levels): fn(*mut u64, *const Deep, u32));
+unsafe extern "C" fn cuMipmappedArrayCreate(
+    out: *mut u64,
+    wish: *const Array3dDescriptor,
+    levels: u32,
+) -> Code {
+    let make = |out| real!(cuMipmappedArrayCreate(out, wish, levels): fn(*mut u64, *const Array3dDescriptor, u32));
     // SAFETY: a description when it is not null, as the driver expects.
     let bytes = unsafe { wish.as_ref() }.map_or(0, |wish| wish.bytes(levels));
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Array, out, bytes, make, destroy_levels) }
+    unsafe { grant(AllocationKind::Array, out, bytes, make, destroy_levels) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuArrayDestroy(array: u64) -> Code {
-    release(Kind::Array, array, || destroy(array))
+    release(AllocationKind::Array, array, || destroy(array))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMipmappedArrayDestroy(array: u64) -> Code {
-    release(Kind::Array, array, || destroy_levels(array))
+    release(AllocationKind::Array, array, || destroy_levels(array))
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,7 @@
 //! limits of a context that cost memory.
 
 use crate::account::{self, Process};
-use crate::ledger::{Entry, Kind};
+use crate::ledger::{AllocationEntry, AllocationKind};
 use crate::memory::here;
 use crate::region::DEVICES;
 use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, gate, real, threads};
@@ -37,13 +37,13 @@ unsafe fn new(out: *mut u64, ordinal: i32, make: impl FnOnce() -> Code) -> Code 
     if code == OK && !out.is_null() {
         // SAFETY: the driver has just written it.
         let context = unsafe { *out };
-        let entry = Entry {
+        let entry = AllocationEntry {
             bytes: 0,
             context,
             extra: 0,
             device: device as u32,
         };
-        process.with_ledger(|ledger| ledger.insert(Kind::Context, context, entry));
+        process.with_ledger(|ledger| ledger.insert(AllocationKind::Context, context, entry));
         process.say_context(device, true);
     } else if !has_one(process, device) {
         process.say_context(device, false);
@@ -54,7 +54,7 @@ unsafe fn new(out: *mut u64, ordinal: i32, make: impl FnOnce() -> Code) -> Code 
 fn has_one(process: &Process, device: usize) -> bool {
     let mut found = false;
     process.with_ledger(|ledger| {
-        ledger.sweep(Kind::Context, |_, entry| {
+        ledger.sweep(AllocationKind::Context, |_, entry| {
             found |= entry.device as usize == device;
             false
         });
@@ -64,14 +64,18 @@ fn has_one(process: &Process, device: usize) -> bool {
 
 fn gone(process: &Process, context: u64) {
     let mut freed = [0u64; DEVICES];
-    let ended = process.with_ledger(|ledger| ledger.remove(Kind::Context, context));
+    let ended = process.with_ledger(|ledger| ledger.remove(AllocationKind::Context, context));
     if let Some(device) = ended.map(|entry| entry.device as usize)
         && !has_one(process, device)
     {
         process.say_context(device, false);
     }
     process.with_ledger(|ledger| {
-        for kind in [Kind::Piece, Kind::Array, Kind::ContextLimit] {
+        for kind in [
+            AllocationKind::Piece,
+            AllocationKind::Array,
+            AllocationKind::ContextLimit,
+        ] {
             ledger.sweep(kind, |_, entry| {
                 let ours = entry.context == context;
                 if ours {
@@ -167,14 +171,14 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(out: *mut u64, ordinal: i32) -> Co
         && !out.is_null()
         && let Some(process) = account::process()
     {
-        let entry = Entry {
+        let entry = AllocationEntry {
             bytes: 0,
             context: 0,
             // SAFETY: the driver has just written it.
             extra: unsafe { *out },
             device: 0,
         };
-        process.with_ledger(|ledger| ledger.insert(Kind::Primary, ordinal as u64, entry));
+        process.with_ledger(|ledger| ledger.insert(AllocationKind::Primary, ordinal as u64, entry));
     }
     code
 }
@@ -188,7 +192,8 @@ fn primary(code: Code, ordinal: i32, surely: bool) -> Code {
         && (surely || asked == OK && active == 0)
         && let Some(process) = account::process()
     {
-        let context = process.with_ledger(|ledger| ledger.remove(Kind::Primary, ordinal as u64));
+        let context =
+            process.with_ledger(|ledger| ledger.remove(AllocationKind::Primary, ordinal as u64));
         if let Some(context) = context {
             gate::forget_context(process, context.extra);
             gone(process, context.extra);
@@ -249,7 +254,11 @@ unsafe extern "C" fn cuCtxSetLimit(limit: i32, value: usize) -> Code {
     let wanted = (value as u64).saturating_sub(*usual);
     let charged = here
         .process
-        .with_ledger(|ledger| ledger.get(Kind::ContextLimit, key).map(|entry| entry.bytes))
+        .with_ledger(|ledger| {
+            ledger
+                .get(AllocationKind::ContextLimit, key)
+                .map(|entry| entry.bytes)
+        })
         .unwrap_or(0);
     if wanted > charged && !here.process.take(here.device, wanted - charged) {
         return OUT_OF_MEMORY;
@@ -260,6 +269,6 @@ unsafe extern "C" fn cuCtxSetLimit(limit: i32, value: usize) -> Code {
     here.process.give(here.device, most - now);
     let entry = here.entry(now);
     here.process
-        .with_ledger(|ledger| ledger.insert(Kind::ContextLimit, key, entry));
+        .with_ledger(|ledger| ledger.insert(AllocationKind::ContextLimit, key, entry));
     code
 }

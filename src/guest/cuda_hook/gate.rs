@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 use crate::account::{self, Process};
 use crate::driver::{REAL, index};
 use crate::memory::here;
-use crate::region::{Account, Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
+use crate::region::{AccountPage, Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
 use crate::streams::{self, Mark};
 use crate::{Code, OK, kernel, pools, real, recording, threads};
 
@@ -93,7 +93,7 @@ fn wait(stream: u64, per_thread: bool) {
 }
 
 /// The mark of a stream that nothing was launched into yet, or not lately, or by another thread.
-fn first(process: &'static Process, account: &Account, number: u64) -> Option<&'static Mark> {
+fn first(process: &'static Process, account: &AccountPage, number: u64) -> Option<&'static Mark> {
     streams::in_context_of(number, || {
         let here = here().ok()??;
         let own = &account.slot[process.tenure()?.slot].device[here.device];
@@ -134,7 +134,7 @@ impl Gate for Closed<'_> {
 
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub enum WaitFor {
     /// By its number, as `streams::number` gives it.
     Stream(u64),
     /// Everything of the thread's context.
@@ -145,7 +145,7 @@ pub enum Until {
 
 /// Runs a call that waits for the device, and says in the page what is done after it. Costs a load where
 /// no gate is in use.
-pub fn watch(until: Until, wait: impl FnOnce() -> Code) -> Code {
+pub fn watch(until: WaitFor, wait: impl FnOnce() -> Code) -> Code {
     // SAFETY: null, or mapped for good.
     let gated = unsafe { GATED.load(Relaxed).as_ref() };
     if gated.is_none_or(|word| word.load(Relaxed) == 0) {
@@ -160,12 +160,12 @@ pub fn watch(until: Until, wait: impl FnOnce() -> Code) -> Code {
     let launches = &here.process.launches;
     let (device, context) = match until {
         // Launches are numbered by device, and the stream may be on another.
-        Until::Stream(number) => launches
+        WaitFor::Stream(number) => launches
             .find(number)
             .map_or((here.device, here.context), |mark| {
                 (mark.device(), mark.context())
             }),
-        Until::Context | Until::Event => (here.device, here.context),
+        WaitFor::Context | WaitFor::Event => (here.device, here.context),
     };
     let own = &account.slot[tenure.slot].device[device];
     own.watching.fetch_add(1, SeqCst);
@@ -175,9 +175,11 @@ pub fn watch(until: Until, wait: impl FnOnce() -> Code) -> Code {
         let me = threads::me();
         launches.finish(before, |stream, its_context, thread| {
             let waited_for = match until {
-                Until::Stream(waited_for) => stream == waited_for && (thread == 0 || thread == me),
-                Until::Context => true,
-                Until::Event => false,
+                WaitFor::Stream(waited_for) => {
+                    stream == waited_for && (thread == 0 || thread == me)
+                }
+                WaitFor::Context => true,
+                WaitFor::Event => false,
             };
             waited_for && its_context == context
         });
@@ -203,7 +205,7 @@ fn forget(stream: u64) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) -> Code {
     watch(
-        Until::Event,
+        WaitFor::Event,
         || real!(cuMemcpyDtoH_v2(to, from, bytes): fn(*mut c_void, u64, usize)),
     )
 }
@@ -211,7 +213,7 @@ unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyDtoH_v2_ptds(to: *mut c_void, from: u64, bytes: usize) -> Code {
     watch(
-        Until::Event,
+        WaitFor::Event,
         || real!(cuMemcpyDtoH_v2_ptds(to, from, bytes): fn(*mut c_void, u64, usize)),
     )
 }
@@ -219,7 +221,7 @@ unsafe extern "C" fn cuMemcpyDtoH_v2_ptds(to: *mut c_void, from: u64, bytes: usi
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpy(to: u64, from: u64, bytes: usize) -> Code {
     watch(
-        Until::Event,
+        WaitFor::Event,
         || real!(cuMemcpy(to, from, bytes): fn(u64, u64, usize)),
     )
 }
@@ -227,7 +229,7 @@ unsafe extern "C" fn cuMemcpy(to: u64, from: u64, bytes: usize) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpy_ptds(to: u64, from: u64, bytes: usize) -> Code {
     watch(
-        Until::Event,
+        WaitFor::Event,
         || real!(cuMemcpy_ptds(to, from, bytes): fn(u64, u64, usize)),
     )
 }

@@ -22,13 +22,13 @@ enum Sleep {
     LooksTooEarly,
 }
 
-struct Model {
+struct GateModel {
     open: AtomicU32,
     mode: AtomicU32,
     heartbeat: AtomicU64,
     clock: AtomicU64,
     /// The kernel's queue of sleepers, and the lock it takes to look at the word.
-    queue: Mutex<Queue>,
+    queue: Mutex<FutexQueue>,
     bell: Condvar,
     sleep: Sleep,
     /// Somebody slept on. Not one of the words whose orders are tried.
@@ -36,13 +36,13 @@ struct Model {
 }
 
 #[derive(Default)]
-struct Queue {
+struct FutexQueue {
     wakes: u32,
     /// The host is through with everything, so whoever sleeps on would sleep for ever.
     over: bool,
 }
 
-impl Model {
+impl GateModel {
     fn wake(&self) {
         self.queue.lock().expect("nobody dies holding it").wakes += 1;
         self.bell.notify_all();
@@ -73,7 +73,7 @@ impl Model {
     }
 }
 
-impl Gate for Model {
+impl Gate for GateModel {
     fn is_open(&self) -> bool {
         self.open.load(SeqCst) != 0
     }
@@ -102,7 +102,7 @@ impl Gate for Model {
 
 /// Whether, in any order of events, one of so many who wait sleeps for ever though the host has done all of
 /// `host`. A waiter that neither sleeps nor passes makes the model itself fail.
-fn stuck(sleep: Sleep, waiters: usize, host: impl Fn(&Model) + Send + Sync + 'static) -> bool {
+fn stuck(sleep: Sleep, waiters: usize, host: impl Fn(&GateModel) + Send + Sync + 'static) -> bool {
     static FOUND: AtomicBool = AtomicBool::new(false);
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = ONE_AT_A_TIME
@@ -114,7 +114,7 @@ fn stuck(sleep: Sleep, waiters: usize, host: impl Fn(&Model) + Send + Sync + 'st
     // with one or two.
     orders.preemption_bound = Some(3);
     orders.check(move || {
-        let model = Arc::new(Model {
+        let model = Arc::new(GateModel {
             open: AtomicU32::new(0),
             mode: AtomicU32::new(MODE_WINDOW),
             heartbeat: AtomicU64::new(1),
@@ -145,12 +145,12 @@ fn stuck(sleep: Sleep, waiters: usize, host: impl Fn(&Model) + Send + Sync + 'st
 
 #[test]
 fn no_wake_up_is_lost_between_the_look_and_the_sleep() {
-    assert!(!stuck(Sleep::Woken, 2, Model::open));
+    assert!(!stuck(Sleep::Woken, 2, GateModel::open));
 }
 
 #[test]
 fn whoever_missed_a_short_turn_is_let_through_by_the_next() {
-    let twice = |model: &Model| {
+    let twice = |model: &GateModel| {
         model.open();
         model.close();
         model.open();
@@ -161,7 +161,7 @@ fn whoever_missed_a_short_turn_is_let_through_by_the_next() {
 #[test]
 fn a_gate_that_goes_out_of_use_keeps_nobody() {
     // As turns end for a container: first the mode, then the gate, then whoever sleeps there.
-    let over = |model: &Model| {
+    let over = |model: &GateModel| {
         model.mode.store(MODE_OFF, SeqCst);
         model.open();
     };
@@ -171,7 +171,7 @@ fn a_gate_that_goes_out_of_use_keeps_nobody() {
 #[test]
 fn a_host_that_dies_with_the_gate_closed_keeps_nobody() {
     // Nobody is stuck who does not sleep; the model fails where somebody goes round for ever.
-    let dies = |model: &Model| {
+    let dies = |model: &GateModel| {
         model.heartbeat.store(2, SeqCst);
         model.close();
         model.clock.store(2 + STALE_HEARTBEAT, SeqCst);
@@ -182,7 +182,7 @@ fn a_host_that_dies_with_the_gate_closed_keeps_nobody() {
 #[test]
 fn the_next_host_lets_through_whoever_the_last_one_left_behind() {
     // Killed between the word and the wake-up; its successor sets the word anew and wakes again.
-    let successor = |model: &Model| {
+    let successor = |model: &GateModel| {
         model.open.store(1, SeqCst);
         model.close();
         model.heartbeat.store(3, SeqCst);
@@ -193,16 +193,16 @@ fn the_next_host_lets_through_whoever_the_last_one_left_behind() {
 
 #[test]
 fn planted_faults_of_the_gate_are_found() {
-    let woken_before_the_word = |model: &Model| {
+    let woken_before_the_word = |model: &GateModel| {
         model.wake();
         model.open.store(1, SeqCst);
     };
     assert!(stuck(Sleep::Woken, 1, woken_before_the_word));
     // The look and the sleep are two steps.
-    assert!(stuck(Sleep::LooksTooEarly, 1, Model::open));
-    let nobody_told = |model: &Model| model.mode.store(MODE_OFF, SeqCst);
+    assert!(stuck(Sleep::LooksTooEarly, 1, GateModel::open));
+    let nobody_told = |model: &GateModel| model.mode.store(MODE_OFF, SeqCst);
     assert!(stuck(Sleep::Woken, 1, nobody_told));
-    let closed_again = |model: &Model| {
+    let closed_again = |model: &GateModel| {
         model.open();
         model.close();
     };

@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account;
-use crate::ledger::{Entry, Kind, Ledger};
+use crate::ledger::{AllocationEntry, AllocationKind, AllocationTable};
 use crate::memory::{GRAIN, Here, here};
 use crate::{Code, NOT_SUPPORTED, OK, OUT_OF_MEMORY, pools, real, recording};
 
@@ -15,7 +15,7 @@ const MEMORY_NODE: i32 = 10;
 /// Where the general description of a node has its particular one.
 const PARTICULAR_AT: usize = 16;
 
-fn add(kind: Kind, key: u64, bytes: u64) {
+fn add(kind: AllocationKind, key: u64, bytes: u64) {
     if bytes == 0 {
         return;
     }
@@ -24,18 +24,18 @@ fn add(kind: Kind, key: u64, bytes: u64) {
             let before = bytes_of(ledger, kind, key);
             ledger.insert(kind, key, entry(before.saturating_add(bytes)));
         });
-        if kind == Kind::Executable {
+        if kind == AllocationKind::Executable {
             process.graphs_with_memory.store(true, SeqCst);
         }
     }
 }
 
-fn bytes_of(ledger: &mut Ledger, kind: Kind, key: u64) -> u64 {
+fn bytes_of(ledger: &mut AllocationTable, kind: AllocationKind, key: u64) -> u64 {
     ledger.get(kind, key).map_or(0, |entry| entry.bytes)
 }
 
-fn entry(bytes: u64) -> Entry {
-    Entry {
+fn entry(bytes: u64) -> AllocationEntry {
+    AllocationEntry {
         bytes,
         context: 0,
         extra: 0,
@@ -47,7 +47,7 @@ fn entry(bytes: u64) -> Entry {
 ///
 /// # Safety
 /// `made` is null or what the driver has just written.
-unsafe fn hand_on(code: Code, from: (Kind, u64), to: Kind, made: *const u64) {
+unsafe fn hand_on(code: Code, from: (AllocationKind, u64), to: AllocationKind, made: *const u64) {
     let Some(process) = account::process() else {
         return;
     };
@@ -58,7 +58,7 @@ unsafe fn hand_on(code: Code, from: (Kind, u64), to: Kind, made: *const u64) {
     }
 }
 
-fn forget(kind: Kind, key: u64) {
+fn forget(kind: AllocationKind, key: u64) {
     if let Some(process) = account::process() {
         process.with_ledger(|ledger| ledger.remove(kind, key));
     }
@@ -77,7 +77,7 @@ unsafe extern "C" fn cuGraphAddMemAllocNode(
     if code == OK && !wish.is_null() {
         // SAFETY: the driver has read that description.
         let bytes = unsafe { wish.add(BYTES_AT).cast::<u64>().read_unaligned() };
-        add(Kind::Graph, graph, bytes.next_multiple_of(GRAIN));
+        add(AllocationKind::Graph, graph, bytes.next_multiple_of(GRAIN));
     }
     code
 }
@@ -93,7 +93,7 @@ unsafe fn added(code: Code, graph: u64, wish: *const u8) {
         if wish.cast::<i32>().read_unaligned() == MEMORY_NODE {
             let at = wish.add(PARTICULAR_AT + BYTES_AT).cast::<u64>();
             add(
-                Kind::Graph,
+                AllocationKind::Graph,
                 graph,
                 at.read_unaligned().next_multiple_of(GRAIN),
             );
@@ -143,7 +143,14 @@ unsafe extern "C" fn cuGraphAddChildGraphNode(
     let code = real!(cuGraphAddChildGraphNode(node, graph, after, count, child):
         fn(*mut u64, u64, *const u64, usize, u64));
     // SAFETY: the key of the graph itself, which lives through the call.
-    unsafe { hand_on(code, (Kind::Graph, child), Kind::Graph, &graph) };
+    unsafe {
+        hand_on(
+            code,
+            (AllocationKind::Graph, child),
+            AllocationKind::Graph,
+            &graph,
+        )
+    };
     code
 }
 
@@ -151,7 +158,14 @@ unsafe extern "C" fn cuGraphAddChildGraphNode(
 unsafe extern "C" fn cuGraphClone(made: *mut u64, graph: u64) -> Code {
     let code = real!(cuGraphClone(made, graph): fn(*mut u64, u64));
     // SAFETY: what the driver has just written.
-    unsafe { hand_on(code, (Kind::Graph, graph), Kind::Graph, made) };
+    unsafe {
+        hand_on(
+            code,
+            (AllocationKind::Graph, graph),
+            AllocationKind::Graph,
+            made,
+        )
+    };
     code
 }
 
@@ -159,7 +173,7 @@ unsafe extern "C" fn cuGraphClone(made: *mut u64, graph: u64) -> Code {
 unsafe extern "C" fn cuGraphDestroy(graph: u64) -> Code {
     let code = real!(cuGraphDestroy(graph): fn(u64));
     if code == OK {
-        forget(Kind::Graph, graph);
+        forget(AllocationKind::Graph, graph);
     }
     code
 }
@@ -175,7 +189,14 @@ unsafe extern "C" fn cuGraphInstantiate(
     let code = real!(cuGraphInstantiate(made, graph, node, log, size):
         fn(*mut u64, u64, *mut u64, *mut u8, usize));
     // SAFETY: what the driver has just written.
-    unsafe { hand_on(code, (Kind::Graph, graph), Kind::Executable, made) };
+    unsafe {
+        hand_on(
+            code,
+            (AllocationKind::Graph, graph),
+            AllocationKind::Executable,
+            made,
+        )
+    };
     code
 }
 
@@ -190,7 +211,14 @@ unsafe extern "C" fn cuGraphInstantiate_v2(
     let code = real!(cuGraphInstantiate_v2(made, graph, node, log, size):
         fn(*mut u64, u64, *mut u64, *mut u8, usize));
     // SAFETY: what the driver has just written.
-    unsafe { hand_on(code, (Kind::Graph, graph), Kind::Executable, made) };
+    unsafe {
+        hand_on(
+            code,
+            (AllocationKind::Graph, graph),
+            AllocationKind::Executable,
+            made,
+        )
+    };
     code
 }
 
@@ -198,7 +226,14 @@ unsafe extern "C" fn cuGraphInstantiate_v2(
 unsafe extern "C" fn cuGraphInstantiateWithFlags(made: *mut u64, graph: u64, flags: u64) -> Code {
     let code = real!(cuGraphInstantiateWithFlags(made, graph, flags): fn(*mut u64, u64, u64));
     // SAFETY: what the driver has just written.
-    unsafe { hand_on(code, (Kind::Graph, graph), Kind::Executable, made) };
+    unsafe {
+        hand_on(
+            code,
+            (AllocationKind::Graph, graph),
+            AllocationKind::Executable,
+            made,
+        )
+    };
     code
 }
 
@@ -210,7 +245,14 @@ unsafe extern "C" fn cuGraphInstantiateWithParams(
 ) -> Code {
     let code = real!(cuGraphInstantiateWithParams(made, graph, wish): fn(*mut u64, u64, *mut u8));
     // SAFETY: what the driver has just written.
-    unsafe { hand_on(code, (Kind::Graph, graph), Kind::Executable, made) };
+    unsafe {
+        hand_on(
+            code,
+            (AllocationKind::Graph, graph),
+            AllocationKind::Executable,
+            made,
+        )
+    };
     code
 }
 
@@ -223,7 +265,14 @@ unsafe extern "C" fn cuGraphInstantiateWithParams_ptsz(
     let code =
         real!(cuGraphInstantiateWithParams_ptsz(made, graph, wish): fn(*mut u64, u64, *mut u8));
     // SAFETY: what the driver has just written.
-    unsafe { hand_on(code, (Kind::Graph, graph), Kind::Executable, made) };
+    unsafe {
+        hand_on(
+            code,
+            (AllocationKind::Graph, graph),
+            AllocationKind::Executable,
+            made,
+        )
+    };
     code
 }
 
@@ -231,7 +280,7 @@ unsafe extern "C" fn cuGraphInstantiateWithParams_ptsz(
 unsafe extern "C" fn cuGraphExecDestroy(graph: u64) -> Code {
     let code = real!(cuGraphExecDestroy(graph): fn(u64));
     if code == OK {
-        forget(Kind::Executable, graph);
+        forget(AllocationKind::Executable, graph);
     }
     code
 }
@@ -270,7 +319,7 @@ unsafe fn captured(code: Code, graph: *const u64) {
         // Two captures at once may swap their needs; the sum is right, and so is the charge after.
         let bytes = process.captured.swap(0, SeqCst);
         // SAFETY: promised by the caller.
-        add(Kind::Graph, unsafe { *graph }, bytes);
+        add(AllocationKind::Graph, unsafe { *graph }, bytes);
     }
 }
 
@@ -286,8 +335,10 @@ fn launch(graph: u64, run: impl FnOnce() -> Code) -> Code {
     let key = here.ordinal as u64;
     let (needs, kept) = process.with_ledger(|ledger| {
         (
-            bytes_of(ledger, Kind::Executable, graph),
-            ledger.get(Kind::GraphReserve, key).map(|entry| entry.bytes),
+            bytes_of(ledger, AllocationKind::Executable, graph),
+            ledger
+                .get(AllocationKind::GraphReserve, key)
+                .map(|entry| entry.bytes),
         )
     });
     if needs == 0 && kept.is_none() {
@@ -318,8 +369,9 @@ fn settle(here: &Here, charged: u64) -> u64 {
         here.process.give(here.device, charged - reserved);
     }
     let kept = here.entry(reserved);
-    here.process
-        .with_ledger(|ledger| ledger.insert(Kind::GraphReserve, here.ordinal as u64, kept));
+    here.process.with_ledger(|ledger| {
+        ledger.insert(AllocationKind::GraphReserve, here.ordinal as u64, kept)
+    });
     reserved
 }
 
@@ -344,8 +396,11 @@ unsafe extern "C" fn cuDeviceGraphMemTrim(ordinal: i32) -> Code {
     let Some(process) = account::process() else {
         return code;
     };
-    let kept =
-        process.with_ledger(|ledger| ledger.get(Kind::GraphReserve, ordinal as u64).copied());
+    let kept = process.with_ledger(|ledger| {
+        ledger
+            .get(AllocationKind::GraphReserve, ordinal as u64)
+            .copied()
+    });
     if code == OK
         && let Some(kept) = kept
     {

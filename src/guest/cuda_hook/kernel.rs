@@ -53,14 +53,14 @@ unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
 }
 
 #[repr(C)]
-struct Moment {
+struct KernelTimespec {
     seconds: i64,
     nanoseconds: i64,
 }
 
-impl Moment {
+impl KernelTimespec {
     fn of(nanoseconds: u64) -> Self {
-        Moment {
+        KernelTimespec {
             seconds: (nanoseconds / 1_000_000_000) as i64,
             nanoseconds: (nanoseconds % 1_000_000_000) as i64,
         }
@@ -176,14 +176,14 @@ pub fn give_way() {
 }
 
 pub fn sleep(nanoseconds: u64) {
-    let moment = Moment::of(nanoseconds);
+    let moment = KernelTimespec::of(nanoseconds);
     // SAFETY: the moment lives through the call.
     unsafe { call(SYS_NANOSLEEP, [&raw const moment as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// Sleeps while the word has that value, and for no longer than that. Returns early at a signal.
 pub fn wait_while(word: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) {
-    let moment = Moment::of(nanoseconds);
+    let moment = KernelTimespec::of(nanoseconds);
     // Not FUTEX_PRIVATE: the waker is another process.
     let arguments = [
         word.as_ptr() as usize,
@@ -199,7 +199,7 @@ pub fn wait_while(word: &core::sync::atomic::AtomicU32, value: u32, nanoseconds:
 
 /// Monotonic nanoseconds.
 pub fn now() -> u64 {
-    let mut moment = Moment::of(0);
+    let mut moment = KernelTimespec::of(0);
     // SAFETY: the moment lives through the call.
     unsafe {
         call(

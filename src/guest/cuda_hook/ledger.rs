@@ -7,7 +7,7 @@ use crate::kernel;
 /// What a key is. The same number may be an address and a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum AllocationKind {
     /// Bytes at an address.
     Piece = 1,
     Array = 2,
@@ -34,7 +34,7 @@ pub enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Entry {
+pub struct AllocationEntry {
     pub bytes: u64,
     pub context: u64,
     pub extra: u64,
@@ -45,7 +45,7 @@ pub struct Entry {
 #[repr(C)]
 struct Cell {
     key: u64,
-    entry: Entry,
+    entry: AllocationEntry,
     /// 0: free and always was; 255: free now; else a kind.
     kind: u8,
 }
@@ -56,7 +56,7 @@ const FIRST_CAPACITY: usize = 1024;
 
 /// All zero: empty, and without memory yet.
 #[repr(C)]
-pub struct Ledger {
+pub struct AllocationTable {
     cells: *mut Cell,
     capacity: usize,
     /// Cells that are not `NEVER`.
@@ -64,7 +64,7 @@ pub struct Ledger {
     living: usize,
 }
 
-impl Ledger {
+impl AllocationTable {
     /// # Safety
     /// `cells` and `capacity` were set together in `grow`.
     unsafe fn all(&self) -> &[Cell] {
@@ -86,7 +86,7 @@ impl Ledger {
     }
 
     /// Remembers; false when the kernel has no memory for it. An older entry of that key is replaced.
-    pub fn insert(&mut self, kind: Kind, key: u64, entry: Entry) -> bool {
+    pub fn insert(&mut self, kind: AllocationKind, key: u64, entry: AllocationEntry) -> bool {
         if let Some(old) = self.get(kind, key) {
             *old = entry;
             return true;
@@ -98,7 +98,7 @@ impl Ledger {
         true
     }
 
-    fn place(&mut self, kind: Kind, key: u64, entry: Entry) {
+    fn place(&mut self, kind: AllocationKind, key: u64, entry: AllocationEntry) {
         let mask = self.capacity - 1;
         let mut at = spread(kind, key) & mask;
         // SAFETY: set together in `grow`.
@@ -116,7 +116,7 @@ impl Ledger {
         self.living += 1;
     }
 
-    fn find(&self, kind: Kind, key: u64) -> Option<usize> {
+    fn find(&self, kind: AllocationKind, key: u64) -> Option<usize> {
         if self.capacity == 0 {
             return None;
         }
@@ -134,13 +134,13 @@ impl Ledger {
         }
     }
 
-    pub fn get(&mut self, kind: Kind, key: u64) -> Option<&mut Entry> {
+    pub fn get(&mut self, kind: AllocationKind, key: u64) -> Option<&mut AllocationEntry> {
         let at = self.find(kind, key)?;
         // SAFETY: set together in `grow`.
         Some(unsafe { &mut self.all_mut()[at].entry })
     }
 
-    pub fn remove(&mut self, kind: Kind, key: u64) -> Option<Entry> {
+    pub fn remove(&mut self, kind: AllocationKind, key: u64) -> Option<AllocationEntry> {
         let at = self.find(kind, key)?;
         self.living -= 1;
         // SAFETY: set together in `grow`.
@@ -150,7 +150,11 @@ impl Ledger {
     }
 
     /// Calls `visit` with every entry of a kind; those it says true of are forgotten.
-    pub fn sweep(&mut self, kind: Kind, mut visit: impl FnMut(u64, &mut Entry) -> bool) {
+    pub fn sweep(
+        &mut self,
+        kind: AllocationKind,
+        mut visit: impl FnMut(u64, &mut AllocationEntry) -> bool,
+    ) {
         let mut gone = 0;
         // SAFETY: set together in `grow`.
         for cell in unsafe { self.all_mut() } {
@@ -168,7 +172,7 @@ impl Ledger {
         let Some((memory, _)) = kernel::map_memory(capacity * size_of::<Cell>()) else {
             return false;
         };
-        let old = Ledger {
+        let old = AllocationTable {
             cells: core::mem::replace(&mut self.cells, memory.cast()),
             capacity: core::mem::replace(&mut self.capacity, capacity),
             touched: core::mem::take(&mut self.touched),
@@ -176,7 +180,7 @@ impl Ledger {
         };
         // SAFETY: the old pair was set together here.
         for cell in unsafe { old.all() } {
-            if let Some(kind) = Kind::of(cell.kind) {
+            if let Some(kind) = AllocationKind::of(cell.kind) {
                 self.place(kind, cell.key, cell.entry);
             }
         }
@@ -188,9 +192,9 @@ impl Ledger {
     }
 }
 
-impl Kind {
+impl AllocationKind {
     fn of(number: u8) -> Option<Self> {
-        use Kind::*;
+        use AllocationKind::*;
         let kinds = [
             Piece,
             Array,
@@ -210,7 +214,7 @@ impl Kind {
 }
 
 /// Addresses are multiples of 512 and more: the low bits must not decide alone.
-fn spread(kind: Kind, key: u64) -> usize {
+fn spread(kind: AllocationKind, key: u64) -> usize {
     let mixed = (key ^ (kind as u64) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29) as usize
 }
@@ -219,8 +223,8 @@ fn spread(kind: Kind, key: u64) -> usize {
 mod tests {
     use super::*;
 
-    fn empty() -> Ledger {
-        Ledger {
+    fn empty() -> AllocationTable {
+        AllocationTable {
             cells: std::ptr::null_mut(),
             capacity: 0,
             touched: 0,
@@ -228,8 +232,8 @@ mod tests {
         }
     }
 
-    fn entry(bytes: u64) -> Entry {
-        Entry {
+    fn entry(bytes: u64) -> AllocationEntry {
+        AllocationEntry {
             bytes,
             context: bytes % 3,
             extra: 0,
@@ -241,22 +245,24 @@ mod tests {
     fn what_is_entered_is_found_until_it_is_removed() {
         let mut ledger = empty();
         for key in 0..50_000u64 {
-            assert!(ledger.insert(Kind::Piece, key * 512, entry(key)));
+            assert!(ledger.insert(AllocationKind::Piece, key * 512, entry(key)));
         }
         for key in 0..50_000u64 {
             assert_eq!(
-                ledger.get(Kind::Piece, key * 512).map(|found| found.bytes),
+                ledger
+                    .get(AllocationKind::Piece, key * 512)
+                    .map(|found| found.bytes),
                 Some(key)
             );
         }
         for key in 0..50_000u64 {
             assert_eq!(
                 ledger
-                    .remove(Kind::Piece, key * 512)
+                    .remove(AllocationKind::Piece, key * 512)
                     .map(|found| found.bytes),
                 Some(key)
             );
-            assert_eq!(ledger.remove(Kind::Piece, key * 512), None);
+            assert_eq!(ledger.remove(AllocationKind::Piece, key * 512), None);
         }
         assert_eq!(ledger.living, 0);
     }
@@ -264,20 +270,20 @@ mod tests {
     #[test]
     fn the_same_number_may_be_two_things() {
         let mut ledger = empty();
-        ledger.insert(Kind::Piece, 7, entry(1));
-        ledger.insert(Kind::Array, 7, entry(2));
-        ledger.insert(Kind::Array, 7, entry(3));
-        assert_eq!(ledger.remove(Kind::Piece, 7), Some(entry(1)));
-        assert_eq!(ledger.remove(Kind::Array, 7), Some(entry(3)));
-        assert_eq!(ledger.get(Kind::Array, 7), None);
+        ledger.insert(AllocationKind::Piece, 7, entry(1));
+        ledger.insert(AllocationKind::Array, 7, entry(2));
+        ledger.insert(AllocationKind::Array, 7, entry(3));
+        assert_eq!(ledger.remove(AllocationKind::Piece, 7), Some(entry(1)));
+        assert_eq!(ledger.remove(AllocationKind::Array, 7), Some(entry(3)));
+        assert_eq!(ledger.get(AllocationKind::Array, 7), None);
     }
 
     #[test]
     fn a_table_that_is_filled_and_emptied_for_ever_stays_small() {
         let mut ledger = empty();
         for key in 0..1_000_000u64 {
-            ledger.insert(Kind::Piece, key, entry(1));
-            ledger.remove(Kind::Piece, key);
+            ledger.insert(AllocationKind::Piece, key, entry(1));
+            ledger.remove(AllocationKind::Piece, key);
         }
         assert!(ledger.capacity <= 4 * FIRST_CAPACITY, "{}", ledger.capacity);
     }
@@ -286,13 +292,13 @@ mod tests {
     fn a_sweep_forgets_only_what_it_says() {
         let mut ledger = empty();
         for key in 0..300 {
-            ledger.insert(Kind::Piece, key, entry(key));
+            ledger.insert(AllocationKind::Piece, key, entry(key));
         }
-        ledger.insert(Kind::Array, 1, entry(0));
-        ledger.sweep(Kind::Piece, |_, entry| entry.context == 0);
+        ledger.insert(AllocationKind::Array, 1, entry(0));
+        ledger.sweep(AllocationKind::Piece, |_, entry| entry.context == 0);
         assert_eq!(ledger.living, 201);
-        assert_eq!(ledger.get(Kind::Piece, 3), None);
-        assert!(ledger.get(Kind::Piece, 4).is_some());
-        assert!(ledger.get(Kind::Array, 1).is_some());
+        assert_eq!(ledger.get(AllocationKind::Piece, 3), None);
+        assert!(ledger.get(AllocationKind::Piece, 4).is_some());
+        assert!(ledger.get(AllocationKind::Array, 1).is_some());
     }
 }

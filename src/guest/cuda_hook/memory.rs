@@ -2,7 +2,7 @@
 //! A request that does not fit never reaches the driver, and its output arguments stay as they were.
 
 use crate::account::{self, Process};
-use crate::ledger::{Entry, Kind};
+use crate::ledger::{AllocationEntry, AllocationKind};
 use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, pools, real};
 
 /// What the driver hands out at least.
@@ -38,8 +38,8 @@ pub fn here() -> Result<Option<Here>, Code> {
 }
 
 impl Here {
-    pub fn entry(&self, bytes: u64) -> Entry {
-        Entry {
+    pub fn entry(&self, bytes: u64) -> AllocationEntry {
+        AllocationEntry {
             bytes,
             context: self.context,
             extra: 0,
@@ -54,7 +54,7 @@ impl Here {
 /// # Safety
 /// `out` is the caller's own output argument.
 pub unsafe fn grant(
-    kind: Kind,
+    kind: AllocationKind,
     out: *mut u64,
     bytes: u64,
     make: impl Fn(*mut u64) -> Code,
@@ -96,7 +96,7 @@ pub unsafe fn grant(
 
 /// Takes the entry out, frees through the driver, and gives back. The entry goes first: as soon as the
 /// driver has freed it, another thread may be given the same address.
-pub fn release(kind: Kind, key: u64, free: impl FnOnce() -> Code) -> Code {
+pub fn release(kind: AllocationKind, key: u64, free: impl FnOnce() -> Code) -> Code {
     let Some(process) = account::process() else {
         return free();
     };
@@ -120,14 +120,14 @@ fn free(at: u64) -> Code {
 unsafe extern "C" fn cuMemAlloc_v2(out: *mut u64, bytes: usize) -> Code {
     let make = |out| real!(cuMemAlloc_v2(out, bytes): fn(*mut u64, usize));
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Piece, out, bytes as u64, make, free) }
+    unsafe { grant(AllocationKind::Piece, out, bytes as u64, make, free) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAllocManaged(out: *mut u64, bytes: usize, flags: u32) -> Code {
     let make = |out| real!(cuMemAllocManaged(out, bytes, flags): fn(*mut u64, usize, u32));
     // SAFETY: the caller's output argument.
-    unsafe { grant(Kind::Piece, out, bytes as u64, make, free) }
+    unsafe { grant(AllocationKind::Piece, out, bytes as u64, make, free) }
 }
 
 /// The driver alone knows the pitch. The usual one is charged first; when the driver's is larger the
@@ -182,7 +182,7 @@ unsafe extern "C" fn cuMemAllocPitch_v2(
     }
     if !here
         .process
-        .with_ledger(|ledger| ledger.insert(Kind::Piece, made, entry))
+        .with_ledger(|ledger| ledger.insert(AllocationKind::Piece, made, entry))
     {
         free(made);
         here.process.give(here.device, bytes);
@@ -198,7 +198,7 @@ unsafe extern "C" fn cuMemAllocPitch_v2(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFree_v2(at: u64) -> Code {
-    let code = release(Kind::Piece, at, || free(at));
+    let code = release(AllocationKind::Piece, at, || free(at));
     // It may have been a pool's.
     pools::settle_if_any();
     code
@@ -209,7 +209,7 @@ unsafe extern "C" fn cuMemFree_v2(at: u64) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFreeAsync(at: u64, stream: u64) -> Code {
     let code = release(
-        Kind::Piece,
+        AllocationKind::Piece,
         at,
         || real!(cuMemFreeAsync(at, stream): fn(u64, u64)),
     );
@@ -220,7 +220,7 @@ unsafe extern "C" fn cuMemFreeAsync(at: u64, stream: u64) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemFreeAsync_ptsz(at: u64, stream: u64) -> Code {
     let code = release(
-        Kind::Piece,
+        AllocationKind::Piece,
         at,
         || real!(cuMemFreeAsync_ptsz(at, stream): fn(u64, u64)),
     );

@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account::{self, Process};
-use crate::ledger::{Entry, Kind, Ledger};
+use crate::ledger::{AllocationEntry, AllocationKind, AllocationTable};
 use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, real};
 
 const ON_DEVICE: i32 = 1;
@@ -17,7 +17,7 @@ const STEP: u64 = 64 << 10;
 
 /// The beginning of the driver's description of an allocation.
 #[repr(C)]
-struct Wish {
+struct PhysicalProperties {
     kind: i32,
     handles: i32,
     location: i32,
@@ -32,11 +32,10 @@ fn release(handle: u64) -> Code {
 unsafe extern "C" fn cuMemCreate(
     out: *mut u64,
     bytes: usize,
-    wish: *const Wish,
+    wish: *const PhysicalProperties,
     flags: u64,
 ) -> Code {
-    let make =
-        |out| real!(cuMemCreate(out, bytes, wish, flags): fn(*mut u64, usize, *const Wish, u64));
+    let make = |out| real!(cuMemCreate(out, bytes, wish, flags): fn(*mut u64, usize, *const PhysicalProperties, u64));
     let Some(process) = account::process() else {
         return NOT_READY;
     };
@@ -60,23 +59,24 @@ unsafe extern "C" fn cuMemCreate(
         return code;
     }
     let number = process.next_physical.fetch_add(1, SeqCst) + 1;
-    let physical = Entry {
+    let physical = AllocationEntry {
         bytes: bytes as u64,
         context: 0,
         extra: HANDLE,
         device: device as u32,
     };
-    let handle = Entry {
+    let handle = AllocationEntry {
         bytes: 0,
         context: 0,
         extra: number,
         device: device as u32,
     };
     let entered = process.with_ledger(|ledger| {
-        ledger.insert(Kind::Physical, number, physical) && ledger.insert(Kind::Handle, made, handle)
+        ledger.insert(AllocationKind::Physical, number, physical)
+            && ledger.insert(AllocationKind::Handle, made, handle)
     });
     if !entered {
-        process.with_ledger(|ledger| ledger.remove(Kind::Physical, number));
+        process.with_ledger(|ledger| ledger.remove(AllocationKind::Physical, number));
         release(made);
         process.give(device, bytes as u64);
         return OUT_OF_MEMORY;
@@ -87,13 +87,13 @@ unsafe extern "C" fn cuMemCreate(
 }
 
 /// Takes one handle or mapping away; what became free, if it was the last.
-fn drop_one(ledger: &mut Ledger, number: u64, what: u64) -> Option<(usize, u64)> {
-    let entry = ledger.get(Kind::Physical, number)?;
+fn drop_one(ledger: &mut AllocationTable, number: u64, what: u64) -> Option<(usize, u64)> {
+    let entry = ledger.get(AllocationKind::Physical, number)?;
     entry.extra = entry.extra.saturating_sub(what);
     if entry.extra != 0 {
         return None;
     }
-    let entry = ledger.remove(Kind::Physical, number)?;
+    let entry = ledger.remove(AllocationKind::Physical, number)?;
     Some((entry.device as usize, entry.bytes))
 }
 
@@ -110,12 +110,12 @@ unsafe extern "C" fn cuMemRelease(handle: u64) -> Code {
     };
     // The last handle's number may be given to new memory as soon as the driver is done with it.
     let before = process.with_ledger(|ledger| {
-        let number = ledger.get(Kind::Handle, handle)?.extra;
+        let number = ledger.get(AllocationKind::Handle, handle)?.extra;
         let last = ledger
-            .get(Kind::Physical, number)
+            .get(AllocationKind::Physical, number)
             .is_some_and(|entry| entry.extra % MAPPING == HANDLE);
         if last {
-            ledger.remove(Kind::Handle, handle);
+            ledger.remove(AllocationKind::Handle, handle);
         }
         Some((number, last))
     });
@@ -126,13 +126,13 @@ unsafe extern "C" fn cuMemRelease(handle: u64) -> Code {
                 return drop_one(ledger, number, HANDLE);
             }
             if last {
-                let entry = Entry {
+                let entry = AllocationEntry {
                     bytes: 0,
                     context: 0,
                     extra: number,
                     device: 0,
                 };
-                ledger.insert(Kind::Handle, handle, entry);
+                ledger.insert(AllocationKind::Handle, handle, entry);
             }
             None
         });
@@ -154,15 +154,15 @@ unsafe extern "C" fn cuMemMap(
     };
     // Counted first, so that a release on another thread does not free it in between.
     let number = process.with_ledger(|ledger| {
-        let number = ledger.get(Kind::Handle, handle)?.extra;
-        ledger.get(Kind::Physical, number)?.extra += MAPPING;
+        let number = ledger.get(AllocationKind::Handle, handle)?.extra;
+        ledger.get(AllocationKind::Physical, number)?.extra += MAPPING;
         Some(number)
     });
     let code = real!(cuMemMap(at, bytes, offset, handle, flags):
         fn(u64, usize, usize, u64, u64));
     if let Some(number) = number {
         let freed = process.with_ledger(|ledger| {
-            let entry = Entry {
+            let entry = AllocationEntry {
                 bytes: bytes as u64,
                 context: 0,
                 extra: number,
@@ -170,7 +170,7 @@ unsafe extern "C" fn cuMemMap(
             };
             // Without an entry the mapping stays counted for good: rather too much than too little.
             if code == OK {
-                ledger.insert(Kind::Mapping, at, entry);
+                ledger.insert(AllocationKind::Mapping, at, entry);
                 return None;
             }
             drop_one(ledger, number, MAPPING)
@@ -193,13 +193,15 @@ unsafe extern "C" fn cuMemUnmap(at: u64, bytes: usize) -> Code {
     let mut from = at;
     while from < end {
         let (freed, size) =
-            process.with_ledger(|ledger| match ledger.remove(Kind::Mapping, from) {
-                Some(mapping) => (
-                    drop_one(ledger, mapping.extra, MAPPING),
-                    mapping.bytes.max(STEP),
-                ),
-                None => (None, STEP),
-            });
+            process.with_ledger(
+                |ledger| match ledger.remove(AllocationKind::Mapping, from) {
+                    Some(mapping) => (
+                        drop_one(ledger, mapping.extra, MAPPING),
+                        mapping.bytes.max(STEP),
+                    ),
+                    None => (None, STEP),
+                },
+            );
         give(process, freed);
         from = from.saturating_add(size);
     }
@@ -218,10 +220,12 @@ unsafe extern "C" fn cuMemRetainAllocationHandle(out: *mut u64, at: u64) -> Code
     // SAFETY: the driver has just written it.
     let handle = unsafe { *out };
     process.with_ledger(|ledger| {
-        let mut number = ledger.get(Kind::Handle, handle).map(|entry| entry.extra);
+        let mut number = ledger
+            .get(AllocationKind::Handle, handle)
+            .map(|entry| entry.extra);
         if number.is_none() {
             // The last handle was released while the memory was mapped: found by where it is mapped.
-            ledger.sweep(Kind::Mapping, |from, entry| {
+            ledger.sweep(AllocationKind::Mapping, |from, entry| {
                 if from <= at && at - from < entry.bytes {
                     number = Some(entry.extra);
                 }
@@ -231,15 +235,15 @@ unsafe extern "C" fn cuMemRetainAllocationHandle(out: *mut u64, at: u64) -> Code
         let Some(number) = number else {
             return;
         };
-        if let Some(entry) = ledger.get(Kind::Physical, number) {
+        if let Some(entry) = ledger.get(AllocationKind::Physical, number) {
             entry.extra += HANDLE;
-            let entry = Entry {
+            let entry = AllocationEntry {
                 bytes: 0,
                 context: 0,
                 extra: number,
                 device: 0,
             };
-            ledger.insert(Kind::Handle, handle, entry);
+            ledger.insert(AllocationKind::Handle, handle, entry);
         }
     });
     code

@@ -5,8 +5,8 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account::{self, Process};
-use crate::gate::Until;
-use crate::ledger::{Entry, Kind};
+use crate::gate::WaitFor;
+use crate::ledger::{AllocationEntry, AllocationKind};
 use crate::memory::{GRAIN, here};
 use crate::{Code, OK, OUT_OF_MEMORY, gate, real, streams};
 
@@ -30,7 +30,7 @@ pub fn settle_all(process: &Process) {
         return;
     }
     process.with_ledger(|ledger| {
-        ledger.sweep(Kind::Pool, |pool, entry| {
+        ledger.sweep(AllocationKind::Pool, |pool, entry| {
             if entry.device != ELSEWHERE
                 && let Some(reserved) = ask(pool, RESERVED)
             {
@@ -43,7 +43,7 @@ pub fn settle_all(process: &Process) {
     // One after the other, each outside the ledger's lock.
     while let Some((device, before, after)) = process.with_ledger(|ledger| {
         let mut moved = None;
-        ledger.sweep(Kind::Pool, |_, entry| {
+        ledger.sweep(AllocationKind::Pool, |_, entry| {
             if moved.is_none() && entry.extra != entry.bytes {
                 moved = Some((entry.device as usize, entry.bytes, entry.extra));
                 entry.bytes = entry.extra;
@@ -76,7 +76,7 @@ pub fn trim_all(process: &Process) {
         return;
     }
     process.with_ledger(|ledger| {
-        ledger.sweep(Kind::Pool, |pool, _| {
+        ledger.sweep(AllocationKind::Pool, |pool, _| {
             real!(cuMemPoolTrimTo(pool, 0): fn(u64, usize));
             false
         });
@@ -85,18 +85,18 @@ pub fn trim_all(process: &Process) {
 }
 
 /// Enters a pool that was not seen before.
-fn known(process: &Process, pool: u64, device: usize) -> Option<Entry> {
-    let fresh = Entry {
+fn known(process: &Process, pool: u64, device: usize) -> Option<AllocationEntry> {
+    let fresh = AllocationEntry {
         bytes: 0,
         context: 0,
         extra: 0,
         device: device as u32,
     };
     process.with_ledger(|ledger| {
-        if let Some(entry) = ledger.get(Kind::Pool, pool) {
+        if let Some(entry) = ledger.get(AllocationKind::Pool, pool) {
             return Some(*entry);
         }
-        ledger.insert(Kind::Pool, pool, fresh).then(|| {
+        ledger.insert(AllocationKind::Pool, pool, fresh).then(|| {
             process.tracked_pools.fetch_add(1, SeqCst);
             fresh
         })
@@ -174,7 +174,11 @@ unsafe fn allocate(
             return OUT_OF_MEMORY;
         }
         let before = process
-            .with_ledger(|ledger| ledger.get(Kind::Pool, pool).map(|entry| entry.bytes))
+            .with_ledger(|ledger| {
+                ledger
+                    .get(AllocationKind::Pool, pool)
+                    .map(|entry| entry.bytes)
+            })
             .unwrap_or(0);
         let mut made = 0;
         let code = make(&mut made);
@@ -196,7 +200,7 @@ unsafe fn allocate(
             asked = grown;
         }
         process.with_ledger(|ledger| {
-            if let Some(entry) = ledger.get(Kind::Pool, pool) {
+            if let Some(entry) = ledger.get(AllocationKind::Pool, pool) {
                 entry.bytes += asked;
             }
         });
@@ -251,7 +255,7 @@ unsafe extern "C" fn cuMemAllocFromPoolAsync_ptsz(
 
 /// The beginning of the driver's description of a pool.
 #[repr(C)]
-struct Wish {
+struct PoolProperties {
     kind: i32,
     handles: i32,
     location: i32,
@@ -259,7 +263,7 @@ struct Wish {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const Wish) -> Code {
+unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const PoolProperties) -> Code {
     let Some(process) = account::process() else {
         return crate::NOT_READY;
     };
@@ -272,9 +276,9 @@ unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const Wish) -> Code {
         _ => ELSEWHERE,
     };
     process.pools.hold(|| {
-        let code = real!(cuMemPoolCreate(out, wish): fn(*mut u64, *const Wish));
+        let code = real!(cuMemPoolCreate(out, wish): fn(*mut u64, *const PoolProperties));
         if code == OK && !out.is_null() {
-            let entry = Entry {
+            let entry = AllocationEntry {
                 bytes: 0,
                 context: 0,
                 extra: 0,
@@ -282,7 +286,7 @@ unsafe extern "C" fn cuMemPoolCreate(out: *mut u64, wish: *const Wish) -> Code {
             };
             // SAFETY: the driver has just written it.
             let pool = unsafe { *out };
-            if process.with_ledger(|ledger| ledger.insert(Kind::Pool, pool, entry)) {
+            if process.with_ledger(|ledger| ledger.insert(AllocationKind::Pool, pool, entry)) {
                 process.tracked_pools.fetch_add(1, SeqCst);
             }
         }
@@ -306,7 +310,8 @@ unsafe extern "C" fn cuMemPoolDestroy(pool: u64) -> Code {
         }
         let code = real!(cuMemPoolDestroy(pool): fn(u64));
         if code == OK
-            && let Some(entry) = process.with_ledger(|ledger| ledger.remove(Kind::Pool, pool))
+            && let Some(entry) =
+                process.with_ledger(|ledger| ledger.remove(AllocationKind::Pool, pool))
         {
             process.tracked_pools.fetch_sub(1, SeqCst);
             if entry.device == ELSEWHERE {
@@ -330,7 +335,7 @@ unsafe extern "C" fn cuMemPoolTrimTo(pool: u64, keep: usize) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
     let code = gate::watch(
-        Until::Stream(streams::number(stream, false)),
+        WaitFor::Stream(streams::number(stream, false)),
         || real!(cuStreamSynchronize(stream): fn(u64)),
     );
     settle_if_any();
@@ -340,7 +345,7 @@ unsafe extern "C" fn cuStreamSynchronize(stream: u64) -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamSynchronize_ptsz(stream: u64) -> Code {
     let code = gate::watch(
-        Until::Stream(streams::number(stream, true)),
+        WaitFor::Stream(streams::number(stream, true)),
         || real!(cuStreamSynchronize_ptsz(stream): fn(u64)),
     );
     settle_if_any();
@@ -349,14 +354,14 @@ unsafe extern "C" fn cuStreamSynchronize_ptsz(stream: u64) -> Code {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventSynchronize(event: u64) -> Code {
-    let code = gate::watch(Until::Event, || real!(cuEventSynchronize(event): fn(u64)));
+    let code = gate::watch(WaitFor::Event, || real!(cuEventSynchronize(event): fn(u64)));
     settle_if_any();
     code
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxSynchronize() -> Code {
-    let code = gate::watch(Until::Context, || real!(cuCtxSynchronize(): fn()));
+    let code = gate::watch(WaitFor::Context, || real!(cuCtxSynchronize(): fn()));
     settle_if_any();
     code
 }
@@ -364,7 +369,7 @@ unsafe extern "C" fn cuCtxSynchronize() -> Code {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxSynchronize_v2(context: u64) -> Code {
     let code = gate::watch(
-        Until::Event,
+        WaitFor::Event,
         || real!(cuCtxSynchronize_v2(context): fn(u64)),
     );
     settle_if_any();

@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 
 use crate::kernel;
-use crate::region::{Identity, Sight};
+use crate::region::{Identity, SlotOwner};
 
 /// Where in `/proc/PID/stat` things stand, counted from one, as proc(5) does.
 const THREADS: usize = 20;
@@ -26,7 +26,7 @@ pub fn me() -> Identity {
 
 /// Whether the owner of a slot is surely gone, or has become another program by `exec`. Of processes
 /// with numbers of another namespace nothing can be said: false.
-pub fn is_dead(seen: &Sight, namespace: u64) -> bool {
+pub fn is_dead(seen: &SlotOwner, namespace: u64) -> bool {
     if !seen.belongs_to(namespace) {
         return false;
     }
@@ -175,13 +175,13 @@ mod tests {
         let me = me();
         assert_eq!(me.pid, std::process::id());
         assert!(me.start > 0 && me.namespace > 0);
-        let seen = Sight {
+        let seen = SlotOwner {
             pid: me.pid,
             settled: Some(me),
             namespace_bits: 0,
         };
         assert!(!is_dead(&seen, me.namespace));
-        let reused = Sight {
+        let reused = SlotOwner {
             settled: Some(Identity {
                 start: me.start - 1,
                 ..me
@@ -201,7 +201,7 @@ mod tests {
         let mut path = [0; 24];
         let mut text = [0; 1024];
         let stat = kernel::read(path_of(child.id(), &mut path).unwrap(), &mut text);
-        let seen = Sight {
+        let seen = SlotOwner {
             pid: child.id(),
             settled: Some(Identity {
                 pid: child.id(),

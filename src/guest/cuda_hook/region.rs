@@ -95,7 +95,7 @@ pub struct ControlDevice {
 /// What the container's processes say. Mapped writable inside, so the host believes it only as far as
 /// that container's own limit.
 #[repr(C, align(4096))]
-pub struct Account {
+pub struct AccountPage {
     pub magic: AtomicU64,
     pub version: AtomicU32,
     /// Slots from here on were never used, so nobody has to look at them.
@@ -155,10 +155,10 @@ const _: () = assert!(core::mem::offset_of!(ControlDevice, mem_limit) == 16);
 const _: () = assert!(core::mem::offset_of!(ControlDevice, gate_open) == 40);
 const _: () = assert!(core::mem::offset_of!(ControlDevice, window_end) == 48);
 const _: () = assert!(core::mem::offset_of!(ControlDevice, context_room) == 56);
-const _: () = assert!(core::mem::offset_of!(Account, slot) == 64);
+const _: () = assert!(core::mem::offset_of!(AccountPage, slot) == 64);
 const _: () = assert!(size_of::<SlotDevice>() == 64);
 const _: () = assert!(size_of::<Slot>() == 64 + DEVICES * 64);
-const _: () = assert!(size_of::<Account>() == 561_152);
+const _: () = assert!(size_of::<AccountPage>() == 561_152);
 
 const MOVING_IN: u64 = 1 << 32;
 /// The stamp's low end, above the flag and eleven bits of the namespace.
@@ -176,7 +176,7 @@ pub struct Identity {
 
 /// The owner of a slot as somebody else sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct SlotOwner {
     pub pid: u32,
     /// None while the owner is moving in: only process number and namespace are certain then.
     pub settled: Option<Identity>,
@@ -184,7 +184,7 @@ pub struct Sight {
     pub namespace_bits: u64,
 }
 
-impl Sight {
+impl SlotOwner {
     /// Whether the process number means something in that namespace.
     pub fn belongs_to(&self, namespace: u64) -> bool {
         match self.settled {
@@ -214,7 +214,7 @@ pub enum Charge {
 
 /// Bytes on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sum {
+pub struct DeviceTotals {
     /// Everything that is charged or asked for.
     pub total: u64,
     /// The part of it that may go away by itself in a moment.
@@ -324,7 +324,7 @@ pub struct DeviceTerms {
     pub mode: u32,
 }
 
-impl Account {
+impl AccountPage {
     /// Whether this is a page that we can write.
     pub fn is_known(&self) -> bool {
         self.magic.load(SeqCst) == MAGIC && self.version.load(SeqCst) == VERSION
@@ -420,7 +420,7 @@ impl Account {
 
     /// Frees the slots whose owners `is_dead` is sure about; says how many. One compare-and-swap each,
     /// so two that do it at once, or one killed amid it, do no harm.
-    pub fn reap(&self, mut is_dead: impl FnMut(&Sight) -> bool) -> usize {
+    pub fn reap(&self, mut is_dead: impl FnMut(&SlotOwner) -> bool) -> usize {
         let mut freed = 0;
         for (at, slot) in self.used().iter().enumerate() {
             let owner = slot.owner.load(SeqCst);
@@ -435,8 +435,8 @@ impl Account {
     }
 
     /// What all processes hold on a device, without the host's overhead.
-    pub fn sum(&self, device: usize) -> Sum {
-        let mut sum = Sum {
+    pub fn sum(&self, device: usize) -> DeviceTotals {
+        let mut sum = DeviceTotals {
             total: 0,
             passing: 0,
             contexts: 0,
@@ -572,7 +572,7 @@ impl Account {
 
 impl Slot {
     /// Who owns it; none when nobody does.
-    pub fn sight(&self) -> Option<Sight> {
+    pub fn sight(&self) -> Option<SlotOwner> {
         let owner = self.owner.load(SeqCst);
         let pid = owner as u32;
         if pid == 0 {
@@ -584,7 +584,7 @@ impl Slot {
             namespace: self.namespace.load(SeqCst),
             stack: self.stack.load(SeqCst),
         });
-        Some(Sight {
+        Some(SlotOwner {
             pid,
             settled,
             namespace_bits: owner >> 33 & NAMESPACE_BITS,
@@ -657,9 +657,9 @@ mod tests {
         unsafe { &*alloc_zeroed(Layout::new::<T>()).cast::<T>() }
     }
 
-    fn pages(limit: u64) -> (&'static Control, &'static Account) {
+    fn pages(limit: u64) -> (&'static Control, &'static AccountPage) {
         let control: &Control = page();
-        let account: &Account = page();
+        let account: &AccountPage = page();
         control.found(&[terms(limit)]);
         account.found();
         (control, account)
@@ -684,7 +684,7 @@ mod tests {
         }
     }
 
-    fn dead(pids: &[u32]) -> impl FnMut(&Sight) -> bool {
+    fn dead(pids: &[u32]) -> impl FnMut(&SlotOwner) -> bool {
         let pids = pids.to_vec();
         move |seen| pids.contains(&seen.pid)
     }
@@ -751,7 +751,7 @@ mod tests {
         let two = account.claim(process(2)).unwrap();
         assert_eq!(account.make_context(one, 0, device), Charge::Granted);
         assert_eq!(account.make_context(one, 0, device), Charge::Granted, "its");
-        let told = |account: &Account| (account.sum(0).contexts, account.sum(0).made);
+        let told = |account: &AccountPage| (account.sum(0).contexts, account.sum(0).made);
         assert_eq!(told(account), (1, 0));
         account.has_context(one, 0);
         assert_eq!(told(account), (1, 1));
@@ -869,7 +869,7 @@ mod tests {
     #[test]
     fn a_death_before_any_write_leaks_nothing_and_blocks_nobody() {
         // Moving in, a grant, a refusal, a refund, moving out: killed before each write in turn.
-        let life = |account: &'static Account, control: &'static Control| {
+        let life = |account: &'static AccountPage, control: &'static Control| {
             let me = account.claim(process(7)).unwrap();
             let device = &control.device[0];
             assert_eq!(account.charge(me, 0, GIB / 2, device), Charge::Granted);
@@ -896,7 +896,7 @@ mod tests {
             account.reap(dead(&[7]));
             assert_eq!(
                 account.sum(0),
-                Sum {
+                DeviceTotals {
                     total: 0,
                     passing: 0,
                     contexts: 0,
@@ -961,10 +961,10 @@ mod tests {
         ];
         assert_eq!(of_a_device, [0, 16, 24, 32, 36, 40, 44, 48]);
         let account = [
-            offset_of!(Account, magic),
-            offset_of!(Account, version),
-            offset_of!(Account, high),
-            offset_of!(Account, slot),
+            offset_of!(AccountPage, magic),
+            offset_of!(AccountPage, version),
+            offset_of!(AccountPage, high),
+            offset_of!(AccountPage, slot),
         ];
         assert_eq!(account, [0, 8, 12, 64]);
         let slot = [
@@ -1066,7 +1066,7 @@ mod tests {
         let bytes = std::ptr::from_ref(account).cast_mut().cast::<u8>();
         let me = account.claim(process(1)).unwrap();
         // SAFETY: the page is atomics and lives on; nobody else looks at it.
-        unsafe { std::ptr::write_bytes(bytes, 0xa5, size_of::<Account>()) };
+        unsafe { std::ptr::write_bytes(bytes, 0xa5, size_of::<AccountPage>()) };
         assert!(!account.is_known() && !account.holds(me));
         assert_ne!(
             account.charge(me, 0, 512, &control.device[0]),

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use crate::account::Lock;
+use crate::account::SpinLock;
 use crate::memory::Here;
 use crate::region::SlotDevice;
 use crate::threads::{self, Threads};
@@ -64,7 +64,7 @@ pub struct Mark {
     launches: AtomicU32,
     /// How many launches there may be between two markers here, beyond one.
     more: AtomicU32,
-    lock: Lock,
+    lock: SpinLock,
 }
 
 /// What a process launches, and where. All zero: nothing yet.
@@ -75,7 +75,7 @@ pub struct Launches {
     taken: [AtomicU64; WORDS],
     /// The place that was found busy last.
     busy: AtomicU32,
-    claiming: Lock,
+    claiming: SpinLock,
     marks: [[Mark; WAYS]; SETS],
 }
 

@@ -5,13 +5,13 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
 use serde_json::{Value, json};
 
-use crate::library::{Library, word};
+use crate::library::{NvmlLibrary, word};
 
 /// Links that are looked at; the largest card of this generation has 36.
-const MOST_LINKS: u32 = 36;
+const MAX_LINKS: u32 = 36;
 
 /// Every card in the driver's own order, and the faults since the last question.
-pub(crate) fn all(library: &Library) -> Result<Value, String> {
+pub(crate) fn all(library: &NvmlLibrary) -> Result<Value, String> {
     let nvml = library.nvml;
     let count = nvml.device_count().map_err(|fault| word(&fault))?;
     let cards: Vec<Value> = (0..count)
@@ -33,7 +33,7 @@ pub(crate) fn all(library: &Library) -> Result<Value, String> {
     }))
 }
 
-fn one(library: &Library, device: &Device<'_>) -> Value {
+fn one(library: &NvmlLibrary, device: &Device<'_>) -> Value {
     let memory = device.memory_info();
     // Cards that fall off the bus keep their handle, and say so for each question.
     let error = match &memory {
@@ -62,8 +62,8 @@ fn one(library: &Library, device: &Device<'_>) -> Value {
 }
 
 /// The live links: where each leads, and whether that is a switch.
-fn links(library: &Library, device: &Device<'_>) -> Vec<Value> {
-    (0..MOST_LINKS)
+fn links(library: &NvmlLibrary, device: &Device<'_>) -> Vec<Value> {
+    (0..MAX_LINKS)
         .map(|number| (number, device.link_wrapper_for(number)))
         .take_while(|(_, link)| link.is_active().is_ok())
         .filter(|(_, link)| link.is_active().unwrap_or(false))
@@ -77,7 +77,7 @@ fn links(library: &Library, device: &Device<'_>) -> Vec<Value> {
 }
 
 /// The partitions of a card that is cut; null where it is whole or cannot be cut.
-fn parts(library: &Library, device: &Device<'_>) -> Option<Vec<Value>> {
+fn parts(library: &NvmlLibrary, device: &Device<'_>) -> Option<Vec<Value>> {
     const CUT: u32 = 1;
     if device.mig_mode().ok()?.current != CUT {
         return None;

@@ -14,10 +14,10 @@ use nvml_wrapper_sys::bindings::{
 };
 use serde_json::{Value, json};
 
-use crate::library::{Library, word};
+use crate::library::{NvmlLibrary, word};
 
 /// Partitions of one card at most, and compute instances of one partition.
-const MOST: usize = 8;
+const MAX_INSTANCES: usize = 8;
 
 /// A size of partition that the driver offers for a card.
 struct Offer {
@@ -33,7 +33,7 @@ struct Offer {
 ///
 /// Errors: the step that the driver refused, in words, with its own. Partitions made before that step are
 /// taken away again: the card is then set to be cut and has none, and is given to nobody.
-pub(crate) fn cut(library: &Library, asked: &Value) -> Result<Value, String> {
+pub(crate) fn cut(library: &NvmlLibrary, asked: &Value) -> Result<Value, String> {
     let uuid = asked["card"].as_str().ok_or("which card is not said")?;
     let sizes: Vec<&str> = asked["sizes"]
         .as_array()
@@ -47,7 +47,7 @@ pub(crate) fn cut(library: &Library, asked: &Value) -> Result<Value, String> {
         .filter_map(|index| nvml.device_by_index(index).ok())
         .find(|device| device.uuid().is_ok_and(|own| own == uuid))
         .ok_or("there is no such card")?;
-    let card = Card {
+    let card = ProbedCard {
         library,
         device: &device,
     };
@@ -63,8 +63,8 @@ pub(crate) fn cut(library: &Library, asked: &Value) -> Result<Value, String> {
     made.map(|()| json!({}))
 }
 
-struct Card<'a> {
-    library: &'a Library,
+struct ProbedCard<'a> {
+    library: &'a NvmlLibrary,
     device: &'a Device<'a>,
 }
 
@@ -72,7 +72,7 @@ fn step<T>(what: &str, done: Result<T, NvmlError>) -> Result<T, String> {
     done.map_err(|fault| format!("{what}: {}", word(&fault)))
 }
 
-impl Card<'_> {
+impl ProbedCard<'_> {
     fn is_cut(&self) -> Result<bool, String> {
         let mode = step("asking how it is set", self.device.mig_mode())?;
         Ok(mode.current == 1)
@@ -134,8 +134,9 @@ impl Card<'_> {
             nvml_sym(sym.nvmlDeviceGetGpuInstances.as_ref()),
         )?;
         for offer in self.offers()? {
-            let mut found: [nvmlGpuInstance_t; MOST] = [std::ptr::null_mut(); MOST];
-            let mut count = MOST as c_uint;
+            let mut found: [nvmlGpuInstance_t; MAX_INSTANCES] =
+                [std::ptr::null_mut(); MAX_INSTANCES];
+            let mut count = MAX_INSTANCES as c_uint;
             // SAFETY: the handle is the library's own, and there is room for all that a card can have.
             let listed = unsafe {
                 list(
@@ -189,8 +190,9 @@ impl Card<'_> {
         )?;
         let destroy = step(what, nvml_sym(sym.nvmlComputeInstanceDestroy.as_ref()))?;
         for (id, _) in self.inner(part)? {
-            let mut found: [nvmlComputeInstance_t; MOST] = [std::ptr::null_mut(); MOST];
-            let mut count = MOST as c_uint;
+            let mut found: [nvmlComputeInstance_t; MAX_INSTANCES] =
+                [std::ptr::null_mut(); MAX_INSTANCES];
+            let mut count = MAX_INSTANCES as c_uint;
             // SAFETY: the library's own handle, and room for all that a partition can have.
             let listed = unsafe { list(part, id, found.as_mut_ptr(), &mut count) };
             step(what, nvml_try(listed))?;

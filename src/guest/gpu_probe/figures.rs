@@ -9,10 +9,10 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use serde_json::{Value, json};
 
-use crate::library::{Library, word};
+use crate::library::{NvmlLibrary, word};
 
 /// Memory in use, per cent of the time that something ran, degrees Celsius and milliwatts, for each card.
-pub(crate) fn of_cards(library: &Library) -> Result<Value, String> {
+pub(crate) fn of_cards(library: &NvmlLibrary) -> Result<Value, String> {
     each(library, |device| {
         let memory = device.memory_info().map_err(|fault| word(&fault))?;
         Ok(json!({
@@ -26,7 +26,7 @@ pub(crate) fn of_cards(library: &Library) -> Result<Value, String> {
 
 /// For each card, what each process holds of it. A process whose bytes the driver does not tell is left
 /// out; a list that it does not give makes the answer an error, since it would accuse nobody.
-pub(crate) fn of_processes(library: &Library) -> Result<Value, String> {
+pub(crate) fn of_processes(library: &NvmlLibrary) -> Result<Value, String> {
     each(library, |device| {
         let mut held: BTreeMap<u32, u64> = BTreeMap::new();
         let lists = [
@@ -58,7 +58,7 @@ fn optional<T>(list: Result<Vec<T>, NvmlError>) -> Result<Vec<T>, NvmlError> {
 /// The same question for every card, with its name in each answer; a card that does not answer has an
 /// error in its place.
 fn each(
-    library: &Library,
+    library: &NvmlLibrary,
     ask: impl Fn(&Device<'_>) -> Result<Value, String>,
 ) -> Result<Value, String> {
     let count = library.nvml.device_count().map_err(|fault| word(&fault))?;

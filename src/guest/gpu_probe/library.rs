@@ -11,9 +11,9 @@ use nvml_wrapper_sys::bindings::{nvmlEventTypeXidCriticalError, nvmlReturn_enum_
 use crate::limit;
 
 /// Events that are fetched for one answer at most; the rest waits for the next question.
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
-pub(crate) struct Library {
+pub(crate) struct NvmlLibrary {
     pub(crate) nvml: &'static Nvml,
     /// Where faults that the driver reports arrive; None where it reports none.
     events: Option<EventSet<'static>>,
@@ -21,7 +21,7 @@ pub(crate) struct Library {
     pub(crate) limits: Option<limit::Call>,
 }
 
-impl Library {
+impl NvmlLibrary {
     pub(crate) fn open(path: &OsStr) -> Result<Self, String> {
         let nvml = Nvml::builder().lib_path(path).init();
         let nvml: &'static Nvml = Box::leak(Box::new(nvml.map_err(|fault| fault.to_string())?));
@@ -44,7 +44,7 @@ impl Library {
         let Some(events) = &self.events else {
             return faults;
         };
-        while faults.len() < MOST_EVENTS {
+        while faults.len() < MAX_EVENTS {
             let Ok(event) = events.wait(0) else { break };
             if let (Ok(uuid), Some(XidError::Value(number))) =
                 (event.device.uuid(), event.event_data)

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_enum_NVML_SUCCESS, nvmlReturn_t};
 use serde_json::{Value, json};
 
-use crate::library::{Library, word};
+use crate::library::{NvmlLibrary, word};
 
 /// What holds nobody.
 const NONE: c_ulonglong = c_ulonglong::MAX;
@@ -46,7 +46,7 @@ pub(crate) fn call(path: &OsStr) -> Option<Call> {
 }
 
 /// Holds a control group to so many bytes of a card, or to nothing any more where none are named.
-pub(crate) fn set(library: &Library, asked: &Value) -> Result<Value, String> {
+pub(crate) fn set(library: &NvmlLibrary, asked: &Value) -> Result<Value, String> {
     let call = library.limits.ok_or("the library has no such call")?;
     let text = |name: &str| asked[name].as_str().ok_or(format!("{name} is missing"));
     let card = library

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use library::Library;
+use library::NvmlLibrary;
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1) else {
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         let asked: Value = serde_json::from_str(&line).unwrap_or_default();
         // A library that could not be opened may be whole by the next question: drivers are replaced.
         if library.is_none() {
-            library = match Library::open(&path) {
+            library = match NvmlLibrary::open(&path) {
                 Ok(open) => Some(open),
                 Err(fault) => {
                     let told = json!({"number": asked["number"], "error": fault});

@@ -31,15 +31,15 @@ const OUT_OF_MEMORY: c_int = 2;
 const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Library(*mut c_void);
+pub(crate) struct TestLibrary(*mut c_void);
 
-impl Library {
+impl TestLibrary {
     pub(crate) fn open() -> Self {
         let path = std::env::var("FARDEL_CUDA").unwrap_or_else(|_| "libcuda.so.1".into());
         let path = CString::new(path).expect("a path holds no zero");
         let library = unsafe { dlopen(path.as_ptr(), 2) };
         assert!(!library.is_null(), "{path:?} cannot be loaded");
-        Library(library)
+        TestLibrary(library)
     }
 
     fn find(&self, name: &str) -> *mut c_void {
@@ -63,7 +63,7 @@ fn must(code: c_int, what: &str) {
 }
 
 #[repr(C)]
-struct Flat {
+struct TestArrayDescriptor {
     width: usize,
     height: usize,
     format: u32,
@@ -71,7 +71,7 @@ struct Flat {
 }
 
 #[repr(C)]
-struct Deep {
+struct TestArray3dDescriptor {
     width: usize,
     height: usize,
     depth: usize,
@@ -83,7 +83,7 @@ struct Deep {
 /// The driver's descriptions of allocations and of pools begin alike.
 #[repr(C)]
 #[derive(Default)]
-struct Place {
+struct AllocationProperties {
     kind: i32,
     handles: i32,
     location: i32,
@@ -91,24 +91,24 @@ struct Place {
     rest: [u64; 16],
 }
 
-fn on_device() -> Place {
-    Place {
+fn on_device() -> AllocationProperties {
+    AllocationProperties {
         kind: 1,
         location: 1,
-        ..Place::default()
+        ..AllocationProperties::default()
     }
 }
 
 /// One process at the driver.
-struct Worker {
-    library: Library,
+struct TestWorker {
+    library: TestLibrary,
     path: String,
     pool: u64,
     held: VecDeque<(u64, u64)>,
 }
 
-impl Worker {
-    fn begin(library: Library, path: &str) -> Self {
+impl TestWorker {
+    fn begin(library: TestLibrary, path: &str) -> Self {
         must(call!(library, cuInit(0): u32), "cuInit");
         let mut context = 0u64;
         must(
@@ -123,11 +123,11 @@ impl Worker {
         if path == "own-pool" {
             let wish = on_device();
             must(
-                call!(library, cuMemPoolCreate(&mut pool, &wish): &mut u64, &Place),
+                call!(library, cuMemPoolCreate(&mut pool, &wish): &mut u64, &AllocationProperties),
                 "cuMemPoolCreate",
             );
         }
-        Worker {
+        TestWorker {
             library,
             path: path.to_owned(),
             pool,
@@ -160,19 +160,19 @@ impl Worker {
             }
             "physical" => {
                 let wish = on_device();
-                call!(library, cuMemCreate(&mut out, size, &wish, 0): &mut u64, usize, &Place, u64)
+                call!(library, cuMemCreate(&mut out, size, &wish, 0): &mut u64, usize, &AllocationProperties, u64)
             }
             "array" => {
-                let wish = Flat {
+                let wish = TestArrayDescriptor {
                     width: row,
                     height: size / row,
                     format: 1,
                     channels: 1,
                 };
-                call!(library, cuArrayCreate_v2(&mut out, &wish): &mut u64, &Flat)
+                call!(library, cuArrayCreate_v2(&mut out, &wish): &mut u64, &TestArrayDescriptor)
             }
             "array-3d" | "mipmapped" => {
-                let wish = Deep {
+                let wish = TestArray3dDescriptor {
                     width: row,
                     height: size / row,
                     depth: 1,
@@ -181,9 +181,9 @@ impl Worker {
                     flags: 0,
                 };
                 if self.path == "array-3d" {
-                    call!(library, cuArray3DCreate_v2(&mut out, &wish): &mut u64, &Deep)
+                    call!(library, cuArray3DCreate_v2(&mut out, &wish): &mut u64, &TestArray3dDescriptor)
                 } else {
-                    call!(library, cuMipmappedArrayCreate(&mut out, &wish, 1): &mut u64, &Deep, u32)
+                    call!(library, cuMipmappedArrayCreate(&mut out, &wish, 1): &mut u64, &TestArray3dDescriptor, u32)
                 }
             }
             other => panic!("no path is called {other}"),
@@ -317,12 +317,12 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    pub(crate) fn fork(library: Library, path: &str, piece: u64) -> Self {
+    pub(crate) fn fork(library: TestLibrary, path: &str, piece: u64) -> Self {
         let (near, far) = UnixStream::pair().expect("sockets can be made");
         match unsafe { fork() } {
             0 => {
                 drop(near);
-                Worker::begin(library, path).serve(far, piece);
+                TestWorker::begin(library, path).serve(far, piece);
                 exit(0)
             }
             pid => Far {
@@ -382,12 +382,12 @@ fn number(text: &str) -> u64 {
 pub fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let library = Library::open();
+    let library = TestLibrary::open();
     match words[..] {
         [path, "worker", file, piece] => {
             let line = unsafe { UnixStream::from_raw_fd(number(file) as c_int) };
             let mut ready = line.try_clone().expect("a socket can be doubled");
-            let worker = Worker::begin(library, path);
+            let worker = TestWorker::begin(library, path);
             writeln!(ready, "ready").expect("the conductor listens");
             worker.serve(line, number(piece));
             ExitCode::SUCCESS
@@ -428,7 +428,7 @@ pub(crate) fn view(worker: &mut Far) -> String {
 }
 
 fn conduct(
-    library: Library,
+    library: TestLibrary,
     path: &str,
     count: usize,
     way: &str,

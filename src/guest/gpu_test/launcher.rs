@@ -13,9 +13,9 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-struct Library(*mut c_void);
+struct LauncherLibrary(*mut c_void);
 
-impl Library {
+impl LauncherLibrary {
     fn find(&self, name: &str) -> *mut c_void {
         let name = CString::new(name).expect("a name holds no zero");
         let found = unsafe { dlsym(self.0, name.as_ptr()) };
@@ -68,7 +68,7 @@ turn:
 ";
 
 #[repr(C)]
-struct Wish {
+struct LaunchParameters {
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
@@ -77,7 +77,8 @@ struct Wish {
     count: u32,
 }
 
-type Launch = unsafe extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, u64, u64) -> c_int;
+type LaunchFunction =
+    unsafe extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, u64, u64) -> c_int;
 
 pub fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -85,7 +86,7 @@ pub fn main() {
     let count: u64 = count.parse().expect("a number of launches");
     let path = std::env::var("FARDEL_CUDA").unwrap_or_else(|_| "libcuda.so.1".into());
     let path = CString::new(path).expect("a path holds no zero");
-    let library = Library(unsafe { dlopen(path.as_ptr(), 2) });
+    let library = LauncherLibrary(unsafe { dlopen(path.as_ptr(), 2) });
     assert!(!library.0.is_null(), "the library cannot be loaded");
     let (mut context, mut module, mut kernel_function, mut stream) = (0u64, 0u64, 0u64, 0u64);
     let name = CString::new(kernel.as_str()).expect("a name holds no zero");
@@ -107,14 +108,14 @@ pub fn main() {
         _ => vec![stream],
     };
 
-    let launch: Launch = unsafe {
+    let launch: LaunchFunction = unsafe {
         std::mem::transmute(library.find(match way {
             "per-thread" => "cuLaunchKernel_ptsz",
             _ => "cuLaunchKernel",
         }))
     };
     let plain = || unsafe { launch(kernel_function, 1, 1, 1, 32, 1, 1, 0, stream, 0, 0) };
-    let wish = Wish {
+    let wish = LaunchParameters {
         grid: [1; 3],
         block: [1; 3],
         shared: 0,
@@ -122,7 +123,14 @@ pub fn main() {
         attributes: 0,
         count: 0,
     };
-    let described = function!(library, "cuLaunchKernelEx", &Wish, u64, u64, u64);
+    let described = function!(
+        library,
+        "cuLaunchKernelEx",
+        &LaunchParameters,
+        u64,
+        u64,
+        u64
+    );
     let together = function!(
         library,
         "cuLaunchCooperativeKernel",

@@ -155,7 +155,7 @@ fn launch(library: *mut c_void, (function, stream): (u64, u64)) {
 /// processes got together on this path, the code with which the next piece was refused, what the view says
 /// is free then, and what is once all is given back.
 fn measure(path: &str, processes: usize) -> ExitCode {
-    let library = conformance::Library::open();
+    let library = conformance::TestLibrary::open();
     // Some pieces a process. Halves of halves fill the rest, and every path takes powers of two.
     let piece = |total: u64| 1 << (total / 16 / processes as u64).max(8 << 20).ilog2();
     let mut first = Far::fork(library, "plain", 2 << 20);

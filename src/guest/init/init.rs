@@ -86,11 +86,23 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
             leave(127);
         }
         let name = *arguments;
-        if *name == b'e' && *name.add(1) == b'n' && *name.add(2) == b't' && *name.add(3) == b'e' && *name.add(4) == b'r' && *name.add(5) == 0 {
+        if *name == b'e'
+            && *name.add(1) == b'n'
+            && *name.add(2) == b't'
+            && *name.add(3) == b'e'
+            && *name.add(4) == b'r'
+            && *name.add(5) == 0
+        {
             become_command(arguments.add(1), environment, false);
         }
         let everything: u64 = !0;
-        call(SYS_RT_SIGPROCMASK, SIG_BLOCK, &everything as *const u64 as usize, 0, 8);
+        call(
+            SYS_RT_SIGPROCMASK,
+            SIG_BLOCK,
+            &everything as *const u64 as usize,
+            0,
+            8,
+        );
         let mut group: i32 = 0;
         let has_terminal = call(SYS_IOCTL, 0, TIOCGPGRP, &mut group as *mut i32 as usize, 0) == 0;
         let child = call(SYS_FORK, 0, 0, 0, 0);
@@ -111,19 +123,37 @@ unsafe fn supervise(child: i32) -> ! {
     loop {
         // SAFETY: both pointers live on this stack for the length of the call.
         let signal = unsafe {
-            call(SYS_RT_SIGTIMEDWAIT, &everything as *const u64 as usize, 0, 0, 8)
+            call(
+                SYS_RT_SIGTIMEDWAIT,
+                &everything as *const u64 as usize,
+                0,
+                0,
+                8,
+            )
         } as i32;
         if signal == SIGCHLD {
             loop {
                 let mut status: i32 = 0;
                 // SAFETY: as above.
-                let gone = unsafe { call(SYS_WAIT4, usize::MAX, &mut status as *mut i32 as usize, WNOHANG, 0) };
+                let gone = unsafe {
+                    call(
+                        SYS_WAIT4,
+                        usize::MAX,
+                        &mut status as *mut i32 as usize,
+                        WNOHANG,
+                        0,
+                    )
+                };
                 if gone <= 0 {
                     break;
                 }
                 if gone as i32 == child {
                     let signal = status & 0x7f;
-                    leave(if signal == 0 { (status >> 8) & 0xff } else { 128 + signal });
+                    leave(if signal == 0 {
+                        (status >> 8) & 0xff
+                    } else {
+                        128 + signal
+                    });
                 }
             }
         } else if FORWARDED.contains(&signal) {
@@ -134,7 +164,11 @@ unsafe fn supervise(child: i32) -> ! {
 }
 
 /// Turns this process into the command; never returns.
-unsafe fn become_command(arguments: *const *const u8, environment: *const *const u8, has_terminal: bool) -> ! {
+unsafe fn become_command(
+    arguments: *const *const u8,
+    environment: *const *const u8,
+    has_terminal: bool,
+) -> ! {
     // SAFETY: the pointers come from the initial stack, which never moves.
     unsafe {
         if has_terminal {
@@ -147,22 +181,46 @@ unsafe fn become_command(arguments: *const *const u8, environment: *const *const
         let default = [0usize; 4];
         let mut signal = 1;
         while signal <= 64 {
-            call(SYS_RT_SIGACTION, signal, &default as *const usize as usize, 0, 8);
+            call(
+                SYS_RT_SIGACTION,
+                signal,
+                &default as *const usize as usize,
+                0,
+                8,
+            );
             signal += 1;
         }
         let nothing: u64 = 0;
-        call(SYS_RT_SIGPROCMASK, SIG_SETMASK, &nothing as *const u64 as usize, 0, 8);
+        call(
+            SYS_RT_SIGPROCMASK,
+            SIG_SETMASK,
+            &nothing as *const u64 as usize,
+            0,
+            8,
+        );
 
         let command = *arguments;
         let mut refused: isize = ENOENT;
         if contains_slash(command) {
-            refused = call(SYS_EXECVE, command as usize, arguments as usize, environment as usize, 0);
+            refused = call(
+                SYS_EXECVE,
+                command as usize,
+                arguments as usize,
+                environment as usize,
+                0,
+            );
         } else if let Some(mut path) = search_path(environment) {
             let mut candidate = [0u8; 4096];
             loop {
                 let (next, fits) = join(path, command, &mut candidate);
                 if fits {
-                    let answer = call(SYS_EXECVE, candidate.as_ptr() as usize, arguments as usize, environment as usize, 0);
+                    let answer = call(
+                        SYS_EXECVE,
+                        candidate.as_ptr() as usize,
+                        arguments as usize,
+                        environment as usize,
+                        0,
+                    );
                     // A directory we may not search hides nothing that comes later on the path.
                     if answer != ENOENT && answer != ENOTDIR {
                         refused = answer;
@@ -211,7 +269,12 @@ unsafe fn search_path(mut environment: *const *const u8) -> Option<*const u8> {
     unsafe {
         while !(*environment).is_null() {
             let entry = *environment;
-            if *entry == b'P' && *entry.add(1) == b'A' && *entry.add(2) == b'T' && *entry.add(3) == b'H' && *entry.add(4) == b'=' {
+            if *entry == b'P'
+                && *entry.add(1) == b'A'
+                && *entry.add(2) == b'T'
+                && *entry.add(3) == b'H'
+                && *entry.add(4) == b'='
+            {
                 return Some(entry.add(5));
             }
             environment = environment.add(1);
@@ -221,7 +284,11 @@ unsafe fn search_path(mut environment: *const *const u8) -> Option<*const u8> {
 }
 
 /// Writes "first directory of `path`"/`command` into `into`; gives the rest of the path, and whether it fitted.
-unsafe fn join(mut path: *const u8, mut command: *const u8, into: &mut [u8; 4096]) -> (Option<*const u8>, bool) {
+unsafe fn join(
+    mut path: *const u8,
+    mut command: *const u8,
+    into: &mut [u8; 4096],
+) -> (Option<*const u8>, bool) {
     let mut length = 0;
     let mut fits = true;
     let mut put = |byte: u8| {
@@ -249,7 +316,14 @@ unsafe fn join(mut path: *const u8, mut command: *const u8, into: &mut [u8; 4096
             command = command.add(1);
         }
         into[length] = 0;
-        (if *path == b':' { Some(path.add(1)) } else { None }, fits)
+        (
+            if *path == b':' {
+                Some(path.add(1))
+            } else {
+                None
+            },
+            fits,
+        )
     }
 }
 

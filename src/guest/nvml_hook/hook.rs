@@ -33,7 +33,7 @@ pub const TOO_SMALL: Code = 7;
 const FUNCTION_NOT_FOUND: Code = 13;
 
 /// A device as the vendor's library knows it.
-pub type Device = u64;
+pub type DeviceHandle = u64;
 
 /// Stands in for a name that this driver does not have yet, or no longer.
 extern "C" fn missing() -> Code {

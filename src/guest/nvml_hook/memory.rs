@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
-use crate::pages::Slice;
-use crate::{Code, Device, NOT_FOUND, OK, real};
+use crate::pages::SliceView;
+use crate::{Code, DeviceHandle, NOT_FOUND, OK, real};
 
 #[repr(C)]
 struct Memory {
@@ -22,16 +22,16 @@ struct MemoryV2 {
 }
 
 /// Total, free and used bytes of the slice, never more than the device has.
-fn view(device: Device, total: u64, free: u64) -> Option<(u64, u64, u64)> {
-    let slice = Slice::of(device)?;
+fn view(device: DeviceHandle, total: u64, free: u64) -> Option<(u64, u64, u64)> {
+    let slice = SliceView::of(device)?;
     let total = total.min(slice.terms.mem_limit.load(SeqCst));
     let free = total.saturating_sub(slice.used()).min(free);
     Some((total, free, total - free))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, out: *mut Memory) -> Code {
-    let code = real!(nvmlDeviceGetMemoryInfo(device, out): fn(Device, *mut Memory));
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: DeviceHandle, out: *mut Memory) -> Code {
+    let code = real!(nvmlDeviceGetMemoryInfo(device, out): fn(DeviceHandle, *mut Memory));
     // SAFETY: null, or what the library has just written.
     let Some(memory) = (unsafe { out.as_mut() }).filter(|_| code == OK) else {
         return code;
@@ -43,8 +43,8 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, out: *mut Memory) -
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, out: *mut MemoryV2) -> Code {
-    let code = real!(nvmlDeviceGetMemoryInfo_v2(device, out): fn(Device, *mut MemoryV2));
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: DeviceHandle, out: *mut MemoryV2) -> Code {
+    let code = real!(nvmlDeviceGetMemoryInfo_v2(device, out): fn(DeviceHandle, *mut MemoryV2));
     // SAFETY: null, or what the library has just written.
     let Some(memory) = (unsafe { out.as_mut() }).filter(|_| code == OK) else {
         return code;

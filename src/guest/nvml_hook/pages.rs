@@ -4,8 +4,8 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 
-use crate::region::{Account, Control, ControlDevice, DEVICES, NO_CONTEXT};
-use crate::{Code, Device, NO_PERMISSION, OK, kernel, process, real};
+use crate::region::{AccountPage, Control, ControlDevice, DEVICES, NO_CONTEXT};
+use crate::{Code, DeviceHandle, NO_PERMISSION, OK, kernel, process, real};
 
 const CONTROL_PATH: &CStr = path(concat!(env!("HOOK_PLACE"), "/control\0"));
 const ACCOUNT_PATH: &CStr = path(concat!(env!("HOOK_PLACE"), "/account\0"));
@@ -18,14 +18,14 @@ const fn path(text: &'static str) -> &'static CStr {
 }
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
-static ACCOUNT: AtomicPtr<Account> = AtomicPtr::new(core::ptr::null_mut());
+static ACCOUNT: AtomicPtr<AccountPage> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Called when the library is loaded.
 pub fn prepare() {
     let control =
         kernel::map_file(CONTROL_PATH, size_of::<Control>(), false).map(|at| at.cast::<Control>());
-    let account =
-        kernel::map_file(ACCOUNT_PATH, size_of::<Account>(), false).map(|at| at.cast::<Account>());
+    let account = kernel::map_file(ACCOUNT_PATH, size_of::<AccountPage>(), false)
+        .map(|at| at.cast::<AccountPage>());
     if let (Some(control), Some(account)) = (control, account) {
         // SAFETY: both are mapped for good, at least as long as their types, and hold atomics.
         if unsafe { (*control).is_known() && (*account).is_known() } {
@@ -36,23 +36,23 @@ pub fn prepare() {
 }
 
 /// One device of this container.
-pub struct Slice {
+pub struct SliceView {
     pub terms: &'static ControlDevice,
-    account: &'static Account,
+    account: &'static AccountPage,
     at: usize,
     namespace: u64,
 }
 
 /// A process of this container.
-pub struct Tenant {
+pub struct GuestProcess {
     pub pid: u32,
     pub bytes: u64,
     pub has_context: bool,
 }
 
-impl Slice {
+impl SliceView {
     /// What the container has of a device; none when it has nothing of it.
-    pub fn of(device: Device) -> Option<Self> {
+    pub fn of(device: DeviceHandle) -> Option<Self> {
         // SAFETY: null, or mapped for good in `prepare`.
         let (control, account) = unsafe {
             (
@@ -62,13 +62,13 @@ impl Slice {
         };
         let mut text = [0u8; 96];
         let code = real!(nvmlDeviceGetUUID(device, text.as_mut_ptr(), text.len() as u32):
-            fn(Device, *mut u8, u32));
+            fn(DeviceHandle, *mut u8, u32));
         if code != OK {
             return None;
         }
         let at = control.find(&uuid(&text)?)?;
         let mut link = [0; 64];
-        Some(Slice {
+        Some(SliceView {
             terms: &control.device[at.min(DEVICES - 1)],
             account,
             at,
@@ -77,12 +77,12 @@ impl Slice {
     }
 
     /// Calls `visit` with every process of the container that has a slot and may live.
-    pub fn each(&self, mut visit: impl FnMut(Tenant)) {
+    pub fn each(&self, mut visit: impl FnMut(GuestProcess)) {
         for slot in &self.account.slot {
             if let Some(seen) = slot.sight()
                 && !process::is_dead(&seen, self.namespace)
             {
-                visit(Tenant {
+                visit(GuestProcess {
                     // A number of another namespace would name somebody else here.
                     pid: if seen.belongs_to(self.namespace) {
                         seen.pid

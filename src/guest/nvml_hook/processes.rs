@@ -1,20 +1,20 @@
 //! Lists of processes: the container's own, by its own numbers, in every shape the library has had.
 //! They come from the account page, so that nobody else's can be in them.
 
-use crate::pages::{Slice, Tenant};
-use crate::{Code, Device, INVALID_ARGUMENT, NOT_FOUND, OK, TOO_SMALL, real};
+use crate::pages::{GuestProcess, SliceView};
+use crate::{Code, DeviceHandle, INVALID_ARGUMENT, NOT_FOUND, OK, TOO_SMALL, real};
 
 /// "Not a MIG instance".
 const NONE: u32 = u32::MAX;
 
 #[repr(C)]
-struct First {
+struct FirstProcessRecord {
     pid: u32,
     bytes: u64,
 }
 
 #[repr(C)]
-struct Later {
+struct ProcessRecord {
     pid: u32,
     bytes: u64,
     instance: u32,
@@ -38,18 +38,18 @@ struct Details {
     list: *mut Detail,
 }
 
-impl From<Tenant> for First {
-    fn from(tenant: Tenant) -> Self {
-        First {
+impl From<GuestProcess> for FirstProcessRecord {
+    fn from(tenant: GuestProcess) -> Self {
+        FirstProcessRecord {
             pid: tenant.pid,
             bytes: tenant.bytes,
         }
     }
 }
 
-impl From<Tenant> for Later {
-    fn from(tenant: Tenant) -> Self {
-        Later {
+impl From<GuestProcess> for ProcessRecord {
+    fn from(tenant: GuestProcess) -> Self {
+        ProcessRecord {
             pid: tenant.pid,
             bytes: tenant.bytes,
             instance: NONE,
@@ -58,8 +58,8 @@ impl From<Tenant> for Later {
     }
 }
 
-impl From<Tenant> for Detail {
-    fn from(tenant: Tenant) -> Self {
+impl From<GuestProcess> for Detail {
+    fn from(tenant: GuestProcess) -> Self {
         Detail {
             pid: tenant.pid,
             bytes: tenant.bytes,
@@ -70,8 +70,8 @@ impl From<Tenant> for Detail {
     }
 }
 
-impl From<Tenant> for u32 {
-    fn from(tenant: Tenant) -> Self {
+impl From<GuestProcess> for u32 {
+    fn from(tenant: GuestProcess) -> Self {
         tenant.pid
     }
 }
@@ -80,12 +80,12 @@ impl From<Tenant> for u32 {
 ///
 /// # Safety
 /// `list` is null or has room for as many as `count` says.
-unsafe fn list<T: From<Tenant>>(device: Device, count: *mut u32, list: *mut T) -> Code {
+unsafe fn list<T: From<GuestProcess>>(device: DeviceHandle, count: *mut u32, list: *mut T) -> Code {
     // SAFETY: the caller's argument.
     let Some(count) = (unsafe { count.as_mut() }) else {
         return INVALID_ARGUMENT;
     };
-    let Some(slice) = Slice::of(device) else {
+    let Some(slice) = SliceView::of(device) else {
         return NOT_FOUND;
     };
     let room = if list.is_null() { 0 } else { *count };
@@ -118,9 +118,9 @@ unsafe fn nobody(count: *mut u32) -> Code {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses(
-    device: Device,
+    device: DeviceHandle,
     count: *mut u32,
-    out: *mut First,
+    out: *mut FirstProcessRecord,
 ) -> Code {
     // SAFETY: the caller's arguments.
     unsafe { list(device, count, out) }
@@ -128,9 +128,9 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(
-    device: Device,
+    device: DeviceHandle,
     count: *mut u32,
-    out: *mut Later,
+    out: *mut ProcessRecord,
 ) -> Code {
     // SAFETY: the caller's arguments.
     unsafe { list(device, count, out) }
@@ -138,9 +138,9 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v2(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
-    device: Device,
+    device: DeviceHandle,
     count: *mut u32,
-    out: *mut Later,
+    out: *mut ProcessRecord,
 ) -> Code {
     // SAFETY: the caller's arguments.
     unsafe { list(device, count, out) }
@@ -149,7 +149,7 @@ unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
 macro_rules! none {
     ($( fn $name:ident )*) => { $(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(_device: Device, count: *mut u32, _out: *mut u8) -> Code {
+        unsafe extern "C" fn $name(_device: DeviceHandle, count: *mut u32, _out: *mut u8) -> Code {
             // SAFETY: the caller's argument.
             unsafe { nobody(count) }
         }
@@ -169,7 +169,7 @@ none! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetRunningProcessDetailList(
-    device: Device,
+    device: DeviceHandle,
     out: *mut Details,
 ) -> Code {
     // SAFETY: the caller's argument.
@@ -186,7 +186,7 @@ unsafe extern "C" fn nvmlDeviceGetRunningProcessDetailList(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetAccountingPids(
-    device: Device,
+    device: DeviceHandle,
     count: *mut u32,
     out: *mut u32,
 ) -> Code {
@@ -195,21 +195,25 @@ unsafe extern "C" fn nvmlDeviceGetAccountingPids(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetAccountingStats(device: Device, pid: u32, out: *mut u8) -> Code {
-    if !Slice::of(device).is_some_and(|slice| slice.has(pid)) {
+unsafe extern "C" fn nvmlDeviceGetAccountingStats(
+    device: DeviceHandle,
+    pid: u32,
+    out: *mut u8,
+) -> Code {
+    if !SliceView::of(device).is_some_and(|slice| slice.has(pid)) {
         return NOT_FOUND;
     }
-    real!(nvmlDeviceGetAccountingStats(device, pid, out): fn(Device, u32, *mut u8))
+    real!(nvmlDeviceGetAccountingStats(device, pid, out): fn(DeviceHandle, u32, *mut u8))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetAccountingStats_v2(
-    device: Device,
+    device: DeviceHandle,
     pid: u32,
     out: *mut u8,
 ) -> Code {
-    if !Slice::of(device).is_some_and(|slice| slice.has(pid)) {
+    if !SliceView::of(device).is_some_and(|slice| slice.has(pid)) {
         return NOT_FOUND;
     }
-    real!(nvmlDeviceGetAccountingStats_v2(device, pid, out): fn(Device, u32, *mut u8))
+    real!(nvmlDeviceGetAccountingStats_v2(device, pid, out): fn(DeviceHandle, u32, *mut u8))
 }

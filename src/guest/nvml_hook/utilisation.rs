@@ -3,18 +3,18 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
-use crate::pages::Slice;
-use crate::{Code, Device, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, OK, real};
+use crate::pages::SliceView;
+use crate::{Code, DeviceHandle, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, OK, real};
 
 #[repr(C)]
-struct Rates {
+struct UtilisationRates {
     gpu: u32,
     memory: u32,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Sample {
+struct ProcessSample {
     pid: u32,
     at: u64,
     sm: u32,
@@ -25,7 +25,7 @@ struct Sample {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Usage {
+struct UsageReading {
     at: u64,
     pid: u32,
     sm: u32,
@@ -41,24 +41,28 @@ struct Usages {
     version: u32,
     count: u32,
     since: u64,
-    list: *mut Usage,
+    list: *mut UsageReading,
 }
 
 /// Processes of a card that are looked at for the rates.
 const LOOKED_AT: usize = 256;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut Rates) -> Code {
-    let code = real!(nvmlDeviceGetUtilizationRates(device, out): fn(Device, *mut Rates));
+unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
+    device: DeviceHandle,
+    out: *mut UtilisationRates,
+) -> Code {
+    let code =
+        real!(nvmlDeviceGetUtilizationRates(device, out): fn(DeviceHandle, *mut UtilisationRates));
     // SAFETY: null, or what the library has just written.
     let Some(rates) = (unsafe { out.as_mut() }).filter(|_| code == OK) else {
         return code;
     };
-    let Some(slice) = Slice::of(device) else {
-        *rates = Rates { gpu: 0, memory: 0 };
+    let Some(slice) = SliceView::of(device) else {
+        *rates = UtilisationRates { gpu: 0, memory: 0 };
         return NOT_FOUND;
     };
-    let empty = Sample {
+    let empty = ProcessSample {
         pid: 0,
         at: 0,
         sm: 0,
@@ -69,7 +73,7 @@ unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut Rat
     let mut samples = [empty; LOOKED_AT];
     let mut count = LOOKED_AT as u32;
     let told = real!(nvmlDeviceGetProcessUtilization(device, samples.as_mut_ptr(), &mut count, 0):
-        fn(Device, *mut Sample, &mut u32, u64));
+        fn(DeviceHandle, *mut ProcessSample, &mut u32, u64));
     let own = samples
         .iter()
         .take(if told == OK { count as usize } else { 0 })
@@ -82,7 +86,7 @@ unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut Rat
     });
     let share = slice.terms.share_milli.load(SeqCst).max(1);
     let within = |part: u32| (u64::from(part) * 1000 / u64::from(share)).min(100) as u32;
-    *rates = Rates {
+    *rates = UtilisationRates {
         gpu: within(sm),
         memory: within(memory),
     };
@@ -110,13 +114,13 @@ unsafe fn keep<T: Copy>(list: *mut T, count: u32, own: impl Fn(&T) -> bool) -> u
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
-    device: Device,
-    out: *mut Sample,
+    device: DeviceHandle,
+    out: *mut ProcessSample,
     count: *mut u32,
     since: u64,
 ) -> Code {
     let code = real!(nvmlDeviceGetProcessUtilization(device, out, count, since):
-        fn(Device, *mut Sample, *mut u32, u64));
+        fn(DeviceHandle, *mut ProcessSample, *mut u32, u64));
     // SAFETY: null, or what the library has just written.
     let Some(count) = (unsafe { count.as_mut() }) else {
         return INVALID_ARGUMENT;
@@ -124,8 +128,8 @@ unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
     if code != OK || out.is_null() {
         return code;
     }
-    let slice = Slice::of(device);
-    let own = |sample: &Sample| slice.as_ref().is_some_and(|slice| slice.has(sample.pid));
+    let slice = SliceView::of(device);
+    let own = |sample: &ProcessSample| slice.as_ref().is_some_and(|slice| slice.has(sample.pid));
     // SAFETY: the library has written that many.
     *count = unsafe { keep(out, *count, own) };
     OK
@@ -133,10 +137,11 @@ unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetProcessesUtilizationInfo(
-    device: Device,
+    device: DeviceHandle,
     out: *mut Usages,
 ) -> Code {
-    let code = real!(nvmlDeviceGetProcessesUtilizationInfo(device, out): fn(Device, *mut Usages));
+    let code =
+        real!(nvmlDeviceGetProcessesUtilizationInfo(device, out): fn(DeviceHandle, *mut Usages));
     // SAFETY: null, or what the library has just written.
     let Some(usages) = (unsafe { out.as_mut() }) else {
         return INVALID_ARGUMENT;
@@ -144,8 +149,8 @@ unsafe extern "C" fn nvmlDeviceGetProcessesUtilizationInfo(
     if code != OK || usages.list.is_null() {
         return code;
     }
-    let slice = Slice::of(device);
-    let own = |usage: &Usage| slice.as_ref().is_some_and(|slice| slice.has(usage.pid));
+    let slice = SliceView::of(device);
+    let own = |usage: &UsageReading| slice.as_ref().is_some_and(|slice| slice.has(usage.pid));
     // SAFETY: the library has written that many.
     usages.count = unsafe { keep(usages.list, usages.count, own) };
     OK
@@ -156,7 +161,7 @@ const BUSY: core::ops::RangeInclusive<u32> = 1..=4;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetSamples(
-    device: Device,
+    device: DeviceHandle,
     kind: u32,
     since: u64,
     value: *mut u32,
@@ -167,5 +172,5 @@ unsafe extern "C" fn nvmlDeviceGetSamples(
         return NOT_SUPPORTED;
     }
     real!(nvmlDeviceGetSamples(device, kind, since, value, count, out):
-        fn(Device, u32, u64, *mut u32, *mut u32, *mut u8))
+        fn(DeviceHandle, u32, u64, *mut u32, *mut u32, *mut u8))
 }

@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(200);
 
 /// What one look at a log found.
-pub(super) struct Look {
+pub(super) struct LogRead {
     /// None where it cannot be read.
     pub(super) piece: Option<LogPiece>,
     /// Nothing will be added to it.
@@ -32,11 +32,11 @@ pub(super) struct Look {
 
 /// Everybody who reads a log.
 #[derive(Clone)]
-pub(crate) struct Followers {
+pub(crate) struct LogReaders {
     readers: Arc<Semaphore>,
 }
 
-impl Default for Followers {
+impl Default for LogReaders {
     fn default() -> Self {
         Self {
             readers: Arc::new(Semaphore::new(READERS)),
@@ -44,7 +44,7 @@ impl Default for Followers {
     }
 }
 
-impl Followers {
+impl LogReaders {
     /// Gives the log from `since` on, to its end or with `follow` until nothing will be added, and the
     /// work that fills it, for the caller to spawn: it ends with the log, or when nobody listens any more.
     ///
@@ -53,7 +53,7 @@ impl Followers {
         &self,
         since: u64,
         follow: bool,
-        look: impl Fn(u64) -> Look + Send + Sync + 'static,
+        look: impl Fn(u64) -> LogRead + Send + Sync + 'static,
     ) -> (LogStream, impl Future<Output = ()> + Send + 'static) {
         let (send, output) = mpsc::channel(QUEUE);
         let readers = Arc::clone(&self.readers);
@@ -66,7 +66,7 @@ async fn read(
     readers: Arc<Semaphore>,
     mut from: u64,
     follow: bool,
-    look: Arc<impl Fn(u64) -> Look + Send + Sync + 'static>,
+    look: Arc<impl Fn(u64) -> LogRead + Send + Sync + 'static>,
     to: mpsc::Sender<LogChunk>,
 ) {
     let mut wait = SOON;
@@ -77,7 +77,7 @@ async fn read(
         let asked = Arc::clone(&look);
         let found = tokio::task::spawn_blocking(move || asked(from)).await;
         drop(permit);
-        let Ok(Look {
+        let Ok(LogRead {
             piece: Some(piece),
             over,
         }) = found
@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn four_hundred_followers_read_on_a_few_threads_and_all_hear_the_end() {
-        let followers = Followers::default();
+        let followers = LogReaders::default();
         let (reading, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let ended = Arc::new(AtomicBool::new(false));
         let mut streams = Vec::new();
@@ -127,7 +127,7 @@ mod tests {
                 let written: &[u8] = if over { b"first, last" } else { b"first" };
                 let at = usize::try_from(from).expect("short").min(written.len());
                 reading.fetch_sub(1, Ordering::SeqCst);
-                Look {
+                LogRead {
                     piece: Some(LogPiece {
                         from,
                         bytes: written[at..].to_vec(),
@@ -153,14 +153,14 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_does_not_follow_gets_what_there_is() {
-        let look = |from| Look {
+        let look = |from| LogRead {
             piece: Some(LogPiece {
                 from,
                 bytes: b"all"[usize::try_from(from).expect("short")..].to_vec(),
             }),
             over: false,
         };
-        let (mut stream, reading) = Followers::default().follow(1, false, look);
+        let (mut stream, reading) = LogReaders::default().follow(1, false, look);
         tokio::spawn(reading);
         assert_eq!(stream.output.recv().await.expect("a piece").bytes, "ll");
         assert_eq!(stream.output.recv().await, None);

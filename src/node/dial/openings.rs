@@ -9,10 +9,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Ways into one session that are opened at once; the others wait without a thread. Higher: a session that
 /// does not answer holds more threads. Lower: a page with many connections opens them slowly.
-const MOST_OF_A_SESSION: usize = 8;
+const MAX_PER_SESSION: usize = 8;
 /// Ways into all sessions that are opened at once. The runtime has 512 threads for what blocks: higher, and
 /// sign-ins and lists wait for silent sessions; lower, and a class that opens its terminals together does.
-const MOST: usize = 256;
+const MAX_OPENINGS: usize = 256;
 
 /// Whose turn it is.
 pub(crate) struct Openings {
@@ -21,7 +21,7 @@ pub(crate) struct Openings {
 }
 
 /// Two places, given back when it is dropped.
-pub(super) struct Turn {
+pub(super) struct OpeningPermit {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
@@ -30,7 +30,7 @@ impl Default for Openings {
     fn default() -> Self {
         Self {
             sessions: Mutex::default(),
-            all: Arc::new(Semaphore::new(MOST)),
+            all: Arc::new(Semaphore::new(MAX_OPENINGS)),
         }
     }
 }
@@ -38,11 +38,11 @@ impl Default for Openings {
 impl Openings {
     /// Waits for a place among those of this session, then for one among all. To be kept until the thread that
     /// opens is free again, also where the request is gone.
-    pub(super) async fn turn(&self, session: ContainerName) -> Turn {
+    pub(super) async fn turn(&self, session: ContainerName) -> OpeningPermit {
         let own = self.own(session).acquire_owned().await;
         let own = own.expect("it is never closed");
         let all = Arc::clone(&self.all).acquire_owned().await;
-        Turn {
+        OpeningPermit {
             _own: own,
             _all: all.expect("it is never closed"),
         }
@@ -55,7 +55,7 @@ impl Openings {
         }
         // Each turn and each wait keeps its own alive.
         sessions.retain(|_, known| known.strong_count() > 0);
-        let own = Arc::new(Semaphore::new(MOST_OF_A_SESSION));
+        let own = Arc::new(Semaphore::new(MAX_PER_SESSION));
         sessions.insert(session, Arc::downgrade(&own));
         own
     }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     /// A turn that is there at once.
-    fn at_once(openings: &Openings, number: u128) -> Option<Turn> {
+    fn at_once(openings: &Openings, number: u128) -> Option<OpeningPermit> {
         let turn = pin!(openings.turn(session(number)));
         match turn.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(turn) => Some(turn),
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_silent_session_holds_few_threads_and_all_of_them_half() {
         let openings = Openings::default();
-        let mut held: Vec<Turn> = (0..8)
+        let mut held: Vec<OpeningPermit> = (0..8)
             .map(|_| at_once(&openings, 1).expect("free"))
             .collect();
         assert!(at_once(&openings, 1).is_none(), "a ninth of one session");

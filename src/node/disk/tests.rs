@@ -5,10 +5,10 @@ use super::*;
 const MIB: u64 = 1 << 20;
 
 /// Name, bytes, files, written, beyond.
-fn grown(all: &[(&str, u64, u64, u64, u64)]) -> BTreeMap<ContainerName, Grown> {
+fn grown(all: &[(&str, u64, u64, u64, u64)]) -> BTreeMap<RuntimeName, DiskGrowth> {
     let of = |&(name, bytes, files, written, beyond): &(&str, u64, u64, u64, u64)| {
-        let name = ContainerName::parse(name).expect("a plain name");
-        let grown = Grown {
+        let name = RuntimeName::parse(name).expect("a plain name");
+        let grown = DiskGrowth {
             bytes,
             files,
             written,
@@ -20,8 +20,8 @@ fn grown(all: &[(&str, u64, u64, u64, u64)]) -> BTreeMap<ContainerName, Grown> {
     all.iter().map(of).collect()
 }
 
-fn names(chosen: &[ContainerName]) -> String {
-    let names: Vec<&str> = chosen.iter().map(ContainerName::as_str).collect();
+fn names(chosen: &[RuntimeName]) -> String {
+    let names: Vec<&str> = chosen.iter().map(RuntimeName::as_str).collect();
     names.join(" ")
 }
 
@@ -68,14 +68,14 @@ fn whoever_grew_most_is_paused_and_nobody_who_did_not_grow() {
 fn whoever_makes_files_is_paused_though_they_are_empty() {
     let all = [("many", 0, 900, 0, 0), ("few", 500, 3, 500, 0)];
     assert_eq!(names(&by_files(1000, &grown(&all))), "many");
-    let all = [("uncounted", 0, 0, 0, MOST_NAMES), ("few", 0, 3, 0, 0)];
+    let all = [("uncounted", 0, 0, 0, MAX_NAMES), ("few", 0, 3, 0, 0)];
     assert_eq!(names(&by_files(1000, &grown(&all))), "uncounted");
     assert_eq!(names(&by_files(1000, &grown(&[("few", 0, 3, 0, 0)]))), "");
 }
 
 #[test]
 fn what_was_too_much_to_count_is_no_growth() {
-    let known = |bytes, whole| Known {
+    let known = |bytes, whole| SessionDiskUse {
         size: Size {
             bytes,
             entries: 7,
@@ -84,17 +84,17 @@ fn what_was_too_much_to_count_is_no_growth() {
         written: bytes,
         ..NOTHING
     };
-    let grew = Grown::between(&known(10, true), &known(30, true));
+    let grew = DiskGrowth::between(&known(10, true), &known(30, true));
     assert_eq!((grew.bytes, grew.written, grew.beyond), (20, 20, 0));
-    let grew = Grown::between(&known(10, true), &known(30, false));
+    let grew = DiskGrowth::between(&known(10, true), &known(30, false));
     assert_eq!((grew.bytes, grew.written, grew.beyond), (0, 20, 7));
-    let grew = Grown::between(&known(30, true), &known(10, true));
+    let grew = DiskGrowth::between(&known(30, true), &known(10, true));
     assert_eq!((grew.bytes, grew.written), (0, 0), "it gave something back");
 }
 
 #[test]
 fn files_without_a_name_are_growth_and_losing_the_name_is_none() {
-    let known = |named, unnamed, whole| Known {
+    let known = |named, unnamed, whole| SessionDiskUse {
         size: Size {
             bytes: named,
             ..NOTHING.size
@@ -105,8 +105,8 @@ fn files_without_a_name_are_growth_and_losing_the_name_is_none() {
         },
         ..NOTHING
     };
-    let grew = |then: &Known, now: &Known| {
-        let grew = Grown::between(then, now);
+    let grew = |then: &SessionDiskUse, now: &SessionDiskUse| {
+        let grew = DiskGrowth::between(then, now);
         (grew.bytes, grew.hides)
     };
     let before = known(10, 0, true);
@@ -118,19 +118,19 @@ fn files_without_a_name_are_growth_and_losing_the_name_is_none() {
     );
     assert_eq!(grew(&before, &known(15, 20, false)), (5, true));
     assert_eq!(grew(&NOTHING, &known(1, 2, true)), (3, false));
-    let flushed = Known {
+    let flushed = SessionDiskUse {
         flushed: 50,
         written: 7,
         ..NOTHING
     };
-    assert_eq!(Grown::between(&NOTHING, &flushed).written, 50);
+    assert_eq!(DiskGrowth::between(&NOTHING, &flushed).written, 50);
 }
 
 #[test]
 fn whoever_hides_what_is_open_is_paused_when_nothing_else_explains_it() {
     let mut all = grown(&[("hides", 0, 0, 1, 0), ("works", 5, 0, 5, 0)]);
     assert_eq!(names(&by_bytes(100, &all)), "", "no session hides anything");
-    let name = ContainerName::parse("hides").expect("a plain name");
+    let name = RuntimeName::parse("hides").expect("a plain name");
     all.get_mut(&name).expect("there").hides = true;
     assert_eq!(names(&by_bytes(100, &all)), "hides");
     assert_eq!(names(&by_bytes(8, &all)), "works", "that is explained");
@@ -142,11 +142,11 @@ fn imports_and_uploads_stop_before_anybody_is_paused_for_them() {
     let imports = store::images::limits::ImportLimits::default().reserve_bytes;
     let uploads = store::uploads::UploadLimits::default().reserve_bytes;
     for gib in [1, 4, 100, 100_000] {
-        let all = Room {
+        let all = FreeSpace {
             bytes: gib << 30,
             files: gib << 16,
         };
-        let marks = Marks::of(all);
+        let marks = PauseThresholds::of(all);
         assert!(marks.pause.bytes < marks.go_on.bytes);
         assert!(marks.go_on.bytes < imports.min(uploads), "{gib} GiB");
         assert!(marks.go_on.files < all.files);
@@ -155,15 +155,15 @@ fn imports_and_uploads_stop_before_anybody_is_paused_for_them() {
 
 #[test]
 fn nobody_is_measured_while_the_disk_does_not_fill() {
-    let room = |mib: u64| Room {
+    let room = |mib: u64| FreeSpace {
         bytes: mib * MIB,
         files: 1_000_000,
     };
-    let marks = Marks::of(Room {
+    let marks = PauseThresholds::of(FreeSpace {
         bytes: 100 << 30,
         files: 6_000_000,
     });
-    let mut eyes = Eyes::default();
+    let mut eyes = DiskWatchState::default();
     assert!(eyes.is_due(room(9000), marks), "the first time");
     eyes.measured = Some((room(9000), Instant::now(), Duration::ZERO));
     assert!(!eyes.is_due(room(9000), marks));
@@ -173,7 +173,7 @@ fn nobody_is_measured_while_the_disk_does_not_fill() {
     assert!(!eyes.is_due(room(400), marks), "nothing went");
     assert!(!eyes.is_due(room(500), marks), "it became more");
     assert!(eyes.is_due(room(398), marks));
-    let files = Room {
+    let files = FreeSpace {
         files: 1000,
         ..room(400)
     };

@@ -52,7 +52,7 @@ pub enum Division {
 
 /// What is known of one device without asking its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Accelerator {
     pub family: &'static Family,
     /// As the machine counts them.
     pub index: u32,
@@ -249,7 +249,7 @@ pub static FAMILIES: [Family; 10] = [
     },
 ];
 
-impl Found {
+impl Accelerator {
     /// What a container needs for these devices, all of one family, in the order given: the first is number
     /// 0 inside. Groups are looked up in the machine's own `/etc/group` below `root`.
     pub fn edits(devices: &[&Self], root: &Path) -> Edits {
@@ -318,7 +318,7 @@ impl Found {
 
 /// Every device of every family below `root` (`/` on a machine), by family and number. Empty where there is
 /// none; what cannot be read is not there.
-pub fn discover(root: &Path) -> Vec<Found> {
+pub fn discover(root: &Path) -> Vec<Accelerator> {
     FAMILIES
         .iter()
         .flat_map(|family| match &family.find {
@@ -348,7 +348,7 @@ pub fn others(root: &Path) -> (Vec<OtherDevices>, Vec<cdi::Left>) {
     (others, left)
 }
 
-fn rendering(root: &Path, family: &'static Family, vendor: &str) -> Vec<Found> {
+fn rendering(root: &Path, family: &'static Family, vendor: &str) -> Vec<Accelerator> {
     let mut found = Vec::new();
     for number in listed(&root.join("sys/class/drm"), "renderD#") {
         let sys = root.join(format!("sys/class/drm/renderD{number}/device"));
@@ -369,7 +369,7 @@ fn rendering(root: &Path, family: &'static Family, vendor: &str) -> Vec<Found> {
         {
             continue;
         }
-        found.push(Found {
+        found.push(Accelerator {
             family,
             index: number.saturating_sub(128),
             pci: pci(&sys),
@@ -387,7 +387,7 @@ fn named(
     first: &str,
     beside: &[&str],
     sys: &str,
-) -> Vec<Found> {
+) -> Vec<Accelerator> {
     let (folder, pattern) = first.rsplit_once('/').unwrap_or(("", first));
     let mut found = Vec::new();
     for number in listed(&root.join(folder), pattern) {
@@ -403,7 +403,7 @@ fn named(
             continue;
         }
         let sys = root.join(sys.replace('#', &number.to_string()));
-        found.push(Found {
+        found.push(Accelerator {
             family,
             index: number,
             pci: pci(&sys),

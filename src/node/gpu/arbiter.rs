@@ -24,9 +24,9 @@ pub const WINDOW: Nanos = 4 * MILLISECOND;
 const KEPT: Nanos = 200 * MILLISECOND;
 /// Time in which any debt is paid back. Longer: a tenant with one long kernel waits longer. Shorter: long
 /// kernels of small shares get more than their share.
-const PAID_WITHIN: Nanos = 10 * SECOND;
+const REPAY_INTERVAL: Nanos = 10 * SECOND;
 /// A window whose work is not done so long after its end no longer keeps the others away.
-const DRAINED_WITHIN: Nanos = 500 * MILLISECOND;
+const DRAIN_TIMEOUT: Nanos = 500 * MILLISECOND;
 /// Shares are told in thousandths of a device.
 const WHOLE: i64 = 1000;
 
@@ -41,7 +41,7 @@ pub enum Mode {
 
 /// What the host does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order<Id> {
+pub enum SliceCommand<Id> {
     /// Let this tenant's work through until then.
     Open { tenant: Id, until: Nanos },
     /// Let no more of it through, and say by `drained` when what it sent is done.
@@ -51,7 +51,7 @@ pub enum Order<Id> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Account {
+struct CreditAccount {
     /// Thousandths of the device.
     share: u32,
     /// Thousandths of a nanosecond of the device.
@@ -61,7 +61,7 @@ struct Account {
     overdue: bool,
 }
 
-impl Account {
+impl CreditAccount {
     /// What `time` of the device is worth to this share: accounts of one value by this measure are even.
     fn level(&self) -> i128 {
         i128::from(self.credit) * i128::from(WHOLE) / i128::from(self.share.max(1))
@@ -73,7 +73,7 @@ impl Account {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Window<Id> {
+struct TimeSlice<Id> {
     tenant: Id,
     until: Nanos,
     /// When it was closed; None while it is open.
@@ -84,8 +84,8 @@ struct Window<Id> {
 #[derive(Debug, Clone)]
 pub struct Arbiter<Id> {
     mode: Mode,
-    accounts: BTreeMap<Id, Account>,
-    window: Option<Window<Id>>,
+    accounts: BTreeMap<Id, CreditAccount>,
+    window: Option<TimeSlice<Id>>,
     now: Nanos,
 }
 
@@ -107,7 +107,7 @@ impl<Id: Copy + Ord> Arbiter<Id> {
     /// Lets a tenant in, or changes their share (thousandths); what they have or owe stays theirs.
     pub fn set(&mut self, now: Nanos, tenant: Id, share: u32) {
         self.pass(now);
-        let account = self.accounts.entry(tenant).or_insert(Account {
+        let account = self.accounts.entry(tenant).or_insert(CreditAccount {
             share,
             credit: 0,
             wants: false,
@@ -151,7 +151,7 @@ impl<Id: Copy + Ord> Arbiter<Id> {
             account.credit = account
                 .credit
                 .saturating_sub(signed(busy).saturating_mul(WHOLE))
-                .max(account.of(PAID_WITHIN).saturating_neg());
+                .max(account.of(REPAY_INTERVAL).saturating_neg());
         }
         self.window = self.window.filter(|window| window.tenant != tenant);
         if self.mode == Mode::Elastic {
@@ -160,24 +160,24 @@ impl<Id: Copy + Ord> Arbiter<Id> {
     }
 
     /// What to do now. Costs O(tenants).
-    pub fn next(&mut self, now: Nanos) -> Order<Id> {
+    pub fn next(&mut self, now: Nanos) -> SliceCommand<Id> {
         self.pass(now);
         if let Some(window) = &mut self.window {
             match window.closed {
                 None if now < window.until => {
-                    return Order::Wait {
+                    return SliceCommand::Wait {
                         until: Some(window.until),
                     };
                 }
                 None => {
                     window.closed = Some(now);
-                    return Order::Close {
+                    return SliceCommand::Close {
                         tenant: window.tenant,
                     };
                 }
-                Some(closed) if now < closed + DRAINED_WITHIN => {
-                    return Order::Wait {
-                        until: Some(closed + DRAINED_WITHIN),
+                Some(closed) if now < closed + DRAIN_TIMEOUT => {
+                    return SliceCommand::Wait {
+                        until: Some(closed + DRAIN_TIMEOUT),
                     };
                 }
                 Some(_) => {
@@ -189,29 +189,30 @@ impl<Id: Copy + Ord> Arbiter<Id> {
                 }
             }
         }
-        let ready = |account: &Account| account.wants && !account.overdue && account.share > 0;
+        let ready =
+            |account: &CreditAccount| account.wants && !account.overdue && account.share > 0;
         let best = self
             .accounts
             .iter()
             .filter(|(_, account)| ready(account))
             .max_by(|(_, a), (_, b)| a.level().cmp(&b.level()));
         let Some((tenant, account)) = best.map(|(tenant, account)| (*tenant, *account)) else {
-            return Order::Wait { until: None };
+            return SliceCommand::Wait { until: None };
         };
         if account.credit <= 0 && self.mode == Mode::Hard {
             // The one with the highest level is the first whose account is above nothing.
             let missing = account.credit.unsigned_abs() / u64::from(account.share) + 1;
-            return Order::Wait {
+            return SliceCommand::Wait {
                 until: Some(now + missing),
             };
         }
         let until = now + WINDOW;
-        self.window = Some(Window {
+        self.window = Some(TimeSlice {
             tenant,
             until,
             closed: None,
         });
-        Order::Open { tenant, until }
+        SliceCommand::Open { tenant, until }
     }
 
     /// Credit for the time that went by; a clock that goes back gives none.
@@ -234,7 +235,7 @@ impl<Id: Copy + Ord> Arbiter<Id> {
             .accounts
             .values()
             .filter(|account| account.wants)
-            .map(Account::level)
+            .map(CreditAccount::level)
             .max();
         let Some(missing) = highest.filter(|level| *level < 0) else {
             return;

@@ -11,7 +11,7 @@ use rules::messages::{CutOrder, Uncut};
 use rules::resources::Device;
 use rules::session::Reason;
 
-use super::lookout::Lookout;
+use super::lookout::DeviceMonitor;
 
 /// How long a card is left alone after so many failures in a row; the last pause repeats. Shorter: a card
 /// that waits for a reset is bothered for days. Longer: one that somebody has just let go of stays uncut.
@@ -49,7 +49,7 @@ impl Cutter {
     pub(crate) fn look(
         &self,
         orders: &[CutOrder],
-        lookout: &Arc<Lookout>,
+        lookout: &Arc<DeviceMonitor>,
         held: &BTreeSet<u32>,
         done: impl FnOnce() + Send + 'static,
     ) {

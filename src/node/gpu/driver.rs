@@ -78,7 +78,7 @@ pub struct Driver {
 
 /// A card as the kernel module lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Card {
+pub struct KernelCard {
     /// `0000:41:00.0`
     pub pci: String,
     pub model: String,
@@ -89,7 +89,7 @@ pub struct Card {
 
 /// A hardware partition of a card, as numbers of its instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct MigInstance {
     pub card: u32,
     pub gpu_instance: u32,
     pub compute_instance: u32,
@@ -175,7 +175,7 @@ impl Driver {
 
     /// The devices beside its card's that stand for a part of a card; None where the kernel module does not
     /// list that part.
-    pub fn part(&self, root: &Path, part: Part) -> Option<Vec<DeviceOrder>> {
+    pub fn part(&self, root: &Path, part: MigInstance) -> Option<Vec<DeviceOrder>> {
         let listed =
             fs::read_to_string(root.join("proc/driver/nvidia-caps/mig-minors")).unwrap_or_default();
         let minor = |name: String| {
@@ -244,8 +244,8 @@ impl Driver {
 }
 
 /// Every card that the kernel module lists, by place on the bus; empty where there is none.
-pub fn cards(root: &Path) -> Vec<Card> {
-    let mut found: Vec<Card> = fs::read_dir(root.join("proc/driver/nvidia/gpus"))
+pub fn cards(root: &Path) -> Vec<KernelCard> {
+    let mut found: Vec<KernelCard> = fs::read_dir(root.join("proc/driver/nvidia/gpus"))
         .into_iter()
         .flatten()
         .flatten()
@@ -257,7 +257,7 @@ pub fn cards(root: &Path) -> Vec<Card> {
                     .find(|(key, _)| key.trim() == name)
                     .map(|(_, value)| value.trim().to_owned())
             };
-            Some(Card {
+            Some(KernelCard {
                 pci: entry.file_name().into_string().ok()?,
                 model: field("Model").unwrap_or_default(),
                 uuid: field("GPU UUID")
@@ -308,7 +308,7 @@ fn major(listed: &str, name: &str) -> Option<u32> {
 /// 64-bit little-endian library.
 fn soname(path: &Path) -> Option<String> {
     /// Program headers and entries of the dynamic section that are looked at.
-    const MOST: u64 = 4096;
+    const MAX_CARDS: u64 = 4096;
     const LOAD: u32 = 1;
     const DYNAMIC: u32 = 2;
     const STRINGS: u64 = 5;
@@ -331,14 +331,14 @@ fn soname(path: &Path) -> Option<String> {
     );
     let count = u64::from(u16::from_le_bytes([head[56], head[57]]));
     let mut segments = Vec::new();
-    for number in 0..count.min(MOST) {
+    for number in 0..count.min(MAX_CARDS) {
         let at = table.checked_add(number * size)?;
         let kind = word(at)? as u32;
         segments.push((kind, word(at + 8)?, word(at + 16)?, word(at + 32)?));
     }
     let (_, dynamic, _, length) = *segments.iter().find(|segment| segment.0 == DYNAMIC)?;
     let (mut strings, mut name) = (None, None);
-    for number in 0..(length / 16).min(MOST) {
+    for number in 0..(length / 16).min(MAX_CARDS) {
         let at = dynamic.checked_add(number * 16)?;
         match word(at)? {
             0 => break,
@@ -371,9 +371,9 @@ fn soname(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    struct Machine(tempfile::TempDir);
+    struct DriverFixture(tempfile::TempDir);
 
-    impl Machine {
+    impl DriverFixture {
         fn file(&self, path: &str, text: &str) -> PathBuf {
             let path = self.0.path().join(path);
             fs::create_dir_all(path.parent().expect("below the root")).expect("made");
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_loaded_driver_is_found_with_its_numbers_and_its_libraries_only() {
-        let machine = Machine::with_a_driver();
+        let machine = DriverFixture::with_a_driver();
         let driver = Driver::find(machine.0.path()).expect("a driver");
         assert_eq!(driver.version, "580.159.03");
         let names: Vec<&str> = driver.libraries.keys().copied().collect();
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn stand_ins_have_the_places_of_the_real_libraries_under_every_name() {
-        let machine = Machine::with_a_driver();
+        let machine = DriverFixture::with_a_driver();
         let driver = Driver::find(machine.0.path()).expect("a driver");
         let hook = PathBuf::from("/run/hook.so");
         let files = driver.files(&BTreeMap::from([("libcuda", hook.clone())]), "/real");
@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn whatever_is_missing_is_said_and_nothing_is_guessed() {
-        let machine = Machine(tempfile::tempdir().expect("a directory"));
+        let machine = DriverFixture(tempfile::tempdir().expect("a directory"));
         assert_eq!(Driver::find(machine.0.path()), Err(Lacks::Driver));
         machine.file("proc/driver/nvidia/version", "NVRM version: a new way\n");
         let told = Driver::find(machine.0.path());
@@ -535,7 +535,7 @@ mod tests {
 
     #[test]
     fn cards_parts_and_parameters_are_read_from_the_kernel_module() {
-        let machine = Machine::with_a_driver();
+        let machine = DriverFixture::with_a_driver();
         let root = machine.0.path();
         for (pci, minor, uuid) in [
             (
@@ -565,7 +565,7 @@ mod tests {
             "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu0/gi11/access 102\n",
         );
         let driver = Driver::find(root).expect("a driver");
-        let part = |gpu_instance| Part {
+        let part = |gpu_instance| MigInstance {
             card: 0,
             gpu_instance,
             compute_instance: 0,
@@ -596,7 +596,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_library_has_no_name_and_breaks_nothing() {
-        let machine = Machine::with_a_driver();
+        let machine = DriverFixture::with_a_driver();
         let whole = machine
             .0
             .path()

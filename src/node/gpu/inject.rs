@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use super::driver::{self, Driver, Lacks};
 use super::hooks::{CUDA_HOOK, GPU_TEST, NVML_HOOK, PLACE};
 use super::region::{
-    Account, Control, DEVICES, DeviceTerms, MAGIC, SLOTS, Slot, SlotDevice, VERSION,
+    AccountPage, Control, DEVICES, DeviceTerms, MAGIC, SLOTS, Slot, SlotDevice, VERSION,
 };
 use super::turns::{ProcessTraffic, Traffic};
 use super::{DeviceOrder, FileOrder, FileUse};
 
 /// A part of one card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct InjectedSlice {
     /// The card's minor number.
     pub card: u32,
     pub terms: DeviceTerms,
@@ -87,7 +87,7 @@ impl Pages {
 
     /// Makes both pages in the new directory `place`, or opens those of a start that came to nothing; what
     /// stands in the pages then stays.
-    pub fn make(place: &Path, slices: &[Slice]) -> Result<Self, NotInjected> {
+    pub fn make(place: &Path, slices: &[InjectedSlice]) -> Result<Self, NotInjected> {
         if slices.len() > DEVICES {
             return Err(NotInjected::TooMany(slices.len()));
         }
@@ -99,7 +99,7 @@ impl Pages {
         let pages = Self {
             control: Mapped::open(&place.join("control"))?,
             // Written from inside, by whoever the container's processes are.
-            account: page(&place.join("account"), 0o666, size_of::<Account>())?,
+            account: page(&place.join("account"), 0o666, size_of::<AccountPage>())?,
         };
         if !pages.control().is_known() {
             let terms: Vec<DeviceTerms> = slices.iter().map(|slice| slice.terms).collect();
@@ -122,7 +122,7 @@ impl Pages {
     /// container's own limit. Costs a read of half a megabyte.
     ///
     /// Errors: `UnexpectedEof` where somebody inside cut the page off.
-    pub fn account(&self) -> io::Result<Box<Account>> {
+    pub fn account(&self) -> io::Result<Box<AccountPage>> {
         let mut copy = blank();
         self.account.read_exact_at(bytes(&mut copy), 0)?;
         Ok(copy)
@@ -133,14 +133,14 @@ impl Pages {
     ///
     /// Errors: where the page was cut off or is none any more.
     pub fn traffic(&self, at: usize) -> io::Result<Traffic> {
-        let mut head = [0; offset_of!(Account, slot)];
+        let mut head = [0; offset_of!(AccountPage, slot)];
         self.account.read_exact_at(&mut head, 0)?;
-        let known = word(&head, offset_of!(Account, magic)) == MAGIC
-            && half(&head, offset_of!(Account, version)) == VERSION;
+        let known = word(&head, offset_of!(AccountPage, magic)) == MAGIC
+            && half(&head, offset_of!(AccountPage, version)) == VERSION;
         if !known || at >= DEVICES {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let slots = (half(&head, offset_of!(Account, high)) as usize).min(SLOTS);
+        let slots = (half(&head, offset_of!(AccountPage, high)) as usize).min(SLOTS);
         let mut traffic = Traffic {
             slots,
             processes: Vec::new(),
@@ -182,12 +182,12 @@ fn half(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(four)
 }
 
-fn blank() -> Box<Account> {
-    let layout = std::alloc::Layout::new::<Account>();
+fn blank() -> Box<AccountPage> {
+    let layout = std::alloc::Layout::new::<AccountPage>();
     // SAFETY: of the page's own size and alignment; it is made of integers alone, and zeros are what an
     // unused one holds.
     unsafe {
-        let page = std::alloc::alloc_zeroed(layout).cast::<Account>();
+        let page = std::alloc::alloc_zeroed(layout).cast::<AccountPage>();
         if page.is_null() {
             std::alloc::handle_alloc_error(layout);
         }
@@ -195,9 +195,11 @@ fn blank() -> Box<Account> {
     }
 }
 
-fn bytes(page: &mut Account) -> &mut [u8] {
+fn bytes(page: &mut AccountPage) -> &mut [u8] {
     // SAFETY: integers without gaps, any bytes of which are a page; nobody else has it meanwhile.
-    unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(page).cast(), size_of::<Account>()) }
+    unsafe {
+        std::slice::from_raw_parts_mut(std::ptr::from_mut(page).cast(), size_of::<AccountPage>())
+    }
 }
 
 /// A file of a page's size, with this mode whatever the umask says.
@@ -223,7 +225,7 @@ pub fn inject(
     root: &Path,
     hooks: &Path,
     place: &Path,
-    slices: &[Slice],
+    slices: &[InjectedSlice],
 ) -> Result<(Injection, Pages), NotInjected> {
     let driver = Driver::find(root)?;
     let cuda = laid(hooks, "libcuda.so.1", CUDA_HOOK)?;

@@ -10,8 +10,8 @@ use rules::resources::Device;
 use rules::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::driver::Card;
-use super::probe::{CardTold, FaultTold, FigureTold, Told};
+use super::driver::KernelCard;
+use super::probe::{CardTold, DriverReport, FaultTold, FigureTold};
 use super::shares::{Real, RealPart};
 
 /// Faults after which a card gives wrong answers or none until it is reset, by the vendor's numbers:
@@ -32,11 +32,11 @@ const SLOWED: u64 = 0x20 | 0x40 | 0x80;
 const SURE: u8 = 3;
 
 /// What can be seen of the cards now.
-pub struct Sight<'a> {
+pub struct CardStatus<'a> {
     /// As the kernel lists them.
-    pub listed: &'a [Card],
+    pub listed: &'a [KernelCard],
     /// None while the driver does not answer.
-    pub told: Option<&'a Told>,
+    pub told: Option<&'a DriverReport>,
     /// Why the driver cannot be used for anything, in one sentence; None where it can.
     pub broken: Option<&'a str>,
     /// The socket of a place on the bus.
@@ -47,23 +47,23 @@ pub struct Sight<'a> {
 /// the same start of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
-    cards: Vec<Entry>,
+    cards: Vec<InventoryEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Entry {
+struct InventoryEntry {
     pci: String,
     minor: u32,
     device: Device,
     /// The numbers of each partition's instances, in the order of the device's partitions.
     instances: Vec<(u32, u32)>,
     #[serde(skip)]
-    marks: Marks,
+    marks: CardMarks,
 }
 
 /// What is remembered of a card from one look to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Marks {
+struct CardMarks {
     gone: bool,
     fatal: Option<u64>,
     wearing: Option<(u64, Instant)>,
@@ -122,7 +122,7 @@ impl Inventory {
     }
 
     /// Takes one look in.
-    pub fn look(&mut self, sight: &Sight<'_>, now: Instant) {
+    pub fn look(&mut self, sight: &CardStatus<'_>, now: Instant) {
         for card in sight.listed {
             let pci = place(&card.pci);
             // By its own name, wherever it is now; by its place while it has no name.
@@ -135,12 +135,12 @@ impl Inventory {
             });
             let at = known.unwrap_or_else(|| {
                 let index = u32::try_from(self.cards.len()).unwrap_or(u32::MAX);
-                self.cards.push(Entry {
+                self.cards.push(InventoryEntry {
                     pci: pci.clone(),
                     minor: card.minor,
                     device: Device::new(index, card.model.clone()),
                     instances: Vec::new(),
-                    marks: Marks::default(),
+                    marks: CardMarks::default(),
                 });
                 self.cards.len() - 1
             });
@@ -173,7 +173,7 @@ impl Inventory {
     }
 
     /// Numbers the groups of cards that reach each other by links of their own.
-    fn link(&mut self, told: &Told) {
+    fn link(&mut self, told: &DriverReport) {
         // Each card's group is at first itself; a link makes one of two.
         let mut groups: Vec<usize> = (0..self.cards.len()).collect();
         let join = |groups: &mut Vec<usize>, a: usize, b: usize| {
@@ -216,7 +216,7 @@ impl Inventory {
     }
 }
 
-impl Entry {
+impl InventoryEntry {
     fn is(&self, told: &CardTold) -> bool {
         match (&told.uuid, &told.pci) {
             (Some(uuid), _) if !self.device.uuid.is_empty() => self.device.uuid == *uuid,
@@ -264,7 +264,7 @@ impl Entry {
         (self.instances, device.mig) = parts.into_iter().unzip();
     }
 
-    fn health(&mut self, sight: &Sight<'_>, now: Instant) -> Health {
+    fn health(&mut self, sight: &CardStatus<'_>, now: Instant) -> Health {
         let failing = |text: &str| Health::Failing {
             text: text.to_owned(),
         };
@@ -299,7 +299,7 @@ impl Entry {
             (None, Some(card)) => {
                 if self.marks.gone {
                     // It was taken out and reset, or the driver was loaded again.
-                    self.marks = Marks::default();
+                    self.marks = CardMarks::default();
                 }
                 self.marks.slow(card.slowed_by);
                 self.judged(card, now)
@@ -366,7 +366,7 @@ impl Entry {
     }
 }
 
-impl Marks {
+impl CardMarks {
     fn take(&mut self, fault: &FaultTold, now: Instant) {
         if FATAL.contains(&fault.number) {
             self.fatal = Some(fault.number);

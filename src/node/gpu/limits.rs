@@ -34,7 +34,7 @@ pub struct Offers {
 
 /// What of a card a container has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum LimitTarget {
     /// So many bytes of it.
     Slice { bytes: u64 },
     /// One of the partitions that it is cut into.
@@ -80,7 +80,7 @@ pub enum NotHeld {
         said: String,
     },
     #[error("the driver did not take the limit")]
-    Driver(#[source] super::probe::Unanswered),
+    Driver(#[source] super::probe::ProbeError),
 }
 
 /// What there is beside our library on this machine, card by card.
@@ -106,7 +106,7 @@ pub fn hold(
     walls: &dyn Walls,
     device: &[u8; 16],
     group: &Path,
-    part: Part,
+    part: LimitTarget,
     before: &Wall,
 ) -> (Wall, Option<NotHeld>) {
     let offers = walls.offers(device);
@@ -175,18 +175,18 @@ impl Offers {
     /// Who would hold slices of the card, for its page.
     pub fn hold(&self, cut: bool) -> Hold {
         let part = match cut {
-            true => Part::Partition,
-            false => Part::Slice { bytes: 0 },
+            true => LimitTarget::Partition,
+            false => LimitTarget::Slice { bytes: 0 },
         };
         self.wall(part).hold()
     }
 
     /// What holds a container to this part. The driver's call comes first: it knows best which of the kernel's
     /// regions are its own. A limit that is no smaller than the region would hold nobody.
-    pub fn wall(&self, part: Part) -> Wall {
+    pub fn wall(&self, part: LimitTarget) -> Wall {
         let bytes = match part {
-            Part::Slice { bytes } => bytes,
-            Part::Partition | Part::Whole => return Wall::Hardware,
+            LimitTarget::Slice { bytes } => bytes,
+            LimitTarget::Partition | LimitTarget::Whole => return Wall::Hardware,
         };
         match &self.region {
             _ if self.call => Wall::Driver { bytes },
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn limits_are_held_by_what_the_machine_has() {
         let both = "drm/0000:03:00.0/vram0 8514437120\ndrm/0000:41:00.0/vram0 85899345920\n";
-        let slice = Part::Slice { bytes: 28 * GIB };
+        let slice = LimitTarget::Slice { bytes: 28 * GIB };
         let kernel = Wall::Kernel {
             region: "drm/0000:41:00.0/vram0".into(),
             bytes: 28 * GIB,
@@ -288,14 +288,14 @@ mod tests {
             (
                 Some(both),
                 true,
-                Part::Whole,
+                LimitTarget::Whole,
                 Wall::Hardware,
                 Hold::Hardware,
             ),
             (
                 Some(both),
                 true,
-                Part::Partition,
+                LimitTarget::Partition,
                 Wall::Hardware,
                 Hold::Hardware,
             ),
@@ -364,20 +364,20 @@ mod tests {
     }
 
     /// A card with these offers, and a driver that takes every limit or none.
-    struct Card {
+    struct OfferedCard {
         offers: Offers,
         takes: bool,
         asked: std::sync::Mutex<Vec<Option<u64>>>,
     }
 
-    impl Walls for Card {
+    impl Walls for OfferedCard {
         fn offers(&self, _: &[u8; 16]) -> Offers {
             self.offers.clone()
         }
 
         fn ask_driver(&self, _: &[u8; 16], _: &Path, bytes: Option<u64>) -> Result<(), NotHeld> {
             self.asked.lock().expect("alive").push(bytes);
-            let refused = || super::super::probe::Unanswered::Library("not supported".into());
+            let refused = || super::super::probe::ProbeError::Library("not supported".into());
             self.takes
                 .then_some(())
                 .ok_or_else(|| NotHeld::Driver(refused()))
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn the_best_wall_that_holds_is_in_force_and_none_is_left_by_halves() {
         const REGION: &str = "drm/0000:41:00.0/vram0";
-        let slice = Part::Slice { bytes: GIB };
+        let slice = LimitTarget::Slice { bytes: GIB };
         let kernel = Wall::Kernel {
             region: REGION.into(),
             bytes: GIB,
@@ -405,7 +405,7 @@ mod tests {
             if file {
                 fs::write(group.path().join(LIMIT), "").expect("written");
             }
-            let card = Card {
+            let card = OfferedCard {
                 offers: Offers {
                     region: Some(Region {
                         name: REGION.into(),
@@ -436,7 +436,7 @@ mod tests {
         let group = tempfile::tempdir().expect("a directory");
         let file = group.path().join(LIMIT);
         std::os::unix::fs::symlink("/dev/null", &file).expect("linked");
-        let card = Card {
+        let card = OfferedCard {
             offers: Offers {
                 region: region("drm/0000:41:00.0/vram0 85899345920\n", PCI),
                 call: false,
@@ -448,7 +448,7 @@ mod tests {
             &card,
             &[7; 16],
             group.path(),
-            Part::Slice { bytes: GIB },
+            LimitTarget::Slice { bytes: GIB },
             &Wall::None,
         );
         assert_eq!(wall, Wall::None);
@@ -477,7 +477,7 @@ mod tests {
         let group = tempfile::tempdir().expect("a directory");
         let shown = format!("/proc/self/fd/{}", file.as_raw_fd());
         std::os::unix::fs::symlink(shown, group.path().join(LIMIT)).expect("linked");
-        let card = |call| Card {
+        let card = |call| OfferedCard {
             offers: Offers {
                 region: region(&format!("{REGION} 85899345920\n"), PCI),
                 call,
@@ -485,8 +485,14 @@ mod tests {
             takes: false,
             asked: std::sync::Mutex::default(),
         };
-        let held = |card: &Card, bytes, before: &Wall| {
-            hold(card, &[7; 16], group.path(), Part::Slice { bytes }, before)
+        let held = |card: &OfferedCard, bytes, before: &Wall| {
+            hold(
+                card,
+                &[7; 16],
+                group.path(),
+                LimitTarget::Slice { bytes },
+                before,
+            )
         };
         let (wall, fault) = held(&card(false), GIB, &older(2 * GIB));
         assert_eq!(wall, older(2 * GIB));

@@ -18,11 +18,11 @@ use rules::session::Reason;
 use serde::{Deserialize, Serialize};
 
 use super::driver::{self, Driver, Lacks};
-use super::inventory::{Inventory, Sight, numa};
+use super::inventory::{CardStatus, Inventory, numa};
 use super::limits::{NotHeld, Offers, Walls};
-use super::probe::{FigureTold, Patience, Probe, Told, Unanswered};
+use super::probe::{DriverReport, FigureTold, Probe, ProbeError, ProbeTimeouts};
 use super::shares::{self, Real};
-use super::watchdog::{Held, Truth};
+use super::watchdog::{ProcessMemory, Truth};
 
 /// From one look to the next. Longer: a card that fell off the bus is given to somebody. Shorter: the
 /// driver is asked for nothing new.
@@ -34,14 +34,14 @@ const PACE: Duration = Duration::from_secs(5);
 const REOPENED: Duration = Duration::from_secs(30);
 
 /// How long a card may take to be cut: some are reset by their driver on the way.
-const CUTTING: Patience = Patience {
+const CUTTING: ProbeTimeouts = ProbeTimeouts {
     first: Duration::from_secs(120),
     later: Duration::from_secs(120),
 };
 
 /// Where everything lies, and how often it is looked at.
 #[derive(Debug, Clone)]
-pub struct Ground {
+pub struct MonitorConfig {
     /// Where the vendor's driver is found; `/` on most machines.
     pub driver: PathBuf,
     /// A directory of ours, on a disk that programs can be run from.
@@ -52,10 +52,10 @@ pub struct Ground {
     pub pace: Duration,
     /// Between two openings of the driver's library for a card that is not as it should be.
     pub reopened: Duration,
-    pub patience: Patience,
+    pub patience: ProbeTimeouts,
 }
 
-impl Ground {
+impl MonitorConfig {
     pub fn new(driver: &Path, data: &Path, boot: BootId) -> Self {
         Self {
             driver: driver.to_owned(),
@@ -64,14 +64,14 @@ impl Ground {
             groups: None,
             pace: PACE,
             reopened: REOPENED,
-            patience: Patience::default(),
+            patience: ProbeTimeouts::default(),
         }
     }
 }
 
 /// What was seen last.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Seen {
+pub struct MonitorStatus {
     /// By number; empty where there is no driver.
     pub devices: Vec<Device>,
     pub real: Vec<Real>,
@@ -83,9 +83,9 @@ pub struct Seen {
 }
 
 /// Whoever looks.
-pub struct Lookout {
-    ground: Ground,
-    seen: Mutex<Seen>,
+pub struct DeviceMonitor {
+    ground: MonitorConfig,
+    seen: Mutex<MonitorStatus>,
     /// What there is beside our library, by the card's own number.
     offers: Mutex<BTreeMap<[u8; 16], Offers>>,
     /// Held while the driver is asked, which may take as long as the patience.
@@ -98,7 +98,7 @@ pub struct Lookout {
 struct Asks {
     inventory: Inventory,
     written: Inventory,
-    probe: Option<Asked>,
+    probe: Option<RunningProbe>,
     /// The version that was loaded when this server first saw one.
     first: Option<String>,
     /// The version that replaced it since.
@@ -110,7 +110,7 @@ struct Asks {
 }
 
 /// A probe, and what it was made for.
-struct Asked {
+struct RunningProbe {
     driver: Driver,
     probe: Probe,
     reopened: Option<Instant>,
@@ -118,8 +118,8 @@ struct Asked {
 
 /// What one look brought.
 #[derive(Default)]
-struct Look {
-    told: Option<Told>,
+struct MonitorPass {
+    told: Option<DriverReport>,
     figures: Vec<FigureTold>,
     broken: Option<String>,
     problems: Vec<Reason>,
@@ -127,15 +127,15 @@ struct Look {
 
 /// What is written down for the next server.
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct MonitorRecord {
     boot: BootId,
     cards: Inventory,
 }
 
-impl Lookout {
+impl DeviceMonitor {
     /// Takes over what an earlier server of this start of the machine knew, and lists the cards as the
     /// kernel does. Asks no driver, starts nothing.
-    pub fn open(ground: Ground) -> Arc<Self> {
+    pub fn open(ground: MonitorConfig) -> Arc<Self> {
         let mut asks = Asks::default();
         match read(&record(&ground)) {
             Ok(Some(known)) if known.boot == ground.boot => {
@@ -156,13 +156,13 @@ impl Lookout {
         });
         if lookout.has_driver() {
             let mut asks = lock(&lookout.asks);
-            lookout.tell(&mut asks, &Look::default());
+            lookout.tell(&mut asks, &MonitorPass::default());
         }
         lookout
     }
 
     /// What was seen last. Never waits for a driver.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> MonitorStatus {
         lock(&self.seen).clone()
     }
 
@@ -170,7 +170,7 @@ impl Lookout {
     /// each look that saw something new, and false ends the thread. Costs a look for one file otherwise.
     pub fn begin(
         self: &Arc<Self>,
-        changed: impl Fn(&Seen) -> bool + Send + 'static,
+        changed: impl Fn(&MonitorStatus) -> bool + Send + 'static,
     ) -> io::Result<()> {
         if !self.has_driver() || self.looking.swap(true, SeqCst) {
             return Ok(());
@@ -185,7 +185,7 @@ impl Lookout {
                     let seen = lookout.seen();
                     drop(lookout);
                     // Figures change with every look, and wake nobody.
-                    let bare = Seen {
+                    let bare = MonitorStatus {
                         uses: Vec::new(),
                         ..seen
                     };
@@ -214,10 +214,10 @@ impl Lookout {
             Err(lacks) => {
                 asks.probe = None;
                 let (problem, sentence) = missing(&lacks);
-                let look = Look {
+                let look = MonitorPass {
                     broken: Some(sentence),
                     problems: vec![problem],
-                    ..Look::default()
+                    ..MonitorPass::default()
                 };
                 self.tell(&mut asks, &look);
                 return;
@@ -232,7 +232,7 @@ impl Lookout {
             // One of an older driver would go on with the older library.
             let probe = Probe::of(&driver, &self.ground.data.join("gpu_probe"));
             let probe = probe.with_patience(self.ground.patience);
-            asks.probe = Some(Asked {
+            asks.probe = Some(RunningProbe {
                 driver,
                 probe,
                 reopened: None,
@@ -255,7 +255,7 @@ impl Lookout {
             Err(_) => Vec::new(),
         };
         problems.extend(asks.silence(&told));
-        let look = Look {
+        let look = MonitorPass {
             told: told.ok(),
             figures,
             broken: None,
@@ -286,9 +286,9 @@ impl Lookout {
     }
 
     /// Takes a look in, and keeps it where everybody can read it.
-    fn tell(&self, asks: &mut Asks, look: &Look) {
+    fn tell(&self, asks: &mut Asks, look: &MonitorPass) {
         let listed = driver::cards(&self.ground.driver);
-        let sight = Sight {
+        let sight = CardStatus {
             listed: &listed,
             told: look.told.as_ref(),
             broken: look.broken.as_deref(),
@@ -316,7 +316,7 @@ impl Lookout {
             }
         }
         *lock(&self.offers) = offers;
-        *lock(&self.seen) = Seen {
+        *lock(&self.seen) = MonitorStatus {
             devices,
             real,
             uses: asks.inventory.uses(&look.figures),
@@ -324,7 +324,7 @@ impl Lookout {
             problems: look.problems.clone(),
         };
         if look.told.is_some() && asks.inventory != asks.written {
-            let kept = Record {
+            let kept = MonitorRecord {
                 boot: self.ground.boot,
                 cards: asks.inventory.clone(),
             };
@@ -338,13 +338,13 @@ impl Lookout {
     }
 }
 
-impl Truth for Lookout {
-    fn held(&self) -> Option<Vec<Held>> {
+impl Truth for DeviceMonitor {
+    fn held(&self) -> Option<Vec<ProcessMemory>> {
         lock(&self.asks).probe.as_mut()?.probe.held().ok()
     }
 }
 
-impl Walls for Lookout {
+impl Walls for DeviceMonitor {
     fn offers(&self, device: &[u8; 16]) -> Offers {
         lock(&self.offers).get(device).cloned().unwrap_or_default()
     }
@@ -359,7 +359,7 @@ impl Walls for Lookout {
         let mut asks = lock(&self.asks);
         match asks.probe.as_mut() {
             Some(asked) => asked.probe.limit(&name, group, bytes),
-            None => Err(Unanswered::Library("there is no driver any more".into())),
+            None => Err(ProbeError::Library("there is no driver any more".into())),
         }
         .map_err(NotHeld::Driver)
     }
@@ -388,7 +388,7 @@ impl Asks {
     }
 
     /// A problem while the driver does not answer.
-    fn silence(&mut self, told: &Result<Told, Unanswered>) -> Option<Reason> {
+    fn silence(&mut self, told: &Result<DriverReport, ProbeError>) -> Option<Reason> {
         let fault = match told {
             Ok(_) => {
                 if self.silent.take().is_some() {
@@ -442,7 +442,7 @@ fn missing(lacks: &Lacks) -> (Reason, String) {
     (problem, format!("No share of it can be given: {lacks}."))
 }
 
-fn hollow(told: Option<&Told>) -> BTreeSet<String> {
+fn hollow(told: Option<&DriverReport>) -> BTreeSet<String> {
     let cards = told.iter().flat_map(|told| &told.cards);
     cards
         .filter(|card| card.parts.as_ref().is_some_and(Vec::is_empty))
@@ -450,11 +450,11 @@ fn hollow(told: Option<&Told>) -> BTreeSet<String> {
         .collect()
 }
 
-fn record(ground: &Ground) -> PathBuf {
+fn record(ground: &MonitorConfig) -> PathBuf {
     ground.data.join("cards.json")
 }
 
-fn read(path: &Path) -> io::Result<Option<Record>> {
+fn read(path: &Path) -> io::Result<Option<MonitorRecord>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -462,7 +462,7 @@ fn read(path: &Path) -> io::Result<Option<Record>> {
     }
 }
 
-fn write(path: &Path, record: &Record) -> io::Result<()> {
+fn write(path: &Path, record: &MonitorRecord) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }

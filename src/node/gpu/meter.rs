@@ -9,16 +9,16 @@ use rules::names::ContainerName;
 use rules::units::Timestamp;
 
 use super::arbiter::Nanos;
-use super::turns::Worked;
+use super::turns::DeviceTime;
 
 /// A container's share of one device: the device's index, and the partition.
-pub type Slice = (ContainerName, u32, Option<u32>);
+pub type SliceKey = (ContainerName, u32, Option<u32>);
 
 /// Who tells how long a device worked for a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum BusyTimeSource {
     /// Whoever gives it its turns; exact.
-    Turns(Worked),
+    Turns(DeviceTime),
     /// The driver, for a container that has the card to itself: per cent of the time in which the card did
     /// something.
     Card { percent: u32 },
@@ -31,18 +31,18 @@ pub enum Told {
 /// What one look at a slice came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Read {
-    pub worked: Option<messages::Worked>,
+    pub worked: Option<messages::BusyTime>,
     pub idle_since: Option<Timestamp>,
 }
 
 /// The sums of every slice of this machine.
 #[derive(Debug, Default)]
 pub struct Meter {
-    sums: BTreeMap<Slice, Sum>,
+    sums: BTreeMap<SliceKey, MeterTotals>,
 }
 
 #[derive(Debug)]
-struct Sum {
+struct MeterTotals {
     looked: Nanos,
     /// What turns had come to at the last look.
     turns: Option<Nanos>,
@@ -57,13 +57,13 @@ impl Meter {
     /// moment on the wall.
     pub fn read(
         &mut self,
-        slice: Slice,
+        slice: SliceKey,
         share_milli: u32,
-        told: Told,
+        told: BusyTimeSource,
         now: Nanos,
         time: Timestamp,
     ) -> Read {
-        let sum = self.sums.entry(slice).or_insert(Sum {
+        let sum = self.sums.entry(slice).or_insert(MeterTotals {
             looked: now,
             turns: None,
             busy: 0,
@@ -73,29 +73,31 @@ impl Meter {
         let gone = now.saturating_sub(sum.looked);
         let granted = part(gone, u64::from(share_milli), 1000);
         let busy = match told {
-            Told::Turns(worked) => worked.time.saturating_sub(sum.turns.unwrap_or(worked.time)),
-            Told::Card { percent } => part(gone, u64::from(percent.min(100)), 100),
-            Told::MadeUp { percent } => part(granted, u64::from(percent), 100),
-            Told::Nothing => 0,
+            BusyTimeSource::Turns(worked) => {
+                worked.time.saturating_sub(sum.turns.unwrap_or(worked.time))
+            }
+            BusyTimeSource::Card { percent } => part(gone, u64::from(percent.min(100)), 100),
+            BusyTimeSource::MadeUp { percent } => part(granted, u64::from(percent), 100),
+            BusyTimeSource::Nothing => 0,
         };
         sum.turns = match told {
-            Told::Turns(worked) => Some(worked.time),
+            BusyTimeSource::Turns(worked) => Some(worked.time),
             _ => None,
         };
         sum.looked = now;
-        let is_known = told != Told::Nothing;
+        let is_known = told != BusyTimeSource::Nothing;
         if is_known {
             sum.busy += busy;
             sum.granted += granted;
         }
         match told {
-            Told::Turns(worked) => sum.last = worked.last.min(now),
+            BusyTimeSource::Turns(worked) => sum.last = worked.last.min(now),
             _ if busy > 0 => sum.last = now,
             _ => {}
         }
         let idle = time.as_millis() - i64::try_from((now - sum.last) / 1_000_000).unwrap_or(0);
         Read {
-            worked: is_known.then_some(messages::Worked {
+            worked: is_known.then_some(messages::BusyTime {
                 busy_microseconds: sum.busy / 1_000,
                 granted_microseconds: sum.granted / 1_000,
             }),
@@ -121,7 +123,7 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
     const BEGAN: i64 = 1_800_000_000_000;
 
-    fn slice() -> Slice {
+    fn slice() -> SliceKey {
         let name = ContainerName {
             session: SessionId(uuid::Uuid::from_u128(7)),
             incarnation: 1,
@@ -130,13 +132,13 @@ mod tests {
     }
 
     /// Reads once a second what is told for a slice of a quarter.
-    fn read(meter: &mut Meter, second: u64, told: Told) -> Read {
+    fn read(meter: &mut Meter, second: u64, told: BusyTimeSource) -> Read {
         let time = Timestamp::from_millis(BEGAN + second as i64 * 1000);
         meter.read(slice(), 250, told, (100 + second) * SECOND, time)
     }
 
-    fn turns(milliseconds: u64, last: u64) -> Told {
-        Told::Turns(Worked {
+    fn turns(milliseconds: u64, last: u64) -> BusyTimeSource {
+        BusyTimeSource::Turns(DeviceTime {
             time: milliseconds * 1_000_000,
             last: (100 + last) * SECOND,
         })
@@ -166,19 +168,19 @@ mod tests {
     #[test]
     fn who_has_a_card_alone_is_as_busy_as_the_card_and_may_pass_its_share() {
         let mut meter = Meter::default();
-        let first = read(&mut meter, 0, Told::Card { percent: 0 });
+        let first = read(&mut meter, 0, BusyTimeSource::Card { percent: 0 });
         assert_eq!(first.idle_since, Some(Timestamp::from_millis(BEGAN)));
-        let second = read(&mut meter, 2, Told::Card { percent: 50 });
+        let second = read(&mut meter, 2, BusyTimeSource::Card { percent: 50 });
         assert_eq!((load(first, second), second.idle_since), (200, None));
     }
 
     #[test]
     fn what_nobody_can_say_is_not_said_and_counts_for_nothing() {
         let mut meter = Meter::default();
-        let first = read(&mut meter, 0, Told::MadeUp { percent: 40 });
-        let gap = read(&mut meter, 9, Told::Nothing);
+        let first = read(&mut meter, 0, BusyTimeSource::MadeUp { percent: 40 });
+        let gap = read(&mut meter, 9, BusyTimeSource::Nothing);
         assert_eq!((gap.worked, gap.idle_since), (None, None));
-        let second = read(&mut meter, 10, Told::MadeUp { percent: 40 });
+        let second = read(&mut meter, 10, BusyTimeSource::MadeUp { percent: 40 });
         assert_eq!(load(first, second), 40);
         // A taker of turns who took none before begins where the turns are.
         read(&mut meter, 11, turns(5000, 11));

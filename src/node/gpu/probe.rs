@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::driver::Driver;
-use super::watchdog::Held;
+use super::watchdog::ProcessMemory;
 use child::Child;
 
 /// The helper, as the build script made it. Dynamic, needs glibc 2.34 or newer.
@@ -35,18 +35,18 @@ const PAUSES: [Duration; 5] = [
 
 /// Helpers that were killed and are still there, because the kernel does not let go of them. More: a sick
 /// driver fills the machine with processes that nobody can end.
-const MOST_STUCK: usize = 3;
+const MAX_STUCK: usize = 3;
 
 /// How long an answer may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct ProbeTimeouts {
     /// The first of a helper: the driver may have to wake eight cards first, which takes seconds each.
     pub first: Duration,
     /// Every other. Longer: a sick card delays what is told of the well ones.
     pub later: Duration,
 }
 
-impl Default for Patience {
+impl Default for ProbeTimeouts {
     fn default() -> Self {
         Self {
             first: Duration::from_secs(30),
@@ -57,13 +57,13 @@ impl Default for Patience {
 
 /// Why a question has no answer. Each says what was seen; none ends anything but the helper.
 #[derive(Debug, thiserror::Error)]
-pub enum Unanswered {
+pub enum ProbeError {
     #[error("it cannot be started")]
     Start(#[source] io::Error),
     #[error("it did not answer within {} ms and was ended", .0.as_millis())]
     Silent(Duration),
     #[error("it ended by itself{0}")]
-    Ended(Said),
+    Ended(HelperOutput),
     #[error("what it said is no answer")]
     Rubbish,
     #[error("the driver's library says: {0}")]
@@ -76,9 +76,9 @@ pub enum Unanswered {
 
 /// The last words of a helper, to be put behind a sentence; nothing where it had none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said(pub String);
+pub struct HelperOutput(pub String);
 
-impl fmt::Display for Said {
+impl fmt::Display for HelperOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_str() {
             "" => Ok(()),
@@ -89,7 +89,7 @@ impl fmt::Display for Said {
 
 /// What the driver says of all cards.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub struct Told {
+pub struct DriverReport {
     pub cards: Vec<CardTold>,
     /// Faults since the last question.
     #[serde(default)]
@@ -183,7 +183,7 @@ struct AllHeld {
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer<T> {
+struct ProbeAnswer<T> {
     number: Option<u64>,
     told: Option<T>,
     error: Option<String>,
@@ -196,7 +196,7 @@ pub struct Probe {
     /// Where the helper is written to where it cannot be run from memory.
     copy: PathBuf,
     smi: Option<PathBuf>,
-    patience: Patience,
+    patience: ProbeTimeouts,
     helper: Option<Child>,
     asked: u64,
     failed: usize,
@@ -219,7 +219,7 @@ impl Probe {
             library: library.to_owned(),
             copy: copy.to_owned(),
             smi: smi.map(Path::to_owned),
-            patience: Patience::default(),
+            patience: ProbeTimeouts::default(),
             helper: None,
             asked: 0,
             failed: 0,
@@ -230,7 +230,7 @@ impl Probe {
         }
     }
 
-    pub fn with_patience(mut self, patience: Patience) -> Self {
+    pub fn with_patience(mut self, patience: ProbeTimeouts) -> Self {
         self.patience = patience;
         self
     }
@@ -253,7 +253,7 @@ impl Probe {
     }
 
     /// What the driver says of its cards. Costs milliseconds, and at most the patience.
-    pub fn cards(&mut self) -> Result<Told, Unanswered> {
+    pub fn cards(&mut self) -> Result<DriverReport, ProbeError> {
         match self.ask("cards") {
             Err(fault) => match self.other_way(&fault) {
                 Some(program) => smi::cards(program, self.patience.first).map_err(|_| fault),
@@ -264,7 +264,7 @@ impl Probe {
     }
 
     /// What each card is doing; cards that do not answer are left out.
-    pub fn figures(&mut self) -> Result<Vec<FigureTold>, Unanswered> {
+    pub fn figures(&mut self) -> Result<Vec<FigureTold>, ProbeError> {
         let figures = match self.ask::<Figures>("figures") {
             Ok(figures) => figures.cards,
             Err(fault) => match self.other_way(&fault) {
@@ -278,7 +278,7 @@ impl Probe {
 
     /// What every process holds of every card, by the host's process numbers. No answer at all where one
     /// card does not answer: half a list would clear whoever is on the other half.
-    pub fn held(&mut self) -> Result<Vec<Held>, Unanswered> {
+    pub fn held(&mut self) -> Result<Vec<ProcessMemory>, ProbeError> {
         let cards = match self.ask::<AllHeld>("held") {
             Ok(all) => all.cards,
             Err(fault) => {
@@ -295,25 +295,25 @@ impl Probe {
                 continue;
             }
             if let Some(error) = card.error {
-                return Err(Unanswered::Library(error));
+                return Err(ProbeError::Library(error));
             }
             let device = card.uuid.as_deref().and_then(number_of);
-            let device = device.ok_or(Unanswered::Rubbish)?;
-            all.extend(
-                card.held
-                    .into_iter()
-                    .map(|(pid, bytes)| Held { pid, device, bytes }),
-            );
+            let device = device.ok_or(ProbeError::Rubbish)?;
+            all.extend(card.held.into_iter().map(|(pid, bytes)| ProcessMemory {
+                pid,
+                device,
+                bytes,
+            }));
         }
         Ok(all)
     }
 
     /// The program to read instead: only where the helper never worked here. One that worked and fails has
     /// met a sick driver, and would not be the only one to hang.
-    fn other_way(&self, fault: &Unanswered) -> Option<&Path> {
+    fn other_way(&self, fault: &ProbeError) -> Option<&Path> {
         let helper_cannot_run = matches!(
             fault,
-            Unanswered::Start(_) | Unanswered::Ended(_) | Unanswered::Resting(_)
+            ProbeError::Start(_) | ProbeError::Ended(_) | ProbeError::Resting(_)
         );
         match helper_cannot_run && !self.answered {
             true => self.smi.as_deref(),
@@ -326,26 +326,26 @@ impl Probe {
     ///
     /// Errors: also the driver's own words for the step that it refused. The card then has no partition, or
     /// is as it was.
-    pub fn cut(&mut self, card: &str, sizes: &[String]) -> Result<(), Unanswered> {
+    pub fn cut(&mut self, card: &str, sizes: &[String]) -> Result<(), ProbeError> {
         let told = json!({"ask": "cut", "card": card, "sizes": sizes});
         let _: serde_json::Value = self.ask_for(told)?;
         Ok(())
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Result<T, Unanswered> {
+    fn ask<T: DeserializeOwned>(&mut self, question: &str) -> Result<T, ProbeError> {
         self.ask_for(json!({"ask": question}))
     }
 
     fn ask_for<T: DeserializeOwned>(
         &mut self,
         mut question: serde_json::Value,
-    ) -> Result<T, Unanswered> {
+    ) -> Result<T, ProbeError> {
         self.stuck.retain_mut(|child| !child.is_gone());
-        if self.stuck.len() >= MOST_STUCK {
-            return Err(Unanswered::Stuck(self.stuck.len()));
+        if self.stuck.len() >= MAX_STUCK {
+            return Err(ProbeError::Stuck(self.stuck.len()));
         }
         if self.not_before.is_some_and(|at| Instant::now() < at) {
-            return Err(Unanswered::Resting(self.failed));
+            return Err(ProbeError::Resting(self.failed));
         }
         let (mut helper, patience) = match self.helper.take() {
             Some(helper) => (helper, self.patience.later),
@@ -355,7 +355,7 @@ impl Probe {
         question["number"] = self.asked.into();
         let line = format!("{question}\n");
         match helper.exchange(line.as_bytes(), patience) {
-            Ok(answer) => match serde_json::from_slice::<Answer<T>>(&answer) {
+            Ok(answer) => match serde_json::from_slice::<ProbeAnswer<T>>(&answer) {
                 Ok(answer) if answer.number == Some(self.asked) => {
                     self.helper = Some(helper);
                     self.failed = 0;
@@ -363,16 +363,18 @@ impl Probe {
                     self.answered = true;
                     match (answer.told, answer.error) {
                         (Some(told), _) => Ok(told),
-                        (None, Some(error)) => Err(Unanswered::Library(error)),
-                        (None, None) => Err(Unanswered::Rubbish),
+                        (None, Some(error)) => Err(ProbeError::Library(error)),
+                        (None, None) => Err(ProbeError::Rubbish),
                     }
                 }
-                _ => Err(self.failed(helper, Unanswered::Rubbish)),
+                _ => Err(self.failed(helper, ProbeError::Rubbish)),
             },
-            Err(child::Fault::Silent) => Err(self.failed(helper, Unanswered::Silent(patience))),
-            Err(child::Fault::Ended) => {
-                let said = Said(helper.last_words());
-                Err(self.failed(helper, Unanswered::Ended(said)))
+            Err(child::ProbeFault::Silent) => {
+                Err(self.failed(helper, ProbeError::Silent(patience)))
+            }
+            Err(child::ProbeFault::Ended) => {
+                let said = HelperOutput(helper.last_words());
+                Err(self.failed(helper, ProbeError::Ended(said)))
             }
         }
     }
@@ -384,7 +386,7 @@ impl Probe {
         card: &str,
         group: &Path,
         bytes: Option<u64>,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), ProbeError> {
         self.ask_for::<bool>(json!({
             "ask": "limit",
             "card": card,
@@ -394,18 +396,18 @@ impl Probe {
         .map(|_| ())
     }
 
-    fn start(&mut self) -> Result<Child, Unanswered> {
+    fn start(&mut self) -> Result<Child, ProbeError> {
         let started = Child::from_memory(PROBE, &self.library).or_else(|_| {
             self.on_disk = true;
             Child::from_file(PROBE, &self.copy, &self.library)
         });
         started.map_err(|error| {
             self.rest();
-            Unanswered::Start(error)
+            ProbeError::Start(error)
         })
     }
 
-    fn failed(&mut self, helper: Child, fault: Unanswered) -> Unanswered {
+    fn failed(&mut self, helper: Child, fault: ProbeError) -> ProbeError {
         self.bury(helper);
         self.rest();
         fault

@@ -18,11 +18,11 @@ use rules::session::Reason;
 use serde::{Deserialize, Serialize};
 
 use super::arbiter::Mode;
-use super::driver::{self, Driver, Lacks, Part};
-use super::inject::{Injection, NotInjected, Pages, Slice, inject};
+use super::driver::{self, Driver, Lacks, MigInstance};
+use super::inject::{InjectedSlice, Injection, NotInjected, Pages, inject};
 use super::page_mount;
-use super::region::{self, Account, DeviceTerms, MODE_OFF};
-use super::turns::{Seat, Turns, Worked};
+use super::region::{self, AccountPage, DeviceTerms, MODE_OFF};
+use super::turns::{DeviceTime, Seat, TimeSlicer};
 
 /// Kept of a slice for the first context in it, until the driver has said what it takes. Less than a context
 /// takes: a program that fills its slice at once passes its limit, and is called to account for it. More:
@@ -34,7 +34,7 @@ const WHOLE_MILLI: u32 = 1000;
 
 /// Where everything lies.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct SharePaths {
     /// Where the vendor's driver is found; `/` on most machines.
     pub driver: PathBuf,
     /// For our libraries. On a disk that allows programs to be loaded from it.
@@ -67,16 +67,16 @@ pub struct RealPart {
 /// Every container's shares of this machine's cards. Shared by whoever starts containers, whoever gives
 /// turns and whoever watches.
 pub struct Shares {
-    places: Places,
+    places: SharePaths,
     mode: Mode,
     boot: BootId,
     cards: Mutex<Vec<Real>>,
-    held: Mutex<BTreeMap<ContainerName, Held>>,
-    turns: Mutex<BTreeMap<[u8; 16], Turns>>,
+    held: Mutex<BTreeMap<ContainerName, HeldPages>>,
+    turns: Mutex<BTreeMap<[u8; 16], TimeSlicer>>,
     problems: BTreeMap<ContainerName, Reason>,
 }
 
-struct Held {
+struct HeldPages {
     pages: Arc<Pages>,
     shares: Vec<DeviceShare>,
     /// The devices' own numbers, in the order of the page.
@@ -85,7 +85,7 @@ struct Held {
 
 /// What is written beside a container's pages.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct ShareRecord {
     /// The layout of its pages.
     version: u32,
     boot: BootId,
@@ -95,7 +95,7 @@ struct Record {
 
 /// One container with what it may have and what it says it has of each device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tenant {
+pub struct ShareHolder {
     pub container: ContainerName,
     pub devices: Vec<TenantDevice>,
 }
@@ -115,20 +115,20 @@ pub struct TenantDevice {
 
 /// What a container does on one of its devices, as far as whoever gives turns knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Work {
+pub struct DeviceWork {
     pub share: DeviceShare,
     pub uuid: [u8; 16],
     pub share_milli: u32,
     /// None where it takes no turns.
-    pub turns: Option<Worked>,
+    pub turns: Option<DeviceTime>,
     /// Nobody else has a share of that device.
     pub alone: bool,
 }
 
 /// A share on its way into a container.
-struct Wanted {
-    slice: Slice,
-    part: Option<Part>,
+struct PendingShare {
+    slice: InjectedSlice,
+    part: Option<MigInstance>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,7 +139,7 @@ impl Shares {
     /// Takes over what the containers in `living` hold since an earlier server, and removes what is left
     /// of others. Nothing of a running container changes, but that its turns are given again.
     pub fn open(
-        places: Places,
+        places: SharePaths,
         mode: Mode,
         boot: BootId,
         living: &BTreeSet<ContainerName>,
@@ -240,8 +240,8 @@ impl Shares {
         let wanted = shares
             .iter()
             .map(|share| wanted(&cards, share))
-            .collect::<Result<Vec<Wanted>, Reason>>()?;
-        let slices: Vec<Slice> = wanted.iter().map(|wanted| wanted.slice).collect();
+            .collect::<Result<Vec<PendingShare>, Reason>>()?;
+        let slices: Vec<InjectedSlice> = wanted.iter().map(|wanted| wanted.slice).collect();
         let devices: Vec<[u8; 16]> = slices.iter().map(|slice| slice.terms.uuid).collect();
         if devices.iter().collect::<BTreeSet<_>>().len() < devices.len() {
             return Err(Reason::new(
@@ -250,7 +250,7 @@ impl Shares {
             ));
         }
         let places = &self.places;
-        page_mount::bound(&place.join("account"), size_of::<Account>())
+        page_mount::bound(&place.join("account"), size_of::<AccountPage>())
             .map_err(|error| no_page(place, &error.to_string()))?;
         let (mut injection, pages) = inject(&places.driver, &places.hooks, place, &slices)
             .map_err(|why| self.refusal(&why))?;
@@ -279,7 +279,7 @@ impl Shares {
         }
         write(place, &self.record(shares, &devices))
             .map_err(|error| no_page(place, &error.to_string()))?;
-        let held = Held {
+        let held = HeldPages {
             pages: Arc::new(pages),
             shares: shares.to_vec(),
             devices,
@@ -344,7 +344,7 @@ impl Shares {
 
     /// Everybody who holds shares, for whoever compares them with what the driver counts. Costs a read of
     /// half a megabyte each.
-    pub fn tenants(&self) -> Vec<Tenant> {
+    pub fn tenants(&self) -> Vec<ShareHolder> {
         let held: Vec<(ContainerName, Arc<Pages>, Vec<[u8; 16]>)> = lock(&self.held)
             .iter()
             .map(|(name, held)| (*name, Arc::clone(&held.pages), held.devices.clone()))
@@ -362,7 +362,7 @@ impl Shares {
                         overhead: pages.control().device[at].mem_overhead.load(SeqCst),
                     }
                 };
-                Tenant {
+                ShareHolder {
                     container,
                     devices: devices.iter().enumerate().map(of).collect(),
                 }
@@ -371,14 +371,14 @@ impl Shares {
     }
 
     /// What everybody who holds shares does with them, in the order of their pages. Reads no page.
-    pub fn work(&self) -> BTreeMap<ContainerName, Vec<Work>> {
+    pub fn work(&self) -> BTreeMap<ContainerName, Vec<DeviceWork>> {
         let all = lock(&self.held);
         let turns = lock(&self.turns);
         let mut holders: BTreeMap<[u8; 16], usize> = BTreeMap::new();
         for uuid in all.values().flat_map(|held| &held.devices) {
             *holders.entry(*uuid).or_default() += 1;
         }
-        let of = |name: ContainerName, share: &DeviceShare, uuid: &[u8; 16]| Work {
+        let of = |name: ContainerName, share: &DeviceShare, uuid: &[u8; 16]| DeviceWork {
             share: *share,
             uuid: *uuid,
             share_milli: milli(share),
@@ -455,7 +455,7 @@ impl Shares {
             NotInjected::Version(version) => other_version(name, version),
             why => self.refusal(&why),
         })?;
-        let held = Held {
+        let held = HeldPages {
             pages: Arc::new(pages),
             shares: record.shares,
             devices: record.devices,
@@ -466,7 +466,7 @@ impl Shares {
     }
 
     /// Gives a container its place among those who take turns at each of its devices.
-    fn seat(&self, name: ContainerName, held: &Held) -> Result<(), Reason> {
+    fn seat(&self, name: ContainerName, held: &HeldPages) -> Result<(), Reason> {
         let mut turns = lock(&self.turns);
         for (at, uuid) in held.devices.iter().enumerate() {
             let seat = Seat {
@@ -476,7 +476,7 @@ impl Shares {
             };
             turns
                 .entry(*uuid)
-                .or_insert_with(|| Turns::new(self.mode))
+                .or_insert_with(|| TimeSlicer::new(self.mode))
                 .take(name, seat)
                 .map_err(|error| {
                     Reason::new(
@@ -492,8 +492,8 @@ impl Shares {
         self.places.pages.join(name.to_string())
     }
 
-    fn record(&self, shares: &[DeviceShare], devices: &[[u8; 16]]) -> Record {
-        Record {
+    fn record(&self, shares: &[DeviceShare], devices: &[[u8; 16]]) -> ShareRecord {
+        ShareRecord {
             version: region::VERSION,
             boot: self.boot,
             shares: shares.to_vec(),
@@ -600,7 +600,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// Where a share of that device stands in a container's page.
-fn place_of(held: &Held, share: &DeviceShare) -> Option<usize> {
+fn place_of(held: &HeldPages, share: &DeviceShare) -> Option<usize> {
     held.shares
         .iter()
         .position(|own| own.index == share.index && own.part == share.part)
@@ -614,8 +614,8 @@ fn milli(share: &DeviceShare) -> u32 {
     }
 }
 
-fn slice(card: u32, uuid: [u8; 16], share: &DeviceShare) -> Slice {
-    Slice {
+fn slice(card: u32, uuid: [u8; 16], share: &DeviceShare) -> InjectedSlice {
+    InjectedSlice {
         card,
         terms: DeviceTerms {
             uuid,
@@ -627,7 +627,7 @@ fn slice(card: u32, uuid: [u8; 16], share: &DeviceShare) -> Slice {
     }
 }
 
-fn wanted(cards: &[Real], share: &DeviceShare) -> Result<Wanted, Reason> {
+fn wanted(cards: &[Real], share: &DeviceShare) -> Result<PendingShare, Reason> {
     let unknown = |why: &str| {
         Reason::new(
             "gpu.device-unknown",
@@ -645,7 +645,7 @@ fn wanted(cards: &[Real], share: &DeviceShare) -> Result<Wanted, Reason> {
     let Some(number) = share.part else {
         let uuid = uuid(&card.uuid)
             .ok_or_else(|| unknown("the driver has not told its own number yet"))?;
-        return Ok(Wanted {
+        return Ok(PendingShare {
             slice: slice(card.minor, uuid, share),
             part: None,
         });
@@ -656,9 +656,9 @@ fn wanted(cards: &[Real], share: &DeviceShare) -> Result<Wanted, Reason> {
         .find(|part| part.number == number)
         .ok_or_else(|| unknown("it has no such partition"))?;
     let own = uuid(&part.uuid).ok_or_else(|| unknown("its partition has no number of its own"))?;
-    Ok(Wanted {
+    Ok(PendingShare {
         slice: slice(card.minor, own, share),
-        part: Some(Part {
+        part: Some(MigInstance {
             card: card.minor,
             gpu_instance: part.gpu_instance,
             compute_instance: part.compute_instance,
@@ -679,7 +679,7 @@ pub fn uuid(text: &str) -> Option<[u8; 16]> {
 const RECORD: &str = "held.json";
 
 /// What stands beside a container's pages; None where nothing does.
-fn read(place: &Path) -> Result<Option<Record>, Reason> {
+fn read(place: &Path) -> Result<Option<ShareRecord>, Reason> {
     /// The part of a record that every version has.
     #[derive(Deserialize)]
     struct Version {
@@ -692,11 +692,11 @@ fn read(place: &Path) -> Result<Option<Record>, Reason> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(no_page(&path, &error.to_string())),
     };
-    match serde_json::from_slice::<Record>(&text) {
+    match serde_json::from_slice::<ShareRecord>(&text) {
         Ok(record) => Ok(Some(record)),
         // Of another version, as far as it can be told.
         Err(error) => match serde_json::from_slice::<Version>(&text) {
-            Ok(told) if told.version != region::VERSION => Ok(Some(Record {
+            Ok(told) if told.version != region::VERSION => Ok(Some(ShareRecord {
                 version: told.version,
                 boot: told.boot,
                 shares: Vec::new(),
@@ -708,7 +708,7 @@ fn read(place: &Path) -> Result<Option<Record>, Reason> {
 }
 
 /// Whole or not at all.
-fn write(place: &Path, record: &Record) -> io::Result<()> {
+fn write(place: &Path, record: &ShareRecord) -> io::Result<()> {
     let draft = place.join(".held.json");
     let text = serde_json::to_vec(record).map_err(io::Error::other)?;
     fs::write(&draft, text)?;

@@ -11,11 +11,11 @@ use rules::session::Reason;
 use rules::units::Bytes;
 
 /// Devices of one machine at most; the largest machines have 16.
-const MOST: usize = 16;
+const MAX_SIMULATED: usize = 16;
 
 /// What is known of a model: its name, how it is called in short, memory, multiprocessors, whether its
 /// devices are linked to each other.
-struct Model {
+struct SimulatedModel {
     word: &'static str,
     name: &'static str,
     memory: Bytes,
@@ -23,7 +23,7 @@ struct Model {
     linked: bool,
 }
 
-const MODELS: &[Model] = &[
+const MODELS: &[SimulatedModel] = &[
     model("B200", "NVIDIA B200", 180, 148, true),
     model("H200", "NVIDIA H200", 141, 132, true),
     model("H100", "NVIDIA H100 80GB", 80, 132, true),
@@ -37,8 +37,14 @@ const MODELS: &[Model] = &[
     model("RTX5090", "NVIDIA GeForce RTX 5090", 32, 170, false),
 ];
 
-const fn model(word: &'static str, name: &'static str, gib: u64, sms: u32, linked: bool) -> Model {
-    Model {
+const fn model(
+    word: &'static str,
+    name: &'static str,
+    gib: u64,
+    sms: u32,
+    linked: bool,
+) -> SimulatedModel {
+    SimulatedModel {
         word,
         name,
         memory: Bytes::gib(gib),
@@ -52,7 +58,7 @@ const fn model(word: &'static str, name: &'static str, gib: u64, sms: u32, linke
 ///
 /// Errors: `gpu.simulation-invalid` with what would work.
 pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
-    let mut wanted: Vec<(&Model, Vec<MigProfile>)> = Vec::new();
+    let mut wanted: Vec<(&SimulatedModel, Vec<MigProfile>)> = Vec::new();
     for item in text.split(',').map(str::trim) {
         let (item, cut) = match item.split_once('/') {
             Some((item, cut)) => (item, cut.split('/').collect()),
@@ -67,10 +73,10 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
             .trim()
             .parse::<usize>()
             .ok()
-            .filter(|number| (1..=MOST).contains(number))
+            .filter(|number| (1..=MAX_SIMULATED).contains(number))
             .ok_or_else(|| {
                 wrong(format!(
-                    "{:?} is not a number of devices from 1 to {MOST}.",
+                    "{:?} is not a number of devices from 1 to {MAX_SIMULATED}.",
                     number
                 ))
             })?;
@@ -88,9 +94,9 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
         }
         wanted.extend((0..number).map(|_| (model, cut.clone())));
     }
-    if wanted.len() > MOST {
+    if wanted.len() > MAX_SIMULATED {
         return Err(wrong(format!(
-            "{} devices are more than one machine has; {MOST} is the most.",
+            "{} devices are more than one machine has; {MAX_SIMULATED} is the most.",
             wanted.len()
         )));
     }
@@ -113,7 +119,7 @@ pub fn devices(text: &str) -> Result<Vec<Device>, Refusal> {
         .collect())
 }
 
-fn part(model: &Model, index: u32, number: u32, profile: MigProfile) -> MigPart {
+fn part(model: &SimulatedModel, index: u32, number: u32, profile: MigProfile) -> MigPart {
     let sms = match profile.compute {
         7 => model.sms,
         compute => model.sms / 8 * u32::from(compute),

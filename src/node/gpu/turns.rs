@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rules::names::ContainerName;
 
-use super::arbiter::{Arbiter, Mode, Nanos, Order, WINDOW};
+use super::arbiter::{Arbiter, Mode, Nanos, SliceCommand, WINDOW};
 use super::inject::Pages;
 use super::region::{MODE_OFF, MODE_WINDOW};
 
@@ -42,12 +42,12 @@ const LOOK_PER_SLOT: Nanos = 10 * MICROSECOND;
 /// Idleness after which a turn goes to the next.
 const YIELDED_AFTER: Nanos = 200 * MICROSECOND;
 /// The same before the first launch of a turn: whoever was woken may have to wait for a processor.
-const FIRST_WITHIN: Nanos = MILLISECOND;
-/// Whoever did not use a turn is not asked again for this long, twice as long each time, up to `SHY_MOST`:
+const FIRST_SLICE_TIMEOUT: Nanos = MILLISECOND;
+/// Whoever did not use a turn is not asked again for this long, twice as long each time, up to `MAX_SHY`:
 /// a container that is frozen or whose process was killed at the gate would keep the device idle again and
 /// again. Longer at most: whoever is thawed waits longer.
 const SHY: Nanos = MILLISECOND;
-const SHY_MOST: Nanos = 64 * MILLISECOND;
+const MAX_SHY: Nanos = 64 * MILLISECOND;
 /// Whoever launched so shortly ago wants more, though it does not wait yet.
 const WANTS_STILL: Nanos = 2 * MILLISECOND;
 /// Work whose end nobody inside looks for counts as done after so much silence: no more is charged for it
@@ -92,27 +92,27 @@ pub struct ProcessTraffic {
 
 /// What the device did for a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Worked {
+pub struct DeviceTime {
     pub time: Nanos,
     /// When it last did something for it, or when the container was let in.
     pub last: Nanos,
 }
 
 /// Who takes turns at one device. The thread ends with it.
-pub struct Turns {
-    shared: Arc<Shared>,
+pub struct TimeSlicer {
+    shared: Arc<SlicerState>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct SlicerState {
     table: Mutex<Table>,
     over: AtomicBool,
 }
 
-impl Turns {
+impl TimeSlicer {
     pub fn new(mode: Mode) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SlicerState {
                 table: Mutex::new(Table::new(mode, now())),
                 over: AtomicBool::new(false),
             }),
@@ -149,7 +149,7 @@ impl Turns {
 
     /// How long the device has worked for a container since it was let in; None for one that takes no turns,
     /// of which nobody knows.
-    pub fn worked(&self, name: ContainerName) -> Option<Worked> {
+    pub fn worked(&self, name: ContainerName) -> Option<DeviceTime> {
         self.shared.lock().worked(name)
     }
 
@@ -162,7 +162,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turns {
+impl Drop for TimeSlicer {
     /// Gates stay as they are: without a heartbeat they open within two seconds, and the next server may
     /// be there before.
     fn drop(&mut self) {
@@ -174,7 +174,7 @@ impl Drop for Turns {
     }
 }
 
-impl Shared {
+impl SlicerState {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,7 +191,7 @@ impl Shared {
 }
 
 /// One container's work as the thread follows it.
-struct Place {
+struct SlicedWork {
     seat: Seat,
     /// Its processes, by their slots, and how many slots had to be read for that.
     processes: Vec<Followed>,
@@ -204,8 +204,8 @@ struct Place {
     shy_until: Nanos,
     shy_for: Nanos,
     /// Since when it has the turn, and whether anything came through.
-    turn: Option<Turn>,
-    worked: Worked,
+    turn: Option<OpenSlice>,
+    worked: DeviceTime,
 }
 
 /// One process: by itself, since what one of them watches says nothing about another's work.
@@ -246,7 +246,7 @@ impl Followed {
 }
 
 #[derive(Clone, Copy)]
-struct Turn {
+struct OpenSlice {
     opened: Nanos,
     used: bool,
     /// The device worked so long for it.
@@ -254,7 +254,7 @@ struct Turn {
     closed: bool,
 }
 
-impl Place {
+impl SlicedWork {
     fn is_gated(&self, alone_and_elastic: bool) -> bool {
         self.seat.share_milli < 1000 && !alone_and_elastic
     }
@@ -324,7 +324,7 @@ impl Place {
 struct Table {
     mode: Mode,
     arbiter: Arbiter<ContainerName>,
-    places: BTreeMap<ContainerName, Place>,
+    places: BTreeMap<ContainerName, SlicedWork>,
     beat: Nanos,
 }
 
@@ -343,7 +343,7 @@ impl Table {
         match self.places.get_mut(&name) {
             Some(place) => place.seat = seat,
             None => {
-                let place = Place {
+                let place = SlicedWork {
                     seat,
                     processes: Vec::new(),
                     slots: 0,
@@ -353,7 +353,7 @@ impl Table {
                     shy_until: 0,
                     shy_for: 0,
                     turn: None,
-                    worked: Worked { time: 0, last: now },
+                    worked: DeviceTime { time: 0, last: now },
                 };
                 self.places.insert(name, place);
             }
@@ -361,7 +361,7 @@ impl Table {
         self.set_modes(now);
     }
 
-    fn worked(&self, name: ContainerName) -> Option<Worked> {
+    fn worked(&self, name: ContainerName) -> Option<DeviceTime> {
         let spare = self.mode == Mode::Elastic && self.places.len() == 1;
         let place = self.places.get(&name)?;
         place.is_gated(spare).then_some(place.worked)
@@ -448,7 +448,7 @@ impl Table {
             let idle = if turn.used {
                 now.saturating_sub(place.moved) >= YIELDED_AFTER
             } else {
-                now.saturating_sub(turn.opened) >= FIRST_WITHIN
+                now.saturating_sub(turn.opened) >= FIRST_SLICE_TIMEOUT
             };
             if !turn.closed && !place.in_flight() && !place.is_at_the_gate() && idle
                 || !turn.closed && !turn.used && idle
@@ -479,11 +479,11 @@ impl Table {
         for _ in 0..4 {
             self.settle(now);
             match self.arbiter.next(now) {
-                Order::Open { tenant, until } => {
+                SliceCommand::Open { tenant, until } => {
                     let Some(place) = self.places.get_mut(&tenant) else {
                         continue;
                     };
-                    place.turn = Some(Turn {
+                    place.turn = Some(OpenSlice {
                         opened: now,
                         used: false,
                         busy: 0,
@@ -492,7 +492,7 @@ impl Table {
                     open(&place.seat, until);
                     *next = (*next).min(now + LOOK).min(until);
                 }
-                Order::Close { tenant } => {
+                SliceCommand::Close { tenant } => {
                     let Some(place) = self.places.get_mut(&tenant) else {
                         continue;
                     };
@@ -504,7 +504,7 @@ impl Table {
                     }
                     *next = (*next).min(now + DRAINING);
                 }
-                Order::Wait { until } => {
+                SliceCommand::Wait { until } => {
                     if let Some(until) = until {
                         *next = (*next).min(until);
                     }
@@ -526,7 +526,7 @@ impl Table {
                 place.shy_for = 0;
                 turn.busy
             } else {
-                place.shy_for = (place.shy_for * 2).clamp(SHY, SHY_MOST);
+                place.shy_for = (place.shy_for * 2).clamp(SHY, MAX_SHY);
                 place.shy_until = now + place.shy_for;
                 // A turn that was claimed and not used kept the others away as well.
                 now.saturating_sub(turn.opened).min(WINDOW)

@@ -14,11 +14,11 @@ const SECOND: Nanos = 1_000_000_000;
 /// Part of a limit that may be passed: contexts grow by themselves. 1/50 is 2 %.
 const LEEWAY: u64 = 50;
 /// How often to look.
-pub const LOOK_EVERY: Nanos = SECOND / 4;
+pub const POLL_INTERVAL: Nanos = SECOND / 4;
 /// How long the limit is passed before a word is said; with the time until the first look, two seconds.
 /// Shorter: a figure taken in the middle of an allocation accuses. Longer: neighbours are short of
 /// memory for longer.
-const WARNED_AFTER: Nanos = 2 * SECOND - LOOK_EVERY;
+const WARNED_AFTER: Nanos = 2 * SECOND - POLL_INTERVAL;
 /// From the warning to the freeze: time to let go of memory.
 const FROZEN_AFTER: Nanos = 2 * SECOND;
 /// From the freeze to the end: time for somebody to look. It holds its memory all the while.
@@ -30,7 +30,7 @@ const THAWED_AFTER: Nanos = 2 * SECOND;
 
 /// Memory of one device that one process holds, as the driver itself counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct ProcessMemory {
     /// As the host numbers processes.
     pub pid: u32,
     /// The device's own number, as in the control pages.
@@ -43,13 +43,13 @@ pub struct Held {
 pub trait Truth: Send + Sync {
     /// Every process that holds memory of a device of this machine, in any order; None while the driver
     /// does not answer. May take as long as the driver does.
-    fn held(&self) -> Option<Vec<Held>>;
+    fn held(&self) -> Option<Vec<ProcessMemory>>;
 }
 
 /// What is to be done with a container now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
+pub enum WatchdogAction {
     Warn,
     Freeze,
     Stop,
@@ -63,7 +63,7 @@ struct Case {
     over: Nanos,
     /// Time not over it, of one that is frozen.
     under: Nanos,
-    answered: Option<Answer>,
+    answered: Option<WatchdogAction>,
     looked: Nanos,
 }
 
@@ -83,16 +83,22 @@ impl<Id: Ord> Watchdog<Id> {
     /// One look at a container: the bytes that its processes hold as the driver says, and what they may
     /// hold. `used` is None while the driver does not answer: then time stands still for this case.
     /// Each answer is given once. Costs O(log containers).
-    pub fn look(&mut self, now: Nanos, id: Id, used: Option<u64>, limit: u64) -> Option<Answer> {
+    pub fn look(
+        &mut self,
+        now: Nanos,
+        id: Id,
+        used: Option<u64>,
+        limit: u64,
+    ) -> Option<WatchdogAction> {
         let over = used.map(|used| used > limit.saturating_add(limit / LEEWAY));
         let case = match over {
             Some(false) => {
                 let case = self.cases.get_mut(&id)?;
-                if case.answered == Some(Answer::Stop) {
+                if case.answered == Some(WatchdogAction::Stop) {
                     return None;
                 }
                 // What is frozen cannot let go of anything by itself: its figure may only be late.
-                if case.answered == Some(Answer::Freeze) {
+                if case.answered == Some(WatchdogAction::Freeze) {
                     case.under += now.saturating_sub(case.looked);
                     case.looked = now;
                     if case.under < THAWED_AFTER {
@@ -101,7 +107,7 @@ impl<Id: Ord> Watchdog<Id> {
                 }
                 let warned = case.answered.is_some();
                 self.cases.remove(&id);
-                return warned.then_some(Answer::Clear);
+                return warned.then_some(WatchdogAction::Clear);
             }
             None => {
                 if let Some(case) = self.cases.get_mut(&id) {
@@ -120,10 +126,10 @@ impl<Id: Ord> Watchdog<Id> {
         case.over += now.saturating_sub(case.looked);
         case.looked = now;
         let (after, answer) = match case.answered {
-            None => (WARNED_AFTER, Answer::Warn),
-            Some(Answer::Warn) => (FROZEN_AFTER, Answer::Freeze),
-            Some(Answer::Freeze) => (STOPPED_AFTER, Answer::Stop),
-            Some(Answer::Stop | Answer::Clear) => return None,
+            None => (WARNED_AFTER, WatchdogAction::Warn),
+            Some(WatchdogAction::Warn) => (FROZEN_AFTER, WatchdogAction::Freeze),
+            Some(WatchdogAction::Freeze) => (STOPPED_AFTER, WatchdogAction::Stop),
+            Some(WatchdogAction::Stop | WatchdogAction::Clear) => return None,
         };
         if case.over < after {
             return None;
@@ -134,14 +140,14 @@ impl<Id: Ord> Watchdog<Id> {
     }
 
     /// What was answered last to each that is not cleared, for whoever has to go on later.
-    pub fn answered(&self) -> impl Iterator<Item = (&Id, Answer)> {
+    pub fn answered(&self) -> impl Iterator<Item = (&Id, WatchdogAction)> {
         self.cases
             .iter()
             .filter_map(|(id, case)| Some((id, case.answered?)))
     }
 
     /// Goes on where another one stood when it gave this answer; the time since counts for nothing.
-    pub fn go_on(&mut self, now: Nanos, id: Id, answered: Answer) {
+    pub fn go_on(&mut self, now: Nanos, id: Id, answered: WatchdogAction) {
         self.cases.insert(
             id,
             Case {
@@ -164,10 +170,10 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 1 << 30;
-    const STEP: Nanos = LOOK_EVERY;
+    const STEP: Nanos = POLL_INTERVAL;
 
     /// Looks four times a second at what `used` says, and gives every answer with its time.
-    fn looks(seconds: u64, used: impl Fn(Nanos) -> Option<u64>) -> Vec<(u64, Answer)> {
+    fn looks(seconds: u64, used: impl Fn(Nanos) -> Option<u64>) -> Vec<(u64, WatchdogAction)> {
         let mut dog = Watchdog::new();
         (0..=seconds * 4)
             .filter_map(|step| {
@@ -183,9 +189,9 @@ mod tests {
         assert_eq!(
             looks(60, |_| Some(2 * LIMIT)),
             [
-                (1750, Answer::Warn),
-                (3750, Answer::Freeze),
-                (13_750, Answer::Stop)
+                (1750, WatchdogAction::Warn),
+                (3750, WatchdogAction::Freeze),
+                (13_750, WatchdogAction::Stop)
             ]
         );
     }
@@ -204,7 +210,7 @@ mod tests {
         };
         assert_eq!(looks(60, now_and_then), []);
         let one_byte = |_| Some(LIMIT + LIMIT / 50 + 1);
-        assert_eq!(looks(3, one_byte), [(1750, Answer::Warn)]);
+        assert_eq!(looks(3, one_byte), [(1750, WatchdogAction::Warn)]);
     }
 
     #[test]
@@ -220,9 +226,9 @@ mod tests {
         assert_eq!(
             answers,
             [
-                (1750, Answer::Warn),
-                (3000, Answer::Clear),
-                (12_000, Answer::Warn)
+                (1750, WatchdogAction::Warn),
+                (3000, WatchdogAction::Clear),
+                (12_000, WatchdogAction::Warn)
             ]
         );
     }
@@ -232,7 +238,7 @@ mod tests {
         assert_eq!(looks(60, |_| None), []);
         // A second over, a minute of silence, and the case goes on where it was.
         let used = |now| (now <= SECOND || now > 61 * SECOND).then_some(2 * LIMIT);
-        assert_eq!(looks(63, used), [(61_750, Answer::Warn)]);
+        assert_eq!(looks(63, used), [(61_750, WatchdogAction::Warn)]);
     }
 
     #[test]
@@ -242,13 +248,13 @@ mod tests {
         for step in 0..=16 {
             last = dog.look(step * STEP, 7, Some(2 * LIMIT), LIMIT).or(last);
         }
-        assert_eq!(last, Some(Answer::Freeze));
+        assert_eq!(last, Some(WatchdogAction::Freeze));
         assert_eq!(dog.look(5 * SECOND, 7, Some(0), LIMIT), None);
         // Over again: what was under counts for nothing any more.
         assert_eq!(dog.look(6 * SECOND, 7, Some(2 * LIMIT), LIMIT), None);
         assert_eq!(
             dog.look(20 * SECOND, 7, Some(2 * LIMIT), LIMIT),
-            Some(Answer::Stop)
+            Some(WatchdogAction::Stop)
         );
         // Killed, and not yet gone.
         assert_eq!(dog.look(30 * SECOND, 7, Some(0), LIMIT), None);
@@ -260,8 +266,8 @@ mod tests {
     #[test]
     fn whoever_may_hold_it_after_all_goes_on() {
         let mut dog = Watchdog::new();
-        dog.go_on(0, 7, Answer::Freeze);
-        let answers: Vec<(u64, Answer)> = (1..=40)
+        dog.go_on(0, 7, WatchdogAction::Freeze);
+        let answers: Vec<(u64, WatchdogAction)> = (1..=40)
             .filter_map(|step| {
                 let now = step * STEP;
                 // Given three times as much in the third second.
@@ -272,7 +278,7 @@ mod tests {
                 ))
             })
             .collect();
-        assert_eq!(answers, [(4750, Answer::Clear)]);
+        assert_eq!(answers, [(4750, WatchdogAction::Clear)]);
         assert_eq!(dog.answered().count(), 0);
     }
 
@@ -283,12 +289,12 @@ mod tests {
         for step in 0..=8 {
             told.extend(first.look(step * STEP, 7, Some(2 * LIMIT), LIMIT));
         }
-        assert_eq!(told, [Answer::Warn]);
+        assert_eq!(told, [WatchdogAction::Warn]);
         let mut next = Watchdog::new();
         for (id, answered) in first.answered() {
             next.go_on(0, *id, answered);
         }
-        let answers: Vec<(u64, Answer)> = (1..=60)
+        let answers: Vec<(u64, WatchdogAction)> = (1..=60)
             .filter_map(|step| {
                 let now = step * STEP;
                 Some((
@@ -298,6 +304,12 @@ mod tests {
             })
             .collect();
         // Not warned again, and neither frozen nor stopped for the time in which nobody looked.
-        assert_eq!(answers, [(2000, Answer::Freeze), (12_000, Answer::Stop)]);
+        assert_eq!(
+            answers,
+            [
+                (2000, WatchdogAction::Freeze),
+                (12_000, WatchdogAction::Stop)
+            ]
+        );
     }
 }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::identity;
-use super::launch::{self, Launch, NotSubscribed, RunRecord};
-use super::order::{ContainerName, ExitRecord, Standing};
+use super::launch::{self, LaunchFile, NotSubscribed, RunRecord};
+use super::order::{RuntimeExit, RuntimeName, RuntimePhase};
 use super::supervision::BIRTH;
 use super::wire::PROTOCOL;
-use super::{Entry, RuntimeFault, Shared, claim, file, names_below};
+use super::{ContainerEntry, RuntimeFault, RuntimeState, claim, file, names_below};
 
 /// How long a new server waits for all shims together before it begins its work. Longer: shims that are
 /// stopped hold up the machine. Shorter: on a busy machine sights are told that are a moment old.
@@ -29,8 +29,8 @@ const CLEARED_TOGETHER: usize = 8;
 const ASIDE: &str = "moved-";
 
 /// What was found of a container.
-enum Found {
-    Known(Entry),
+enum FoundContainer {
+    Known(ContainerEntry),
     /// Its shim is gone without a written end.
     Bereft,
     Never,
@@ -38,14 +38,14 @@ enum Found {
 
 /// A container whose state is unknown, for want of memory or descriptors: it counts as living and is looked
 /// at again at once.
-fn unseen(name: &ContainerName, error: &io::Error) -> Found {
+fn unseen(name: &RuntimeName, error: &io::Error) -> FoundContainer {
     tracing::warn!(container = %name, %error, "state unknown; looked at again");
-    let mut entry = Entry::waiting(Standing::Preparing);
+    let mut entry = ContainerEntry::waiting(RuntimePhase::Preparing);
     entry.due = Some(Instant::now());
-    Found::Known(entry)
+    FoundContainer::Known(entry)
 }
 
-impl Shared {
+impl RuntimeState {
     /// Takes up what an earlier server left. Takes as long as the slowest shim, two seconds at most; whoever
     /// has not spoken by then is told as silent until it does.
     pub(super) fn adopt(self: &Arc<Self>) -> Result<(), RuntimeFault> {
@@ -61,10 +61,10 @@ impl Shared {
                 continue;
             }
             match self.find(&name)? {
-                Found::Known(entry) => drop(self.entries().insert(name, entry)),
-                Found::Never => {}
-                Found::Bereft => {
-                    let mut entry = Entry::waiting(Standing::Preparing);
+                FoundContainer::Known(entry) => drop(self.entries().insert(name, entry)),
+                FoundContainer::Never => {}
+                FoundContainer::Bereft => {
+                    let mut entry = ContainerEntry::waiting(RuntimePhase::Preparing);
                     entry.closing = true;
                     self.entries().insert(name.clone(), entry);
                     bereft.push(name);
@@ -86,8 +86,8 @@ impl Shared {
                 });
             }
         });
-        let silent = |entries: &mut std::collections::BTreeMap<ContainerName, Entry>| {
-            entries.values().any(Entry::is_owed_a_word)
+        let silent = |entries: &mut std::collections::BTreeMap<RuntimeName, ContainerEntry>| {
+            entries.values().any(ContainerEntry::is_owed_a_word)
         };
         let (mut entries, _) = self
             .spoken
@@ -118,14 +118,16 @@ impl Shared {
         }
     }
 
-    fn find(&self, name: &ContainerName) -> Result<Found, RuntimeFault> {
+    fn find(&self, name: &RuntimeName) -> Result<FoundContainer, RuntimeFault> {
         let directory = self.directory(name);
-        if let Ok(record) = ExitRecord::read(&directory) {
-            return Ok(Found::Known(Entry::over(Standing::Ended(record))));
+        if let Ok(record) = RuntimeExit::read(&directory) {
+            return Ok(FoundContainer::Known(ContainerEntry::over(
+                RuntimePhase::Ended(record),
+            )));
         }
         // Without its directory it is one of an earlier boot, whatever became of it.
         if !directory.is_dir() {
-            return Ok(Found::Bereft);
+            return Ok(FoundContainer::Bereft);
         }
         let record = match launch::if_written(RunRecord::read(&directory)) {
             Ok(Some(record)) => record,
@@ -134,66 +136,66 @@ impl Shared {
         };
         if record.protocol > PROTOCOL || record.protocol + 1 < PROTOCOL {
             tracing::error!(container = %name, spoken = record.protocol, "its supervisor speaks another protocol");
-            return Ok(Found::Bereft);
+            return Ok(FoundContainer::Bereft);
         }
         let process = match record.shim.open() {
             Ok(Some(process)) => process,
-            Ok(None) => return Ok(Found::Bereft),
+            Ok(None) => return Ok(FoundContainer::Bereft),
             Err(error) => return Ok(unseen(name, &error)),
         };
-        let mut entry = Entry::waiting(self.recorded(name, &record));
+        let mut entry = ContainerEntry::waiting(self.recorded(name, &record));
         entry.process = Some(Arc::new(process));
         // In a birth: it has as long as any other, also where it is asked again before.
         entry.born_by = record.first.is_none().then(|| Instant::now() + BIRTH);
         entry.due = entry.born_by;
         match launch::subscribe(&directory, &record) {
             Ok(shim) => entry.shim = Some(Arc::new(shim)),
-            Err(NotSubscribed::Stranger) => return Ok(Found::Bereft),
+            Err(NotSubscribed::Stranger) => return Ok(FoundContainer::Bereft),
             Err(error @ (NotSubscribed::Silent(_) | NotSubscribed::Crowded)) => {
                 tracing::warn!(container = %name, %error, "its supervisor cannot be asked; asked again");
                 entry.due = Some(Instant::now());
             }
         }
-        Ok(Found::Known(entry))
+        Ok(FoundContainer::Known(entry))
     }
 
-    fn find_unrecorded(&self, name: &ContainerName) -> Result<Found, RuntimeFault> {
+    fn find_unrecorded(&self, name: &RuntimeName) -> Result<FoundContainer, RuntimeFault> {
         let directory = self.directory(name);
         match claim::settle(&directory, Duration::ZERO).map_err(file("claim", &directory))? {
             claim::Beginning::Never => {
                 self.clear_unbegun(name)?;
-                Ok(Found::Never)
+                Ok(FoundContainer::Never)
             }
             claim::Beginning::Recorded | claim::Beginning::Stuck => {
                 let process = match claim::holder(&directory) {
                     Ok(Some(shim)) => match shim.open() {
                         Ok(Some(process)) => Some(Arc::new(process)),
-                        Ok(None) => return Ok(Found::Bereft),
+                        Ok(None) => return Ok(FoundContainer::Bereft),
                         Err(error) => return Ok(unseen(name, &error)),
                     },
                     Ok(None) => None,
                     Err(error) => return Ok(unseen(name, &error)),
                 };
-                let mut entry = Entry::waiting(Standing::Preparing);
+                let mut entry = ContainerEntry::waiting(RuntimePhase::Preparing);
                 entry.born_by = Some(Instant::now() + BIRTH);
                 entry.due = Some(Instant::now());
                 entry.process = process;
-                Ok(Found::Known(entry))
+                Ok(FoundContainer::Known(entry))
             }
         }
     }
 
     /// What a shim's record says, as far as the process that it names lives.
-    fn recorded(&self, name: &ContainerName, record: &RunRecord) -> Standing {
+    fn recorded(&self, name: &RuntimeName, record: &RunRecord) -> RuntimePhase {
         match (&record.first, record.started_at) {
             (Some(first), Some(since)) if matches!(first.open(), Ok(Some(_))) => {
-                Standing::Running {
+                RuntimePhase::Running {
                     since,
                     pid: first.pid,
                     paused: self.group(name).is_ok_and(|group| group.frozen()),
                 }
             }
-            _ => Standing::Starting,
+            _ => RuntimePhase::Starting,
         }
     }
 
@@ -209,14 +211,14 @@ impl Shared {
             .collect();
         for name in names_below(&below)? {
             let at = below.join(name.as_str());
-            if Launch::read(&at).is_ok_and(|launch| launch.order.name != name) {
+            if LaunchFile::read(&at).is_ok_and(|launch| launch.order.name != name) {
                 let aside = run.join(format!("{ASIDE}{name}"));
                 fs::rename(&at, &aside).map_err(file("move", &at))?;
                 away.push(aside);
             }
         }
         for aside in away {
-            let home = Launch::read(&aside).map(|launch| self.directory(&launch.order.name));
+            let home = LaunchFile::read(&aside).map(|launch| self.directory(&launch.order.name));
             match home {
                 Ok(home) if !home.exists() => {
                     fs::rename(&aside, &home).map_err(file("move", &aside))?;

@@ -20,7 +20,7 @@ use cgroups_rs::freezer::FreezerController;
 use cgroups_rs::memory::MemController;
 use cgroups_rs::pid::PidController;
 
-use super::order::{ContainerName, Usage};
+use super::order::{RuntimeName, RuntimeUsage};
 
 /// One scheduling period of the processor limit. The kernel's own default; shorter costs more
 /// switches, longer makes a throttled terminal feel frozen.
@@ -194,11 +194,15 @@ impl Hierarchies {
 
     /// The groups of one container: where they are, else where they would be made. They may lie
     /// elsewhere than new ones when the holder came or went since.
-    pub(super) fn session(&self, box_id: &str, name: &ContainerName) -> Group {
+    pub(super) fn session(&self, box_id: &str, name: &RuntimeName) -> ControlGroup {
         let below = |ours: &str| self.at(format!("{ours}/{box_id}/sessions/{name}"));
         let usual = below(self.ours());
         if self.unified() && !usual.exists() {
-            if let Some(other) = [OWN, HELD].map(below).into_iter().find(Group::exists) {
+            if let Some(other) = [OWN, HELD]
+                .map(below)
+                .into_iter()
+                .find(ControlGroup::exists)
+            {
                 return other;
             }
         }
@@ -207,21 +211,21 @@ impl Hierarchies {
 
     /// The container of a box whose group stands in the text of a process's `/proc/PID/cgroup`; None
     /// where none does.
-    pub(super) fn session_in(text: &str, box_id: &str) -> Option<ContainerName> {
+    pub(super) fn session_in(text: &str, box_id: &str) -> Option<RuntimeName> {
         let above = format!("/{box_id}/sessions/");
         text.lines().find_map(|line| {
             let (_, below) = line.split_once(&above)?;
-            ContainerName::parse(below.split('/').next()?).ok()
+            RuntimeName::parse(below.split('/').next()?).ok()
         })
     }
 
     /// The group of the supervising processes.
-    pub(super) fn shims(&self, box_id: &str) -> Group {
+    pub(super) fn shims(&self, box_id: &str) -> ControlGroup {
         self.at(format!("{}/{box_id}/shims", self.ours()))
     }
 
     /// All of one box, for removal when it is empty.
-    pub(super) fn whole_box(&self, box_id: &str) -> Group {
+    pub(super) fn whole_box(&self, box_id: &str) -> ControlGroup {
         self.at(format!("{}/{box_id}", self.ours()))
     }
 
@@ -233,8 +237,8 @@ impl Hierarchies {
     }
 
     /// The group of this path below each hierarchy.
-    pub(super) fn at(&self, path: String) -> Group {
-        Group {
+    pub(super) fn at(&self, path: String) -> ControlGroup {
+        ControlGroup {
             hierarchies: self.clone(),
             path,
         }
@@ -243,13 +247,13 @@ impl Hierarchies {
 
 /// One group in every hierarchy; it may or may not exist.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
+pub(super) struct ControlGroup {
     hierarchies: Hierarchies,
     /// Absolute, as the specification of a container wants it.
     path: String,
 }
 
-impl Group {
+impl ControlGroup {
     /// The path below each hierarchy; always absolute (a relative one would select a service manager).
     pub(super) fn path(&self) -> &str {
         &self.path
@@ -363,7 +367,7 @@ impl Group {
     }
 
     /// What the container uses now. About ten small reads.
-    pub(super) fn usage(&self) -> Result<Usage, CgroupError> {
+    pub(super) fn usage(&self) -> Result<RuntimeUsage, CgroupError> {
         let memory = self.required("memory")?;
         let stat = read(&memory.join("memory.stat"))?;
         let (current, limit, inactive) = if self.v2() {
@@ -390,7 +394,7 @@ impl Group {
             .ok()
             .and_then(|path| PidController::new(path, self.v2()).get_pid_current().ok())
             .unwrap_or(0);
-        Ok(Usage {
+        Ok(RuntimeUsage {
             cpu_microseconds,
             memory_bytes: number(&memory.join(current))?.saturating_sub(droppable),
             memory_limit: number(&memory.join(limit)).unwrap_or(u64::MAX),
@@ -795,7 +799,7 @@ full avg10=0.00 avg60=0.00 avg300=0.00 total=7
     #[test]
     fn a_hybrid_machine_counts_as_separate_hierarchies() {
         let found = Hierarchies::from_mounts(SEPARATE).expect("memory is there");
-        let name = ContainerName::parse("s-1").expect("plain");
+        let name = RuntimeName::parse("s-1").expect("plain");
         let group = found.session("b0", &name);
         assert_eq!(group.path(), "/fardel/b0/sessions/s-1");
         assert_eq!(

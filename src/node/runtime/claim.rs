@@ -126,7 +126,7 @@ fn hung_up(server: &UnixStream) -> bool {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(3);
+    const CLAIM_TIMEOUT: Duration = Duration::from_secs(3);
 
     #[test]
     fn one_claim_is_taken_and_a_dead_one_counts_as_never_begun() {
@@ -143,7 +143,10 @@ mod tests {
         assert!(!unheld(folder.path(), Duration::ZERO).unwrap());
         drop(held);
         assert!(unheld(folder.path(), Duration::ZERO).unwrap());
-        assert_eq!(settle(folder.path(), PATIENCE).unwrap(), Beginning::Never);
+        assert_eq!(
+            settle(folder.path(), CLAIM_TIMEOUT).unwrap(),
+            Beginning::Never
+        );
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
             fs::write(record, "{}").unwrap();
         });
         assert_eq!(
-            settle(folder.path(), PATIENCE).unwrap(),
+            settle(folder.path(), CLAIM_TIMEOUT).unwrap(),
             Beginning::Recorded
         );
         writer.join().unwrap();
@@ -167,7 +170,10 @@ mod tests {
     fn what_a_server_withdrew_no_shim_begins() {
         let folder = tempfile::tempdir().unwrap();
         let (near, far) = UnixStream::pair().unwrap();
-        assert_eq!(settle(folder.path(), PATIENCE).unwrap(), Beginning::Never);
+        assert_eq!(
+            settle(folder.path(), CLAIM_TIMEOUT).unwrap(),
+            Beginning::Never
+        );
         assert!(take(folder.path(), &near).unwrap().is_none());
         let other = tempfile::tempdir().unwrap();
         drop(far);

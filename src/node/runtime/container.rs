@@ -21,7 +21,7 @@ use libcontainer::workload::{
 };
 
 use super::descriptors::send_descriptor;
-use super::seccomp::{Filter, Revealing};
+use super::seccomp::{Revealing, SeccompFilter};
 
 #[cfg(test)]
 mod defects;
@@ -45,7 +45,7 @@ pub(super) enum ContainerError {
 }
 
 /// Where the container's input and output go.
-pub(super) enum Console<'a> {
+pub(super) enum ContainerConsole<'a> {
     /// A socket that will receive the terminal.
     Terminal(&'a Path),
     /// Standard input, and one pipe for output and errors.
@@ -64,9 +64,9 @@ pub(super) struct Created {
 
 /// What the first process needs once it stands inside.
 #[derive(Clone)]
-struct FirstProcess {
+struct FirstProcessStart {
     image: RawFd,
-    filter: Rc<Filter>,
+    filter: Rc<SeccompFilter>,
     revealing: Revealing,
     /// Takes the filter's listener to the shim.
     listener_socket: RawFd,
@@ -81,9 +81,9 @@ pub(super) fn create(
     id: &str,
     state: &Path,
     bundle: &Path,
-    console: Console<'_>,
+    console: ContainerConsole<'_>,
     words: (&[String], &[(String, String)]),
-    filter: (Filter, Revealing),
+    filter: (SeccompFilter, Revealing),
     listener_socket: RawFd,
 ) -> Result<Created, ContainerError> {
     let image = memory_file().map_err(ContainerError::Init)?;
@@ -98,7 +98,7 @@ pub(super) fn create(
             .push(CString::new(format!("{name}={value}")).map_err(|_| ContainerError::NullByte)?);
     }
     let (filter, revealing) = filter;
-    let first = FirstProcess {
+    let first = FirstProcessStart {
         image: image.as_raw_fd(),
         filter: Rc::new(filter),
         revealing,
@@ -112,8 +112,8 @@ pub(super) fn create(
         .map_err(fault)?
         .with_executor(first);
     builder = match console {
-        Console::Terminal(socket) => builder.with_console_socket(Some(socket)),
-        Console::Pipes {
+        ContainerConsole::Terminal(socket) => builder.with_console_socket(Some(socket)),
+        ContainerConsole::Pipes {
             input,
             output,
             errors,
@@ -142,7 +142,7 @@ impl Created {
     }
 }
 
-impl Executor for FirstProcess {
+impl Executor for FirstProcessStart {
     fn exec(&self, _: &Spec) -> Result<(), ExecutorError> {
         let words = |list: &[CString]| {
             let mut pointers: Vec<*const c_char> = list.iter().map(|word| word.as_ptr()).collect();

@@ -14,7 +14,7 @@ use crate::gpu::DeviceOrder;
 /// One instruction of the kernel's extended filter language (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-struct Instruction {
+struct BpfInstruction {
     code: u8,
     registers: u8,
     offset: i16,
@@ -57,8 +57,8 @@ pub(super) fn fence(group: &Path, granted: &[DeviceOrder]) -> io::Result<()> {
 }
 
 /// Load type and numbers of the device; allow the listed; refuse everything else.
-fn program(granted: &[DeviceOrder]) -> Vec<Instruction> {
-    let step = |code, registers, offset, value| Instruction {
+fn program(granted: &[DeviceOrder]) -> Vec<BpfInstruction> {
+    let step = |code, registers, offset, value| BpfInstruction {
         code,
         registers,
         offset,
@@ -91,7 +91,7 @@ fn program(granted: &[DeviceOrder]) -> Vec<Instruction> {
     steps
 }
 
-fn load(steps: &[Instruction]) -> io::Result<OwnedFd> {
+fn load(steps: &[BpfInstruction]) -> io::Result<OwnedFd> {
     /// The first fields of the kernel's attributes for loading; the rest are zero.
     #[repr(C)]
     struct Load {

@@ -12,11 +12,11 @@ use rustix::time::Timespec;
 
 use super::cgroup::CgroupError;
 use super::identity::{self, ProcessIdentity};
-use super::launch::{self, Launch, RunRecord};
-use super::order::{ContainerName, ExitRecord, Standing};
+use super::launch::{self, LaunchFile, RunRecord};
+use super::order::{RuntimeExit, RuntimeName, RuntimePhase};
 use super::supervision::ASK_AGAIN;
-use super::wire::{Reply, Request};
-use super::{RuntimeFault, Shared, claim, file, ring};
+use super::wire::{ShimReply, ShimRequest};
+use super::{RuntimeFault, RuntimeState, claim, file, ring};
 
 /// How often a container that provably never ran is begun again. More: one that kills its supervisor each
 /// time keeps the machine busy. Fewer: a machine that loses supervisors by chance ends what it need not.
@@ -41,7 +41,7 @@ const LOOKS: u32 = 500;
 
 /// What became of a container whose shim does not answer for it any more.
 enum Became {
-    Over(Standing),
+    Over(RuntimePhase),
     /// Its command never ran, and nothing of it is left.
     Unbegun,
     /// Its shim lives.
@@ -50,14 +50,14 @@ enum Became {
     Unseen,
 }
 
-impl Shared {
+impl RuntimeState {
     /// Does something about one container in a thread of its own; false where that is being done already,
     /// or no thread can be had.
     pub(super) fn beside(
         self: &Arc<Self>,
-        name: &ContainerName,
+        name: &RuntimeName,
         what: &'static str,
-        act: impl FnOnce(&Self, &ContainerName) + Send + 'static,
+        act: impl FnOnce(&Self, &RuntimeName) + Send + 'static,
     ) -> bool {
         let key = (name.clone(), what);
         if !self.errands().insert(key.clone()) {
@@ -79,18 +79,18 @@ impl Shared {
 
     /// Brings a stop or a kill to the shim of a container; where it does not answer in time, does what it
     /// was asked in its place.
-    pub(super) fn deliver(&self, name: &ContainerName, request: &Request) {
+    pub(super) fn deliver(&self, name: &RuntimeName, request: &ShimRequest) {
         let directory = self.directory(name);
         let answer = launch::ask(&directory, request);
         if let Some(entry) = self.entries().get_mut(name) {
-            let silent = answer.is_err() && matches!(entry.standing, Standing::Running { .. });
+            let silent = answer.is_err() && matches!(entry.standing, RuntimePhase::Running { .. });
             if std::mem::replace(&mut entry.silent, silent) != silent {
                 ring(&self.bell);
             }
         }
         match answer {
-            Ok(Reply::Done) => return,
-            Ok(Reply::Refused { why } | Reply::Busy { why }) => {
+            Ok(ShimReply::Done) => return,
+            Ok(ShimReply::Refused { why } | ShimReply::Busy { why }) => {
                 tracing::warn!(container = %name, "its supervisor refuses: {why}");
             }
             Err(error) => {
@@ -98,15 +98,15 @@ impl Shared {
             }
         }
         match request {
-            Request::Kill => self.force(name),
+            ShimRequest::Kill => self.force(name),
             _ => self.signal_first(name),
         }
     }
 
     /// Gives a container's first process its stop signal, as its shim would.
-    fn signal_first(&self, name: &ContainerName) {
+    fn signal_first(&self, name: &RuntimeName) {
         let directory = self.directory(name);
-        let (Ok(record), Ok(launch)) = (RunRecord::read(&directory), Launch::read(&directory))
+        let (Ok(record), Ok(launch)) = (RunRecord::read(&directory), LaunchFile::read(&directory))
         else {
             return;
         };
@@ -125,7 +125,7 @@ impl Shared {
 
     /// Ends a container whatever its shim does: its control group, then the shim unless it writes down
     /// the end. Leaves it as it is where processes do not die; whoever wants its end tries again.
-    pub(super) fn force(&self, name: &ContainerName) {
+    pub(super) fn force(&self, name: &RuntimeName) {
         let over = || self.entries().get(name).is_none_or(|entry| entry.is_over());
         let directory = self.directory(name);
         if over() {
@@ -144,13 +144,13 @@ impl Shared {
             return;
         }
         let until = Instant::now() + OWN_WORD;
-        while first.is_some() && ExitRecord::read(&directory).is_err() && Instant::now() < until {
+        while first.is_some() && RuntimeExit::read(&directory).is_err() && Instant::now() < until {
             if over() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        if ExitRecord::read(&directory).is_err() {
+        if RuntimeExit::read(&directory).is_err() {
             let started_at = first
                 .and(record.as_ref())
                 .and_then(|record| record.started_at);
@@ -172,14 +172,14 @@ impl Shared {
     }
 
     /// Finds out how a container ended whose shim is gone, and has that be known.
-    pub(super) fn conclude(&self, name: &ContainerName) {
+    pub(super) fn conclude(&self, name: &RuntimeName) {
         let became = self.resolve(name);
         self.make_known(name, became);
     }
 
     /// As `conclude`, for a thread that nobody waits for: pauses before a container is begun again that was
     /// so before.
-    pub(super) fn conclude_in_time(&self, name: &ContainerName) {
+    pub(super) fn conclude_in_time(&self, name: &RuntimeName) {
         let became = self.resolve(name);
         if matches!(became, Became::Unbegun) {
             // Nothing of it is there any more: a server that comes meanwhile finds nothing to disturb.
@@ -189,7 +189,7 @@ impl Shared {
     }
 
     /// Waits until a container may be begun again; not for one that somebody wants to be ended.
-    fn pause(&self, name: &ContainerName) {
+    fn pause(&self, name: &RuntimeName) {
         let tries = self.begun().get(name).copied().unwrap_or_default();
         let Some(doublings) = tries.checked_sub(2) else {
             return;
@@ -205,7 +205,7 @@ impl Shared {
         }
     }
 
-    fn make_known(&self, name: &ContainerName, became: Became) {
+    fn make_known(&self, name: &RuntimeName, became: Became) {
         {
             let mut entries = self.entries();
             if let Some(entry) = entries.get_mut(name) {
@@ -232,7 +232,7 @@ impl Shared {
         self.look_again();
     }
 
-    fn resolve(&self, name: &ContainerName) -> Became {
+    fn resolve(&self, name: &RuntimeName) -> Became {
         self.look_for_end(name).unwrap_or_else(|error| {
             // Nobody is ended because this process lacks descriptors or memory for a moment.
             tracing::warn!(container = %name, %error, "state unknown; looked at again");
@@ -241,11 +241,11 @@ impl Shared {
     }
 
     /// As `resolve`; an error where something could not be looked at.
-    fn look_for_end(&self, name: &ContainerName) -> io::Result<Became> {
+    fn look_for_end(&self, name: &RuntimeName) -> io::Result<Became> {
         let directory = self.directory(name);
         let ended = || {
-            let end = launch::if_written(ExitRecord::read(&directory))?;
-            Ok::<_, io::Error>(end.map(|end| Became::Over(Standing::Ended(end))))
+            let end = launch::if_written(RuntimeExit::read(&directory))?;
+            Ok::<_, io::Error>(end.map(|end| Became::Over(RuntimePhase::Ended(end))))
         };
         if let Some(ended) = ended()? {
             return Ok(ended);
@@ -290,7 +290,7 @@ impl Shared {
 
     /// Removes what is left of a container whose command never ran, so that it can be started as if it
     /// had never been tried; ends it where that was done too often.
-    fn begin_again(&self, name: &ContainerName) -> Result<Became, RuntimeFault> {
+    fn begin_again(&self, name: &RuntimeName) -> Result<Became, RuntimeFault> {
         let directory = self.directory(name);
         self.end_group(name);
         let tries = {
@@ -300,7 +300,7 @@ impl Shared {
             *tries
         };
         if tries >= BEGINNINGS {
-            let ended = ExitRecord {
+            let ended = RuntimeExit {
                 reason: Some(format!(
                     "its supervisor died {tries} times before it could begin"
                 )),
@@ -309,7 +309,7 @@ impl Shared {
             ended
                 .write(&directory)
                 .map_err(file("write the end in", &directory))?;
-            return Ok(Became::Over(Standing::Ended(ended)));
+            return Ok(Became::Over(RuntimePhase::Ended(ended)));
         }
         self.clear_unbegun(name)?;
         tracing::info!(container = %name, "it never began, and is begun again");
@@ -318,7 +318,7 @@ impl Shared {
 
     /// Ends what a dead shim left: what it had forked on the way into its container, wherever that stands,
     /// and the container.
-    fn clear_after(&self, name: &ContainerName, shim: &ProcessIdentity) -> Result<(), CgroupError> {
+    fn clear_after(&self, name: &RuntimeName, shim: &ProcessIdentity) -> Result<(), CgroupError> {
         let group = self.hierarchies()?.session(&self.box_id, name);
         let mut quiet = 0;
         for _ in 0..LOOKS {
@@ -340,14 +340,14 @@ impl Shared {
         })
     }
 
-    fn declare_lost(&self, name: &ContainerName, why: &str) -> Standing {
+    fn declare_lost(&self, name: &RuntimeName, why: &str) -> RuntimePhase {
         self.end_group(name);
-        Standing::Lost {
+        RuntimePhase::Lost {
             why: why.to_owned(),
         }
     }
 
-    fn end_group(&self, name: &ContainerName) {
+    fn end_group(&self, name: &RuntimeName) {
         let ended = match self.group(name) {
             Ok(group) => group.kill_all().and_then(|()| group.remove()),
             Err(_) => Ok(()),
@@ -371,7 +371,7 @@ fn dies(shim: &ProcessIdentity) -> io::Result<bool> {
     Ok(poll(&mut watched, Some(&patience)).is_ok_and(|count| count > 0))
 }
 
-fn ended_without_shim(started_at: Option<u64>) -> ExitRecord {
+fn ended_without_shim(started_at: Option<u64>) -> RuntimeExit {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -379,7 +379,7 @@ fn ended_without_shim(started_at: Option<u64>) -> ExitRecord {
         Some(_) => (128 + libc::SIGKILL, Some(libc::SIGKILL)),
         None => (125, None),
     };
-    ExitRecord {
+    RuntimeExit {
         code,
         signal,
         oom_killed: false,

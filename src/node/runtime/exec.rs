@@ -15,21 +15,21 @@ use nix::sys::socket::{
     sendmsg, socketpair,
 };
 
-use super::cgroup::Group;
+use super::cgroup::ControlGroup;
 use super::container;
 use super::findings;
 use super::order::TerminalSize;
-use super::people::Person;
-use super::seccomp::{Filter, Revealing};
+use super::people::ContainerUser;
+use super::seccomp::{Revealing, SeccompFilter};
 use super::spec::{CAPABILITIES, OOM_SCORE};
-use super::terminal::Line;
+use super::terminal::ProgramStream;
 
 /// Everything about the program to be started, complete and checked.
-pub(super) struct Program {
+pub(super) struct ExecProgram {
     pub(super) command: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
     pub(super) directory: String,
-    pub(super) person: Person,
+    pub(super) person: ContainerUser,
     pub(super) terminal: Option<TerminalSize>,
     pub(super) open_files: u64,
     pub(super) revealing: Revealing,
@@ -40,9 +40,9 @@ pub(super) struct Starting {
     /// Told through by the program's forerunners; ends when the program runs.
     pub(super) news: OwnedFd,
     /// Missing for a terminal, whose one end comes as news.
-    pub(super) input: Option<Line>,
-    pub(super) output: Option<Line>,
-    pub(super) errors: Option<Line>,
+    pub(super) input: Option<ProgramStream>,
+    pub(super) output: Option<ProgramStream>,
+    pub(super) errors: Option<ProgramStream>,
 }
 
 /// What a starting program tells.
@@ -71,8 +71,8 @@ const TELL_FAILED: u8 = b'f';
 /// Begins a program inside the container whose first process is held by `first`.
 pub(super) fn begin(
     first: BorrowedFd<'_>,
-    group: &Group,
-    program: &Program,
+    group: &ControlGroup,
+    program: &ExecProgram,
 ) -> io::Result<Starting> {
     let (near, far) = socketpair(
         AddressFamily::Unix,
@@ -109,9 +109,9 @@ pub(super) fn begin(
         errors: None,
     };
     if let Some((input, output, errors)) = pipes {
-        starting.input = Some(Line::new(input.1.into(), false)?);
-        starting.output = Some(Line::new(output.0.into(), false)?);
-        starting.errors = Some(Line::new(errors.0.into(), false)?);
+        starting.input = Some(ProgramStream::new(input.1.into(), false)?);
+        starting.output = Some(ProgramStream::new(output.0.into(), false)?);
+        starting.errors = Some(ProgramStream::new(errors.0.into(), false)?);
     }
     Ok(starting)
 }
@@ -194,8 +194,8 @@ fn leave() -> ! {
 /// The first forked process: enters the container, then forks the program as the shim's child.
 fn forerun(
     first: BorrowedFd<'_>,
-    group: &Group,
-    program: &Program,
+    group: &ControlGroup,
+    program: &ExecProgram,
     ends: Option<[RawFd; 3]>,
     image: &OwnedFd,
     far: &OwnedFd,
@@ -291,7 +291,7 @@ fn forget_own_name() -> io::Result<()> {
 
 /// The second forked process: takes on the container's limits and becomes the program.
 fn become_program(
-    program: &Program,
+    program: &ExecProgram,
     ends: Option<[RawFd; 3]>,
     image: &OwnedFd,
     far: &OwnedFd,
@@ -394,7 +394,7 @@ fn become_program(
             .map(|(name, value)| format!("{name}={value}"))
             .collect(),
     );
-    match Filter::compile(program.revealing).install(program.revealing) {
+    match SeccompFilter::compile(program.revealing).install(program.revealing) {
         Ok(Some(listener)) => {
             if let Err(error) = hand_over(far, TELL_LISTENER, &listener) {
                 failed("hand over the filter's listener", error);
@@ -427,7 +427,7 @@ fn become_program(
 /// Keeps exactly the container's capabilities for its root, none for anybody else.
 fn drop_capabilities(uid: u32) -> io::Result<()> {
     #[repr(C)]
-    struct Header {
+    struct CapabilityHeader {
         version: u32,
         pid: i32,
     }
@@ -438,7 +438,7 @@ fn drop_capabilities(uid: u32) -> io::Result<()> {
     } else {
         0
     };
-    let header = Header {
+    let header = CapabilityHeader {
         version: 0x2008_0522,
         pid: 0,
     };

@@ -16,7 +16,7 @@ use super::user_namespace::UserNamespace;
 
 /// One thing that is missing or less than it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct HostFinding {
     /// Stable, for scripts: `no_root`, `no_cgroups`, `cgroups_read_only`, `no_overlay`,
     /// `no_user_namespaces`, `no_idmapped_mounts`, `no_seccomp`, `no_time_namespace`,
     /// `missing_controllers`, `cannot_protect_shims`.
@@ -28,8 +28,8 @@ pub struct Finding {
     pub prevents_containers: bool,
 }
 
-fn preventing(code: &str, what: impl Into<String>, remedy: &str) -> Finding {
-    Finding {
+fn preventing(code: &str, what: impl Into<String>, remedy: &str) -> HostFinding {
+    HostFinding {
         code: code.to_owned(),
         what: what.into(),
         remedy: remedy.to_owned(),
@@ -37,15 +37,19 @@ fn preventing(code: &str, what: impl Into<String>, remedy: &str) -> Finding {
     }
 }
 
-fn lessening(code: &str, what: impl Into<String>, remedy: &str) -> Finding {
-    Finding {
+fn lessening(code: &str, what: impl Into<String>, remedy: &str) -> HostFinding {
+    HostFinding {
         prevents_containers: false,
         ..preventing(code, what, remedy)
     }
 }
 
 /// Looks at the machine. What prevents containers comes first. Costs a few milliseconds.
-pub(super) fn look(data: &Path, hierarchies: Option<&Hierarchies>, box_id: &str) -> Vec<Finding> {
+pub(super) fn look(
+    data: &Path,
+    hierarchies: Option<&Hierarchies>,
+    box_id: &str,
+) -> Vec<HostFinding> {
     let mut found = Vec::new();
     if !rustix::process::geteuid().is_root() {
         found.push(preventing(
@@ -127,7 +131,7 @@ pub(super) fn time_namespaces() -> bool {
     Path::new("/proc/self/ns/time").exists()
 }
 
-fn look_at_groups(hierarchies: &Hierarchies, box_id: &str, found: &mut Vec<Finding>) {
+fn look_at_groups(hierarchies: &Hierarchies, box_id: &str, found: &mut Vec<HostFinding>) {
     let group = hierarchies.whole_box(box_id);
     for path in group.directories() {
         if let Err(error) = fs::create_dir_all(&path) {
@@ -177,8 +181,8 @@ fn deepest(error: &dyn std::error::Error) -> String {
     at.to_string()
 }
 
-impl From<Finding> for io::Error {
-    fn from(finding: Finding) -> Self {
+impl From<HostFinding> for io::Error {
+    fn from(finding: HostFinding) -> Self {
         Self::other(finding.what)
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::cgroup::{CgroupError, Hierarchies};
-use super::host_environment::Digest;
+use super::host_environment::HostDigest;
 
 /// The name of the unit that a service manager runs us as.
 const UNIT: &str = "fardel-sessions.service";
@@ -55,7 +55,7 @@ fn take_place(data: Option<&Path>) -> Result<(), CgroupError> {
                 path: data.to_owned(),
                 source,
             })?;
-            let mut digest = Digest::new();
+            let mut digest = HostDigest::new();
             digest.add(data.as_os_str().as_encoded_bytes());
             let box_id = format!("{:08x}", digest.0 & 0xffff_ffff);
             hierarchies.whole_box(&box_id).path().to_owned()

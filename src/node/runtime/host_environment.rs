@@ -71,7 +71,7 @@ const ETC: &[&str] = &[
 
 /// The largest file of `/etc` that is copied. Higher: a stray database ends up in every session.
 /// Lower: the certificate bundle (about 220 KB) or the loader's cache of a full desktop is missing.
-const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Directories that a session expects to exist, with their modes.
 const PLACES: &[(&str, u32)] = &[
@@ -151,7 +151,7 @@ fn prepare_from(machine: &Path, data: &Path) -> Result<HostGround, HostError> {
     for name in ETC {
         list(&machine.join("etc"), Path::new(name), 0, &mut copies);
     }
-    let mut digest = Digest::new();
+    let mut digest = HostDigest::new();
     for (name, target) in &links {
         digest.add(name.as_bytes());
         digest.add(target.as_os_str().as_encoded_bytes());
@@ -296,7 +296,7 @@ fn list(etc: &Path, name: &Path, depth: u32, into: &mut Vec<Copy>) {
         for entry in below {
             list(etc, &name.join(entry), depth + 1, into);
         }
-    } else if found.is_file() && found.mode() & 0o004 != 0 && found.len() <= LARGEST_FILE {
+    } else if found.is_file() && found.mode() & 0o004 != 0 && found.len() <= MAX_FILE_BYTES {
         let fingerprint = format!(
             "{}:{}:{}:{}",
             name.display(),
@@ -314,9 +314,9 @@ fn list(etc: &Path, name: &Path, depth: u32, into: &mut Vec<Copy>) {
 }
 
 /// Fowler-Noll-Vo, 64 bits: names a state of the machine, protects nothing.
-pub(super) struct Digest(pub u64);
+pub(super) struct HostDigest(pub u64);
 
-impl Digest {
+impl HostDigest {
     /// The empty digest.
     pub(super) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
@@ -369,7 +369,7 @@ mod tests {
         write("etc/ssl/certs/one.pem", 0o644);
         write("etc/ssl/private/key.pem", 0o600);
         write("etc/ld.so.conf.d/private.conf", 0o600);
-        for (name, size) in [("large", LARGEST_FILE), ("too-large", LARGEST_FILE + 1)] {
+        for (name, size) in [("large", MAX_FILE_BYTES), ("too-large", MAX_FILE_BYTES + 1)] {
             write(&format!("etc/ssl/certs/{name}"), 0o644);
             let path = machine.path().join("etc/ssl/certs").join(name);
             let file = fs::File::options().write(true).open(path);

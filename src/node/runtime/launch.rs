@@ -16,24 +16,24 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::identity::ProcessIdentity;
-use super::order::{ContainerOrder, ExitRecord};
+use super::order::{ContainerSpec, RuntimeExit};
 use super::rootfs::HostGround;
-use super::wire::{self, Frame, Kind, Reply, Request};
+use super::wire::{self, FrameKind, ShimFrame, ShimReply, ShimRequest};
 
 /// How long a shim may take to answer what opens a stream. It answers in microseconds; this only bounds
 /// a hung one.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a shim may take to answer a stop or a kill before the node does it alone. Longer: a session
 /// whose supervisor is stopped outlives its end by that. Shorter: on a busy machine a container is ended
 /// over the head of a supervisor that would have written down its true code.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(2);
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Everything a shim is told, in `launch.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Launch {
+pub(super) struct LaunchFile {
     pub protocol: u32,
-    pub order: ContainerOrder,
+    pub order: ContainerSpec,
     /// Path of the container's control group below each hierarchy.
     pub group: String,
     /// The session's own layers on disk.
@@ -52,7 +52,7 @@ pub(super) struct RunRecord {
     pub started_at: Option<u64>,
 }
 
-impl Launch {
+impl LaunchFile {
     /// Reads what the server wrote.
     pub(super) fn read(directory: &Path) -> io::Result<Self> {
         read_json(&directory.join("launch.json"))
@@ -76,7 +76,7 @@ impl RunRecord {
     }
 }
 
-impl ExitRecord {
+impl RuntimeExit {
     /// Reads the end of a container; an error when it has none.
     pub fn read(directory: &Path) -> io::Result<Self> {
         read_json(&directory.join("exit.json"))
@@ -149,7 +149,7 @@ pub(super) enum NotSubscribed {
 /// Subscribes to the shim that wrote `record` in `directory` and lives. Waits for nothing, neither for room in
 /// its queue nor for its first event. The stream does not block.
 pub(super) fn subscribe(directory: &Path, record: &RunRecord) -> Result<UnixStream, NotSubscribed> {
-    let mut stream = match connect(directory, Patience::None) {
+    let mut stream = match connect(directory, SocketTimeout::None) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             return Err(NotSubscribed::Crowded);
         }
@@ -159,14 +159,14 @@ pub(super) fn subscribe(directory: &Path, record: &RunRecord) -> Result<UnixStre
     if peer.pid.as_raw_nonzero().get() != record.shim.pid {
         return Err(NotSubscribed::Stranger);
     }
-    send(&mut stream, &Request::Subscribe)?;
+    send(&mut stream, &ShimRequest::Subscribe)?;
     Ok(stream)
 }
 
 /// Asks the shim of `directory` for something that has a plain answer. Takes two seconds at most.
-pub(super) fn ask(directory: &Path, request: &Request) -> io::Result<Reply> {
+pub(super) fn ask(directory: &Path, request: &ShimRequest) -> io::Result<ShimReply> {
     let mut stream = ContainerStream {
-        socket: connect(directory, Patience::For(CONTROL_PATIENCE))?,
+        socket: connect(directory, SocketTimeout::For(CONTROL_TIMEOUT))?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
@@ -176,39 +176,39 @@ pub(super) fn ask(directory: &Path, request: &Request) -> io::Result<Reply> {
 /// Opens a stream (attach or exec) on the shim of `directory`; its answer where that is no.
 pub(super) fn open_stream(
     directory: &Path,
-    request: &Request,
-) -> io::Result<Result<ContainerStream, Reply>> {
+    request: &ShimRequest,
+) -> io::Result<Result<ContainerStream, ShimReply>> {
     let mut stream = ContainerStream {
-        socket: connect(directory, Patience::For(ANSWER_PATIENCE))?,
+        socket: connect(directory, SocketTimeout::For(ANSWER_TIMEOUT))?,
         received: Vec::new(),
     };
     send(&mut stream.socket, request)?;
     match stream.reply()? {
-        Reply::Done => {
+        ShimReply::Done => {
             stream.socket.set_read_timeout(None)?;
             Ok(Ok(stream))
         }
-        no @ (Reply::Refused { .. } | Reply::Busy { .. }) => Ok(Err(no)),
+        no @ (ShimReply::Refused { .. } | ShimReply::Busy { .. }) => Ok(Err(no)),
     }
 }
 
 /// How long connecting to a shim may wait, and then every read and write. A shim that accepts no connection
 /// has a full queue at last, where connecting would wait for ever.
 #[derive(Clone, Copy)]
-enum Patience {
+enum SocketTimeout {
     /// Not at all: the socket does not block.
     None,
     For(Duration),
 }
 
 /// Connects to the shim of `directory`. Errors: `WouldBlock` where its queue is full for as long as `patience`.
-fn connect(directory: &Path, patience: Patience) -> io::Result<UnixStream> {
+fn connect(directory: &Path, patience: SocketTimeout) -> io::Result<UnixStream> {
     // A socket address holds about a hundred bytes; the directory is reached through a descriptor.
     let held = File::open(directory)?;
     let path = format!("/proc/self/fd/{}/shim.sock", held.as_raw_fd());
     let (flags, wait) = match patience {
-        Patience::None => (SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None),
-        Patience::For(wait) => (SockFlag::SOCK_CLOEXEC, Some(wait)),
+        SocketTimeout::None => (SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None),
+        SocketTimeout::For(wait) => (SockFlag::SOCK_CLOEXEC, Some(wait)),
     };
     let stream = UnixStream::from(socket(AddressFamily::Unix, SockType::Stream, flags, None)?);
     stream.set_read_timeout(wait)?;
@@ -217,9 +217,9 @@ fn connect(directory: &Path, patience: Patience) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-fn send(stream: &mut UnixStream, request: &Request) -> io::Result<()> {
+fn send(stream: &mut UnixStream, request: &ShimRequest) -> io::Result<()> {
     let mut bytes = Vec::new();
-    wire::put_json(&mut bytes, Kind::Request, request);
+    wire::put_json(&mut bytes, FrameKind::Request, request);
     stream.write_all(&bytes)
 }
 
@@ -238,7 +238,7 @@ impl ContainerStream {
     }
 
     /// The next frame; nothing when the shim closed the stream.
-    pub fn next(&mut self) -> io::Result<Option<Frame>> {
+    pub fn next(&mut self) -> io::Result<Option<ShimFrame>> {
         let mut buffer = [0u8; 16 * 1024];
         loop {
             if let Some(frame) = wire::take(&mut self.received).map_err(io::Error::other)? {
@@ -252,15 +252,15 @@ impl ContainerStream {
     }
 
     /// Sends one frame.
-    pub fn send(&mut self, kind: Kind, payload: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, kind: FrameKind, payload: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::new();
         wire::put(&mut bytes, kind, payload);
         self.socket.write_all(&bytes)
     }
 
-    fn reply(&mut self) -> io::Result<Reply> {
+    fn reply(&mut self) -> io::Result<ShimReply> {
         let frame = self.next()?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        if frame.kind != Kind::Reply {
+        if frame.kind != FrameKind::Reply {
             return Err(io::Error::other("the shim answered with something else"));
         }
         Ok(serde_json::from_slice(&frame.payload)?)
@@ -302,11 +302,11 @@ mod tests {
         assert!(matches!(refused, NotSubscribed::Crowded), "{refused}");
         assert!(!waiting.is_empty(), "it takes some");
         assert!(
-            began.elapsed() < CONTROL_PATIENCE / 2,
+            began.elapsed() < CONTROL_TIMEOUT / 2,
             "nothing was waited for"
         );
         // One that asks for something waits until there is room.
-        let busy = connect(folder.path(), Patience::For(Duration::from_millis(20)));
+        let busy = connect(folder.path(), SocketTimeout::For(Duration::from_millis(20)));
         let busy = busy.expect_err("it is full");
         assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
     }

@@ -36,11 +36,11 @@ const COPIES_IN: [&str; 14] = [
 ];
 
 /// A cache larger than this is left alone. Distributions' have 20 to 200 KiB.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 /// Names that are looked at in one folder of an image.
-const MOST_NAMES: usize = 16_384;
+const MAX_NAMES: usize = 16_384;
 /// Copies that are covered. Each is a mount.
-const MOST_COPIES: usize = 64;
+const MAX_COPIES: usize = 64;
 
 const CACHE: &str = "etc/ld.so.cache";
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
@@ -55,7 +55,7 @@ const EXTENDED: u64 = 1 << 62;
 
 /// One line of `ldconfig -p`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct CacheEntry {
     name: Vec<u8>,
     path: Vec<u8>,
     flags: u32,
@@ -109,7 +109,7 @@ pub(super) fn list(root: &Path, files: &[FileOrder]) -> io::Result<()> {
 }
 
 /// Copies of the driver's libraries that an image brings in the usual folders and in those that its cache
-/// names, each with what is to be shown over it; at most `MOST_COPIES`.
+/// names, each with what is to be shown over it; at most `MAX_COPIES`.
 pub(super) fn copies(root: &Path, files: &[FileOrder]) -> io::Result<Vec<Cover>> {
     let ours = libraries(files);
     if ours.is_empty() {
@@ -169,7 +169,7 @@ pub(super) fn copies(root: &Path, files: &[FileOrder]) -> io::Result<Vec<Cover>>
             if ours_already || taken.contains(at.as_str()) || !is_file(root.as_fd(), &at) {
                 continue;
             }
-            if covers.len() == MOST_COPIES {
+            if covers.len() == MAX_COPIES {
                 return Ok(covers);
             }
             covers.push((file.from.clone(), at));
@@ -203,8 +203,8 @@ fn cache(root: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(open(root, CACHE, flags).ok()?);
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= MOST_BYTES).then_some(bytes)
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= MAX_BYTES).then_some(bytes)
 }
 
 /// Folders that a pattern stands for. At most one star, in the middle of a path.
@@ -228,7 +228,7 @@ fn names_in(root: BorrowedFd<'_>, folder: &str) -> Option<((u64, u64), Vec<Strin
     let stat = rustix::fs::statat(&folder, "", AtFlags::EMPTY_PATH).ok()?;
     let mut names: Vec<String> = Dir::read_from(&folder)
         .ok()?
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned))
         .collect();
     names.sort();
@@ -241,7 +241,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// What a cache lists; None for bytes that are none. Lines that lead out of the file are left out.
-fn entries(bytes: &[u8]) -> Option<Vec<Entry>> {
+fn entries(bytes: &[u8]) -> Option<Vec<CacheEntry>> {
     let table = if bytes.starts_with(OLD_MAGIC) {
         // A table of another layout, then this one at the next multiple of eight.
         let old = usize::try_from(number(bytes, 12)?).ok()?;
@@ -266,7 +266,7 @@ fn entries(bytes: &[u8]) -> Option<Vec<Entry>> {
         let at = HEAD + number_of * ENTRY;
         let low = u64::from(number(table, at + 16)?);
         let high = u64::from(number(table, at + 20)?);
-        Some(Entry {
+        Some(CacheEntry {
             flags: number(table, at)?,
             name: text(number(table, at + 4)?)?,
             path: text(number(table, at + 8)?)?,
@@ -288,7 +288,7 @@ fn merged(bytes: &[u8], added: &[(&str, &str)]) -> Option<Vec<u8>> {
         entry.capabilities & EXTENDED == 0
             && !added.iter().any(|(name, _)| name.as_bytes() == entry.name)
     });
-    all.extend(added.iter().map(|(name, path)| Entry {
+    all.extend(added.iter().map(|(name, path)| CacheEntry {
         name: name.as_bytes().to_vec(),
         path: path.as_bytes().to_vec(),
         flags: FLAGS,

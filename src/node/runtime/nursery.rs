@@ -23,7 +23,7 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, sendmsg, socketpair,
 };
 
-use super::cgroup::{Group, Hierarchies};
+use super::cgroup::{ControlGroup, Hierarchies};
 use super::descriptors::receive_with_descriptor;
 use super::identity::ProcessIdentity;
 use super::rootfs;
@@ -34,26 +34,26 @@ const STARTING: Duration = Duration::from_secs(5);
 
 /// The server's handle to its nursery.
 #[derive(Debug, Default)]
-pub(super) struct Nursery {
-    running: Option<Running>,
+pub(super) struct ForkServer {
+    running: Option<ForkServerProcess>,
     /// How many there were; the number of the one that runs.
     count: u64,
 }
 
 #[derive(Debug)]
-struct Running {
+struct ForkServerProcess {
     socket: OwnedFd,
     /// Known unless it did not come to say it.
     process: Option<ProcessIdentity>,
 }
 
-impl Nursery {
+impl ForkServer {
     /// Starts a shim for the launch written in `directory`, in the control group `group`; gives its
     /// first subscription, and the number of the nursery that was asked.
     pub(super) fn spawn(
         &mut self,
         binary: &Path,
-        group: &Group,
+        group: &ControlGroup,
         directory: &Path,
     ) -> io::Result<(UnixStream, u64)> {
         let (near, far) = UnixStream::pair()?;
@@ -90,7 +90,7 @@ impl Nursery {
     }
 }
 
-fn begin(binary: &Path, group: &Group) -> io::Result<Running> {
+fn begin(binary: &Path, group: &ControlGroup) -> io::Result<ForkServerProcess> {
     let (near, far) = socketpair(
         AddressFamily::Unix,
         SockType::SeqPacket,
@@ -135,7 +135,7 @@ fn begin(binary: &Path, group: &Group) -> io::Result<Running> {
         .ok()
         .filter(|count| *count == number.len())
         .and_then(|_| ProcessIdentity::of(i32::from_ne_bytes(number)).ok());
-    Ok(Running {
+    Ok(ForkServerProcess {
         socket: near,
         process,
     })

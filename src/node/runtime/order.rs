@@ -11,7 +11,7 @@ use crate::gpu::{DeviceOrder, FileOrder};
 /// The name of one incarnation of one container; also a directory, a cgroup and a socket name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ContainerName(String);
+pub struct RuntimeName(String);
 
 /// A container name that could not be a directory name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct ContainerName(String);
 )]
 pub struct BadContainerName;
 
-impl ContainerName {
+impl RuntimeName {
     /// Checks a name; refuses what could leave a directory or confuse a cgroup path.
     pub fn parse(text: &str) -> Result<Self, BadContainerName> {
         let fits = (1..=120).contains(&text.len())
@@ -41,20 +41,20 @@ impl ContainerName {
     }
 }
 
-impl TryFrom<String> for ContainerName {
+impl TryFrom<String> for RuntimeName {
     type Error = BadContainerName;
     fn try_from(text: String) -> Result<Self, BadContainerName> {
         Self::parse(&text)
     }
 }
 
-impl From<ContainerName> for String {
-    fn from(name: ContainerName) -> String {
+impl From<RuntimeName> for String {
+    fn from(name: RuntimeName) -> String {
         name.0
     }
 }
 
-impl fmt::Display for ContainerName {
+impl fmt::Display for RuntimeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -62,8 +62,8 @@ impl fmt::Display for ContainerName {
 
 /// Everything needed to make one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContainerOrder {
-    pub name: ContainerName,
+pub struct ContainerSpec {
+    pub name: RuntimeName,
     pub root: RootOrder,
     /// Program and arguments; a program without a slash is looked up on PATH inside.
     pub command: Vec<String>,
@@ -151,15 +151,15 @@ pub struct ExecOrder {
 
 /// What one container looks like now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContainerSight {
-    pub name: ContainerName,
-    pub standing: Standing,
+pub struct ContainerState {
+    pub name: RuntimeName,
+    pub standing: RuntimePhase,
 }
 
 /// How far a container has come. Times are Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "phase")]
-pub enum Standing {
+pub enum RuntimePhase {
     /// The shim is starting or mounts the root file system.
     Preparing,
     /// The container exists, its command does not run yet.
@@ -169,7 +169,7 @@ pub enum Standing {
         pid: i32,
         paused: bool,
     },
-    Ended(ExitRecord),
+    Ended(RuntimeExit),
     /// The supervisor vanished without a record; whatever was left has been killed.
     Lost {
         why: String,
@@ -178,7 +178,7 @@ pub enum Standing {
 
 /// How a container ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExitRecord {
+pub struct RuntimeExit {
     /// The command's own code, 128 + signal when a signal ended it; 125 when it never started.
     pub code: i32,
     pub signal: Option<i32>,
@@ -195,7 +195,7 @@ pub struct ExitRecord {
 
 /// What a container uses now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct RuntimeUsage {
     /// Processor time since the start.
     pub cpu_microseconds: u64,
     /// Memory in use without page cache that can be dropped.
@@ -225,10 +225,10 @@ mod tests {
             "a\0",
             &"x".repeat(121),
         ] {
-            assert_eq!(ContainerName::parse(bad), Err(BadContainerName), "{bad:?}");
+            assert_eq!(RuntimeName::parse(bad), Err(BadContainerName), "{bad:?}");
         }
         assert_eq!(
-            ContainerName::parse("s-17.2_a")
+            RuntimeName::parse("s-17.2_a")
                 .expect("a plain name")
                 .as_str(),
             "s-17.2_a"

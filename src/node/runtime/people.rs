@@ -3,7 +3,7 @@
 
 /// A user of the container, in the container's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Person {
+pub(super) struct ContainerUser {
     pub uid: u32,
     pub gid: u32,
     /// Supplementary groups, ascending.
@@ -31,7 +31,7 @@ pub(super) fn find(
     passwd: &str,
     group: &str,
     ids: u32,
-) -> Result<Person, PersonError> {
+) -> Result<ContainerUser, PersonError> {
     let (user, group_wanted) = match wanted.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (wanted, None),
@@ -97,7 +97,7 @@ pub(super) fn find(
     } else {
         "/".to_owned()
     };
-    Ok(Person {
+    Ok(ContainerUser {
         uid,
         gid,
         groups,
@@ -112,7 +112,7 @@ mod tests {
     const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000::/home/work:/bin/bash\nodd:x:70000:0::/:/bin/sh\n";
     const GROUP: &str = "root:x:0:\nwork:x:1000:\nvideo:x:44:work,root\n";
 
-    fn who(wanted: &str) -> Result<Person, PersonError> {
+    fn who(wanted: &str) -> Result<ContainerUser, PersonError> {
         find(wanted, PASSWD, GROUP, 65_536)
     }
 
@@ -121,7 +121,7 @@ mod tests {
         let work = who("work").expect("listed");
         assert_eq!(
             work,
-            Person {
+            ContainerUser {
                 uid: 1000,
                 gid: 1000,
                 groups: vec![44],
@@ -135,7 +135,7 @@ mod tests {
     fn an_unlisted_number_is_a_user_without_a_home() {
         assert_eq!(
             who("4711"),
-            Ok(Person {
+            Ok(ContainerUser {
                 uid: 4711,
                 gid: 0,
                 groups: vec![],
@@ -148,7 +148,7 @@ mod tests {
     fn a_group_by_hand_replaces_the_membership() {
         assert_eq!(
             who("work:video"),
-            Ok(Person {
+            Ok(ContainerUser {
                 uid: 1000,
                 gid: 44,
                 groups: vec![],
@@ -157,7 +157,7 @@ mod tests {
         );
         assert_eq!(
             who("0:7"),
-            Ok(Person {
+            Ok(ContainerUser {
                 uid: 0,
                 gid: 7,
                 groups: vec![],

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::order::Usage;
+use super::order::RuntimeUsage;
 
 /// Clock ticks per second in `/proc/stat`; fixed by the kernel's interface.
 const TICKS: u64 = 100;
@@ -68,7 +68,7 @@ impl ProcFiles {
             load: [0.0; 3],
             looked: None,
         };
-        let nothing = Usage {
+        let nothing = RuntimeUsage {
             cpu_microseconds: 0,
             memory_bytes: 0,
             memory_limit,
@@ -82,7 +82,7 @@ impl ProcFiles {
     /// Rewrites what has changed. `uptime_seconds` is the container's own.
     pub(super) fn refresh(
         &mut self,
-        usage: &Usage,
+        usage: &RuntimeUsage,
         processors: usize,
         uptime_seconds: u64,
     ) -> io::Result<()> {
@@ -116,7 +116,7 @@ impl ProcFiles {
     }
 
     /// Load as processors in use, averaged as the kernel averages over 1, 5 and 15 minutes.
-    fn measure_load(&mut self, usage: &Usage) {
+    fn measure_load(&mut self, usage: &RuntimeUsage) {
         let now = Instant::now();
         if let Some((then, before)) = self.looked {
             let seconds = now.duration_since(then).as_secs_f64();
@@ -159,7 +159,7 @@ fn rewrite(file: &File, text: &str) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-fn meminfo(usage: &Usage) -> String {
+fn meminfo(usage: &RuntimeUsage) -> String {
     let total = usage.memory_limit / 1024;
     let free = usage.memory_limit.saturating_sub(usage.memory_bytes) / 1024;
     let mut text = String::new();
@@ -215,7 +215,7 @@ fn online(processors: usize) -> String {
     }
 }
 
-fn stat(usage: &Usage, processors: usize, uptime_seconds: u64, boot_seconds: u64) -> String {
+fn stat(usage: &RuntimeUsage, processors: usize, uptime_seconds: u64, boot_seconds: u64) -> String {
     let busy = usage.cpu_microseconds * TICKS / 1_000_000;
     let idle = (uptime_seconds * TICKS * processors as u64).saturating_sub(busy);
     let line = |name: &str, share: u64| {
@@ -261,7 +261,7 @@ mod tests {
             read("meminfo")
                 .starts_with("MemTotal:         262144 kB\nMemFree:          262144 kB\n")
         );
-        let usage = Usage {
+        let usage = RuntimeUsage {
             cpu_microseconds: 3_000_000,
             memory_bytes: 64 << 20,
             memory_limit: 128 << 20,

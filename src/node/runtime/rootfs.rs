@@ -18,7 +18,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 use super::mounts::{let_go, mount_points};
-use super::order::{ContainerOrder, IdRange};
+use super::order::{ContainerSpec, IdRange};
 use crate::gpu::{DeviceOrder, FileUse};
 
 /// A step of laying the ground that did not work.
@@ -63,11 +63,11 @@ const STAGES: [&str; 4] = ["/mnt", "/media", "/srv", "/opt"];
 
 /// The covered place where everything of one container is mounted.
 #[derive(Clone, Debug)]
-pub(super) struct Stage {
+pub(super) struct RootStage {
     place: PathBuf,
 }
 
-impl Stage {
+impl RootStage {
     /// Enters a mount namespace of our own and covers one directory in it. `ours` are directories
     /// that must stay visible.
     pub(super) fn enter(ours: &[&Path]) -> Result<Self> {
@@ -370,8 +370,8 @@ fn make_directories(root: BorrowedFd<'_>, path: &str) {
 
 /// Mounts the whole root file system of an order; `own` is the session's directory on disk.
 pub(super) fn mount_root(
-    stage: &Stage,
-    order: &ContainerOrder,
+    stage: &RootStage,
+    order: &ContainerSpec,
     host: Option<&HostGround>,
     own: &Path,
     ids: BorrowedFd<'_>,

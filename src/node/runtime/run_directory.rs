@@ -17,13 +17,13 @@ const OWNER: &str = "owner.json";
 
 /// How long a server waits for one that ends: a killed one may leave a process behind that it had just
 /// forked, which holds the lock until it becomes another program.
-const PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often it looks meanwhile.
 const LOOKS: u32 = 50;
 
 /// The state that a run directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Owner {
+struct RunDirectoryOwner {
     node: NodeId,
     data: PathBuf,
     /// The server that wrote it.
@@ -50,7 +50,7 @@ impl RunDirectory {
             .hint("`--run DIRECTORY` or FARDEL_RUN names another place.")
         };
         let directory = File::open(run).map_err(failed)?;
-        let known: Option<Owner> = fs::read(run.join(OWNER))
+        let known: Option<RunDirectoryOwner> = fs::read(run.join(OWNER))
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok());
         let mut taken = directory.try_lock();
@@ -58,7 +58,7 @@ impl RunDirectory {
             if !matches!(taken, Err(TryLockError::WouldBlock)) {
                 break;
             }
-            std::thread::sleep(PATIENCE / LOOKS);
+            std::thread::sleep(LOCK_TIMEOUT / LOOKS);
             taken = directory.try_lock();
         }
         match taken {
@@ -99,7 +99,7 @@ impl RunDirectory {
                 owner.data.display()
             )));
         }
-        let owner = Owner {
+        let owner = RunDirectoryOwner {
             node,
             data,
             process: std::process::id(),
@@ -123,7 +123,7 @@ fn holds_containers(run: &Path) -> bool {
     fs::read_dir(run.join("c")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-fn write(run: &Path, owner: &Owner) -> io::Result<()> {
+fn write(run: &Path, owner: &RunDirectoryOwner) -> io::Result<()> {
     let beside = run.join(format!("{OWNER}.new"));
     let mut file = fs::OpenOptions::new()
         .create(true)

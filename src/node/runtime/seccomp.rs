@@ -15,7 +15,7 @@ mod tests;
 /// One instruction in the kernel's layout (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(super) struct Instruction {
+pub(super) struct SockFilter {
     code: u16,
     on_true: u8,
     on_false: u8,
@@ -25,7 +25,7 @@ pub(super) struct Instruction {
 const LOAD_WORD: u16 = 0x20;
 const JUMP_EQUAL: u16 = 0x15;
 const JUMP_GREATER: u16 = 0x25;
-const JUMP_AT_LEAST: u16 = 0x35;
+const JUMP_GREATER_OR_EQUAL: u16 = 0x35;
 const JUMP_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
@@ -126,8 +126,8 @@ pub(super) const ANSWERED: [libc::c_long; 2] = [libc::SYS_sched_getaffinity, lib
 
 /// A compiled filter.
 #[derive(Clone, Debug)]
-pub(super) struct Filter {
-    program: Vec<Instruction>,
+pub(super) struct SeccompFilter {
+    program: Vec<SockFilter>,
 }
 
 /// Whether the two revealing calls go to the shim. Without it they are simply allowed.
@@ -150,7 +150,7 @@ impl Revealing {
     }
 }
 
-impl Filter {
+impl SeccompFilter {
     /// Compiles the filter; about a hundred instructions, microseconds.
     pub(super) fn compile(revealing: Revealing) -> Self {
         let mut program = vec![
@@ -158,7 +158,7 @@ impl Filter {
             jump(JUMP_EQUAL, ARCHITECTURE_X86_64, 1, 0),
             answer(KILL_PROCESS),
             load(OFFSET_NUMBER),
-            jump(JUMP_AT_LEAST, X32_BIT, 0, 1),
+            jump(JUMP_GREATER_OR_EQUAL, X32_BIT, 0, 1),
             answer(refuse(libc::ENOSYS)),
             jump(JUMP_GREATER, LAST_REVIEWED_CALL, 0, 1),
             answer(refuse(libc::ENOSYS)),
@@ -207,7 +207,7 @@ impl Filter {
             0,
             &only(&PERSONALITIES, libc::EPERM),
         );
-        let mut never: Vec<Instruction> = Vec::new();
+        let mut never: Vec<SockFilter> = Vec::new();
         for request in TERMINAL_INJECTION {
             never.extend([jump(JUMP_EQUAL, request, 0, 1), answer(refuse(libc::EPERM))]);
         }
@@ -223,11 +223,11 @@ impl Filter {
     /// nothing, so it may run between fork and exec.
     pub(super) fn install(&self, revealing: Revealing) -> io::Result<Option<OwnedFd>> {
         #[repr(C)]
-        struct Program {
+        struct SockProgram {
             length: u16,
-            instructions: *const Instruction,
+            instructions: *const SockFilter,
         }
-        let program = Program {
+        let program = SockProgram {
             length: u16::try_from(self.program.len())
                 .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?,
             instructions: self.program.as_ptr(),
@@ -257,7 +257,7 @@ impl Filter {
 }
 
 /// Adds a block that runs only for one call, with argument `argument` loaded. `body` must answer.
-fn judge(program: &mut Vec<Instruction>, call: libc::c_long, argument: u32, body: &[Instruction]) {
+fn judge(program: &mut Vec<SockFilter>, call: libc::c_long, argument: u32, body: &[SockFilter]) {
     let past = u8::try_from(body.len() + 1).expect("a block is shorter than one jump reaches");
     program.push(jump(JUMP_EQUAL, number(call), 0, past));
     program.push(load(offset_argument(argument)));
@@ -265,7 +265,7 @@ fn judge(program: &mut Vec<Instruction>, call: libc::c_long, argument: u32, body
 }
 
 /// Allows the listed values and refuses all others.
-fn only(values: &[u32], errno: i32) -> Vec<Instruction> {
+fn only(values: &[u32], errno: i32) -> Vec<SockFilter> {
     let mut body = Vec::new();
     for value in values {
         body.extend([jump(JUMP_EQUAL, *value, 0, 1), answer(ALLOW)]);
@@ -282,8 +282,8 @@ const fn refuse(errno: i32) -> u32 {
     ERRNO | errno as u32
 }
 
-const fn load(offset: u32) -> Instruction {
-    Instruction {
+const fn load(offset: u32) -> SockFilter {
+    SockFilter {
         code: LOAD_WORD,
         on_true: 0,
         on_false: 0,
@@ -291,8 +291,8 @@ const fn load(offset: u32) -> Instruction {
     }
 }
 
-const fn jump(code: u16, value: u32, on_true: u8, on_false: u8) -> Instruction {
-    Instruction {
+const fn jump(code: u16, value: u32, on_true: u8, on_false: u8) -> SockFilter {
+    SockFilter {
         code,
         on_true,
         on_false,
@@ -300,8 +300,8 @@ const fn jump(code: u16, value: u32, on_true: u8, on_false: u8) -> Instruction {
     }
 }
 
-const fn answer(value: u32) -> Instruction {
-    Instruction {
+const fn answer(value: u32) -> SockFilter {
+    SockFilter {
         code: RETURN,
         on_true: 0,
         on_false: 0,

@@ -17,46 +17,46 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use super::cgroup::{Group, Hierarchies};
+use super::cgroup::{ControlGroup, Hierarchies};
 use super::claim;
-use super::container::{self, Console};
+use super::container::{self, ContainerConsole};
 use super::descriptors::receive_descriptor;
 use super::devices;
-use super::exec::{self, News, Program};
-use super::host_environment::Digest;
+use super::exec::{self, ExecProgram, News};
+use super::host_environment::HostDigest;
 use super::identity::ProcessIdentity;
-use super::launch::{Launch, RunRecord};
+use super::launch::{LaunchFile, RunRecord};
 use super::loader;
 use super::logs::LogWriter;
 use super::nursery;
-use super::order::{ContainerOrder, ExecOrder, ExitRecord, Standing, UserOrder};
-use super::people::{self, Person};
+use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, UserOrder};
+use super::people::{self, ContainerUser};
 use super::proc_files::{self, ProcFiles};
-use super::rootfs::{self, Stage};
-use super::seccomp::answers::{self, Measure, Pace};
-use super::seccomp::{Filter, Revealing};
-use super::spec::{self, Ground};
-use super::terminal::{Heard, Line, Scrollback};
+use super::rootfs::{self, RootStage};
+use super::seccomp::answers::{self, Pace, VirtualSysinfo};
+use super::seccomp::{Revealing, SeccompFilter};
+use super::spec::{self, PreparedRoot};
+use super::terminal::{ProgramStream, ReadOutcome, Scrollback};
 use super::user_namespace::UserNamespace;
-use super::wire::{self, Kind, PROTOCOL, Reply, Request};
+use super::wire::{self, FrameKind, PROTOCOL, ShimReply, ShimRequest};
 use crate::gpu::FileUse;
 use crate::network;
 
 /// Streams (programs of their own, and whoever is attached) that one shim serves together; the next is
 /// refused as busy. More: each costs memory in every shim. Fewer: twenty people watching one terminal.
-const MOST_STREAMS: usize = 32;
+const MAX_STREAMS: usize = 32;
 
 /// Connections that have not said what they want, or wait for a short answer; the next waits in the
 /// socket's queue until one has said it or is let go. Streams take none of these places, so whoever
 /// wants a stop or a kill always finds one.
-const MOST_NEWCOMERS: usize = 32;
+const MAX_NEWCOMERS: usize = 32;
 
 /// How long a connection may take to say what it wants. A server says it at once.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
 
 /// Subscriptions together; with one more the oldest is let go. There is one server, and for a moment
 /// the one before it.
-const MOST_SUBSCRIBERS: usize = 4;
+const MAX_SUBSCRIBERS: usize = 4;
 
 /// Output that waits for a slow client before it is let go; it can come back and replay.
 const WAITING_OUTPUT: usize = 1024 * 1024;
@@ -66,7 +66,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How often the files that tell the limits are rewritten. Shorter costs every session wake-ups;
 /// longer shows people old numbers.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Output of a program that may wait for its client before the program is made to wait.
 const ENOUGH_OUTPUT: usize = 256 * 1024;
@@ -79,7 +79,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-type Fault = Box<dyn std::error::Error>;
+type ShimError = Box<dyn std::error::Error>;
 
 /// Runs `fardel shim`: the nursery on standard input, and in its forks the shims themselves.
 pub fn main(arguments: &[OsString]) -> ExitCode {
@@ -92,7 +92,7 @@ fn supervise(directory: &Path, server: UnixStream) {
     let Ok(Some(_claim)) = claim::take(directory, &server) else {
         return;
     };
-    let launch = match Launch::read(directory) {
+    let launch = match LaunchFile::read(directory) {
         Ok(launch) => launch,
         // Without an order there is nowhere to write to; the closed socket tells the server.
         Err(_) => return,
@@ -120,7 +120,7 @@ fn supervise(directory: &Path, server: UnixStream) {
             let reason =
                 journal::with_first_fault(&shim.launch.log_directory, before, chain(&*error));
             tracing::error!("could not start: {reason}");
-            shim.end(ExitRecord {
+            shim.end(RuntimeExit {
                 code: 125,
                 signal: None,
                 oom_killed: false,
@@ -136,27 +136,27 @@ fn supervise(directory: &Path, server: UnixStream) {
 
 struct Shim {
     directory: PathBuf,
-    launch: Launch,
-    standing: Standing,
+    launch: LaunchFile,
+    standing: RuntimePhase,
     signals: OwnedFd,
     listener: UnixListener,
-    clients: Vec<Client>,
-    group: Group,
+    clients: Vec<ShimClient>,
+    group: ControlGroup,
     scrollback: Scrollback,
     log: LogWriter,
-    line: Option<Line>,
-    first: Option<FirstProcess>,
+    line: Option<ProgramStream>,
+    first: Option<FirstProcessHandle>,
     kill_at: Option<Instant>,
     next_look: Instant,
     /// Kept for programs that join later.
-    ground: Option<Ground>,
+    ground: Option<PreparedRoot>,
     revealing: Revealing,
     /// Where the first process leaves the filter's listener.
     handover: Option<UnixStream>,
     /// Listeners of every filter in this container.
     questions: Vec<Option<OwnedFd>>,
     pace: Pace,
-    measure: Measure,
+    measure: VirtualSysinfo,
     proc_files: Option<ProcFiles>,
     /// Children that ended before their process number was known here.
     unclaimed: Vec<(i32, i32)>,
@@ -169,15 +169,15 @@ struct RunningProgram {
     pid: Option<i32>,
     status: Option<i32>,
     /// None for a terminal, whose one line is `output`.
-    input: Option<Line>,
-    output: Option<Line>,
-    errors: Option<Line>,
+    input: Option<ProgramStream>,
+    output: Option<ProgramStream>,
+    errors: Option<ProgramStream>,
     input_over: bool,
 }
 
 /// What may be ready.
 #[derive(Clone, Copy)]
-enum Source {
+enum ReadySource {
     Signals,
     Listener,
     Line,
@@ -189,16 +189,16 @@ enum Source {
 }
 
 /// The container's process 1, seen from here.
-struct FirstProcess {
+struct FirstProcessHandle {
     identity: ProcessIdentity,
     started_at: u64,
 }
 
-struct Client {
+struct ShimClient {
     stream: UnixStream,
     received: Vec<u8>,
     waiting: Vec<u8>,
-    role: Role,
+    role: PeerRole,
     gone: bool,
     since: Instant,
     /// Frames sent so far.
@@ -207,7 +207,7 @@ struct Client {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum PeerRole {
     New,
     Subscriber,
     Attached,
@@ -218,7 +218,7 @@ enum Role {
 }
 
 impl Shim {
-    fn new(directory: &Path, launch: Launch, server: UnixStream) -> Result<Self, Fault> {
+    fn new(directory: &Path, launch: LaunchFile, server: UnixStream) -> Result<Self, ShimError> {
         // SAFETY: plain system calls on this process alone; a refused priority is no fault (needs CAP_SYS_RESOURCE).
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
         let _ = fs::write("/proc/self/oom_score_adj", "-999");
@@ -228,7 +228,7 @@ impl Shim {
         let listener = listen(directory)?;
         let mut shim = Self {
             directory: directory.to_owned(),
-            standing: Standing::Preparing,
+            standing: RuntimePhase::Preparing,
             signals,
             listener,
             clients: vec![],
@@ -238,15 +238,15 @@ impl Shim {
             line: None,
             first: None,
             kill_at: None,
-            next_look: Instant::now() + LOOK_EVERY,
+            next_look: Instant::now() + POLL_INTERVAL,
             ground: None,
             revealing: Revealing::available(),
             handover: None,
             questions: vec![],
             pace: Pace::new(Instant::now()),
-            measure: Measure {
+            measure: VirtualSysinfo {
                 processors: proc_files::processors(launch.order.cpu_hundredths),
-                first: Digest::of(launch.order.name.as_str().as_bytes()) as usize % 4096,
+                first: HostDigest::of(launch.order.name.as_str().as_bytes()) as usize % 4096,
                 memory_limit: launch.order.memory_bytes,
                 memory_used: 0,
                 processes: 1,
@@ -257,9 +257,9 @@ impl Shim {
             launch,
         };
         shim.write_run_record()?;
-        let mut server = Client::new(server)?;
-        server.role = Role::Subscriber;
-        server.send_json(Kind::Event, &shim.event());
+        let mut server = ShimClient::new(server)?;
+        server.role = PeerRole::Subscriber;
+        server.send_json(FrameKind::Event, &shim.event());
         shim.clients.push(server);
         Ok(shim)
     }
@@ -275,7 +275,7 @@ impl Shim {
     }
 
     /// Makes the container and lets its command run.
-    fn begin(&mut self) -> Result<(), Fault> {
+    fn begin(&mut self) -> Result<(), ShimError> {
         let mut order = self.launch.order.clone();
         order.hostname = spec::plain_hostname(&order.hostname);
         let ids = UserNamespace::make(order.ids)?;
@@ -287,7 +287,7 @@ impl Shim {
         ours.extend(order.root.layers.iter().map(PathBuf::as_path));
         ours.extend(order.mounts.iter().map(|mount| mount.from.as_path()));
         ours.extend(order.files.iter().map(|file| file.from.as_path()));
-        let stage = Stage::enter(&ours)?;
+        let stage = RootStage::enter(&ours)?;
         rootfs::mount_root(
             &stage,
             &order,
@@ -303,36 +303,39 @@ impl Shim {
         let state = self.directory.join("lc");
         fs::create_dir_all(&state)?;
 
-        self.announce(Standing::Starting);
+        self.announce(RuntimePhase::Starting);
         let revealing = self.revealing;
         let (listener_near, listener_far) = UnixStream::pair()?;
         let words = (&order.command[..], &ground.environment[..]);
-        let filter = (Filter::compile(revealing), revealing);
+        let filter = (SeccompFilter::compile(revealing), revealing);
         let mut created = if order.terminal.is_some() {
             let (socket, listener) = console_socket(&self.directory)?;
             let created = container::create(
                 order.name.as_str(),
                 &state,
                 &self.directory,
-                Console::Terminal(&socket),
+                ContainerConsole::Terminal(&socket),
                 words,
                 filter,
                 listener_far.as_raw_fd(),
             )?;
             let (connection, _) = listener.accept()?;
-            self.line = Some(Line::new(receive_descriptor(connection.as_fd())?, true)?);
+            self.line = Some(ProgramStream::new(
+                receive_descriptor(connection.as_fd())?,
+                true,
+            )?);
             fs::remove_file(socket)?;
             created
         } else {
             let (read, write) = io::pipe()?;
             let input = OwnedFd::from(File::open("/dev/null")?);
             let errors = OwnedFd::from(write.try_clone()?);
-            self.line = Some(Line::new(read.into(), false)?);
+            self.line = Some(ProgramStream::new(read.into(), false)?);
             container::create(
                 order.name.as_str(),
                 &state,
                 &self.directory,
-                Console::Pipes {
+                ContainerConsole::Pipes {
                     input,
                     output: write.into(),
                     errors,
@@ -360,7 +363,7 @@ impl Shim {
         }
         let started_at = now();
         let pid = identity.pid;
-        self.first = Some(FirstProcess {
+        self.first = Some(FirstProcessHandle {
             identity,
             started_at,
         });
@@ -377,7 +380,7 @@ impl Shim {
         if let Err(error) = stage.leave_mounts(&kept) {
             tracing::warn!("mounts of the machine stay with this session: {error}");
         }
-        self.announce(Standing::Running {
+        self.announce(RuntimePhase::Running {
             since: started_at,
             pid,
             paused: false,
@@ -387,10 +390,10 @@ impl Shim {
 
     fn ground(
         &mut self,
-        stage: &Stage,
-        order: &ContainerOrder,
+        stage: &RootStage,
+        order: &ContainerSpec,
         ids: &UserNamespace,
-    ) -> Result<Ground, Fault> {
+    ) -> Result<PreparedRoot, ShimError> {
         let root = stage.root();
         let person = self.usual_person(&root, order)?;
         let directory = match &order.directory {
@@ -455,7 +458,7 @@ impl Shim {
         )?;
         self.proc_files = Some(files);
         binds.extend(shown.into_iter().map(|(from, at)| (from, at, true)));
-        Ok(Ground {
+        Ok(PreparedRoot {
             root,
             devices: nodes
                 .into_iter()
@@ -481,7 +484,7 @@ impl Shim {
         })
     }
 
-    fn usual_person(&self, root: &Path, order: &ContainerOrder) -> Result<Person, Fault> {
+    fn usual_person(&self, root: &Path, order: &ContainerSpec) -> Result<ContainerUser, ShimError> {
         let wanted = match &order.user {
             UserOrder::Named(name) => name.as_str(),
             UserOrder::Usual if order.root.host_environment => "work",
@@ -490,7 +493,7 @@ impl Shim {
         self.named_person(root, wanted)
     }
 
-    fn named_person(&self, root: &Path, wanted: &str) -> Result<Person, Fault> {
+    fn named_person(&self, root: &Path, wanted: &str) -> Result<ContainerUser, ShimError> {
         let passwd = rootfs::read_inside(root, "/etc/passwd", 1 << 20).unwrap_or_default();
         let group = rootfs::read_inside(root, "/etc/group", 1 << 20).unwrap_or_default();
         Ok(people::find(
@@ -504,11 +507,11 @@ impl Shim {
     /// Serves until the container has ended.
     fn watch(&mut self) {
         let mut buffer = vec![0u8; 32 * 1024];
-        self.next_look = Instant::now() + LOOK_EVERY;
+        self.next_look = Instant::now() + POLL_INTERVAL;
         loop {
             for ready in self.wait() {
                 match ready {
-                    Source::Signals => {
+                    ReadySource::Signals => {
                         if let Some(status) = self.reap() {
                             let record = self.exit_record(status);
                             self.drain(&mut buffer);
@@ -516,13 +519,13 @@ impl Shim {
                             return;
                         }
                     }
-                    Source::Listener => self.accept(),
-                    Source::Line => drop(self.hear(&mut buffer)),
-                    Source::Handover => self.take_over_listener(),
-                    Source::Question(number) => self.answer_question(number),
-                    Source::Client(number) => self.serve(number, &mut buffer),
-                    Source::News(number) => self.take_news(number),
-                    Source::Program(number) => self.clients[number].pass_on(&mut buffer),
+                    ReadySource::Listener => self.accept(),
+                    ReadySource::Line => drop(self.hear(&mut buffer)),
+                    ReadySource::Handover => self.take_over_listener(),
+                    ReadySource::Question(number) => self.answer_question(number),
+                    ReadySource::Client(number) => self.serve(number, &mut buffer),
+                    ReadySource::News(number) => self.take_news(number),
+                    ReadySource::Program(number) => self.clients[number].pass_on(&mut buffer),
                 }
             }
             self.questions.retain(Option::is_some);
@@ -530,8 +533,8 @@ impl Shim {
                 client.conclude(&mut buffer);
             }
             self.clients.retain(|client| {
-                let silent = client.role == Role::New && client.since.elapsed() > FIRST_WORDS;
-                let served = client.role == Role::Served && client.waiting.is_empty();
+                let silent = client.role == PeerRole::New && client.since.elapsed() > FIRST_WORDS;
+                let served = client.role == PeerRole::Served && client.waiting.is_empty();
                 !(client.gone || silent || served)
             });
             if !self.clients.iter().any(|client| {
@@ -554,7 +557,7 @@ impl Shim {
             self.signal(libc::SIGKILL);
         }
         if self.next_look <= now {
-            self.next_look = now + LOOK_EVERY;
+            self.next_look = now + POLL_INTERVAL;
             self.look();
         }
     }
@@ -569,7 +572,7 @@ impl Shim {
             .cpu_hundredths()
             .unwrap_or(self.launch.order.cpu_hundredths);
         let uptime_seconds = now().saturating_sub(first.started_at) / 1000;
-        self.measure = Measure {
+        self.measure = VirtualSysinfo {
             processors: proc_files::processors(hundredths),
             memory_limit: usage.memory_limit,
             memory_used: usage.memory_bytes,
@@ -584,7 +587,7 @@ impl Shim {
         }
     }
 
-    fn wait(&self) -> Vec<Source> {
+    fn wait(&self) -> Vec<ReadySource> {
         let when = self
             .kill_at
             .map_or(self.next_look, |kill| kill.min(self.next_look));
@@ -602,33 +605,37 @@ impl Shim {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: i64::from(left.subsec_nanos()),
         };
-        let mut sources = vec![Source::Signals];
+        let mut sources = vec![ReadySource::Signals];
         let mut watched = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        let mut watch = |source: Source, descriptor, flags: PollFlags| {
+        let mut watch = |source: ReadySource, descriptor, flags: PollFlags| {
             if !flags.is_empty() {
                 sources.push(source);
                 watched.push(PollFd::from_borrowed_fd(descriptor, flags));
             }
         };
-        let listening = |line: &Line| {
+        let listening = |line: &ProgramStream| {
             if line.wants_to_write() {
                 PollFlags::IN | PollFlags::OUT
             } else {
                 PollFlags::IN
             }
         };
-        if newcomers < MOST_NEWCOMERS {
-            watch(Source::Listener, self.listener.as_fd(), PollFlags::IN);
+        if newcomers < MAX_NEWCOMERS {
+            watch(ReadySource::Listener, self.listener.as_fd(), PollFlags::IN);
         }
         if let Some(line) = &self.line {
-            watch(Source::Line, line.as_fd(), listening(line));
+            watch(ReadySource::Line, line.as_fd(), listening(line));
         }
         if let Some(handover) = &self.handover {
-            watch(Source::Handover, handover.as_fd(), PollFlags::IN);
+            watch(ReadySource::Handover, handover.as_fd(), PollFlags::IN);
         }
         for (number, questions) in self.questions.iter().enumerate() {
             if let (Some(questions), None) = (questions, paced) {
-                watch(Source::Question(number), questions.as_fd(), PollFlags::IN);
+                watch(
+                    ReadySource::Question(number),
+                    questions.as_fd(),
+                    PollFlags::IN,
+                );
             }
         }
         for (number, client) in self.clients.iter().enumerate() {
@@ -639,21 +646,21 @@ impl Shim {
             if !client.waiting.is_empty() {
                 flags |= PollFlags::OUT;
             }
-            watch(Source::Client(number), client.stream.as_fd(), flags);
+            watch(ReadySource::Client(number), client.stream.as_fd(), flags);
             let Some(program) = &client.program else {
                 continue;
             };
             if let Some(news) = &program.news {
-                watch(Source::News(number), news.as_fd(), PollFlags::IN);
+                watch(ReadySource::News(number), news.as_fd(), PollFlags::IN);
                 continue;
             }
             if client.waiting.len() < ENOUGH_OUTPUT {
                 for line in [&program.output, &program.errors].into_iter().flatten() {
-                    watch(Source::Program(number), line.as_fd(), listening(line));
+                    watch(ReadySource::Program(number), line.as_fd(), listening(line));
                 }
             }
             if let Some(line) = program.input.as_ref().filter(|line| line.wants_to_write()) {
-                watch(Source::Program(number), line.as_fd(), PollFlags::OUT);
+                watch(ReadySource::Program(number), line.as_fd(), PollFlags::OUT);
             }
         }
         if poll(&mut watched, Some(&timeout)).is_err() {
@@ -737,7 +744,7 @@ impl Shim {
         }
     }
 
-    fn exit_record(&self, status: i32) -> ExitRecord {
+    fn exit_record(&self, status: i32) -> RuntimeExit {
         let (code, signal) = if libc::WIFSIGNALED(status) {
             let signal = libc::WTERMSIG(status);
             (128 + signal, Some(signal))
@@ -754,7 +761,7 @@ impl Shim {
             format!("memory limit {} reached", binary_size(limit))
         });
         let started_at = self.first.as_ref().map(|first| first.started_at);
-        ExitRecord {
+        RuntimeExit {
             code,
             signal,
             oom_killed,
@@ -781,7 +788,7 @@ impl Shim {
         };
         line.flush();
         match line.hear(buffer) {
-            Heard::Bytes(count) => {
+            ReadOutcome::Bytes(count) => {
                 let bytes = &buffer[..count];
                 self.scrollback.add(bytes);
                 if let Err(error) = self.log.append(bytes) {
@@ -790,14 +797,14 @@ impl Shim {
                 for client in self
                     .clients
                     .iter_mut()
-                    .filter(|client| client.role == Role::Attached)
+                    .filter(|client| client.role == PeerRole::Attached)
                 {
-                    client.send(Kind::Output, bytes);
+                    client.send(FrameKind::Output, bytes);
                 }
                 true
             }
-            Heard::Nothing => false,
-            Heard::End => {
+            ReadOutcome::Nothing => false,
+            ReadOutcome::End => {
                 // A terminal may be opened again by a program that outlives its shell; a pipe may not.
                 self.line = None;
                 false
@@ -806,30 +813,30 @@ impl Shim {
     }
 
     fn accept(&mut self) {
-        while self.newcomers() < MOST_NEWCOMERS {
+        while self.newcomers() < MAX_NEWCOMERS {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
             };
             // Only root may speak to a shim; the socket's mode says so too, but modes can be changed.
             let root =
                 rustix::net::sockopt::socket_peercred(&stream).is_ok_and(|peer| peer.uid.is_root());
-            if root && let Ok(client) = Client::new(stream) {
+            if root && let Ok(client) = ShimClient::new(stream) {
                 self.clients.push(client);
             }
         }
     }
 
     fn newcomers(&self) -> usize {
-        let new = |client: &&Client| client.role == Role::New && !client.gone;
+        let new = |client: &&ShimClient| client.role == PeerRole::New && !client.gone;
         self.clients.iter().filter(new).count()
     }
 
     /// Clients with a stream, and those whose ended program's last output waits for them.
     fn streams(&self) -> usize {
-        let counts = |client: &&Client| match client.role {
-            Role::Attached | Role::Program => !client.gone,
-            Role::Served => !client.gone && !client.waiting.is_empty(),
-            Role::New | Role::Subscriber => false,
+        let counts = |client: &&ShimClient| match client.role {
+            PeerRole::Attached | PeerRole::Program => !client.gone,
+            PeerRole::Served => !client.gone && !client.waiting.is_empty(),
+            PeerRole::New | PeerRole::Subscriber => false,
         };
         self.clients.iter().filter(counts).count()
     }
@@ -852,28 +859,28 @@ impl Shim {
         }
     }
 
-    fn answer(&mut self, number: usize, frame: &wire::Frame) {
+    fn answer(&mut self, number: usize, frame: &wire::ShimFrame) {
         match (self.clients[number].role, frame.kind) {
-            (Role::New, Kind::Request) => {
+            (PeerRole::New, FrameKind::Request) => {
                 let reply = match serde_json::from_slice(&frame.payload) {
                     Ok(request) => self.request(number, request),
-                    Err(error) => Reply::Refused {
+                    Err(error) => ShimReply::Refused {
                         why: format!("not a request: {error}"),
                     },
                 };
                 let client = &mut self.clients[number];
-                if client.role == Role::New {
-                    client.role = Role::Served;
-                    client.send_json(Kind::Reply, &reply);
+                if client.role == PeerRole::New {
+                    client.role = PeerRole::Served;
+                    client.send_json(FrameKind::Reply, &reply);
                 }
             }
-            (Role::Attached, Kind::Input) => {
+            (PeerRole::Attached, FrameKind::Input) => {
                 if let Some(line) = self.line.as_mut().filter(|line| line.is_terminal) {
                     line.say(&frame.payload);
                 }
             }
-            (Role::Program, _) => self.clients[number].direct(frame),
-            (Role::Attached, Kind::Resize) => {
+            (PeerRole::Program, _) => self.clients[number].direct(frame),
+            (PeerRole::Attached, FrameKind::Resize) => {
                 if let (Some(line), Some(size)) = (&self.line, wire::size_of(&frame.payload)) {
                     line.resize(size);
                 }
@@ -883,60 +890,60 @@ impl Shim {
     }
 
     /// Carries out a request; one that opens a stream changes the client's role and answers itself.
-    fn request(&mut self, number: usize, request: Request) -> Reply {
+    fn request(&mut self, number: usize, request: ShimRequest) -> ShimReply {
         match request {
-            Request::Attach { .. } | Request::Exec(_) if self.streams() >= MOST_STREAMS => {
-                return Reply::Busy {
+            ShimRequest::Attach { .. } | ShimRequest::Exec(_) if self.streams() >= MAX_STREAMS => {
+                return ShimReply::Busy {
                     why: "The session serves as many programs and terminals as it can".to_owned(),
                 };
             }
-            Request::Subscribe => {
-                if let Standing::Running { paused, .. } = &mut self.standing {
+            ShimRequest::Subscribe => {
+                if let RuntimePhase::Running { paused, .. } = &mut self.standing {
                     *paused = self.group.frozen();
                 }
                 let subscribed =
-                    |client: &&mut Client| client.role == Role::Subscriber && !client.gone;
+                    |client: &&mut ShimClient| client.role == PeerRole::Subscriber && !client.gone;
                 let mut subscribers = self.clients.iter_mut().filter(subscribed);
                 let oldest = subscribers.next();
                 if let Some(oldest) = oldest
-                    && subscribers.count() + 1 >= MOST_SUBSCRIBERS
+                    && subscribers.count() + 1 >= MAX_SUBSCRIBERS
                 {
                     oldest.gone = true;
                 }
                 let event = self.event();
                 let client = &mut self.clients[number];
-                client.role = Role::Subscriber;
-                client.send_json(Kind::Event, &event);
+                client.role = PeerRole::Subscriber;
+                client.send_json(FrameKind::Event, &event);
             }
-            Request::Attach { size } => {
+            ShimRequest::Attach { size } => {
                 if let (Some(line), Some(size)) = (&self.line, size) {
                     line.resize(size);
                 }
                 let recent = self.scrollback.replay();
                 let client = &mut self.clients[number];
-                client.role = Role::Attached;
-                client.send_json(Kind::Reply, &Reply::Done);
+                client.role = PeerRole::Attached;
+                client.send_json(FrameKind::Reply, &ShimReply::Done);
                 if !recent.is_empty() {
-                    client.send(Kind::Output, &recent);
+                    client.send(FrameKind::Output, &recent);
                 }
             }
-            Request::Stop { grace_milliseconds } => {
+            ShimRequest::Stop { grace_milliseconds } => {
                 self.stop(Duration::from_millis(grace_milliseconds))
             }
-            Request::Kill => self.signal(libc::SIGKILL),
-            Request::Exec(order) => {
+            ShimRequest::Kill => self.signal(libc::SIGKILL),
+            ShimRequest::Exec(order) => {
                 if let Err(error) = self.exec(number, &order) {
-                    return Reply::Refused {
+                    return ShimReply::Refused {
                         why: chain(&*error),
                     };
                 }
             }
         }
-        Reply::Done
+        ShimReply::Done
     }
 
     /// Begins one more program for a client; its news decide the answer.
-    fn exec(&mut self, number: usize, order: &ExecOrder) -> Result<(), Fault> {
+    fn exec(&mut self, number: usize, order: &ExecOrder) -> Result<(), ShimError> {
         let (Some(first), Some(ground)) = (&self.first, &self.ground) else {
             return Err("the session is not running".into());
         };
@@ -949,7 +956,7 @@ impl Shim {
         let held = first.identity.open()?.ok_or("the session has just ended")?;
         let person = match &order.user {
             Some(name) => self.named_person(&ground.root, name)?,
-            None => Person {
+            None => ContainerUser {
                 uid: ground.uid,
                 gid: ground.gid,
                 groups: ground.groups.clone(),
@@ -974,7 +981,7 @@ impl Shim {
         if words.into_iter().any(|word| word.contains('\0')) {
             return Err("a word of the command or environment contains a null byte".into());
         }
-        let program = Program {
+        let program = ExecProgram {
             command: order.command.clone(),
             environment,
             directory: order
@@ -988,7 +995,7 @@ impl Shim {
         };
         let starting = exec::begin(held.as_fd(), &self.group, &program)?;
         let client = &mut self.clients[number];
-        client.role = Role::Program;
+        client.role = PeerRole::Program;
         client.program = Some(Box::new(RunningProgram {
             news: Some(starting.news),
             pid: None,
@@ -1018,7 +1025,9 @@ impl Shim {
                         .find(|(ended, _)| *ended == pid)
                         .map(|(_, status)| *status);
                 }
-                News::Terminal(descriptor) => program.output = Line::new(descriptor, true).ok(),
+                News::Terminal(descriptor) => {
+                    program.output = ProgramStream::new(descriptor, true).ok()
+                }
                 News::Listener(listener) => self.questions.push(Some(listener)),
                 News::Failed(why) => return client.refuse(why),
                 News::End if program.pid.is_none() => {
@@ -1026,7 +1035,7 @@ impl Shim {
                 }
                 News::End => {
                     program.news = None;
-                    client.send_json(Kind::Reply, &Reply::Done);
+                    client.send_json(FrameKind::Reply, &ShimReply::Done);
                     return;
                 }
             }
@@ -1055,38 +1064,38 @@ impl Shim {
         }
     }
 
-    fn event(&self) -> wire::Event {
-        wire::Event {
+    fn event(&self) -> wire::ShimEvent {
+        wire::ShimEvent {
             standing: self.standing.clone(),
             name: Some(self.launch.order.name.clone()),
         }
     }
 
-    fn announce(&mut self, standing: Standing) {
+    fn announce(&mut self, standing: RuntimePhase) {
         self.standing = standing;
         let event = self.event();
         for client in self
             .clients
             .iter_mut()
-            .filter(|client| client.role == Role::Subscriber)
+            .filter(|client| client.role == PeerRole::Subscriber)
         {
-            client.send_json(Kind::Event, &event);
+            client.send_json(FrameKind::Event, &event);
         }
     }
 
     /// Writes down the end, tells everybody, and clears away what only a living container needs.
-    fn end(&mut self, record: ExitRecord) {
+    fn end(&mut self, record: RuntimeExit) {
         if let Err(error) = record.write(&self.directory) {
             tracing::error!("the end could not be written down: {error}");
         }
         let code = record.code;
-        self.announce(Standing::Ended(record));
+        self.announce(RuntimePhase::Ended(record));
         for client in self
             .clients
             .iter_mut()
-            .filter(|client| client.role == Role::Attached)
+            .filter(|client| client.role == PeerRole::Attached)
         {
-            client.send(Kind::Exit, &code.to_le_bytes());
+            client.send(FrameKind::Exit, &code.to_le_bytes());
         }
         if let Err(error) = self.group.kill_all().and_then(|()| self.group.remove()) {
             tracing::warn!("the control group remains: {error}");
@@ -1134,7 +1143,7 @@ impl Drop for RunningProgram {
     }
 }
 
-impl Client {
+impl ShimClient {
     /// Whether more may be read: not while a program lets its input wait.
     fn takes_input(&self) -> bool {
         let Some(program) = &self.program else {
@@ -1146,32 +1155,32 @@ impl Client {
 
     fn refuse(&mut self, why: String) {
         self.program = None;
-        self.role = Role::Served;
-        self.send_json(Kind::Reply, &Reply::Refused { why });
+        self.role = PeerRole::Served;
+        self.send_json(FrameKind::Reply, &ShimReply::Refused { why });
     }
 
     /// Takes a frame for the client's own program.
-    fn direct(&mut self, frame: &wire::Frame) {
+    fn direct(&mut self, frame: &wire::ShimFrame) {
         let Some(program) = &mut self.program else {
             return;
         };
         match frame.kind {
-            Kind::Input => {
+            FrameKind::Input => {
                 let terminal = program.output.as_mut().filter(|line| line.is_terminal);
                 if let Some(line) = terminal.or(program.input.as_mut()) {
                     line.say(&frame.payload);
                 }
             }
-            Kind::InputEnd => {
+            FrameKind::InputEnd => {
                 program.input_over = true;
                 program.close_input();
             }
-            Kind::Resize => {
+            FrameKind::Resize => {
                 if let (Some(line), Some(size)) = (&program.output, wire::size_of(&frame.payload)) {
                     line.resize(size);
                 }
             }
-            Kind::Signal => {
+            FrameKind::Signal => {
                 let known =
                     wire::number_of(&frame.payload).filter(|number| (1..=64).contains(number));
                 if let (Some(pid), None, Some(number)) = (program.pid, program.status, known) {
@@ -1193,15 +1202,15 @@ impl Client {
         }
         program.close_input();
         for (kind, line) in [
-            (Kind::Output, &mut program.output),
-            (Kind::Errors, &mut program.errors),
+            (FrameKind::Output, &mut program.output),
+            (FrameKind::Errors, &mut program.errors),
         ] {
             let Some(open) = line else { continue };
             open.flush();
             match open.hear(buffer) {
-                Heard::Bytes(count) => self.send(kind, &buffer[..count]),
-                Heard::Nothing => {}
-                Heard::End => *line = None,
+                ReadOutcome::Bytes(count) => self.send(kind, &buffer[..count]),
+                ReadOutcome::Nothing => {}
+                ReadOutcome::End => *line = None,
             }
         }
         self.program = Some(program);
@@ -1227,8 +1236,8 @@ impl Client {
                     libc::WEXITSTATUS(status)
                 };
                 self.program = None;
-                self.role = Role::Served;
-                self.send(Kind::Exit, &code.to_le_bytes());
+                self.role = PeerRole::Served;
+                self.send(FrameKind::Exit, &code.to_le_bytes());
                 return;
             }
         }
@@ -1240,7 +1249,7 @@ impl Client {
             stream,
             received: Vec::new(),
             waiting: Vec::new(),
-            role: Role::New,
+            role: PeerRole::New,
             gone: false,
             since: Instant::now(),
             sent: 0,
@@ -1248,7 +1257,7 @@ impl Client {
         })
     }
 
-    fn send(&mut self, kind: Kind, payload: &[u8]) {
+    fn send(&mut self, kind: FrameKind, payload: &[u8]) {
         wire::put(&mut self.waiting, kind, payload);
         self.sent += 1;
         self.flush();
@@ -1257,7 +1266,7 @@ impl Client {
         }
     }
 
-    fn send_json(&mut self, kind: Kind, value: &impl serde::Serialize) {
+    fn send_json(&mut self, kind: FrameKind, value: &impl serde::Serialize) {
         wire::put_json(&mut self.waiting, kind, value);
         self.flush();
     }
@@ -1303,7 +1312,7 @@ impl Client {
     }
 }
 
-fn environment(order: &ContainerOrder, person: &Person) -> Vec<(String, String)> {
+fn environment(order: &ContainerSpec, person: &ContainerUser) -> Vec<(String, String)> {
     let mut all = Vec::new();
     put_variable(&mut all, "PATH", DEFAULT_PATH);
     put_variable(&mut all, "HOME", &person.home);
@@ -1438,7 +1447,7 @@ mod journal {
         fn exit(&self, _: &Id) {}
 
         fn event(&self, event: &Event<'_>) {
-            let mut line = Line(format!(
+            let mut line = LogLine(format!(
                 "{} {} {}:",
                 super::now(),
                 event.metadata().level(),
@@ -1452,7 +1461,7 @@ mod journal {
     }
 
     /// The journal that is read for a reason; the first fault stands near its beginning.
-    const MOST_READ: u64 = 64 * 1024;
+    const MAX_READ: u64 = 64 * 1024;
 
     /// Adds the first fault that was logged after `before` bytes to a reason. libcontainer tells its caller
     /// only the outermost words of what went wrong in its children, and logs the rest.
@@ -1460,7 +1469,7 @@ mod journal {
         let mut text = Vec::new();
         let read = File::open(log_directory.join("shim.log")).and_then(|mut file| {
             file.seek(SeekFrom::Start(before))?;
-            file.take(MOST_READ).read_to_end(&mut text)
+            file.take(MAX_READ).read_to_end(&mut text)
         });
         let text = String::from_utf8_lossy(&text);
         let fault = text.lines().find_map(|line| {
@@ -1473,9 +1482,9 @@ mod journal {
         }
     }
 
-    struct Line(String);
+    struct LogLine(String);
 
-    impl Visit for Line {
+    impl Visit for LogLine {
         fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
             let _ = if field.name() == "message" {
                 write!(self.0, " {value:?}")

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::cgroup::cpu_quota;
-use super::order::ContainerOrder;
+use super::order::ContainerSpec;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ pub(super) const TERMINAL_MAJOR: u32 = 136;
 
 /// Terminals one session may have at once; at the edge `openpty` answers ENOSPC. The machine has 3072 for
 /// everybody. Higher: a few sessions take them all. Lower: somebody's many shells.
-const MOST_TERMINALS: u32 = 256;
+const MAX_TERMINALS: u32 = 256;
 
 /// What tells of the machine and not of the session: a directory is empty inside, a file has no bytes.
 const MASKED: [&str; 26] = [
@@ -76,7 +76,7 @@ const OPEN_FILES: u64 = 1_048_576;
 
 /// What was prepared before the specification is written.
 #[derive(Clone, Debug)]
-pub(super) struct Ground {
+pub(super) struct PreparedRoot {
     pub root: PathBuf,
     /// Absolute path below each control group hierarchy.
     pub cgroup_path: String,
@@ -102,7 +102,7 @@ pub(super) struct Ground {
     pub open_files_hard_limit: u64,
 }
 
-impl Ground {
+impl PreparedRoot {
     /// Open files a process inside may have.
     pub(super) fn open_files(&self) -> u64 {
         OPEN_FILES.min(self.open_files_hard_limit)
@@ -132,7 +132,7 @@ pub(super) fn plain_hostname(wanted: &str) -> String {
 }
 
 /// Gives the specification as libcontainer reads it.
-pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
+pub(super) fn specification(order: &ContainerSpec, ground: &PreparedRoot) -> Value {
     let capabilities: Vec<&str> = CAPABILITIES.iter().map(|(name, _)| *name).collect();
     let environment: Vec<String> = ground
         .environment
@@ -193,13 +193,13 @@ pub(super) fn specification(order: &ContainerOrder, ground: &Ground) -> Value {
     specification
 }
 
-fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {
+fn mounts(order: &ContainerSpec, ground: &PreparedRoot) -> Vec<Value> {
     let mut mounts = vec![
         json!({ "destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"] }),
         json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755", "size=65536k"] }),
         json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts",
                 "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5",
-                            format!("max={MOST_TERMINALS}")] }),
+                            format!("max={MAX_TERMINALS}")] }),
         json!({ "destination": "/dev/shm", "type": "tmpfs", "source": "shm",
                 "options": ["nosuid", "noexec", "nodev", "mode=1777", format!("size={}", order.shm_bytes)] }),
         json!({ "destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": ["nosuid", "noexec", "nodev"] }),
@@ -220,7 +220,7 @@ fn mounts(order: &ContainerOrder, ground: &Ground) -> Vec<Value> {
     mounts
 }
 
-fn devices(order: &ContainerOrder) -> Vec<Value> {
+fn devices(order: &ContainerSpec) -> Vec<Value> {
     let mut rules = vec![json!({ "allow": false, "access": "rwm" })];
     let granted = order
         .devices

@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::launch::{self, RunRecord};
-use super::order::{ContainerName, Standing};
-use super::wire::{self, Kind};
-use super::{Entry, Shared, claim, ring, silence};
+use super::order::{RuntimeName, RuntimePhase};
+use super::wire::{self, FrameKind};
+use super::{ContainerEntry, RuntimeState, claim, ring, silence};
 
 /// How long a launch may wait for the first word of its shim. It comes within milliseconds. Longer: a
 /// stopped nursery holds up everybody's launches by that. Shorter: on a busy machine a nursery is given up
@@ -33,7 +33,7 @@ const LEAVING: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// How long the thread sleeps at most: by then it has seen that nobody holds the runtime any more.
-const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+const MAX_SLEEP: Duration = Duration::from_secs(5);
 
 /// How often a living shim is asked again that nobody listens to.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -50,9 +50,9 @@ enum Due {
     Ask,
 }
 
-impl Entry {
+impl ContainerEntry {
     /// One whose end is known.
-    pub(super) fn over(standing: Standing) -> Self {
+    pub(super) fn over(standing: RuntimePhase) -> Self {
         Self {
             closing: false,
             ..Self::waiting(standing)
@@ -60,7 +60,7 @@ impl Entry {
     }
 
     /// One whose shim has to say something yet.
-    pub(super) fn waiting(standing: Standing) -> Self {
+    pub(super) fn waiting(standing: RuntimePhase) -> Self {
         Self {
             standing,
             shim: None,
@@ -77,7 +77,10 @@ impl Entry {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.standing, Standing::Ended(_) | Standing::Lost { .. })
+        matches!(
+            self.standing,
+            RuntimePhase::Ended(_) | RuntimePhase::Lost { .. }
+        )
     }
 
     /// True while nobody has said how it stands: neither its shim, nor whoever finds out without it.
@@ -99,7 +102,10 @@ impl Entry {
 
     /// True while its command cannot run yet.
     fn is_in_birth(&self) -> bool {
-        matches!(self.standing, Standing::Preparing | Standing::Starting)
+        matches!(
+            self.standing,
+            RuntimePhase::Preparing | RuntimePhase::Starting
+        )
     }
 
     /// True for one in a birth whose time is up; true again later where it does not help.
@@ -135,17 +141,17 @@ impl Entry {
             return Some(Due::Ask);
         }
         match self.standing {
-            Standing::Preparing | Standing::Starting if !self.heard && self.nursery > 0 => {
+            RuntimePhase::Preparing | RuntimePhase::Starting if !self.heard && self.nursery > 0 => {
                 self.due = Some(now + FIRST_WORD);
                 Some(Due::Word(self.nursery))
             }
-            Standing::Preparing | Standing::Starting => Some(Due::Force),
+            RuntimePhase::Preparing | RuntimePhase::Starting => Some(Due::Force),
             _ => None,
         }
     }
 
     /// Takes what the shim said; false when it hung up or is not the shim of `name`.
-    fn listen(&mut self, name: &ContainerName) -> bool {
+    fn listen(&mut self, name: &RuntimeName) -> bool {
         let Some(shim) = self.shim.clone() else {
             return true;
         };
@@ -165,11 +171,12 @@ impl Entry {
         true
     }
 
-    fn take_events(&mut self, name: &ContainerName) -> bool {
+    fn take_events(&mut self, name: &RuntimeName) -> bool {
         loop {
             match wire::take(&mut self.received) {
-                Ok(Some(frame)) if frame.kind == Kind::Event => {
-                    let Ok(event) = serde_json::from_slice::<wire::Event>(&frame.payload) else {
+                Ok(Some(frame)) if frame.kind == FrameKind::Event => {
+                    let Ok(event) = serde_json::from_slice::<wire::ShimEvent>(&frame.payload)
+                    else {
                         return false;
                     };
                     if event.name.as_ref().is_some_and(|said| said != name) {
@@ -185,18 +192,18 @@ impl Entry {
         }
     }
 
-    fn hear(&mut self, standing: Standing) {
+    fn hear(&mut self, standing: RuntimePhase) {
         let now = Instant::now();
-        if !self.heard && matches!(standing, Standing::Preparing | Standing::Starting) {
+        if !self.heard && matches!(standing, RuntimePhase::Preparing | RuntimePhase::Starting) {
             self.due = Some(*self.born_by.get_or_insert(now + BIRTH));
         }
         self.heard = true;
         self.silent = false;
         self.standing = standing;
         match self.standing {
-            Standing::Preparing | Standing::Starting => {}
-            Standing::Running { .. } => self.due = None,
-            Standing::Ended(_) | Standing::Lost { .. } => {
+            RuntimePhase::Preparing | RuntimePhase::Starting => {}
+            RuntimePhase::Running { .. } => self.due = None,
+            RuntimePhase::Ended(_) | RuntimePhase::Lost { .. } => {
                 self.due = None;
                 self.force_at = Some(now + LEAVING);
             }
@@ -205,7 +212,7 @@ impl Entry {
 }
 
 /// Listens to all shims until the runtime is dropped.
-pub(super) fn watch(shared: &Weak<Shared>, bell: &OwnedFd) {
+pub(super) fn watch(shared: &Weak<RuntimeState>, bell: &OwnedFd) {
     loop {
         let Some(runtime) = shared.upgrade() else {
             return;
@@ -234,9 +241,9 @@ pub(super) fn watch(shared: &Weak<Shared>, bell: &OwnedFd) {
         let plain = |descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
         watched.extend(sockets.iter().map(|socket| plain(socket.as_fd())));
         watched.extend(processes.iter().map(|process| plain(process.as_fd())));
-        let left = next.map_or(LONGEST_SLEEP, |when| {
+        let left = next.map_or(MAX_SLEEP, |when| {
             let left = when.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-            left.min(LONGEST_SLEEP)
+            left.min(MAX_SLEEP)
         });
         let patience = Timespec {
             tv_sec: left.as_secs().cast_signed(),
@@ -249,7 +256,7 @@ pub(super) fn watch(shared: &Weak<Shared>, bell: &OwnedFd) {
             return;
         };
         silence(bell);
-        let mut spoken: Vec<&ContainerName> = watched[1..]
+        let mut spoken: Vec<&RuntimeName> = watched[1..]
             .iter()
             .zip(&names)
             .filter(|(poll, _)| !poll.revents().is_empty())
@@ -265,7 +272,7 @@ pub(super) fn watch(shared: &Weak<Shared>, bell: &OwnedFd) {
 
 /// Hears a shim that said something, hung up or died; where it is gone, somebody finds out how its
 /// container ended.
-fn hear(runtime: &Arc<Shared>, name: &ContainerName) {
+fn hear(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     let gone = {
         let mut entries = runtime.entries();
         let Some(entry) = entries.get_mut(name) else {
@@ -303,12 +310,12 @@ fn hear(runtime: &Arc<Shared>, name: &ContainerName) {
 }
 
 /// Has somebody find out how a container ended.
-fn find_out(runtime: &Arc<Shared>, name: &ContainerName) {
+fn find_out(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     if let Some(entry) = runtime.entries().get_mut(name) {
         entry.shim = None;
         entry.closing = true;
     }
-    if !runtime.beside(name, "resolve", Shared::conclude_in_time)
+    if !runtime.beside(name, "resolve", RuntimeState::conclude_in_time)
         && let Some(entry) = runtime.entries().get_mut(name)
     {
         // Whoever is at it may have looked before this happened.
@@ -318,9 +325,9 @@ fn find_out(runtime: &Arc<Shared>, name: &ContainerName) {
 }
 
 /// Does what is due.
-fn attend(runtime: &Arc<Shared>) {
+fn attend(runtime: &Arc<RuntimeState>) {
     let now = Instant::now();
-    let due: Vec<(ContainerName, Due)> = runtime
+    let due: Vec<(RuntimeName, Due)> = runtime
         .entries()
         .iter_mut()
         .filter_map(|(name, entry)| Some((name.clone(), entry.take_due(now)?)))
@@ -328,7 +335,7 @@ fn attend(runtime: &Arc<Shared>) {
     for (name, due) in due {
         match due {
             Due::Force => {
-                runtime.beside(&name, "force", Shared::force);
+                runtime.beside(&name, "force", RuntimeState::force);
             }
             Due::Leave => {
                 if let Ok(record) = RunRecord::read(&runtime.directory(&name)) {
@@ -342,7 +349,7 @@ fn attend(runtime: &Arc<Shared>) {
 }
 
 /// A launch that nobody has heard of: the nursery is given up where no shim began it.
-fn no_word(runtime: &Arc<Shared>, name: &ContainerName, number: u64) {
+fn no_word(runtime: &Arc<RuntimeState>, name: &RuntimeName, number: u64) {
     let directory = runtime.directory(name);
     match living_holder(&directory) {
         Ok(None) => {}
@@ -380,7 +387,7 @@ fn living_holder(directory: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Asks a living shim that nobody listens to.
-fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
+fn ask_again(runtime: &Arc<RuntimeState>, name: &RuntimeName) {
     let directory = runtime.directory(name);
     let record = match RunRecord::read(&directory) {
         Ok(record) => record,
@@ -420,7 +427,7 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
                     return;
                 }
                 drop(entries);
-                runtime.beside(name, "force", Shared::force);
+                runtime.beside(name, "force", RuntimeState::force);
                 return;
             }
             _ => {}
@@ -432,7 +439,7 @@ fn ask_again(runtime: &Arc<Shared>, name: &ContainerName) {
 
 /// Asks for a shim that has no record: one that lives is waited for, as long as a birth may take. Where none
 /// is known somebody finds out once more, as it could not be done before.
-fn ask_unrecorded(runtime: &Arc<Shared>, name: &ContainerName, directory: &Path) {
+fn ask_unrecorded(runtime: &Arc<RuntimeState>, name: &RuntimeName, directory: &Path) {
     let holder = match living_holder(directory) {
         Ok(holder) => holder,
         Err(error) => return tracing::debug!(container = %name, %error, "asked again later"),
@@ -452,7 +459,7 @@ fn ask_unrecorded(runtime: &Arc<Shared>, name: &ContainerName, directory: &Path)
         }
     }
     if known {
-        runtime.beside(name, "force", Shared::force);
+        runtime.beside(name, "force", RuntimeState::force);
     } else {
         find_out(runtime, name);
     }

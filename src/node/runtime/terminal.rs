@@ -39,7 +39,7 @@ impl Scrollback {
 
 /// One end of a program's input and output, ours.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ProgramStream {
     descriptor: OwnedFd,
     waiting: Vec<u8>,
     pub is_terminal: bool,
@@ -47,14 +47,14 @@ pub(super) struct Line {
 
 /// What reading gave.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     Bytes(usize),
     Nothing,
     /// The other end is closed for good.
     End,
 }
 
-impl Line {
+impl ProgramStream {
     /// Takes an end and makes it non-blocking.
     pub(super) fn new(descriptor: OwnedFd, is_terminal: bool) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&descriptor, true)?;
@@ -76,13 +76,13 @@ impl Line {
     }
 
     /// Reads what is there.
-    pub(super) fn hear(&self, into: &mut [u8]) -> Heard {
+    pub(super) fn hear(&self, into: &mut [u8]) -> ReadOutcome {
         match rustix::io::read(&self.descriptor, into) {
-            Ok(0) => Heard::End,
-            Ok(count) => Heard::Bytes(count),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Heard::Nothing,
+            Ok(0) => ReadOutcome::End,
+            Ok(count) => ReadOutcome::Bytes(count),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => ReadOutcome::Nothing,
             // A terminal whose last program closed it answers EIO.
-            Err(_) => Heard::End,
+            Err(_) => ReadOutcome::End,
         }
     }
 
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn input_that_no_program_reads_is_kept_up_to_its_bound() {
         let (read, write) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let mut line = Line::new(write.into(), false).expect("a line");
+        let mut line = ProgramStream::new(write.into(), false).expect("a line");
         let mut typed = 0;
         // The other end itself takes some first.
         while line.waiting() < WAITING_INPUT {

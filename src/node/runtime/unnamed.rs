@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags};
 
 /// Descriptors and threads of one session that are looked at. More: a session that opens as many as it
 /// may keeps the thread busy for longer than a second. Fewer: more of them are called uncounted.
-pub(super) const MOST_LOOKS: u64 = 200_000;
+pub(super) const MAX_LOOKS: u64 = 200_000;
 
 /// Bytes of nameless files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Unnamed {
 /// and threads. A process that ends meanwhile has none. Costs one or two microseconds each. Errors:
 /// where the disk itself cannot be looked at.
 pub(super) fn measure(processes: &[i32], disk: &Path, most: u64) -> io::Result<Unnamed> {
-    let mut look = Look {
+    let mut look = UnnamedScan {
         disk: Disk::of(disk)?,
         seen: BTreeSet::new(),
         left: most,
@@ -61,7 +61,7 @@ impl Disk {
     }
 }
 
-struct Look {
+struct UnnamedScan {
     disk: Disk,
     /// Device and inode of what was counted.
     seen: BTreeSet<(u32, u32, u64)>,
@@ -69,7 +69,7 @@ struct Look {
     found: Unnamed,
 }
 
-impl Look {
+impl UnnamedScan {
     /// False once as much was looked at as is allowed.
     fn another(&mut self) -> bool {
         let left = self.left.checked_sub(1);
@@ -197,7 +197,7 @@ mod tests {
 
     /// Other tests of this process have files of their own: what is looked for is a difference of mebibytes.
     fn grown(folder: &Path, before: Unnamed) -> u64 {
-        let now = own(folder, MOST_LOOKS).bytes + BYTES / 2;
+        let now = own(folder, MAX_LOOKS).bytes + BYTES / 2;
         now.saturating_sub(before.bytes) / BYTES
     }
 
@@ -205,7 +205,7 @@ mod tests {
     fn a_file_without_a_name_is_counted_once_wherever_it_is_open() {
         let folder = tempfile::tempdir().expect("a directory");
         let folder = folder.path();
-        let before = own(folder, MOST_LOOKS);
+        let before = own(folder, MAX_LOOKS);
         let file = nameless(folder);
         let _twice = file.try_clone().expect("again");
         let mut named = File::create(folder.join("named")).expect("made");

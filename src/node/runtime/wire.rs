@@ -2,28 +2,28 @@
 //! events inside them. Pure encoding; sockets belong to `launch` and `shim`.
 //!
 //! A frame is a four-byte little-endian length, one byte of kind, and the payload. A connection
-//! begins with one `Request`; the shim answers `Reply` and, for streams, continues with bytes.
+//! begins with one `ShimRequest`; the shim answers `ShimReply` and, for streams, continues with bytes.
 
 use serde::{Deserialize, Serialize};
 
-use super::order::{ContainerName, ExecOrder, Standing, TerminalSize};
+use super::order::{ExecOrder, RuntimeName, RuntimePhase, TerminalSize};
 
 /// Spoken by this build; a server also understands one version earlier.
 pub const PROTOCOL: u32 = 1;
 
 /// The largest payload of one frame. Larger: one client makes a shim hold megabytes. Smaller:
 /// a screenful of output takes several turns of the loop.
-pub const LARGEST_PAYLOAD: usize = 64 * 1024;
+pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
-    /// JSON `Request`, first on every connection.
+pub enum FrameKind {
+    /// JSON `ShimRequest`, first on every connection.
     Request = 1,
-    /// JSON `Reply`.
+    /// JSON `ShimReply`.
     Reply = 2,
-    /// JSON `Standing`, to subscribers.
+    /// JSON `RuntimePhase`, to subscribers.
     Event = 3,
     /// Bytes of standard output, or of the terminal.
     Output = 4,
@@ -41,9 +41,11 @@ pub enum Kind {
     Signal = 10,
 }
 
-impl Kind {
+impl FrameKind {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Kind::{Errors, Event, Exit, Input, InputEnd, Output, Reply, Request, Resize, Signal};
+        use FrameKind::{
+            Errors, Event, Exit, Input, InputEnd, Output, Reply, Request, Resize, Signal,
+        };
         [
             Request, Reply, Event, Output, Errors, Input, InputEnd, Resize, Exit, Signal,
         ]
@@ -54,15 +56,15 @@ impl Kind {
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    pub kind: Kind,
+pub struct ShimFrame {
+    pub kind: FrameKind,
     pub payload: Vec<u8>,
 }
 
 /// Bytes that are no frames; the connection cannot be trusted further.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum WireError {
-    #[error("a frame announces {0} bytes, more than {LARGEST_PAYLOAD}")]
+    #[error("a frame announces {0} bytes, more than {MAX_PAYLOAD_BYTES}")]
     TooLong(usize),
     #[error("a frame of unknown kind {0}")]
     UnknownKind(u8),
@@ -71,7 +73,7 @@ pub enum WireError {
 /// What a connection wants of the shim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum ShimRequest {
     /// Every change of standing from now on, the present one first.
     Subscribe,
     /// The container's own terminal or output: recent output first, then live, both ways.
@@ -90,7 +92,7 @@ pub enum Request {
 /// The shim's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reply {
+pub enum ShimReply {
     Done,
     Refused {
         why: String,
@@ -103,18 +105,18 @@ pub enum Reply {
 
 /// An event for subscribers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
-    pub standing: Standing,
+pub struct ShimEvent {
+    pub standing: RuntimePhase,
     /// Whom the shim supervises, by its own memory; absent from shims of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<ContainerName>,
+    pub name: Option<RuntimeName>,
 }
 
 /// Appends one frame to `into`. Payloads beyond the bound are split, in order.
-pub fn put(into: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
+pub fn put(into: &mut Vec<u8>, kind: FrameKind, payload: &[u8]) {
     let mut rest = payload;
     loop {
-        let (now, later) = rest.split_at(rest.len().min(LARGEST_PAYLOAD));
+        let (now, later) = rest.split_at(rest.len().min(MAX_PAYLOAD_BYTES));
         let length = u32::try_from(now.len() + 1).expect("a frame is shorter than its bound");
         into.extend_from_slice(&length.to_le_bytes());
         into.push(kind as u8);
@@ -127,27 +129,27 @@ pub fn put(into: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
 }
 
 /// Appends a frame with a JSON payload.
-pub fn put_json<T: Serialize>(into: &mut Vec<u8>, kind: Kind, value: &T) {
+pub fn put_json<T: Serialize>(into: &mut Vec<u8>, kind: FrameKind, value: &T) {
     let text = serde_json::to_vec(value).expect("our own types always have a JSON form");
     put(into, kind, &text);
 }
 
 /// Takes the first whole frame off the front of `from`; nothing when it is not complete yet.
-pub fn take(from: &mut Vec<u8>) -> Result<Option<Frame>, WireError> {
+pub fn take(from: &mut Vec<u8>) -> Result<Option<ShimFrame>, WireError> {
     let Some(head) = from.first_chunk::<4>() else {
         return Ok(None);
     };
     let length = u32::from_le_bytes(*head) as usize;
-    if length == 0 || length > LARGEST_PAYLOAD + 1 {
+    if length == 0 || length > MAX_PAYLOAD_BYTES + 1 {
         return Err(WireError::TooLong(length));
     }
     if from.len() < 4 + length {
         return Ok(None);
     }
-    let kind = Kind::from_byte(from[4]).ok_or(WireError::UnknownKind(from[4]))?;
+    let kind = FrameKind::from_byte(from[4]).ok_or(WireError::UnknownKind(from[4]))?;
     let payload = from[5..4 + length].to_vec();
     from.drain(..4 + length);
-    Ok(Some(Frame { kind, payload }))
+    Ok(Some(ShimFrame { kind, payload }))
 }
 
 /// The payload of a resize frame.
@@ -180,9 +182,9 @@ mod tests {
     #[test]
     fn frames_survive_any_cut_of_the_stream() {
         let mut sent = Vec::new();
-        put(&mut sent, Kind::Output, b"hello");
-        put_json(&mut sent, Kind::Request, &Request::Subscribe);
-        put(&mut sent, Kind::InputEnd, b"");
+        put(&mut sent, FrameKind::Output, b"hello");
+        put_json(&mut sent, FrameKind::Request, &ShimRequest::Subscribe);
+        put(&mut sent, FrameKind::InputEnd, b"");
         let mut pending = Vec::new();
         let mut got = Vec::new();
         for byte in sent {
@@ -194,14 +196,14 @@ mod tests {
         assert_eq!(got.len(), 3);
         assert_eq!(
             got[0],
-            Frame {
-                kind: Kind::Output,
+            ShimFrame {
+                kind: FrameKind::Output,
                 payload: b"hello".to_vec()
             }
         );
         assert_eq!(
-            serde_json::from_slice::<Request>(&got[1].payload).expect("json"),
-            Request::Subscribe
+            serde_json::from_slice::<ShimRequest>(&got[1].payload).expect("json"),
+            ShimRequest::Subscribe
         );
         assert!(pending.is_empty());
     }
@@ -221,12 +223,12 @@ mod tests {
 
     #[test]
     fn long_output_is_split_into_bounded_frames() {
-        let long = vec![7u8; LARGEST_PAYLOAD * 2 + 3];
+        let long = vec![7u8; MAX_PAYLOAD_BYTES * 2 + 3];
         let mut sent = Vec::new();
-        put(&mut sent, Kind::Output, &long);
+        put(&mut sent, FrameKind::Output, &long);
         let mut whole = Vec::new();
         while let Some(frame) = take(&mut sent).expect("well formed") {
-            assert!(frame.payload.len() <= LARGEST_PAYLOAD);
+            assert!(frame.payload.len() <= MAX_PAYLOAD_BYTES);
             whole.extend(frame.payload);
         }
         assert_eq!(whole, long);

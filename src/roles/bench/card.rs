@@ -15,9 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use node::gpu::arbiter::Mode;
 use node::gpu::driver::Driver;
 use node::gpu::hooks::{CUDA_HOOK, GPU_TEST, PLACE};
-use node::gpu::inject::{Pages, Slice};
+use node::gpu::inject::{InjectedSlice, Pages};
 use node::gpu::region::{DeviceTerms, MODE_OFF};
-use node::gpu::turns::{Seat, Turns};
+use node::gpu::turns::{Seat, TimeSlicer};
 use rules::names::{ContainerName, SessionId};
 use rules::proof::PATHS;
 use rules::units::GpuShare;
@@ -48,19 +48,19 @@ const LAUNCHES: &str = "20000";
 ///
 /// Errors, of all three: no driver or no card; a program that does not say what it should.
 pub(super) fn memory(driver: Option<&Path>) -> io::Result<Value> {
-    let bench = Bench::prepare(driver)?;
+    let bench = CardBench::prepare(driver)?;
     Ok(bench.about(json!({"rows": bench.memory()?})))
 }
 
 /// What a launch costs, measured so many times.
 pub(super) fn launches(driver: Option<&Path>, times: usize) -> io::Result<Value> {
-    let bench = Bench::prepare(driver)?;
+    let bench = CardBench::prepare(driver)?;
     Ok(bench.about(bench.launches(times)?))
 }
 
 /// What shares are worth, each mix for so long.
 pub(super) fn shares(driver: Option<&Path>, each: Duration) -> io::Result<Value> {
-    let bench = Bench::prepare(driver)?;
+    let bench = CardBench::prepare(driver)?;
     let mut figure = bench.shares(each.as_secs())?;
     figure["resize"] = bench.resize()?;
     Ok(bench.about(figure))
@@ -107,8 +107,8 @@ pub(super) fn read_shares(text: &str) -> Result<Vec<u32>, String> {
 /// slice's number from 0; what each printed, its
 /// exit code (None: ended by a signal) and seconds.
 pub(super) fn in_slices(driver: Option<&Path>, slices: &Slices) -> io::Result<Value> {
-    let bench = Bench::prepare(driver)?;
-    let tenants: Vec<Tenant> = slices
+    let bench = CardBench::prepare(driver)?;
+    let tenants: Vec<BenchTenant> = slices
         .shares
         .iter()
         .map(|share| bench.tenant(slices.memory, *share))
@@ -120,7 +120,7 @@ pub(super) fn in_slices(driver: Option<&Path>, slices: &Slices) -> io::Result<Va
     };
     let _turns = seated(mode, &tenants.iter().collect::<Vec<_>>())?;
     let began = Instant::now();
-    let run = &|(number, tenant): (usize, &Tenant)| -> io::Result<Value> {
+    let run = &|(number, tenant): (usize, &BenchTenant)| -> io::Result<Value> {
         let output = Command::new(&slices.command[0])
             .args(&slices.command[1..])
             .env("LD_LIBRARY_PATH", bench.libraries_of(tenant))
@@ -157,10 +157,10 @@ pub(super) fn has_driver() -> bool {
 }
 
 /// A promise, what it was measured to be, and whether that is enough.
-pub(super) type Row<'a> = dyn FnMut(&str, &str, Option<f64>, &dyn Fn(f64) -> bool) + 'a;
+pub(super) type PromiseRow<'a> = dyn FnMut(&str, &str, Option<f64>, &dyn Fn(f64) -> bool) + 'a;
 
 /// The promises of a slice against what was measured.
-pub(super) fn targets<'f>(figure: &dyn Fn(&str) -> Option<&'f Value>, row: &mut Row<'_>) {
+pub(super) fn targets<'f>(figure: &dyn Fn(&str) -> Option<&'f Value>, row: &mut PromiseRow<'_>) {
     let at = |word: &str, pointer: &str| figure(word)?.pointer(pointer);
     let most = |key: &str| {
         let rows = at("gpu-memory", "/rows")?.as_array()?;
@@ -220,14 +220,14 @@ pub(super) fn targets<'f>(figure: &dyn Fn(&str) -> Option<&'f Value>, row: &mut 
     );
 }
 
-struct Bench {
+struct CardBench {
     driver: PathBuf,
-    card: Card,
+    card: BenchCard,
     work: PathBuf,
 }
 
 #[derive(Debug, Clone)]
-struct Card {
+struct BenchCard {
     uuid: [u8; 16],
     total: u64,
     free: u64,
@@ -235,14 +235,14 @@ struct Card {
 }
 
 /// Who has a slice, in place of a container.
-struct Tenant {
+struct BenchTenant {
     place: PathBuf,
     pages: Arc<Pages>,
     terms: DeviceTerms,
     name: ContainerName,
 }
 
-impl Bench {
+impl CardBench {
     fn prepare(driver: Option<&Path>) -> io::Result<Self> {
         let driver = match driver {
             Some(driver) => driver.canonicalize()?,
@@ -253,7 +253,7 @@ impl Bench {
         let mut bench = Self {
             driver,
             work,
-            card: Card {
+            card: BenchCard {
                 uuid: [0; 16],
                 total: 0,
                 free: 0,
@@ -264,7 +264,7 @@ impl Bench {
         fs::write(&program, GPU_TEST)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
         let said = finished(&mut bench.native(&["card"]))?;
-        bench.card = Card::read(&said).ok_or_else(|| unexpected(&said))?;
+        bench.card = BenchCard::read(&said).ok_or_else(|| unexpected(&said))?;
         Ok(bench)
     }
 
@@ -297,7 +297,7 @@ impl Bench {
     }
 
     /// A command that has a slice.
-    fn with(&self, tenant: &Tenant, words: &[&str]) -> Command {
+    fn with(&self, tenant: &BenchTenant, words: &[&str]) -> Command {
         let mut command = Command::new(self.program());
         command
             .args(words)
@@ -307,7 +307,7 @@ impl Bench {
     }
 
     /// Where programs with a slice find libraries: ours before the driver's.
-    fn libraries_of(&self, tenant: &Tenant) -> OsString {
+    fn libraries_of(&self, tenant: &BenchTenant) -> OsString {
         let mut libraries = tenant.place.join("hook").into_os_string();
         let own = Some(self.libraries().as_os_str().to_owned());
         for more in own.into_iter().chain(std::env::var_os("LD_LIBRARY_PATH")) {
@@ -317,7 +317,7 @@ impl Bench {
         libraries
     }
 
-    fn tenant(&self, memory: u64, share_milli: u32) -> io::Result<Tenant> {
+    fn tenant(&self, memory: u64, share_milli: u32) -> io::Result<BenchTenant> {
         let place = place_of_the_same_length();
         let terms = DeviceTerms {
             uuid: self.card.uuid,
@@ -326,10 +326,10 @@ impl Bench {
             share_milli,
             mode: MODE_OFF,
         };
-        let slice = Slice { card: 0, terms };
+        let slice = InjectedSlice { card: 0, terms };
         let pages = Pages::make(&place, &[slice]).map_err(io::Error::other)?;
         let dice = base::observe::dice::<16>();
-        let tenant = Tenant {
+        let tenant = BenchTenant {
             pages: Arc::new(pages),
             terms,
             name: ContainerName {
@@ -440,11 +440,11 @@ impl Bench {
     /// Kernels a second that each got done while all were at work. Without a mode no session has a slice.
     fn together(&self, mode: Option<Mode>, shares: &[u32], seconds: u64) -> io::Result<Vec<f64>> {
         let memory = self.card.free / 8;
-        let tenants: Vec<Tenant> = shares
+        let tenants: Vec<BenchTenant> = shares
             .iter()
             .map(|share| self.tenant(memory, *share))
             .collect::<io::Result<_>>()?;
-        let all: Vec<&Tenant> = tenants.iter().collect();
+        let all: Vec<&BenchTenant> = tenants.iter().collect();
         let _turns = mode.map(|mode| seated(mode, &all)).transpose()?;
         let duration = seconds.to_string();
         let words = ["spin", duration.as_str()];
@@ -514,19 +514,19 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for CardBench {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.work);
     }
 }
 
-impl Drop for Tenant {
+impl Drop for BenchTenant {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.place);
     }
 }
 
-impl Card {
+impl BenchCard {
     /// Reads `card UUID TOTAL FREE NAME…`, the first as 32 hexadecimal digits.
     fn read(said: &str) -> Option<Self> {
         let line = said.lines().find_map(|line| line.strip_prefix("card "))?;
@@ -542,15 +542,15 @@ impl Card {
 }
 
 /// Everybody has turns at the card, as long as the answer lives.
-fn seated(mode: Mode, tenants: &[&Tenant]) -> io::Result<Turns> {
-    let mut turns = Turns::new(mode);
+fn seated(mode: Mode, tenants: &[&BenchTenant]) -> io::Result<TimeSlicer> {
+    let mut turns = TimeSlicer::new(mode);
     for tenant in tenants {
         take(&mut turns, tenant, &tenant.terms)?;
     }
     Ok(turns)
 }
 
-fn take(turns: &mut Turns, tenant: &Tenant, terms: &DeviceTerms) -> io::Result<()> {
+fn take(turns: &mut TimeSlicer, tenant: &BenchTenant, terms: &DeviceTerms) -> io::Result<()> {
     let seat = Seat {
         pages: Arc::clone(&tenant.pages),
         at: 0,
@@ -561,22 +561,22 @@ fn take(turns: &mut Turns, tenant: &Tenant, terms: &DeviceTerms) -> io::Result<(
 
 /// How much one process got done in one stretch of the calendar's milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Window {
+struct WorkWindow {
     from: u64,
     until: u64,
     count: u64,
 }
 
-impl Window {
+impl WorkWindow {
     fn per_second(&self) -> f64 {
         self.count as f64 * 1000.0 / (self.until.saturating_sub(self.from).max(1)) as f64
     }
 }
 
-fn read_windows(said: &str) -> Vec<Window> {
+fn read_windows(said: &str) -> Vec<WorkWindow> {
     let window = |line: &str| {
         let [from, until, count] = numbers(line, "window")?;
-        Some(Window { from, until, count })
+        Some(WorkWindow { from, until, count })
     };
     said.lines().filter_map(window).collect()
 }
@@ -587,7 +587,7 @@ fn part(value: f64) -> f64 {
 }
 
 /// Kernels a second between two moments; of a stretch that one of them cuts, the part that lies between.
-fn rate(windows: &[Window], from: u64, until: u64) -> io::Result<f64> {
+fn rate(windows: &[WorkWindow], from: u64, until: u64) -> io::Result<f64> {
     let (mut count, mut time) = (0.0, 0.0);
     for window in windows {
         let inside = window
@@ -692,13 +692,13 @@ mod tests {
     #[test]
     fn what_the_program_says_is_read_and_nothing_else() {
         let said = "noise\ncard 00112233445566778899aabbccddeeff 1024 512 NVIDIA H200\n";
-        let card = Card::read(said).expect("a card");
+        let card = BenchCard::read(said).expect("a card");
         assert_eq!(card.uuid[..3], [0x00, 0x11, 0x22]);
         assert_eq!(
             (card.total, card.free, card.name.as_str()),
             (1024, 512, "NVIDIA H200")
         );
-        assert!(Card::read("card zz 1 2 x").is_none() && Card::read("cards").is_none());
+        assert!(BenchCard::read("card zz 1 2 x").is_none() && BenchCard::read("cards").is_none());
         assert_eq!(numbers("launch 5\n", "launch"), Some([5]));
         assert_eq!(numbers::<2>("launch 5\n", "launch"), None);
         assert_eq!(numbers::<1>("launched 5\n", "launch"), None);

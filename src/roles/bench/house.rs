@@ -3,18 +3,18 @@
 
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
-use rules::session::{Environment, Order, Reason, Session, SessionKind};
+use rules::session::{Reason, Session, SessionEnvironment, SessionKind, SessionSpec};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rules::world::{Node, World};
+use rules::world::{ClusterSnapshot, NodeRecord};
 
 pub(super) const NODES: u64 = 2000;
 pub(super) const WAITING: u64 = 10_000;
 /// When all of it is.
 pub(super) const AT: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 /// Everything is free, and everybody waits.
-pub(super) fn large() -> World {
+pub(super) fn large() -> ClusterSnapshot {
     let at = AT;
-    let nodes = (0..NODES).map(|n| Node {
+    let nodes = (0..NODES).map(|n| NodeRecord {
         id: NodeId(uuid::Uuid::from_u128(u128::from(n))),
         name: format!("node-{n}"),
         boot: BootId(uuid::Uuid::nil()),
@@ -42,9 +42,9 @@ pub(super) fn large() -> World {
     });
     let sizes = [35, 10, 100, 25, 200, 50, 150, 5, 400, 12];
     let sessions = (0..WAITING).map(|n| {
-        let order = Order {
+        let order = SessionSpec {
             kind: SessionKind::Batch,
-            environment: Environment::Host,
+            environment: SessionEnvironment::Host,
             command: vec!["true".into()],
             env: std::collections::BTreeMap::new(),
             demand: Demand {
@@ -63,16 +63,16 @@ pub(super) fn large() -> World {
         let name = SessionName::parse(&format!("s{n}")).expect("letters");
         Session::launched(id, name, owner, order, at)
     });
-    World {
+    ClusterSnapshot {
         nodes: nodes.collect(),
         sessions: sessions.collect(),
-        ..World::default()
+        ..ClusterSnapshot::default()
     }
 }
 
 /// One session holds every card, all but the last wait for shares of them in ninety sizes, and the last wants
 /// none: it may pass them all.
-pub(super) fn overrun() -> World {
+pub(super) fn overrun() -> ClusterSnapshot {
     let mut world = large();
     let wish = |n: usize, session: &mut Session| {
         let share = session.order.demand.gpu.0;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::figures::{milliseconds, ms, quantile, ratio};
 use super::launches::import;
-use super::subject::{Place, Subject};
+use super::subject::{BenchServer, ScratchDirectory};
 use super::tiny::{installed, output, tar, write_archive};
 
 /// Directories of the machine that make up the image when none is given: many small files.
@@ -24,7 +24,7 @@ const PARTS: [&str; 4] = [
 ];
 
 pub(super) fn imports(count: usize, archives: Option<&Path>) -> io::Result<Value> {
-    let work = Place::new("import")?;
+    let work = ScratchDirectory::new("import")?;
     let archives = match archives {
         Some(folder) => {
             let mut found: Vec<PathBuf> = fs::read_dir(folder)?
@@ -45,7 +45,7 @@ pub(super) fn imports(count: usize, archives: Option<&Path>) -> io::Result<Value
 }
 
 /// An image of some directories of this machine.
-fn small_image(work: &Place) -> io::Result<PathBuf> {
+fn small_image(work: &ScratchDirectory) -> io::Result<PathBuf> {
     let there: Vec<&str> = PARTS
         .into_iter()
         .filter(|part| Path::new("/").join(part).is_dir())
@@ -57,7 +57,7 @@ fn small_image(work: &Place) -> io::Result<PathBuf> {
     Ok(archive)
 }
 
-fn one(work: &Place, archive: &Path, count: usize) -> io::Result<Value> {
+fn one(work: &ScratchDirectory, archive: &Path, count: usize) -> io::Result<Value> {
     let layout = work.path().join("layout");
     let _ = fs::remove_dir_all(&layout);
     let comparable = installed("umoci") && installed("skopeo");
@@ -76,7 +76,7 @@ fn one(work: &Place, archive: &Path, count: usize) -> io::Result<Value> {
     let (mut ours, mut umoci) = (Vec::new(), Vec::new());
     for number in 0..count {
         // A fresh store each time: layers are kept once, so a second import would have nothing to do.
-        let (subject, _) = Subject::fresh(&format!("import{number}"))?;
+        let (subject, _) = BenchServer::fresh(&format!("import{number}"))?;
         ours.push(ms(import(&mut subject.local()?, &from)?));
         drop(subject);
         if comparable {

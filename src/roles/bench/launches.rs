@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 
 use super::bundle;
 use super::figures::{milliseconds, ms, quantile, ratio, round};
-use super::subject::{Place, Subject};
+use super::subject::{BenchServer, ScratchDirectory};
 use super::tiny::{Tiny, installed, output};
 use super::wire::Connection;
 
 const IMAGE: &str = "bench-tiny:1";
 /// Requests of one burst travel on this many connections.
 const CONNECTIONS: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(180);
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Nanoseconds since 1970, as `date` prints them.
 fn clock() -> u128 {
@@ -57,7 +57,7 @@ pub(super) fn import(local: &mut Connection, archive: &Path) -> io::Result<Durat
             Some("failed" | "cancelled") => {
                 return Err(io::Error::other(format!("the import failed: {now}")));
             }
-            _ if began.elapsed() > PATIENCE => {
+            _ if began.elapsed() > LAUNCH_TIMEOUT => {
                 return Err(io::Error::other("the import does not end"));
             }
             _ => std::thread::sleep(Duration::from_millis(5)),
@@ -67,10 +67,10 @@ pub(super) fn import(local: &mut Connection, archive: &Path) -> io::Result<Durat
 
 pub(super) fn sequential(count: usize) -> io::Result<Value> {
     let tiny = Tiny::make()?;
-    let (subject, _) = Subject::fresh("launch")?;
+    let (subject, _) = BenchServer::fresh("launch")?;
     let mut local = subject.local()?;
     import(&mut local, &tiny.archive())?;
-    let work = Place::new("runc")?;
+    let work = ScratchDirectory::new("runc")?;
     let runc = installed("runc")
         .then(|| Runc::prepare(&work, &tiny))
         .transpose()?;
@@ -148,14 +148,14 @@ fn launch_one(local: &mut Connection) -> io::Result<Spans> {
 }
 
 struct Runc<'a> {
-    place: &'a Place,
+    place: &'a ScratchDirectory,
     version: String,
     filtered: bool,
     group: String,
 }
 
 impl<'a> Runc<'a> {
-    fn prepare(place: &'a Place, tiny: &Tiny) -> io::Result<Self> {
+    fn prepare(place: &'a ScratchDirectory, tiny: &Tiny) -> io::Result<Self> {
         let group = format!("/fardel-bench-{}", std::process::id());
         let filtered = bundle::write(
             &place.path().join("bundle"),
@@ -232,7 +232,7 @@ pub(super) fn at_once(count: usize, beside_podman: bool) -> io::Result<Value> {
 }
 
 fn ours_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<f64>> {
-    let (subject, _) = Subject::fresh("burst")?;
+    let (subject, _) = BenchServer::fresh("burst")?;
     let mut local = subject.local()?;
     import(&mut local, &tiny.archive())?;
     launch_one(&mut local)?;
@@ -272,7 +272,7 @@ fn ours_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<
             .collect()
     });
     let mut spans = Vec::new();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LAUNCH_TIMEOUT;
     for id in asked.into_iter().collect::<io::Result<Vec<_>>>()?.concat() {
         // Waits for the row first, so that asking for logs does not disturb what is measured.
         local.get(&format!("/api/v1/sessions/{id}?wait=running&patience=60"))?;
@@ -294,7 +294,7 @@ fn ours_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<
 }
 
 fn podman_at_once(count: usize, hundredths: usize, tiny: &Tiny) -> io::Result<Vec<f64>> {
-    let place = Place::new("podman")?;
+    let place = ScratchDirectory::new("podman")?;
     let out = place.path().join("out");
     fs::create_dir_all(&out)?;
     let podman = || {

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use rules::placement::{self, Decision};
 use rules::session::Reason;
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 use serde_json::{Value, json};
 
 use super::figures::{milliseconds, ms, round};
 use super::house::{AT, NODES, WAITING, large, overrun};
-use super::subject::Subject;
+use super::subject::BenchServer;
 
 /// Cards of the server that answers previews, and sessions on them.
 const CARDS: &str = "H100:8";
@@ -62,7 +62,7 @@ pub(super) fn decisions(times: usize) -> io::Result<Value> {
 }
 
 /// The same house after a pass: all that were placed run, and one more like the last of them waits.
-fn settled(mut world: World, placed: Vec<Decision>) -> io::Result<World> {
+fn settled(mut world: ClusterSnapshot, placed: Vec<Decision>) -> io::Result<ClusterSnapshot> {
     for decision in placed {
         let Decision::Place {
             session,
@@ -92,7 +92,7 @@ fn settled(mut world: World, placed: Vec<Decision>) -> io::Result<World> {
 
 /// Answers to previews, as the slider of the launch page asks for them.
 pub(super) fn previews(times: usize) -> io::Result<Value> {
-    let (subject, _) = Subject::with("preview", &[("FARDEL_SIMULATE_GPUS", CARDS)])?;
+    let (subject, _) = BenchServer::with("preview", &[("FARDEL_SIMULATE_GPUS", CARDS)])?;
     let mut local = subject.local()?;
     let body = json!({
         "kind": "batch", "image": "host", "command": ["sleep", "3600"], "copies": SESSIONS,

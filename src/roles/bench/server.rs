@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::figures::{milliseconds, ms, quantile, round};
 use super::process::{memory, processor_time, pss_kib, rss_kib};
-use super::subject::Subject;
-use super::wire::{Address, Connection};
+use super::subject::BenchServer;
+use super::wire::{BenchAddress, Connection};
 
 /// Sessions that sit there while idleness is measured.
 const SITTING: usize = 10;
@@ -30,7 +30,7 @@ fn ended<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
 
 /// Memory and processor of a server with nothing to do, then with sessions that do nothing.
 pub(super) fn idle(window: Duration) -> io::Result<Value> {
-    let (subject, _) = Subject::fresh("idle")?;
+    let (subject, _) = BenchServer::fresh("idle")?;
     std::thread::sleep(Duration::from_secs(3));
     let empty = idle_for(subject.pid(), window);
     let mut local = subject.local()?;
@@ -88,7 +88,7 @@ fn next_year() -> String {
 }
 
 fn submit_from(connections: usize, window: Duration) -> io::Result<Value> {
-    let (subject, _) = Subject::fresh("submit")?;
+    let (subject, _) = BenchServer::fresh("submit")?;
     let body = json!({
         "kind": "batch", "image": "host", "command": ["true"], "start_at": next_year(),
     });
@@ -125,7 +125,7 @@ fn submit_from(connections: usize, window: Duration) -> io::Result<Value> {
     }))
 }
 
-fn submit_until(address: &Address, body: &Value, until: Instant) -> io::Result<Vec<f64>> {
+fn submit_until(address: &BenchAddress, body: &Value, until: Instant) -> io::Result<Vec<f64>> {
     let mut connection = Connection::open(address, &[])?;
     let mut samples = Vec::new();
     while Instant::now() < until {
@@ -138,7 +138,7 @@ fn submit_until(address: &Address, body: &Value, until: Instant) -> io::Result<V
 
 /// Fifty people who look at pages, each for a few seconds, and scripts' requests among them.
 pub(super) fn clicking(window: Duration) -> io::Result<Value> {
-    let (subject, _) = Subject::fresh("click")?;
+    let (subject, _) = BenchServer::fresh("click")?;
     let cookie = subject.cookie()?;
     let mut local = subject.local()?;
     for (number, command) in [["true", ""], ["sleep", "3600"], ["false", ""]]
@@ -181,7 +181,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
     let before = processor_time(subject.pid());
     let began = Instant::now();
     let until = began + window;
-    let listen = Address::Tcp(subject.listen());
+    let listen = BenchAddress::Tcp(subject.listen());
     let seen: Vec<io::Result<Vec<(usize, u16, f64)>>> = std::thread::scope(|scope| {
         let people: Vec<_> = (0..PEOPLE)
             .map(|person| {
@@ -221,7 +221,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
 }
 
 fn click_until(
-    listen: &Address,
+    listen: &BenchAddress,
     cookie: &str,
     pages: &[String],
     person: usize,
@@ -265,7 +265,7 @@ pub(super) fn start_up(count: usize) -> io::Result<Value> {
     let mut fresh = Vec::new();
     let mut again = Vec::new();
     for number in 0..count {
-        let (mut subject, took) = Subject::fresh(&format!("start{number}"))?;
+        let (mut subject, took) = BenchServer::fresh(&format!("start{number}"))?;
         fresh.push(ms(took));
         subject.leave();
         again.push(ms(subject.start()?));
@@ -279,7 +279,7 @@ pub(super) fn start_up(count: usize) -> io::Result<Value> {
 
 /// Bytes over the wire until the sign-in page stands, with nothing cached.
 pub(super) fn first_visit() -> io::Result<Value> {
-    let (subject, _) = Subject::fresh("visit")?;
+    let (subject, _) = BenchServer::fresh("visit")?;
     // Until the box is set up, every page leads to the set-up.
     subject.cookie()?;
     let mut browser = subject.tcp(&[("accept-encoding", "br, gzip")])?;

@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::wire::{Address, Answer, Connection};
+use super::wire::{BenchAddress, Connection, MeasuredAnswer};
 
 /// Longer than a start takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A directory that is removed at the end. Readable by all: a container's root, which is nobody
 /// outside, must find its way through.
-pub(super) struct Place(PathBuf);
+pub(super) struct ScratchDirectory(PathBuf);
 
-impl Place {
+impl ScratchDirectory {
     pub(super) fn new(word: &str) -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("fardel-bench-{}-{word}", std::process::id()));
         fs::create_dir_all(&path)?;
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             eprintln!("{} remains: {error}", self.0.display());
@@ -41,15 +41,15 @@ impl Drop for Place {
     }
 }
 
-pub(super) struct Subject {
-    place: Place,
+pub(super) struct BenchServer {
+    place: ScratchDirectory,
     server: Option<Child>,
     listen: SocketAddr,
     /// Settings beside the usual ones, by the names of their variables.
     more: &'static [(&'static str, &'static str)],
 }
 
-impl Subject {
+impl BenchServer {
     /// A server on fresh directories that answers, and how long it took from its start until then.
     pub(super) fn fresh(word: &str) -> io::Result<(Self, Duration)> {
         Self::with(word, &[])
@@ -61,7 +61,7 @@ impl Subject {
         more: &'static [(&'static str, &'static str)],
     ) -> io::Result<(Self, Duration)> {
         let mut subject = Self {
-            place: Place::new(word)?,
+            place: ScratchDirectory::new(word)?,
             server: None,
             listen: free_port()?,
             more,
@@ -98,7 +98,7 @@ impl Subject {
             if answers {
                 return Ok(began.elapsed());
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > START_TIMEOUT {
                 return Err(io::Error::other(format!(
                     "the server does not serve:\n{}",
                     self.said()
@@ -125,8 +125,8 @@ impl Subject {
         self.server.as_ref().map_or(0, Child::id)
     }
 
-    pub(super) fn address(&self) -> Address {
-        Address::Unix(self.place.path().join("run/fardel.sock"))
+    pub(super) fn address(&self) -> BenchAddress {
+        BenchAddress::Unix(self.place.path().join("run/fardel.sock"))
     }
 
     /// A connection as root on the box.
@@ -135,7 +135,7 @@ impl Subject {
     }
 
     pub(super) fn tcp(&self, headers: &[(&str, &str)]) -> io::Result<Connection> {
-        Connection::open(&Address::Tcp(self.listen), headers)
+        Connection::open(&BenchAddress::Tcp(self.listen), headers)
     }
 
     pub(super) fn listen(&self) -> SocketAddr {
@@ -162,7 +162,7 @@ impl Subject {
     /// Ends every session and waits until nothing of them is left.
     pub(super) fn clear(&self) -> io::Result<()> {
         let mut local = self.local()?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         loop {
             let page = local
                 .get("/api/v1/sessions?limit=500")?
@@ -216,12 +216,12 @@ impl Subject {
 
 const PASSWORD: &str = "correct-horse-battery-staple-9";
 
-fn cookie_of(answer: &Answer) -> Option<String> {
+fn cookie_of(answer: &MeasuredAnswer) -> Option<String> {
     let set = answer.header("set-cookie")?;
     set.split(';').next().map(str::to_owned)
 }
 
-impl Drop for Subject {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         if self.server.is_some() {
             if let Err(error) = self.clear() {

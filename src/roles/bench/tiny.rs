@@ -10,20 +10,20 @@ use std::process::Command;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::subject::Place;
+use super::subject::ScratchDirectory;
 
 const PROGRAMS: [&str; 3] = ["sh", "date", "sleep"];
 /// Directories that runtimes mount upon; made now so that none has to be made at a start.
 const EMPTY: [&str; 8] = ["proc", "dev", "sys", "tmp", "run", "out", "etc", "root"];
 
 pub(super) struct Tiny {
-    place: Place,
+    place: ScratchDirectory,
 }
 
 impl Tiny {
     pub(super) fn make() -> io::Result<Self> {
         let tiny = Self {
-            place: Place::new("tiny")?,
+            place: ScratchDirectory::new("tiny")?,
         };
         let root = tiny.root();
         for name in EMPTY {

@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Longer than any answer may take; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where a server listens.
 #[derive(Debug, Clone)]
-pub(super) enum Address {
+pub(super) enum BenchAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -30,13 +30,13 @@ pub(super) struct Connection {
 
 /// An answer, with what came over the wire counted.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct MeasuredAnswer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl MeasuredAnswer {
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
@@ -68,16 +68,16 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 impl Connection {
-    pub(super) fn open(address: &Address, headers: &[(&str, &str)]) -> io::Result<Self> {
+    pub(super) fn open(address: &BenchAddress, headers: &[(&str, &str)]) -> io::Result<Self> {
         let stream: Box<dyn Stream> = match address {
-            Address::Unix(path) => {
+            BenchAddress::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
                 Box::new(stream)
             }
-            Address::Tcp(address) => {
+            BenchAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
@@ -92,16 +92,16 @@ impl Connection {
         })
     }
 
-    pub(super) fn get(&mut self, path: &str) -> io::Result<Answer> {
+    pub(super) fn get(&mut self, path: &str) -> io::Result<MeasuredAnswer> {
         self.call("GET", path, None)
     }
 
-    pub(super) fn post(&mut self, path: &str, body: &Value) -> io::Result<Answer> {
+    pub(super) fn post(&mut self, path: &str, body: &Value) -> io::Result<MeasuredAnswer> {
         self.call("POST", path, Some(body))
     }
 
     /// Sends a form as a browser does.
-    pub(super) fn form(&mut self, path: &str, body: &str) -> io::Result<Answer> {
+    pub(super) fn form(&mut self, path: &str, body: &str) -> io::Result<MeasuredAnswer> {
         self.send(
             "POST",
             path,
@@ -110,7 +110,12 @@ impl Connection {
         )
     }
 
-    fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+    fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> io::Result<MeasuredAnswer> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let kind = if body.is_empty() {
             ""
@@ -120,7 +125,13 @@ impl Connection {
         self.send(method, path, kind, &body)
     }
 
-    fn send(&mut self, method: &str, path: &str, kind: &str, body: &str) -> io::Result<Answer> {
+    fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: &str,
+    ) -> io::Result<MeasuredAnswer> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{}{kind}content-length: {}\r\n\r\n{body}",
             self.headers,
@@ -130,7 +141,7 @@ impl Connection {
         self.answer()
     }
 
-    fn answer(&mut self) -> io::Result<Answer> {
+    fn answer(&mut self) -> io::Result<MeasuredAnswer> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.stream.read_line(&mut head)? == 0 {
@@ -153,7 +164,7 @@ impl Connection {
             self.stream.read_exact(&mut body)?;
             body
         };
-        Ok(Answer { status, head, body })
+        Ok(MeasuredAnswer { status, head, body })
     }
 
     fn chunks(&mut self) -> io::Result<Vec<u8>> {

@@ -6,18 +6,18 @@ use std::path::Path;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
-use super::Own;
+use super::ConsoleRole;
 use super::network::{self, Interface};
 use crate::doors::cli;
-use crate::doors::console::{Fact, Seen};
+use crate::doors::console::{ConsoleStatus, HealthFact};
 use crate::roles::program::{self, UNITS};
 
 /// Everything for the first screen; costs three calls of the local server.
-pub(super) fn seen(own: &Own<'_>, setup: Option<String>) -> Seen {
+pub(super) fn seen(own: &ConsoleRole<'_>, setup: Option<String>) -> ConsoleStatus {
     let now = jiff::Zoned::now();
     let overview = own.call("GET", "/api/v1/overview", None);
     let settings = own.call("GET", "/api/v1/settings", None);
-    let mut seen = Seen {
+    let mut seen = ConsoleStatus {
         host: nix::unistd::gethostname().map_or_else(
             |_| "fardel".to_owned(),
             |name| name.to_string_lossy().into_owned(),
@@ -25,7 +25,7 @@ pub(super) fn seen(own: &Own<'_>, setup: Option<String>) -> Seen {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: now.strftime("%H:%M:%S %Z").to_string(),
         setup,
-        ..Seen::default()
+        ..ConsoleStatus::default()
     };
     match (&overview, &settings) {
         (Ok(overview), Ok(settings)) => {
@@ -97,9 +97,9 @@ fn addresses(settings: &Value, found: &[Interface]) -> Vec<(String, String)> {
         .collect()
 }
 
-fn health(overview: &Value, setup_open: bool) -> Vec<Fact> {
+fn health(overview: &Value, setup_open: bool) -> Vec<HealthFact> {
     let mut facts = Vec::new();
-    let mut say = |text: String, well: bool| facts.push(Fact { text, well });
+    let mut say = |text: String, well: bool| facts.push(HealthFact { text, well });
     if setup_open {
         say("not set up yet: press 8".to_owned(), false);
     }
@@ -135,7 +135,7 @@ fn health(overview: &Value, setup_open: bool) -> Vec<Fact> {
     facts
 }
 
-pub(super) fn setup_open(own: &Own<'_>) -> bool {
+pub(super) fn setup_open(own: &ConsoleRole<'_>) -> bool {
     own.call("GET", "/api/v1/users", None).is_ok_and(|people| {
         !people["items"]
             .as_array()
@@ -148,7 +148,7 @@ pub(super) fn setup_open(own: &Own<'_>) -> bool {
 /// Signs a user in to see that they are an administrator, and out again.
 ///
 /// Errors: as signing in; `role.administrator-needed`.
-pub(super) fn prove(own: &Own<'_>, name: &str, password: &str) -> Result<(), Refusal> {
+pub(super) fn prove(own: &ConsoleRole<'_>, name: &str, password: &str) -> Result<(), Refusal> {
     let body = json!({
         "name": name, "password": password, "token_name": "console of the machine", "expires_seconds": 60,
     });
@@ -195,7 +195,7 @@ pub(super) fn network_lines(found: &[Interface]) -> Vec<String> {
         .collect()
 }
 
-pub(super) fn as_lines(seen: &Seen) -> Vec<String> {
+pub(super) fn as_lines(seen: &ConsoleStatus) -> Vec<String> {
     let mut lines = vec![format!("{} {} {}", seen.host, seen.version, seen.clock)];
     lines.extend(seen.silent.iter().cloned());
     lines.extend(
@@ -216,7 +216,7 @@ pub(super) fn as_lines(seen: &Seen) -> Vec<String> {
     lines
 }
 
-pub(super) fn as_json(seen: &Seen) -> Value {
+pub(super) fn as_json(seen: &ConsoleStatus) -> Value {
     json!({
         "host": seen.host, "version": seen.version, "clock": seen.clock,
         "addresses": seen.addresses.iter().map(|(address, note)| json!({"address": address, "note": note})).collect::<Vec<_>>(),

@@ -11,7 +11,7 @@ use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
 /// Seconds until a change is taken back.
-pub const PATIENCE_SECONDS: u32 = 60;
+pub const CONFIRM_TIMEOUT_SECONDS: u32 = 60;
 /// The timer that takes it back; one change at a time.
 const TIMER: &str = "fardel-network-revert";
 
@@ -29,7 +29,7 @@ pub struct Interface {
 /// How a card gets its address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Plan {
+pub enum AddressPlan {
     Dhcp,
     Static {
         /// `10.1.4.20/24`
@@ -40,7 +40,7 @@ pub enum Plan {
 }
 
 /// Where files are and who runs commands; tests bring their own.
-pub struct Place<'a> {
+pub struct NetworkTools<'a> {
     /// `/` of the machine.
     pub root: &'a Path,
     /// `/run/fardel`.
@@ -52,7 +52,7 @@ pub struct Place<'a> {
 /// A change that waits to be kept. Until then its file lies where a restart of the machine clears it
 /// away, in front of the one that stays.
 #[derive(Debug, Serialize, Deserialize)]
-struct Change {
+struct PendingNetworkChange {
     waits: PathBuf,
     stays: PathBuf,
     interface: String,
@@ -125,7 +125,7 @@ fn bits(mask: IpAddr) -> u32 {
 /// Who manages the network here; Ok where it is systemd-networkd.
 ///
 /// Errors: `network.managed-elsewhere` with the name of who does.
-pub fn manager(place: &Place<'_>) -> Result<(), Refusal> {
+pub fn manager(place: &NetworkTools<'_>) -> Result<(), Refusal> {
     let active = |unit: &str| (place.command)(&["systemctl", "is-active", unit]).is_ok();
     if active("systemd-networkd") {
         return Ok(());
@@ -147,10 +147,10 @@ pub fn manager(place: &Place<'_>) -> Result<(), Refusal> {
     .hint("Change it there, or let systemd-networkd manage it: systemctl enable --now systemd-networkd."))
 }
 
-impl Plan {
+impl AddressPlan {
     /// Errors: `network.address-invalid`, `network.gateway-invalid`, `network.dns-invalid`.
     pub fn check(&self) -> Result<(), Refusal> {
-        let Plan::Static {
+        let AddressPlan::Static {
             address,
             gateway,
             dns,
@@ -201,8 +201,8 @@ impl Plan {
         let mut text =
             format!("# Written by fardel console.\n[Match]\nName={interface}\n\n[Network]\n");
         match self {
-            Plan::Dhcp => text.push_str("DHCP=yes\n"),
-            Plan::Static {
+            AddressPlan::Dhcp => text.push_str("DHCP=yes\n"),
+            AddressPlan::Static {
                 address,
                 gateway,
                 dns,
@@ -223,8 +223,8 @@ impl Plan {
 /// Changes a card, with the timer that takes it back set first. `keep` makes it stay.
 ///
 /// Errors: `network.managed-elsewhere`, `network.interface-unknown`, `network.change-open` while an
-/// earlier change waits, what `Plan::check` refuses, `network.not-applied` with everything put back.
-pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusal> {
+/// earlier change waits, what `AddressPlan::check` refuses, `network.not-applied` with everything put back.
+pub fn set(place: &NetworkTools<'_>, interface: &str, plan: &AddressPlan) -> Result<(), Refusal> {
     plan.check()?;
     let known = interfaces(place.root);
     if !known.iter().any(|known| known.name == interface) {
@@ -247,7 +247,7 @@ pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusa
         let name = format!("{folder}/systemd/network/{rank}-fardel-{interface}.network");
         place.root.join(name)
     };
-    let change = Change {
+    let change = PendingNetworkChange {
         waits: file("run", "04"),
         stays: file("etc", "05"),
         interface: interface.to_owned(),
@@ -262,7 +262,7 @@ pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusa
     let text = serde_json::to_string(&change).map_err(|error| failed(error.to_string()))?;
     write(&kept(place), &text).map_err(|error| failed(error.to_string()))?;
     // The way back comes first: from here on a lost line mends itself.
-    let after = format!("--on-active={PATIENCE_SECONDS}");
+    let after = format!("--on-active={CONFIRM_TIMEOUT_SECONDS}");
     let own = std::env::current_exe().map_or_else(
         |_| "/usr/bin/fardel".to_owned(),
         |path| path.display().to_string(),
@@ -296,7 +296,7 @@ pub fn set(place: &Place<'_>, interface: &str, plan: &Plan) -> Result<(), Refusa
 /// Keeps the change that waits.
 ///
 /// Errors: `network.no-change` where none waits; `network.not-kept` with the change still waiting.
-pub fn keep(place: &Place<'_>) -> Result<(), Refusal> {
+pub fn keep(place: &NetworkTools<'_>) -> Result<(), Refusal> {
     let change = waiting(place)?;
     fs::read_to_string(&change.waits)
         .and_then(|text| write(&change.stays, &text))
@@ -313,7 +313,7 @@ pub fn keep(place: &Place<'_>) -> Result<(), Refusal> {
 /// Takes the change that waits back.
 ///
 /// Errors: `network.no-change` where none waits; `network.not-applied` where the old way fails too.
-pub fn revert(place: &Place<'_>) -> Result<(), Refusal> {
+pub fn revert(place: &NetworkTools<'_>) -> Result<(), Refusal> {
     let change = waiting(place)?;
     let put_back = match fs::remove_file(&change.waits) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -333,7 +333,7 @@ pub fn revert(place: &Place<'_>) -> Result<(), Refusal> {
     fs::remove_file(kept(place)).map_err(|error| not_forgotten(&error))
 }
 
-fn waiting(place: &Place<'_>) -> Result<Change, Refusal> {
+fn waiting(place: &NetworkTools<'_>) -> Result<PendingNetworkChange, Refusal> {
     let text = fs::read_to_string(kept(place)).map_err(|_| no_change())?;
     serde_json::from_str(&text).map_err(|error| {
         Refusal::conflict(
@@ -345,7 +345,7 @@ fn waiting(place: &Place<'_>) -> Result<Change, Refusal> {
 }
 
 /// Whether a change waits to be kept.
-pub fn waits(place: &Place<'_>) -> bool {
+pub fn waits(place: &NetworkTools<'_>) -> bool {
     kept(place).exists()
 }
 
@@ -362,16 +362,16 @@ fn not_forgotten(error: &std::io::Error) -> Refusal {
     .hint("Remove network-change.json from the run directory.")
 }
 
-fn kept(place: &Place<'_>) -> PathBuf {
+fn kept(place: &NetworkTools<'_>) -> PathBuf {
     place.run.join("network-change.json")
 }
 
-fn disarm(place: &Place<'_>) {
+fn disarm(place: &NetworkTools<'_>) {
     // Gone already where the timer itself runs this.
     let _ = (place.command)(&["systemctl", "stop", &format!("{TIMER}.timer")]);
 }
 
-fn apply(place: &Place<'_>, interface: &str) -> Result<(), String> {
+fn apply(place: &NetworkTools<'_>, interface: &str) -> Result<(), String> {
     (place.command)(&["networkctl", "reload"])?;
     (place.command)(&["networkctl", "reconfigure", interface])?;
     Ok(())
@@ -393,14 +393,14 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    struct Machine {
+    struct NetworkFixture {
         folder: tempfile::TempDir,
         said: RefCell<Vec<String>>,
         /// The command that fails.
         broken: &'static str,
     }
 
-    impl Machine {
+    impl NetworkFixture {
         fn new(broken: &'static str) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let card = folder.path().join("sys/class/net/eno1");
@@ -416,7 +416,7 @@ mod tests {
             }
         }
 
-        fn with<T>(&self, act: impl FnOnce(&Place<'_>) -> T) -> T {
+        fn with<T>(&self, act: impl FnOnce(&NetworkTools<'_>) -> T) -> T {
             let command = |words: &[&str]| {
                 let line = words.join(" ");
                 self.said.borrow_mut().push(line.clone());
@@ -425,7 +425,7 @@ mod tests {
                 }
                 Ok(String::new())
             };
-            act(&Place {
+            act(&NetworkTools {
                 root: self.folder.path(),
                 run: &self.folder.path().join("run"),
                 command: &command,
@@ -449,8 +449,8 @@ mod tests {
         }
     }
 
-    fn plan() -> Plan {
-        Plan::Static {
+    fn plan() -> AddressPlan {
+        AddressPlan::Static {
             address: "10.1.4.20/24".into(),
             gateway: Some("10.1.4.1".into()),
             dns: vec!["10.1.4.1".into()],
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_change_waits_and_is_kept_or_taken_back() {
-        let machine = Machine::new("");
+        let machine = NetworkFixture::new("");
         machine.with(|place| {
             let cards = interfaces(place.root);
             assert_eq!(cards.len(), 1, "{cards:?}");
@@ -480,14 +480,14 @@ mod tests {
         );
         // A second change has to wait for the first.
         let refused = machine
-            .with(|place| set(place, "eno1", &Plan::Dhcp))
+            .with(|place| set(place, "eno1", &AddressPlan::Dhcp))
             .unwrap_err();
         assert_eq!(refused.code, "network.change-open");
         machine.with(|place| keep(place).unwrap());
         assert!(machine.heard("systemctl stop fardel-network-revert.timer"));
         assert_eq!(machine.stays(), Some(text.clone()));
         // From the kept one to another and back: what was before is there again, to the letter.
-        machine.with(|place| set(place, "eno1", &Plan::Dhcp).unwrap());
+        machine.with(|place| set(place, "eno1", &AddressPlan::Dhcp).unwrap());
         assert!(machine.file().unwrap().contains("DHCP=yes"));
         machine.with(|place| revert(place).unwrap());
         assert_eq!(machine.file().unwrap(), text);
@@ -497,7 +497,7 @@ mod tests {
     #[test]
     fn what_fails_changes_nothing() {
         for broken in ["systemd-run", "networkctl reconfigure"] {
-            let machine = Machine::new(broken);
+            let machine = NetworkFixture::new(broken);
             let refused = machine.with(|place| set(place, "eno1", &plan()));
             // Taking back needs networkctl too; where that fails it says so.
             assert!(
@@ -506,7 +506,7 @@ mod tests {
             );
             assert_eq!(machine.file(), None, "{broken}");
         }
-        let machine = Machine::new("is-active systemd-networkd");
+        let machine = NetworkFixture::new("is-active systemd-networkd");
         let refused = machine
             .with(|place| set(place, "eno1", &plan()))
             .unwrap_err();
@@ -528,7 +528,7 @@ mod tests {
             ("10.1.4.20/24", Some("10.1.5.1"), "network.gateway-invalid"),
             ("10.1.4.20/24", Some("10.1.4.20"), "network.gateway-invalid"),
         ] {
-            let plan = Plan::Static {
+            let plan = AddressPlan::Static {
                 address: address.into(),
                 gateway: gateway.map(str::to_owned),
                 dns: Vec::new(),
@@ -539,7 +539,7 @@ mod tests {
                 "{address} {gateway:?}"
             );
         }
-        assert_eq!(Plan::Dhcp.check(), Ok(()));
+        assert_eq!(AddressPlan::Dhcp.check(), Ok(()));
         plan().check().unwrap();
     }
 }

@@ -8,12 +8,12 @@ use base::settings::Settings;
 use nix::errno::Errno;
 
 use super::super::server::sockets::holder;
-use super::{Check, trial};
+use super::{DoctorCheck, trial};
 
 /// Least kernel: the oldest one that any supported distribution still brings.
-const LEAST_KERNEL: (u32, u32) = (5, 15);
+const MIN_KERNEL: (u32, u32) = (5, 15);
 /// Below this, one image import fills the disk.
-const LEAST_FREE: u64 = 5 << 30;
+const MIN_FREE: u64 = 5 << 30;
 /// Below this, a few imports fill the disk.
 const COMFORTABLE_FREE: u64 = 30 << 30;
 /// A clock before this is wrong: the program did not exist yet. 2026-01-01.
@@ -23,7 +23,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_RESOURCE: u32 = 24;
 
 /// Every check, made now.
-pub(super) fn all(settings: &Settings) -> Vec<Check> {
+pub(super) fn all(settings: &Settings) -> Vec<DoctorCheck> {
     let mut checks = vec![root(), kernel(), architecture()];
     checks.extend(cgroups());
     checks.push(user_namespaces());
@@ -57,35 +57,35 @@ fn effective(capability: u32) -> bool {
         .is_some_and(|mask| mask & (1 << capability) != 0)
 }
 
-fn root() -> Check {
+fn root() -> DoctorCheck {
     if is_root() && effective(CAP_SYS_ADMIN) {
-        return Check::ok("root", "This runs as root.");
+        return DoctorCheck::ok("root", "This runs as root.");
     }
     if is_root() {
-        return Check::fail(
+        return DoctorCheck::fail(
             "root",
             "This runs as root, but without CAP_SYS_ADMIN: a container around it took it away.",
             "Run on the machine itself, or give the container CAP_SYS_ADMIN (--privileged).",
         );
     }
-    Check::fail(
+    DoctorCheck::fail(
         "root",
         "This does not run as root; sessions need namespaces, mounts and control groups of the machine.",
         "sudo fardel doctor, and start the server as root. Pages and API work without.",
     )
 }
 
-fn kernel() -> Check {
+fn kernel() -> DoctorCheck {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     let mut numbers = release
         .split(['.', '-'])
         .map_while(|n| n.parse::<u32>().ok());
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if (major, minor) >= LEAST_KERNEL {
-        return Check::ok("kernel", format!("Linux {release}."));
+    if (major, minor) >= MIN_KERNEL {
+        return DoctorCheck::ok("kernel", format!("Linux {release}."));
     }
-    Check::fail(
+    DoctorCheck::fail(
         "kernel",
         format!("Linux {release} is older than 5.15."),
         "Install a newer kernel: Debian 12, Ubuntu 22.04 and RHEL 9.4 bring one; \
@@ -93,10 +93,10 @@ fn kernel() -> Check {
     )
 }
 
-fn architecture() -> Check {
+fn architecture() -> DoctorCheck {
     match std::env::consts::ARCH {
-        "x86_64" => Check::ok("architecture", "x86-64."),
-        other => Check::fail(
+        "x86_64" => DoctorCheck::ok("architecture", "x86-64."),
+        other => DoctorCheck::fail(
             "architecture",
             format!("{other} is not supported."),
             "Use a machine with an x86-64 processor.",
@@ -118,7 +118,7 @@ fn cgroup_mounts() -> Vec<(String, String, String)> {
         .collect()
 }
 
-fn cgroups() -> Vec<Check> {
+fn cgroups() -> Vec<DoctorCheck> {
     const WANTED: [&str; 4] = ["cpu", "memory", "pids", "cpuset"];
     let mounts = cgroup_mounts();
     let unified = mounts
@@ -135,16 +135,16 @@ fn cgroups() -> Vec<Check> {
         ("v1", offered)
     };
     if mounts.is_empty() {
-        return vec![Check::fail(
+        return vec![DoctorCheck::fail(
             "cgroup",
             "No control groups are mounted, so no limit can be held.",
             "mount -t cgroup2 none /sys/fs/cgroup, or start the machine with systemd.",
         )];
     }
     let mut checks = vec![if mode == "v2" {
-        Check::ok("cgroup", "Control groups version 2.")
+        DoctorCheck::ok("cgroup", "Control groups version 2.")
     } else {
-        Check::warn(
+        DoctorCheck::warn(
             "cgroup",
             "Control groups version 1: limits hold, but pressure is not measured and devices are fenced the old way.",
             "Start the kernel with systemd.unified_cgroup_hierarchy=1 (not needed for work).",
@@ -155,9 +155,9 @@ fn cgroups() -> Vec<Check> {
         .filter(|wanted| !offered.iter().any(|o| o == wanted))
         .collect();
     checks.push(if missing.is_empty() {
-        Check::ok("controllers", format!("{} are there.", WANTED.join(", ")))
+        DoctorCheck::ok("controllers", format!("{} are there.", WANTED.join(", ")))
     } else if missing.contains(&"memory") {
-        Check::fail(
+        DoctorCheck::fail(
             "controllers",
             format!(
                 "Missing: {}; memory limits cannot be held.",
@@ -166,7 +166,7 @@ fn cgroups() -> Vec<Check> {
             "Start the kernel with cgroup_enable=memory swapaccount=1.",
         )
     } else {
-        Check::warn(
+        DoctorCheck::warn(
             "controllers",
             format!(
                 "Missing: {}; these limits are not held.",
@@ -182,8 +182,8 @@ fn cgroups() -> Vec<Check> {
     };
     checks.push(
         match nix::unistd::access(&writable, nix::unistd::AccessFlags::W_OK) {
-            Ok(()) => Check::ok("cgroup-write", "Control groups can be made."),
-            Err(error) => Check::fail(
+            Ok(()) => DoctorCheck::ok("cgroup-write", "Control groups can be made."),
+            Err(error) => DoctorCheck::fail(
                 "cgroup-write",
                 format!(
                     "{} cannot be written ({}).",
@@ -197,9 +197,9 @@ fn cgroups() -> Vec<Check> {
     checks
 }
 
-fn user_namespaces() -> Check {
+fn user_namespaces() -> DoctorCheck {
     match trial::user_namespace() {
-        Ok(()) => Check::ok("user-namespaces", "User namespaces can be made."),
+        Ok(()) => DoctorCheck::ok("user-namespaces", "User namespaces can be made."),
         Err(errno) => {
             let fix = match errno {
                 Errno::ENOSPC | Errno::EUSERS => "sysctl -w user.max_user_namespaces=15000",
@@ -210,7 +210,7 @@ fn user_namespaces() -> Check {
                 }
                 _ => "Use a kernel built with CONFIG_USER_NS.",
             };
-            Check::fail(
+            DoctorCheck::fail(
                 "user-namespaces",
                 format!("No user namespace can be made ({}).", errno.desc()),
                 fix,
@@ -226,24 +226,24 @@ pub(crate) fn existing(path: &Path) -> &Path {
         .unwrap_or(Path::new("/"))
 }
 
-fn overlay(settings: &Settings) -> Check {
+fn overlay(settings: &Settings) -> DoctorCheck {
     let folder = existing(&settings.data);
     match trial::overlay(folder) {
-        Ok(()) => Check::ok(
+        Ok(()) => DoctorCheck::ok(
             "overlay",
             format!("Overlays can be mounted on {}.", folder.display()),
         ),
-        Err(Errno::EPERM | Errno::EACCES) if !is_root() => Check::fail(
+        Err(Errno::EPERM | Errno::EACCES) if !is_root() => DoctorCheck::fail(
             "overlay",
             "Only root can try whether overlays can be mounted.",
             "sudo fardel doctor",
         ),
-        Err(Errno::ENODEV) => Check::fail(
+        Err(Errno::ENODEV) => DoctorCheck::fail(
             "overlay",
             "This kernel has no overlay file system.",
             "modprobe overlay, and add overlay to /etc/modules-load.d/overlay.conf.",
         ),
-        Err(Errno::EINVAL) => Check::fail(
+        Err(Errno::EINVAL) => DoctorCheck::fail(
             "overlay",
             format!(
                 "{} cannot carry an overlay: its file system lacks what overlays need.",
@@ -251,7 +251,7 @@ fn overlay(settings: &Settings) -> Check {
             ),
             "Put FARDEL_DATA on ext4, XFS (ftype=1) or btrfs; not on NFS, FAT or another overlay.",
         ),
-        Err(errno) => Check::fail(
+        Err(errno) => DoctorCheck::fail(
             "overlay",
             format!(
                 "No overlay can be mounted on {} ({}).",
@@ -264,7 +264,7 @@ fn overlay(settings: &Settings) -> Check {
 }
 
 /// What the runtime itself finds lacking, beyond what the other checks look at with more care.
-fn machine(settings: &Settings) -> Vec<Check> {
+fn machine(settings: &Settings) -> Vec<DoctorCheck> {
     if !is_root() {
         return Vec::new();
     }
@@ -274,7 +274,7 @@ fn machine(settings: &Settings) -> Vec<Check> {
     if !lacks("no_idmapped_mounts") && !lacks("no_user_namespaces") {
         let folder = existing(&settings.data).display();
         let said = format!("Files on {folder} can be shown to sessions under their own ids.");
-        checks.push(Check::ok("id-mapped-mounts", said));
+        checks.push(DoctorCheck::ok("id-mapped-mounts", said));
     }
     for finding in found {
         let id = match finding.code.as_str() {
@@ -284,7 +284,7 @@ fn machine(settings: &Settings) -> Vec<Check> {
             "cannot_protect_shims" => "shims",
             _ => continue,
         };
-        if checks.iter().any(|check: &Check| check.id == id) {
+        if checks.iter().any(|check: &DoctorCheck| check.id == id) {
             continue;
         }
         let mut said = finding.what;
@@ -293,18 +293,18 @@ fn machine(settings: &Settings) -> Vec<Check> {
         }
         said.push('.');
         checks.push(if finding.prevents_containers {
-            Check::fail(id, said, finding.remedy)
+            DoctorCheck::fail(id, said, finding.remedy)
         } else {
-            Check::warn(id, said, finding.remedy)
+            DoctorCheck::warn(id, said, finding.remedy)
         });
     }
     checks
 }
 
-fn seccomp() -> Check {
+fn seccomp() -> DoctorCheck {
     match trial::seccomp() {
-        Ok(()) => Check::ok("seccomp", "System call filters are there."),
-        Err(errno) => Check::fail(
+        Ok(()) => DoctorCheck::ok("seccomp", "System call filters are there."),
+        Err(errno) => DoctorCheck::fail(
             "seccomp",
             format!(
                 "This kernel takes no system call filters ({}).",
@@ -315,23 +315,23 @@ fn seccomp() -> Check {
     }
 }
 
-fn capability_to_raise() -> Check {
+fn capability_to_raise() -> DoctorCheck {
     if effective(CAP_SYS_RESOURCE) {
-        return Check::ok("limits", "Resource limits can be raised.");
+        return DoctorCheck::ok("limits", "Resource limits can be raised.");
     }
     let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
         .unwrap_or((0, 0));
-    Check::warn(
+    DoctorCheck::warn(
         "limits",
         format!("CAP_SYS_RESOURCE is missing; sessions get at most {most} open files each."),
         "Give the server CAP_SYS_RESOURCE (systemd units have it), or start it with a higher ulimit -n.",
     )
 }
 
-fn disk(settings: &Settings) -> Check {
+fn disk(settings: &Settings) -> DoctorCheck {
     let folder = existing(&settings.data);
     let Ok(stat) = nix::sys::statvfs::statvfs(folder) else {
-        return Check::warn(
+        return DoctorCheck::warn(
             "disk",
             format!("The free space of {} is not known.", folder.display()),
             "Put FARDEL_DATA on a local disk.",
@@ -344,22 +344,22 @@ fn disk(settings: &Settings) -> Check {
         folder.display()
     );
     let fix = "Make room, or move the state: FARDEL_DATA=/big/disk/fardel.";
-    if free < LEAST_FREE {
-        Check::fail("disk", said, fix)
+    if free < MIN_FREE {
+        DoctorCheck::fail("disk", said, fix)
     } else if free < COMFORTABLE_FREE {
-        Check::warn("disk", said, fix)
+        DoctorCheck::warn("disk", said, fix)
     } else {
-        Check::ok("disk", said)
+        DoctorCheck::ok("disk", said)
     }
 }
 
-fn state(settings: &Settings) -> Check {
+fn state(settings: &Settings) -> DoctorCheck {
     let catalog = settings.data.join("catalog.sqlite");
     if !settings.data.exists() {
         let above = existing(&settings.data);
         let writable = nix::unistd::access(above, nix::unistd::AccessFlags::W_OK).is_ok();
         return if writable {
-            Check::ok(
+            DoctorCheck::ok(
                 "state",
                 format!(
                     "{} does not exist yet; the server makes it.",
@@ -367,7 +367,7 @@ fn state(settings: &Settings) -> Check {
                 ),
             )
         } else {
-            Check::fail(
+            DoctorCheck::fail(
                 "state",
                 format!(
                     "{} cannot be made: {} is not writable.",
@@ -379,7 +379,7 @@ fn state(settings: &Settings) -> Check {
         };
     }
     if nix::unistd::access(&settings.data, nix::unistd::AccessFlags::W_OK).is_err() {
-        return Check::fail(
+        return DoctorCheck::fail(
             "state",
             format!("{} cannot be written.", settings.data.display()),
             "Run as the user that owns it, or choose another place: FARDEL_DATA=$HOME/fardel.",
@@ -390,7 +390,7 @@ fn state(settings: &Settings) -> Check {
             "{} is in use by the server that runs now.",
             settings.data.display()
         );
-        return Check::ok("state", said);
+        return DoctorCheck::ok("state", said);
     }
     match std::fs::read(&catalog) {
         Ok(bytes) => {
@@ -404,16 +404,16 @@ fn state(settings: &Settings) -> Check {
                 settings.data.display(),
                 rules::units::Bytes(bytes.len() as u64)
             );
-            Check::ok("state", said)
+            DoctorCheck::ok("state", said)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Check::ok(
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => DoctorCheck::ok(
             "state",
             format!(
                 "{} is writable and holds no state yet.",
                 settings.data.display()
             ),
         ),
-        Err(error) => Check::fail(
+        Err(error) => DoctorCheck::fail(
             "state",
             format!("{} cannot be read ({error}).", catalog.display()),
             "Run as the user that owns it, or choose another place: FARDEL_DATA=$HOME/fardel.",
@@ -421,16 +421,16 @@ fn state(settings: &Settings) -> Check {
     }
 }
 
-fn run_directory(settings: &Settings) -> Check {
+fn run_directory(settings: &Settings) -> DoctorCheck {
     /// A socket's path has room for 107 bytes in the kernel.
-    const LONGEST_SOCKET: usize = 107;
+    const MAX_SOCKET_PATH_LENGTH: usize = 107;
     let socket = settings.socket();
     let length = socket.as_os_str().len();
-    if length > LONGEST_SOCKET {
-        return Check::fail(
+    if length > MAX_SOCKET_PATH_LENGTH {
+        return DoctorCheck::fail(
             "run-directory",
             format!(
-                "{} has {length} bytes; a socket's path has at most {LONGEST_SOCKET}.",
+                "{} has {length} bytes; a socket's path has at most {MAX_SOCKET_PATH_LENGTH}.",
                 socket.display()
             ),
             "Choose a shorter FARDEL_RUN, such as /run/fardel.",
@@ -438,11 +438,11 @@ fn run_directory(settings: &Settings) -> Check {
     }
     let folder = existing(&settings.run);
     match nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK) {
-        Ok(()) => Check::ok(
+        Ok(()) => DoctorCheck::ok(
             "run-directory",
             format!("{} can be used.", settings.run.display()),
         ),
-        Err(error) => Check::fail(
+        Err(error) => DoctorCheck::fail(
             "run-directory",
             format!("{} cannot be written ({}).", folder.display(), error.desc()),
             "Run as root, or choose another place: FARDEL_RUN=$HOME/fardel-run.",
@@ -450,15 +450,17 @@ fn run_directory(settings: &Settings) -> Check {
     }
 }
 
-fn port(settings: &Settings) -> Check {
+fn port(settings: &Settings) -> DoctorCheck {
     let at = settings.listen;
     match TcpListener::bind(at) {
-        Ok(_) => Check::ok("port", format!("{at} is free.")),
-        Err(_) if std::os::unix::net::UnixStream::connect(settings.socket()).is_ok() => Check::ok(
-            "port",
-            format!("{at} is taken by the server that runs now."),
-        ),
-        Err(error) => Check::fail(
+        Ok(_) => DoctorCheck::ok("port", format!("{at} is free.")),
+        Err(_) if std::os::unix::net::UnixStream::connect(settings.socket()).is_ok() => {
+            DoctorCheck::ok(
+                "port",
+                format!("{at} is taken by the server that runs now."),
+            )
+        }
+        Err(error) => DoctorCheck::fail(
             "port",
             format!("{at} cannot be opened ({error})."),
             format!(
@@ -472,7 +474,7 @@ fn port(settings: &Settings) -> Check {
 
 /// The ports beside the console's. Without one of them the server runs all the same, and only its log
 /// would say what is missing.
-fn other_ports(settings: &Settings) -> Vec<Check> {
+fn other_ports(settings: &Settings) -> Vec<DoctorCheck> {
     let encrypted = settings.listen_http.filter(|_| settings.encrypted());
     [
         (
@@ -492,14 +494,14 @@ fn other_ports(settings: &Settings) -> Vec<Check> {
     .filter_map(|(id, setting, at, harm)| {
         let at = at?;
         let Err(error) = TcpListener::bind(at) else {
-            return Some(Check::ok(id, format!("{at} is free.")));
+            return Some(DoctorCheck::ok(id, format!("{at} is free.")));
         };
         let holder = holder(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
         Some(match holder {
             Some(who) if who.starts_with("fardel ") => {
-                Check::ok(id, format!("{at} is taken by the server that runs now."))
+                DoctorCheck::ok(id, format!("{at} is taken by the server that runs now."))
             }
-            who => Check::warn(
+            who => DoctorCheck::warn(
                 id,
                 format!(
                     "{at} cannot be opened ({}). {harm}",
@@ -512,7 +514,7 @@ fn other_ports(settings: &Settings) -> Vec<Check> {
     .collect()
 }
 
-fn clock() -> Check {
+fn clock() -> DoctorCheck {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default()
@@ -522,16 +524,16 @@ fn clock() -> Check {
         .and_then(|s| jiff::Timestamp::from_second(s).ok())
         .map_or_else(|| now.to_string(), |t| t.to_string());
     if now < PROGRAM_EXISTS {
-        return Check::fail(
+        return DoctorCheck::fail(
             "clock",
             format!("The clock says {shown}, which is past."),
             "timedatectl set-time 'YYYY-MM-DD hh:mm:ss', then hwclock --systohc.",
         );
     }
-    Check::ok("clock", format!("It is {shown}."))
+    DoctorCheck::ok("clock", format!("It is {shown}."))
 }
 
-fn size() -> Check {
+fn size() -> DoctorCheck {
     let total = std::fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| {
@@ -547,18 +549,18 @@ fn size() -> Check {
     let word = if cores == 1 { "core" } else { "cores" };
     let said = format!("{cores} {word} and {}.", rules::units::Bytes(total));
     if total < 2 << 30 {
-        return Check::warn(
+        return DoctorCheck::warn(
             "machine",
             said,
             "Add memory: below 2 GiB few sessions fit beside the server.",
         );
     }
-    Check::ok("machine", said)
+    DoctorCheck::ok("machine", said)
 }
 
 /// Cards of NVIDIA's: what the kernel lists, and what the driver says of them to the same helper that a
 /// server asks.
-fn gpu(root: &Path) -> Check {
+fn gpu(root: &Path) -> DoctorCheck {
     let cards = node::gpu::driver::cards(root).len();
     let on_the_bus = std::fs::read_dir("/sys/bus/pci/devices")
         .into_iter()
@@ -570,8 +572,8 @@ fn gpu(root: &Path) -> Check {
         })
         .count();
     match (cards, on_the_bus) {
-        (0, 0) => Check::ok("gpu", "No GPU; sessions share processor and memory."),
-        (0, n) => Check::warn(
+        (0, 0) => DoctorCheck::ok("gpu", "No GPU; sessions share processor and memory."),
+        (0, n) => DoctorCheck::warn(
             "gpu",
             format!("{n} GPU(s) on the bus, but no driver is loaded."),
             "Install the vendor's driver (apt install nvidia-driver) and restart.",
@@ -581,26 +583,26 @@ fn gpu(root: &Path) -> Check {
 }
 
 /// What the driver says now. Leaves nothing behind.
-fn asked(root: &Path) -> Check {
-    use node::gpu::lookout::{Ground, Lookout};
-    use node::gpu::probe::Patience;
+fn asked(root: &Path) -> DoctorCheck {
+    use node::gpu::lookout::{DeviceMonitor, MonitorConfig};
+    use node::gpu::probe::ProbeTimeouts;
     use rules::devices::Health;
     const ID: &str = "gpu";
     let place = std::env::temp_dir().join(format!("fardel-doctor-{}", std::process::id()));
     let boot = rules::names::BootId(Default::default());
-    let lookout = Lookout::open(Ground {
+    let lookout = DeviceMonitor::open(MonitorConfig {
         // A user waits for the answer.
-        patience: Patience {
+        patience: ProbeTimeouts {
             first: Duration::from_secs(10),
             later: Duration::from_secs(5),
         },
-        ..Ground::new(root, &place, boot)
+        ..MonitorConfig::new(root, &place, boot)
     });
     lookout.look();
     let seen = lookout.seen();
     let _ = std::fs::remove_dir_all(&place);
     if let Some(problem) = seen.problems.first() {
-        return Check::warn(
+        return DoctorCheck::warn(
             ID,
             problem.text.clone(),
             "See what `nvidia-smi` says; where it hangs as well, restart the machine. The helper that asks the \
@@ -617,7 +619,7 @@ fn asked(root: &Path) -> Check {
         Some(format!("GPU {} ({}): {why}", device.index, device.model))
     });
     match ill {
-        Some(ill) => Check::warn(
+        Some(ill) => DoctorCheck::warn(
             ID,
             format!("{}.", ill.trim_end_matches('.')),
             "Cordon it, end what runs on it, and restart the machine; where it comes back, replace it.",
@@ -628,30 +630,30 @@ fn asked(root: &Path) -> Check {
                 .iter()
                 .map(|device| format!("{} with {}", device.model, device.memory))
                 .collect();
-            Check::ok(ID, format!("The driver answers for {}.", list.join(", ")))
+            DoctorCheck::ok(ID, format!("The driver answers for {}.", list.join(", ")))
         }
     }
 }
 
 /// Devices of other families. What their rows say was tried on made-up trees only, so no more is claimed.
-fn accelerators(root: &Path) -> Check {
+fn accelerators(root: &Path) -> DoctorCheck {
     const ID: &str = "accelerators";
     let (others, left) = node::gpu::accelerators::others(root);
     if let Some(left) = left.first() {
-        return Check::warn(
+        return DoctorCheck::warn(
             ID,
             format!("{} is left out: {}.", left.what, left.why),
             "Look for a newer description by the vendor, or remove the file.",
         );
     }
     if others.is_empty() {
-        return Check::ok(ID, "No accelerator of another family.");
+        return DoctorCheck::ok(ID, "No accelerator of another family.");
     }
     let list: Vec<String> = others
         .iter()
         .map(|other| format!("{} x {}", other.number, other.family))
         .collect();
-    Check::warn(
+    DoctorCheck::warn(
         ID,
         format!(
             "Found {}: discovery tested, never run on hardware.",

@@ -90,7 +90,7 @@ pub(super) fn seccomp() -> Result<(), Errno> {
 mod tests {
     use super::*;
     use base::observe::Clock;
-    use base::settings::{Layer, Settings};
+    use base::settings::{Settings, SettingsLayer};
     use server::Server;
     use std::io::{Read as _, Write as _};
     use std::os::fd::AsRawFd as _;
@@ -98,9 +98,9 @@ mod tests {
     #[test]
     fn a_process_that_was_forked_beside_a_server_does_not_keep_its_state() {
         let folder = tempfile::tempdir().unwrap();
-        let layer = Layer {
+        let layer = SettingsLayer {
             data: Some(folder.path().join("data")),
-            ..Layer::default()
+            ..SettingsLayer::default()
         };
         let settings = Settings::read(layer, |name| {
             (name == "FARDEL_CONFIG").then(|| "/nonexistent".to_owned())

@@ -10,11 +10,11 @@ use base::settings::Settings;
 use rules::units::Timestamp;
 use server::checkup;
 
-use super::Check;
+use super::DoctorCheck;
 use crate::roles::state;
 
 /// Every one of these checks. `file` is the settings file.
-pub(super) fn all(settings: &Settings, file: &Path, now: Timestamp) -> Vec<Check> {
+pub(super) fn all(settings: &Settings, file: &Path, now: Timestamp) -> Vec<DoctorCheck> {
     let mut checks = catalog(&settings.data);
     checks.extend(continuity(&settings.data));
     checks.push(settings_file(file));
@@ -23,7 +23,7 @@ pub(super) fn all(settings: &Settings, file: &Path, now: Timestamp) -> Vec<Check
     checks
 }
 
-fn catalog(data: &Path) -> Vec<Check> {
+fn catalog(data: &Path) -> Vec<DoctorCheck> {
     const SCHEMA: &str = "schema";
     const SOUND: &str = "catalog-sound";
     const ROWS: &str = "findings";
@@ -31,9 +31,9 @@ fn catalog(data: &Path) -> Vec<Check> {
         "Stop the server, then: fardel backup restore FILE --replace (the newest good backup).";
     let sight = match checkup::catalog(data) {
         Ok(Some(sight)) => sight,
-        Ok(None) => return vec![Check::ok(SOUND, "There is no catalog yet.")],
+        Ok(None) => return vec![DoctorCheck::ok(SOUND, "There is no catalog yet.")],
         Err(failure) => {
-            return vec![Check::fail(
+            return vec![DoctorCheck::fail(
                 SOUND,
                 format!("{}.", chain(&failure).trim_end_matches('.')),
                 restore,
@@ -42,7 +42,7 @@ fn catalog(data: &Path) -> Vec<Check> {
     };
     let known = checkup::newest_version();
     let mut checks = vec![if sight.version > known {
-        Check::fail(
+        DoctorCheck::fail(
             SCHEMA,
             format!(
                 "The catalog is of version {}, this program knows {known}.",
@@ -51,7 +51,7 @@ fn catalog(data: &Path) -> Vec<Check> {
             "Start the newer program again, or go back: fardel upgrade rollback.",
         )
     } else if sight.version < known {
-        Check::ok(
+        DoctorCheck::ok(
             SCHEMA,
             format!(
                 "The catalog is of version {}; the next start raises it to {known} and keeps a copy.",
@@ -59,23 +59,25 @@ fn catalog(data: &Path) -> Vec<Check> {
             ),
         )
     } else {
-        Check::ok(
+        DoctorCheck::ok(
             SCHEMA,
             format!("The catalog is of version {known}, the newest."),
         )
     }];
     checks.push(match sight.damage.first() {
-        Some(first) => Check::fail(SOUND, format!("The catalog is damaged: {first}."), restore),
-        None => Check::ok(SOUND, "Every page of the catalog was read and is sound."),
+        Some(first) => {
+            DoctorCheck::fail(SOUND, format!("The catalog is damaged: {first}."), restore)
+        }
+        None => DoctorCheck::ok(SOUND, "Every page of the catalog was read and is sound."),
     });
     if let Some(findings) = sight.findings {
         checks.push(match findings.first() {
-            Some(first) => Check::fail(
+            Some(first) => DoctorCheck::fail(
                 ROWS,
                 format!("{} broken rule(s) in the catalog: {}", findings.len(), first.text),
                 "Make a support bundle (fardel support bundle) and a backup, then restart the server.",
             ),
-            None => Check::ok(ROWS, "No rule of the catalog is broken."),
+            None => DoctorCheck::ok(ROWS, "No rule of the catalog is broken."),
         });
     }
     checks
@@ -83,28 +85,30 @@ fn catalog(data: &Path) -> Vec<Check> {
 
 /// Whether the catalog belongs to what the machine obeyed; nothing where there is no catalog yet, or none
 /// that can be read, which another check says.
-fn continuity(data: &Path) -> Option<Check> {
+fn continuity(data: &Path) -> Option<DoctorCheck> {
     const ID: &str = "continuity";
     match state::standing(data) {
         Ok(None) | Err(server::Failure::Fault(_)) => None,
         Err(server::Failure::Refusal(refusal)) if refusal.code == state::NOT_YOURS => None,
-        Err(server::Failure::Refusal(refusal)) => Some(Check::fail(ID, refusal.text, refusal.hint)),
+        Err(server::Failure::Refusal(refusal)) => {
+            Some(DoctorCheck::fail(ID, refusal.text, refusal.hint))
+        }
         Ok(Some(standing)) => Some(match standing.refusal() {
-            Some(refusal) => Check::fail(ID, refusal.text, refusal.hint),
-            None => Check::ok(ID, "The catalog belongs to what this machine obeyed."),
+            Some(refusal) => DoctorCheck::fail(ID, refusal.text, refusal.hint),
+            None => DoctorCheck::ok(ID, "The catalog belongs to what this machine obeyed."),
         }),
     }
 }
 
-fn settings_file(file: &Path) -> Check {
+fn settings_file(file: &Path) -> DoctorCheck {
     const ID: &str = "settings-file";
     let shown = file.display();
     match fs::metadata(file) {
-        Err(_) => Check::ok(
+        Err(_) => DoctorCheck::ok(
             ID,
             format!("There is no {shown}; every setting is at its default, or a variable."),
         ),
-        Ok(found) if found.mode() & 0o022 != 0 => Check::fail(
+        Ok(found) if found.mode() & 0o022 != 0 => DoctorCheck::fail(
             ID,
             format!(
                 "{shown} can be written by others (mode {:o}).",
@@ -112,31 +116,31 @@ fn settings_file(file: &Path) -> Check {
             ),
             format!("chmod 0640 {shown}"),
         ),
-        Ok(_) => Check::ok(ID, format!("{shown} is good and closed to others.")),
+        Ok(_) => DoctorCheck::ok(ID, format!("{shown} is good and closed to others.")),
     }
 }
 
-fn backups(settings: &Settings, now: Timestamp) -> Check {
+fn backups(settings: &Settings, now: Timestamp) -> DoctorCheck {
     const ID: &str = "backups";
     let Some(found) = checkup::backups(settings) else {
-        return Check::warn(
+        return DoctorCheck::warn(
             ID,
             "The server makes no backups by itself.",
             "Set backup_dir and backup_passphrase_file in the settings, then: fardel config reload.",
         );
     };
     if let Some(refusal) = found.passphrase {
-        return Check::fail(ID, refusal.text, refusal.hint);
+        return DoctorCheck::fail(ID, refusal.text, refusal.hint);
     }
     let every = u64::from(settings.backup_every_hours) * 3600;
     // Those from the future were made before the clock was set back.
     match found.made_at.iter().filter(|at| **at <= now).max() {
-        None => Check::warn(
+        None => DoctorCheck::warn(
             ID,
             "There is no backup yet.",
             "The running server makes one within minutes; or now: fardel backup now.",
         ),
-        Some(newest) if now.seconds_since(*newest) > 2 * every => Check::fail(
+        Some(newest) if now.seconds_since(*newest) > 2 * every => DoctorCheck::fail(
             ID,
             format!(
                 "The newest backup is of {newest}; one is due every {} hours.",
@@ -144,20 +148,20 @@ fn backups(settings: &Settings, now: Timestamp) -> Check {
             ),
             "fardel backup now says what stands in the way.",
         ),
-        Some(newest) => Check::ok(
+        Some(newest) => DoctorCheck::ok(
             ID,
             format!("{} backup(s), the newest of {newest}.", found.made_at.len()),
         ),
     }
 }
 
-fn backup_disk(settings: &Settings) -> Check {
+fn backup_disk(settings: &Settings) -> DoctorCheck {
     const ID: &str = "backup-disk";
     let Some(directory) = &settings.backup_dir else {
-        return Check::ok(ID, "No directory of backups is set.");
+        return DoctorCheck::ok(ID, "No directory of backups is set.");
     };
     match (fs::metadata(directory), fs::metadata(&settings.data)) {
-        (Ok(there), Ok(here)) if there.dev() == here.dev() => Check::warn(
+        (Ok(there), Ok(here)) if there.dev() == here.dev() => DoctorCheck::warn(
             ID,
             format!(
                 "{} lies on the same disk as the state.",
@@ -165,27 +169,27 @@ fn backup_disk(settings: &Settings) -> Check {
             ),
             "Set backup_dir to another disk, or copy the backups away: one dead disk must not take both.",
         ),
-        (Err(error), _) if error.kind() != std::io::ErrorKind::NotFound => Check::fail(
+        (Err(error), _) if error.kind() != std::io::ErrorKind::NotFound => DoctorCheck::fail(
             ID,
             format!("{} cannot be looked at ({error}).", directory.display()),
             "Plug that disk in or mount it again, or set backup_dir to another directory.",
         ),
-        _ => Check::ok(ID, format!("Backups go to {}.", directory.display())),
+        _ => DoctorCheck::ok(ID, format!("Backups go to {}.", directory.display())),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::*;
     use base::observe::Clock;
-    use base::settings::Layer;
+    use base::settings::SettingsLayer;
     use server::Server;
-    use server::backup::{self, Passphrase, Places};
+    use server::backup::{self, BackupPaths, Passphrase};
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 
-    struct Planted {
+    struct PlantedState {
         folder: tempfile::TempDir,
         settings: Settings,
     }
@@ -194,7 +198,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    impl Planted {
+    impl PlantedState {
         fn new(with_backups: bool) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let at = |name: &str| folder.path().join(name);
@@ -202,11 +206,11 @@ mod tests {
             mode(&at("passphrase"), 0o600);
             fs::write(at("fardel.toml"), "").unwrap();
             mode(&at("fardel.toml"), 0o640);
-            let layer = Layer {
+            let layer = SettingsLayer {
                 data: Some(at("data")),
                 backup_dir: with_backups.then(|| at("backups")),
                 backup_passphrase_file: with_backups.then(|| at("passphrase")),
-                ..Layer::default()
+                ..SettingsLayer::default()
             };
             let settings = Settings::read(layer, |name| {
                 (name == "FARDEL_CONFIG").then(|| "/nonexistent".to_owned())
@@ -221,7 +225,7 @@ mod tests {
             self.folder.path().join(name)
         }
 
-        fn finds(&self, id: &str, state: State, words: &str) {
+        fn finds(&self, id: &str, state: CheckState, words: &str) {
             let found = all(
                 &self.settings,
                 &self.path("fardel.toml"),
@@ -232,7 +236,7 @@ mod tests {
             assert_eq!(check.state, state, "{id}: {}", check.found);
             assert!(check.found.contains(words), "{id}: {}", check.found);
             assert_eq!(
-                check.state == State::Ok,
+                check.state == CheckState::Ok,
                 check.fix.is_empty(),
                 "{id}: {}",
                 check.fix
@@ -241,7 +245,7 @@ mod tests {
 
         fn back_up(&self, hours_ago: i64) {
             let now = Clock::system().now().as_millis() - hours_ago * 3_600_000;
-            let places = Places {
+            let places = BackupPaths {
                 data: self.settings.data.clone(),
                 settings: self.path("fardel.toml"),
             };
@@ -253,46 +257,50 @@ mod tests {
 
     #[test]
     fn a_catalog_is_read_whole_beside_its_server_and_damage_is_found() {
-        let planted = Planted::new(false);
+        let planted = PlantedState::new(false);
         let server = Server::start(planted.settings.clone(), Clock::system()).unwrap();
-        planted.finds("catalog-sound", State::Ok, "sound");
-        planted.finds("findings", State::Ok, "No rule");
-        planted.finds("schema", State::Ok, "newest");
+        planted.finds("catalog-sound", CheckState::Ok, "sound");
+        planted.finds("findings", CheckState::Ok, "No rule");
+        planted.finds("schema", CheckState::Ok, "newest");
         drop(server);
         let file = planted.settings.data.join("catalog.sqlite");
         let mut bytes = fs::read(&file).unwrap();
         // The version stands at byte 60 of the file.
         let known = std::mem::replace(&mut bytes[63], 99);
         fs::write(&file, &bytes).unwrap();
-        planted.finds("schema", State::Fail, "version 99");
+        planted.finds("schema", CheckState::Fail, "version 99");
         bytes[63] = known;
         let middle = bytes.len() / 2;
         bytes[middle..].fill(0x5a);
         fs::write(&file, &bytes).unwrap();
-        planted.finds("catalog-sound", State::Fail, "catalog");
+        planted.finds("catalog-sound", CheckState::Fail, "catalog");
         fs::write(&file, "no catalog at all, whatever its name says").unwrap();
-        planted.finds("catalog-sound", State::Fail, "");
+        planted.finds("catalog-sound", CheckState::Fail, "");
     }
 
     #[test]
     fn backups_that_are_missing_old_or_locked_away_are_found() {
-        Planted::new(false).finds("backups", State::Warn, "no backups by itself");
-        let planted = Planted::new(true);
-        planted.finds("backups", State::Warn, "no backup yet");
-        planted.finds("backup-disk", State::Warn, "same disk");
+        PlantedState::new(false).finds("backups", CheckState::Warn, "no backups by itself");
+        let planted = PlantedState::new(true);
+        planted.finds("backups", CheckState::Warn, "no backup yet");
+        planted.finds("backup-disk", CheckState::Warn, "same disk");
         planted.back_up(72);
-        planted.finds("backups", State::Fail, "newest backup is of");
+        planted.finds("backups", CheckState::Fail, "newest backup is of");
         planted.back_up(3);
-        planted.finds("backups", State::Ok, "2 backup(s)");
+        planted.finds("backups", CheckState::Ok, "2 backup(s)");
         mode(&planted.path("passphrase"), 0o644);
-        planted.finds("backups", State::Fail, "Others on this machine may read");
+        planted.finds(
+            "backups",
+            CheckState::Fail,
+            "Others on this machine may read",
+        );
     }
 
     #[test]
     fn a_settings_file_that_others_may_write_is_found() {
-        let planted = Planted::new(false);
-        planted.finds("settings-file", State::Ok, "closed to others");
+        let planted = PlantedState::new(false);
+        planted.finds("settings-file", CheckState::Ok, "closed to others");
         mode(&planted.path("fardel.toml"), 0o666);
-        planted.finds("settings-file", State::Fail, "mode 666");
+        planted.finds("settings-file", CheckState::Fail, "mode 666");
     }
 }

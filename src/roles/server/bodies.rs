@@ -16,26 +16,26 @@ use rules::names::UserId;
 use rules::refusal::Refusal;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::doors::problem::Problem;
+use crate::doors::problem::ProblemResponse;
 
 /// Most bytes of one body while nobody was proven: a sign-in has some hundred.
-const LARGEST_UNPROVEN: usize = 64 << 10;
+const MAX_UNPROVEN_BODY_BYTES: usize = 64 << 10;
 /// Most bytes of all such bodies together. Higher: a flood takes memory. Lower: a flood keeps sign-ins out.
-const MOST_UNPROVEN: usize = 8 << 20;
+const MAX_UNPROVEN_BYTES: usize = 8 << 20;
 /// Of these, most bytes from one address; loopback is not counted. Higher: fewer addresses keep sign-ins out.
 /// Lower: a class behind one router waits to sign in.
-const MOST_OF_AN_ADDRESS: usize = 512 << 10;
+const MAX_ADDRESS_BYTES: usize = 512 << 10;
 /// A body up to here is short: a form, a launch. Short ones, and the beginnings of long ones, have room of
 /// their own, which no upload takes.
 const SHORT: usize = 1 << 20;
 /// Most bytes of the short bodies of everybody who was proven.
-const MOST_SHORT: usize = 64 << 20;
+const MAX_SHORT_BYTES: usize = 64 << 20;
 /// Most bytes of one person's long bodies together beyond `SHORT`: some ten uploads at once.
-const MOST_OF_A_PERSON: usize = 32 << 20;
+const MAX_USER_BYTES: usize = 32 << 20;
 /// Most bytes of the long bodies of everybody who was proven, beyond `SHORT` each.
-const MOST_PROVEN: usize = 96 << 20;
+const MAX_PROVEN_BYTES: usize = 96 << 20;
 /// What one body is counted as at most: longer ones go to disk in pieces of this size.
-const LARGEST_COUNTED: usize = 4 << 20;
+const MAX_COUNTED_BYTES: usize = 4 << 20;
 /// How long a body may take while nobody was proven.
 const UNPROVEN_TAKES: Duration = Duration::from_secs(20);
 /// A proven caller's body brings `PACE` bytes in each such time, or all of its rest. Longer: a body that
@@ -49,21 +49,21 @@ const AGAIN_SECONDS: u64 = 5;
 /// The bytes of all bodies that are being received or used.
 #[derive(Default)]
 pub(super) struct Bodies {
-    held: Mutex<Held>,
+    held: Mutex<HeldBytes>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldBytes {
     unproven: usize,
     addresses: HashMap<IpAddr, usize>,
     short: usize,
     long: usize,
-    people: HashMap<UserId, Own>,
+    people: HashMap<UserId, UserBytes>,
 }
 
 /// What the bodies of one person hold.
 #[derive(Default, Clone, Copy)]
-struct Own {
+struct UserBytes {
     short: usize,
     long: usize,
 }
@@ -74,8 +74,8 @@ fn parts(held: usize) -> (usize, usize) {
     (short, held - short)
 }
 
-impl Held {
-    fn give_back(&mut self, entry: &Entry) {
+impl HeldBytes {
+    fn give_back(&mut self, entry: &BodyEntry) {
         let Some(user) = entry.owner else {
             self.unproven -= entry.held;
             if let Some(address) = entry.address
@@ -112,26 +112,34 @@ impl Held {
     }
 
     /// Counts what came of a person's body beyond what it held.
-    fn take_proven(&mut self, user: UserId, before: usize, now: usize) -> Result<(), Problem> {
+    fn take_proven(
+        &mut self,
+        user: UserId,
+        before: usize,
+        now: usize,
+    ) -> Result<(), ProblemResponse> {
         let ((was_short, was_long), (short, long)) = (parts(before), parts(now));
         let (short, long) = (short - was_short, long - was_long);
         let own = self.people.get(&user).copied().unwrap_or_default();
-        let own_is_full =
-            own.short + short > MOST_OF_A_PERSON || own.long + long > MOST_OF_A_PERSON;
+        let own_is_full = own.short + short > MAX_USER_BYTES || own.long + long > MAX_USER_BYTES;
         if own_is_full && short + long > 0 {
             return Err(too_many());
         }
-        if self.short + short > MOST_SHORT || self.long + long > MOST_PROVEN {
+        if self.short + short > MAX_SHORT_BYTES || self.long + long > MAX_PROVEN_BYTES {
             return Err(full());
         }
         self.add(user, short, long);
         Ok(())
     }
 
-    fn take_unproven(&mut self, address: Option<IpAddr>, bytes: usize) -> Result<(), Problem> {
+    fn take_unproven(
+        &mut self,
+        address: Option<IpAddr>,
+        bytes: usize,
+    ) -> Result<(), ProblemResponse> {
         let of_address = address.and_then(|address| self.addresses.get(&address).copied());
-        let crowded = of_address.unwrap_or_default() + bytes > MOST_OF_AN_ADDRESS;
-        if self.unproven + bytes > MOST_UNPROVEN || address.is_some() && crowded {
+        let crowded = of_address.unwrap_or_default() + bytes > MAX_ADDRESS_BYTES;
+        if self.unproven + bytes > MAX_UNPROVEN_BYTES || address.is_some() && crowded {
             return Err(full());
         }
         self.unproven += bytes;
@@ -145,37 +153,37 @@ impl Held {
 impl Bodies {
     /// The account of one request from an address, none on loopback. What it took is free again when the last
     /// holder drops it.
-    pub(super) fn account(self: &Arc<Self>, address: Option<IpAddr>) -> Arc<Account> {
-        Arc::new(Account {
+    pub(super) fn account(self: &Arc<Self>, address: Option<IpAddr>) -> Arc<BodyAccount> {
+        Arc::new(BodyAccount {
             bodies: Arc::clone(self),
-            entry: Mutex::new(Entry {
+            entry: Mutex::new(BodyEntry {
                 address,
-                ..Entry::default()
+                ..BodyEntry::default()
             }),
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldBytes> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What the body of one request took.
-pub(super) struct Account {
+pub(super) struct BodyAccount {
     bodies: Arc<Bodies>,
-    entry: Mutex<Entry>,
+    entry: Mutex<BodyEntry>,
 }
 
 #[derive(Default)]
-struct Entry {
+struct BodyEntry {
     address: Option<IpAddr>,
     owner: Option<UserId>,
     received: usize,
     held: usize,
-    refused: Option<Problem>,
+    refused: Option<ProblemResponse>,
 }
 
-impl Account {
+impl BodyAccount {
     /// The request is this person's: what came of its body and what comes is theirs.
     pub(super) fn proven(&self, user: UserId) {
         let mut entry = self.entry();
@@ -191,7 +199,7 @@ impl Account {
     }
 
     /// Why its body was not taken, where it was not.
-    pub(super) fn refused(&self) -> Option<Problem> {
+    pub(super) fn refused(&self) -> Option<ProblemResponse> {
         self.entry().refused.clone()
     }
 
@@ -203,9 +211,9 @@ impl Account {
     fn take(&self, bytes: usize) -> Result<(), ()> {
         let mut entry = self.entry();
         let received = entry.received.saturating_add(bytes);
-        let now = received.min(LARGEST_COUNTED);
+        let now = received.min(MAX_COUNTED_BYTES);
         let taken = match entry.owner {
-            None if received > LARGEST_UNPROVEN => Err(too_large()),
+            None if received > MAX_UNPROVEN_BODY_BYTES => Err(too_large()),
             None => self.bodies.held().take_unproven(entry.address, bytes),
             Some(user) => self.bodies.held().take_proven(user, entry.held, now),
         };
@@ -218,23 +226,23 @@ impl Account {
         Ok(())
     }
 
-    fn refuse(&self, problem: Problem) {
+    fn refuse(&self, problem: ProblemResponse) {
         self.entry().refused = Some(problem);
     }
 
-    fn entry(&self) -> MutexGuard<'_, Entry> {
+    fn entry(&self) -> MutexGuard<'_, BodyEntry> {
         self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Account {
+impl Drop for BodyAccount {
     fn drop(&mut self) {
         let entry = self.entry();
         self.bodies.held().give_back(&entry);
     }
 }
 
-fn too_large() -> Problem {
+fn too_large() -> ProblemResponse {
     Refusal::too_large(
         "body.too-large-unproven",
         "The body of a request without a sign-in has at most 64 KiB.",
@@ -243,14 +251,14 @@ fn too_large() -> Problem {
     .into()
 }
 
-fn too_many() -> Problem {
+fn too_many() -> ProblemResponse {
     Refusal::too_often("body.too-many", "You are sending too much at once.")
         .hint("Try again when what is under way has arrived.")
         .retry_after(AGAIN_SECONDS)
         .into()
 }
 
-fn full() -> Problem {
+fn full() -> ProblemResponse {
     Refusal::unavailable(
         "body.no-room",
         "The server has no room for more request bodies.",
@@ -260,27 +268,27 @@ fn full() -> Problem {
     .into()
 }
 
-fn too_slow() -> Problem {
+fn too_slow() -> ProblemResponse {
     let refusal = Refusal::malformed(
         "body.too-slow",
         "The body of this request did not come in time.",
     )
     .hint("Send it again.");
-    Problem::with_status(refusal, StatusCode::REQUEST_TIMEOUT)
+    ProblemResponse::with_status(refusal, StatusCode::REQUEST_TIMEOUT)
 }
 
 /// A body that is counted while it comes.
-pub(super) struct Metered<B> {
+pub(super) struct MeteredBody<B> {
     body: B,
-    account: Arc<Account>,
+    account: Arc<BodyAccount>,
     began: Instant,
     /// Bytes since the pace was measured last.
     lately: usize,
     late: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> Metered<B> {
-    pub(super) fn new(body: B, account: Arc<Account>) -> Self {
+impl<B> MeteredBody<B> {
+    pub(super) fn new(body: B, account: Arc<BodyAccount>) -> Self {
         Self {
             body,
             account,
@@ -299,7 +307,7 @@ impl<B> Metered<B> {
     }
 }
 
-impl<B> Body for Metered<B>
+impl<B> Body for MeteredBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<axum::BoxError>,
@@ -314,7 +322,7 @@ where
         let over = || Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
         // What will not be taken need not come.
         let least = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
-        if !self.account.is_proven() && least > LARGEST_UNPROVEN {
+        if !self.account.is_proven() && least > MAX_UNPROVEN_BODY_BYTES {
             self.account.refuse(too_large());
             return Poll::Ready(Some(over()));
         }
@@ -363,7 +371,7 @@ mod tests {
         UserId(uuid::Uuid::now_v7())
     }
 
-    fn code(account: &Account) -> (u16, String) {
+    fn code(account: &BodyAccount) -> (u16, String) {
         let problem = account.refused().expect("refused");
         (problem.status.as_u16(), problem.refusal.code)
     }
@@ -372,14 +380,14 @@ mod tests {
     fn strangers_bodies_are_small_and_few_and_take_nothing_from_people() {
         let bodies = Arc::new(Bodies::default());
         let large = bodies.account(None);
-        assert!(large.take(LARGEST_UNPROVEN).is_ok());
+        assert!(large.take(MAX_UNPROVEN_BODY_BYTES).is_ok());
         assert!(large.take(1).is_err());
         assert_eq!(code(&large), (413, "body.too-large-unproven".to_owned()));
-        let many: Vec<_> = (1..MOST_UNPROVEN / LARGEST_UNPROVEN)
+        let many: Vec<_> = (1..MAX_UNPROVEN_BYTES / MAX_UNPROVEN_BODY_BYTES)
             .map(|_| bodies.account(None))
             .collect();
         for account in &many {
-            assert!(account.take(LARGEST_UNPROVEN).is_ok());
+            assert!(account.take(MAX_UNPROVEN_BODY_BYTES).is_ok());
         }
         let one_more = bodies.account(None);
         assert!(one_more.take(1).is_err());
@@ -406,7 +414,7 @@ mod tests {
             account.proven(who);
             account
         };
-        let uploads: Vec<_> = (0..MOST_OF_A_PERSON / (LARGEST_COUNTED - SHORT))
+        let uploads: Vec<_> = (0..MAX_USER_BYTES / (MAX_COUNTED_BYTES - SHORT))
             .map(|_| of(kim))
             .collect();
         for upload in &uploads {
@@ -417,7 +425,7 @@ mod tests {
         }
         let one_more = of(kim);
         assert!(one_more.take(SHORT).is_ok(), "a form is sent beside them");
-        assert!(one_more.take(LARGEST_COUNTED).is_err());
+        assert!(one_more.take(MAX_COUNTED_BYTES).is_err());
         assert_eq!(code(&one_more), (429, "body.too-many".to_owned()));
         assert!(of(lee).take(1 << 20).is_ok());
         drop(uploads);
@@ -432,22 +440,22 @@ mod tests {
     fn one_address_takes_no_others_room_and_uploads_take_none_of_short_requests() {
         let bodies = Arc::new(Bodies::default());
         let address = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
-        let many: Vec<_> = (0..MOST_OF_AN_ADDRESS / LARGEST_UNPROVEN)
+        let many: Vec<_> = (0..MAX_ADDRESS_BYTES / MAX_UNPROVEN_BODY_BYTES)
             .map(|_| bodies.account(address(1)))
             .collect();
         for account in &many {
-            assert!(account.take(LARGEST_UNPROVEN).is_ok());
+            assert!(account.take(MAX_UNPROVEN_BODY_BYTES).is_ok());
         }
         let one_more = bodies.account(address(1));
         assert!(one_more.take(1).is_err());
         assert!(bodies.account(address(2)).take(100).is_ok());
         drop(many);
         assert!(bodies.account(address(1)).take(100).is_ok());
-        let uploads: Vec<_> = (0..MOST_PROVEN / (LARGEST_COUNTED - SHORT))
+        let uploads: Vec<_> = (0..MAX_PROVEN_BYTES / (MAX_COUNTED_BYTES - SHORT))
             .map(|_| {
                 let upload = bodies.account(None);
                 upload.proven(user());
-                assert!(upload.take(LARGEST_COUNTED).is_ok());
+                assert!(upload.take(MAX_COUNTED_BYTES).is_ok());
                 upload
             })
             .collect();
@@ -457,7 +465,7 @@ mod tests {
             account
         };
         assert!(
-            person().take(LARGEST_COUNTED).is_err(),
+            person().take(MAX_COUNTED_BYTES).is_err(),
             "no room for one more upload"
         );
         assert!(person().take(SHORT).is_ok(), "a launch finds room");

@@ -23,16 +23,16 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Connections of all ports together. Higher: a flood takes the memory of the sessions. Lower: a class of
 /// eighty with six tabs each waits. At the edge the next one waits in the kernel.
-const MOST_CONNECTIONS: usize = 2048;
+const MAX_CONNECTIONS: usize = 2048;
 /// Of these, connections on which nobody was proven yet. At the edge the one that idles longest is closed
 /// for the new one. Higher: less room for people at work. Lower: a flood closes a visitor's before its
 /// first request came.
-const MOST_UNKNOWN: usize = 512;
+const MAX_UNKNOWN: usize = 512;
 /// Of these, connections of one address (IPv6: one /64); loopback is not counted, since a proxy on this
 /// machine brings everybody by it. Lower: a class behind one router waits to sign in.
-const MOST_OF_AN_ADDRESS: usize = 256;
+const MAX_PER_ADDRESS: usize = 256;
 /// Known connections of one person. Further ones stay unknown: served, and the first to be closed.
-const MOST_OF_A_PERSON: usize = 256;
+const MAX_PER_USER: usize = 256;
 
 /// How long a connection may take to say its first byte, then to shake hands, then to bring the first
 /// request whole.
@@ -56,17 +56,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Every open connection of the network.
 pub(super) struct Connections {
     room: Arc<Semaphore>,
-    book: Mutex<Book>,
+    book: Mutex<ConnectionTable>,
 }
 
 #[derive(Default)]
-struct Book {
+struct ConnectionTable {
     next: u64,
     /// By age, oldest first.
-    open: BTreeMap<u64, Entry>,
+    open: BTreeMap<u64, ConnectionEntry>,
 }
 
-struct Entry {
+struct ConnectionEntry {
     /// Open as long as the entry stands: the entry goes first.
     socket: RawFd,
     /// None on loopback.
@@ -86,7 +86,7 @@ struct Entry {
     end: Arc<Notify>,
 }
 
-impl Entry {
+impl ConnectionEntry {
     fn idle(&self) -> bool {
         self.requests == 0 && !self.upgraded
     }
@@ -103,7 +103,7 @@ impl Entry {
     }
 }
 
-impl Book {
+impl ConnectionTable {
     /// The address with most unknown connections where there are at least `most` in all: who came with many
     /// gives way before who came with one.
     fn most_crowded(&self, most: usize) -> Option<Option<IpAddr>> {
@@ -121,12 +121,12 @@ impl Book {
     }
 
     /// Closes the oldest unknown connection that this holds for, one that idles before one that does not.
-    fn make_room(&mut self, most: usize, counted: impl Fn(&Entry) -> bool) {
-        let of = |entry: &&mut Entry| entry.unknown() && counted(entry);
+    fn make_room(&mut self, most: usize, counted: impl Fn(&ConnectionEntry) -> bool) {
+        let of = |entry: &&mut ConnectionEntry| entry.unknown() && counted(entry);
         if self.open.values_mut().filter(of).count() < most {
             return;
         }
-        let idle = |entry: &&mut Entry| of(entry) && entry.idle();
+        let idle = |entry: &&mut ConnectionEntry| of(entry) && entry.idle();
         if let Some(oldest) = self.open.values_mut().find(idle) {
             return oldest.close();
         }
@@ -151,7 +151,7 @@ pub(super) fn counted(peer: IpAddr) -> Option<IpAddr> {
 impl Connections {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
-            room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             book: Mutex::default(),
         })
     }
@@ -167,7 +167,7 @@ impl Connections {
         stream: TcpStream,
         peer: SocketAddr,
         permit: OwnedSemaphorePermit,
-    ) -> Seated {
+    ) -> CountedConnection {
         // The kernel closes a connection whose peer takes nothing, an end that is gone included.
         let unread = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
         if let Err(error) = setsockopt(&stream, TcpUserTimeout, &unread) {
@@ -176,14 +176,14 @@ impl Connections {
         let address = counted(peer.ip());
         let mut book = self.book();
         if address.is_some() {
-            book.make_room(MOST_OF_AN_ADDRESS, |entry| entry.address == address);
+            book.make_room(MAX_PER_ADDRESS, |entry| entry.address == address);
         }
-        if let Some(crowded) = book.most_crowded(MOST_UNKNOWN) {
+        if let Some(crowded) = book.most_crowded(MAX_UNKNOWN) {
             book.make_room(1, |entry| entry.address == crowded);
         }
         let number = book.next;
         book.next += 1;
-        let entry = Entry {
+        let entry = ConnectionEntry {
             socket: stream.as_raw_fd(),
             address,
             owner: None,
@@ -198,9 +198,9 @@ impl Connections {
         };
         book.open.insert(number, entry);
         drop(book);
-        Seated {
-            _place: Place {
-                line: Line {
+        CountedConnection {
+            _place: ConnectionPlace {
+                line: ConnectionHandle {
                     connections: Arc::clone(self),
                     number,
                 },
@@ -240,7 +240,7 @@ impl Connections {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, ConnectionTable> {
         // Numbers and flags are whole after every step.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,13 +248,13 @@ impl Connections {
 
 /// One connection's line in the book.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct ConnectionHandle {
     connections: Arc<Connections>,
     number: u64,
 }
 
-impl Line {
-    fn with<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+impl ConnectionHandle {
+    fn with<T>(&self, change: impl FnOnce(&mut ConnectionEntry) -> T) -> Option<T> {
         self.connections
             .book()
             .open
@@ -274,7 +274,7 @@ impl Line {
     }
 
     /// A request came; it is being answered until the value is dropped.
-    pub(super) fn request(&self) -> Request {
+    pub(super) fn request(&self) -> ActiveRequest {
         let number = self.with(|entry| {
             entry.spoke = true;
             entry.requests += 1;
@@ -286,7 +286,7 @@ impl Line {
             }
             entry.numbered
         });
-        Request {
+        ActiveRequest {
             line: self.clone(),
             number: number.unwrap_or_default(),
         }
@@ -305,7 +305,7 @@ impl Line {
         let known = book.open.values().filter(|entry| entry.owner.is_some());
         let of_person = known.clone().filter(|entry| entry.owner == Some(user));
         let room =
-            of_person.count() < MOST_OF_A_PERSON && known.count() < MOST_CONNECTIONS - MOST_UNKNOWN;
+            of_person.count() < MAX_PER_USER && known.count() < MAX_CONNECTIONS - MAX_UNKNOWN;
         if let Some(entry) = book.open.get_mut(&self.number) {
             // Proven in any case: a stream may be long, whether its place is kept or not.
             entry.until = None;
@@ -323,12 +323,12 @@ impl Line {
 }
 
 /// A request that is being answered.
-pub(super) struct Request {
-    line: Line,
+pub(super) struct ActiveRequest {
+    line: ConnectionHandle,
     number: u64,
 }
 
-impl Request {
+impl ActiveRequest {
     /// A piece of its answer lies ready: from now on the client has a time to take it, after which `stuck`
     /// is rung.
     pub(super) fn lies_ready(&self, stuck: &Arc<Notify>) {
@@ -343,7 +343,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.line.with(|entry| {
             entry.requests -= 1;
@@ -359,12 +359,12 @@ impl Drop for Request {
     }
 }
 
-struct Place {
-    line: Line,
+struct ConnectionPlace {
+    line: ConnectionHandle,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.line.connections.book().open.remove(&self.line.number);
     }
@@ -372,13 +372,13 @@ impl Drop for Place {
 
 /// A connection with its place. The order matters: the place goes before the socket is closed, so that
 /// the book never holds a number that the kernel has given to another file.
-pub(super) struct Seated {
-    _place: Place,
+pub(super) struct CountedConnection {
+    _place: ConnectionPlace,
     stream: TcpStream,
 }
 
-impl Seated {
-    pub(super) fn line(&self) -> Line {
+impl CountedConnection {
+    pub(super) fn line(&self) -> ConnectionHandle {
         self._place.line.clone()
     }
 
@@ -387,7 +387,7 @@ impl Seated {
     }
 }
 
-impl AsyncRead for Seated {
+impl AsyncRead for CountedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -397,7 +397,7 @@ impl AsyncRead for Seated {
     }
 }
 
-impl AsyncWrite for Seated {
+impl AsyncWrite for CountedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -447,7 +447,7 @@ mod tests {
         }
 
         /// Somebody's connection, as if it came from this address.
-        async fn knock(&self, from: &str) -> (TcpStream, Seated) {
+        async fn knock(&self, from: &str) -> (TcpStream, CountedConnection) {
             let client = TcpStream::connect(self.listener.local_addr().expect("bound"))
                 .await
                 .expect("listening");
@@ -458,7 +458,7 @@ mod tests {
         }
     }
 
-    fn closing(seat: &Seated) -> bool {
+    fn closing(seat: &CountedConnection) -> bool {
         seat.line().with(|entry| entry.closing).expect("seated")
     }
 
@@ -482,7 +482,7 @@ mod tests {
         let door = Door::open().await;
         let neighbour = door.knock("10.0.0.8").await;
         let mut seats = Vec::new();
-        for _ in 0..MOST_OF_AN_ADDRESS {
+        for _ in 0..MAX_PER_ADDRESS {
             seats.push(door.knock("10.0.0.7").await);
         }
         let working = seats[0].1.line().request();
@@ -493,7 +493,7 @@ mod tests {
         assert!(closing(&seats[1].1), "the oldest that idles goes");
         drop(working);
         // A proxy on this machine brings everybody.
-        for _ in 0..=MOST_OF_AN_ADDRESS {
+        for _ in 0..=MAX_PER_ADDRESS {
             let (_, seat) = door.knock("127.0.0.1").await;
             assert!(!closing(&seat));
         }
@@ -504,15 +504,16 @@ mod tests {
         let door = Door::open().await;
         let user = UserId(uuid::Uuid::now_v7());
         let mut known = Vec::new();
-        for _ in 0..=MOST_OF_A_PERSON {
+        for _ in 0..=MAX_PER_USER {
             let seat = door.knock("127.0.0.1").await;
             seat.1.line().known(user);
             known.push(seat);
         }
-        let unknown = |seat: &Seated| seat.line().with(|entry| entry.unknown()).expect("seated");
-        assert!(unknown(&known[MOST_OF_A_PERSON].1), "one too many");
+        let unknown =
+            |seat: &CountedConnection| seat.line().with(|entry| entry.unknown()).expect("seated");
+        assert!(unknown(&known[MAX_PER_USER].1), "one too many");
         let mut strangers = Vec::new();
-        for _ in 0..MOST_UNKNOWN + 7 {
+        for _ in 0..MAX_UNKNOWN + 7 {
             strangers.push(door.knock("127.0.0.1").await);
         }
         assert_eq!(

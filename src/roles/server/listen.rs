@@ -26,12 +26,12 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use super::bodies::{Account, Bodies, Metered};
-use super::connections::{self, Connections, Line, REST_KNOWN, Seated};
+use super::bodies::{Bodies, BodyAccount, MeteredBody};
+use super::connections::{self, ConnectionHandle, Connections, CountedConnection, REST_KNOWN};
 use crate::doors::admission::{Admission, Admits};
 use crate::doors::host;
 use crate::doors::peer::{Encrypted, Peer};
-use crate::doors::problem::{self, Problem};
+use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::{Language, Text, codes};
 
 /// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
@@ -68,12 +68,12 @@ pub(super) enum Purpose {
 
 /// What all ports share.
 #[derive(Clone)]
-pub(super) struct Limits {
+pub(super) struct PortLimits {
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Arc<Bodies>,
 }
 
-impl Limits {
+impl PortLimits {
     pub(super) fn new() -> Self {
         Self {
             connections: Connections::new(),
@@ -88,7 +88,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
     purpose: Purpose,
-    limits: Limits,
+    limits: PortLimits,
     mut leaving: watch::Receiver<bool>,
 ) {
     let own = listener.local_addr().map_or(0, |address| address.port());
@@ -118,7 +118,7 @@ pub(super) async fn serve(
             .local_addr()
             .map_or(peer.ip(), |address| address.ip());
         let seated = limits.connections.enter(stream, peer, permit);
-        let caller = Caller {
+        let caller = ConnectionPeer {
             line: seated.line(),
             bodies: Arc::clone(&limits.bodies),
             peer,
@@ -139,8 +139,8 @@ pub(super) async fn serve(
 
 /// The other end of one connection, and what it is served.
 #[derive(Clone)]
-struct Caller {
-    line: Line,
+struct ConnectionPeer {
+    line: ConnectionHandle,
     bodies: Arc<Bodies>,
     peer: SocketAddr,
     /// The address of this machine that was called.
@@ -150,9 +150,9 @@ struct Caller {
 }
 
 async fn receive(
-    seated: Seated,
+    seated: CountedConnection,
     acceptor: Option<TlsAcceptor>,
-    mut caller: Caller,
+    mut caller: ConnectionPeer,
     own: u16,
     leaving: watch::Receiver<bool>,
 ) {
@@ -187,7 +187,7 @@ async fn receive(
 /// Answers the requests of one connection.
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    caller: Caller,
+    caller: ConnectionPeer,
     mut leaving: watch::Receiver<bool>,
 ) {
     let (peer, end) = (caller.peer, caller.line.end());
@@ -230,9 +230,9 @@ async fn speak(
 
 /// Answers one request of any kind.
 async fn respond(
-    caller: Caller,
+    caller: ConnectionPeer,
     request: Request<Incoming>,
-    serving: connections::Request,
+    serving: connections::ActiveRequest,
 ) -> Response {
     let head = request.method() == Method::HEAD;
     let stuck = STUCK.try_with(Arc::clone).ok();
@@ -261,7 +261,7 @@ async fn respond(
 }
 
 async fn console(
-    caller: &Caller,
+    caller: &ConnectionPeer,
     mut app: Router,
     request: Request<Incoming>,
     named: Option<HeaderValue>,
@@ -270,7 +270,7 @@ async fn console(
         .bodies
         .account(connections::counted(caller.peer.ip()));
     let headers = request.headers().clone();
-    let mut request = request.map(|body| Body::new(Metered::new(body, Arc::clone(&account))));
+    let mut request = request.map(|body| Body::new(MeteredBody::new(body, Arc::clone(&account))));
     dress(&mut request, caller, &account, named);
     let response = app.call(request).await.into_response();
     match account.refused() {
@@ -282,8 +282,8 @@ async fn console(
 
 /// Listens for the proof of one request's caller.
 struct Ear {
-    line: Line,
-    account: Arc<Account>,
+    line: ConnectionHandle,
+    account: Arc<BodyAccount>,
 }
 
 impl Admits for Ear {
@@ -294,7 +294,7 @@ impl Admits for Ear {
 }
 
 /// A refusal of the listener itself: a sentence for browsers, a problem document for programs.
-fn refused(problem: &Problem, headers: &axum::http::HeaderMap) -> Response {
+fn refused(problem: &ProblemResponse, headers: &axum::http::HeaderMap) -> Response {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let language = text(header::ACCEPT_LANGUAGE).map_or(Language::English, Language::accepted);
     let id = uuid::Uuid::now_v7().to_string();
@@ -346,7 +346,7 @@ struct Answering {
     stuck: Option<Arc<Notify>>,
     /// What the body gave and was not handed over yet.
     rest: Bytes,
-    serving: connections::Request,
+    serving: connections::ActiveRequest,
 }
 
 /// Takes the next piece off; the last is a copy, which keeps nothing else of the answer in memory.
@@ -406,8 +406,8 @@ impl hyper::body::Body for Answering {
 /// Says who asks and how, where doors look for it.
 fn dress(
     request: &mut Request<Body>,
-    caller: &Caller,
-    account: &Arc<Account>,
+    caller: &ConnectionPeer,
+    account: &Arc<BodyAccount>,
     named: Option<HeaderValue>,
 ) {
     // HTTP/2 names the host beside the headers; doors ask the header.

@@ -152,7 +152,7 @@ mod tests {
             .expect("a port");
         let taken = held.local_addr().expect("bound").to_string();
         let settings = Settings::read(
-            base::settings::Layer {
+            base::settings::SettingsLayer {
                 listen: Some("127.0.0.1:0".into()),
                 tls: Some("on".into()),
                 listen_http: Some(taken),

@@ -8,25 +8,25 @@ use crate::devices::{MigPart, MigProfile};
 use crate::names::SessionId;
 use crate::refusal::Refusal;
 use crate::resources::Device;
-use crate::session::{Session, SessionKind, Wish};
+use crate::session::{DesiredState, Session, SessionKind};
 use crate::units::Bytes;
 
 /// Parts of a device's memory in which places are told. A card of four slices counts two for each.
 pub const MEMORY_SLICES: u8 = 8;
 /// Partitions of one device at most.
-pub const MOST_PARTS: usize = 7;
+pub const MAX_PARTS: usize = 7;
 
 /// One size in the maker's table: slices of compute, eighths of the memory, where it may begin, and whether
 /// there is one with the media engines. A card has one set of those.
-struct Size {
+struct ProfileSize {
     compute: u8,
     memory: u8,
     starts: &'static [u8],
     media: bool,
 }
 
-const fn size(compute: u8, memory: u8, starts: &'static [u8], media: bool) -> Size {
-    Size {
+const fn size(compute: u8, memory: u8, starts: &'static [u8], media: bool) -> ProfileSize {
+    ProfileSize {
         compute,
         memory,
         starts,
@@ -35,20 +35,20 @@ const fn size(compute: u8, memory: u8, starts: &'static [u8], media: bool) -> Si
 }
 
 /// Cards that are cut alike.
-struct Kind {
+struct CardFamily {
     /// Words of their models; cards of the same memory that cannot be cut are many.
     models: &'static [&'static str],
     /// Slices of compute that can be given, and what one of them is of the card's multiprocessors.
     compute: u8,
     one_of: u32,
     /// Smallest first, as people read them.
-    sizes: &'static [Size],
+    sizes: &'static [ProfileSize],
     /// Names that the maker gives to one, two, four and eight eighths of memory, by what the card has in all.
     names: &'static [(u64, [u16; 4])],
 }
 
-const KINDS: [Kind; 2] = [
-    Kind {
+const KINDS: [CardFamily; 2] = [
+    CardFamily {
         models: &[
             "A100", "H100", "H200", "H20", "H800", "GH200", "B200", "GB200", "B300", "GB300",
         ],
@@ -72,7 +72,7 @@ const KINDS: [Kind; 2] = [
             (269, [34, 67, 135, 269]),
         ],
     },
-    Kind {
+    CardFamily {
         models: &["A30"],
         compute: 4,
         one_of: 4,
@@ -87,7 +87,7 @@ const KINDS: [Kind; 2] = [
 
 /// What a cut comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct PartitionPlan {
     /// The partitions, in the order of their places; empty where the device is to be whole again.
     pub parts: Vec<MigPart>,
     /// Where each begins, in slices of memory, and how many it takes.
@@ -106,11 +106,11 @@ pub fn profiles(device: &Device) -> Vec<MigProfile> {
 }
 
 /// The same with the size that each of them is.
-fn known(device: &Device) -> Vec<(MigProfile, &'static Size)> {
+fn known(device: &Device) -> Vec<(MigProfile, &'static ProfileSize)> {
     let Some((kind, names)) = kind(device) else {
         return Vec::new();
     };
-    let named = |size: &'static Size, media: bool| {
+    let named = |size: &'static ProfileSize, media: bool| {
         let profile = MigProfile {
             compute: size.compute,
             gigabytes: names[usize::from(size.memory.ilog2() as u8)],
@@ -127,7 +127,7 @@ fn known(device: &Device) -> Vec<(MigProfile, &'static Size)> {
 }
 
 /// How cards of its kind are cut, and the names of this one's sizes.
-fn kind(device: &Device) -> Option<(&'static Kind, &'static [u16; 4])> {
+fn kind(device: &Device) -> Option<(&'static CardFamily, &'static [u16; 4])> {
     let words = || device.model.split(|c: char| !c.is_ascii_alphanumeric());
     let kind = KINDS
         .iter()
@@ -150,7 +150,7 @@ pub fn plan<'a>(
     device: &Device,
     wanted: &[MigProfile],
     sessions: impl IntoIterator<Item = &'a Session>,
-) -> Result<Plan, Refusal> {
+) -> Result<PartitionPlan, Refusal> {
     let sizes = known(device);
     let known = profiles(device);
     if known.is_empty() {
@@ -199,13 +199,13 @@ pub fn plan<'a>(
                 .any(|part| part.index == device.index);
         if on_it {
             ends.push(session.id);
-            if session.order.kind == SessionKind::Batch && session.wish == Wish::Run {
+            if session.order.kind == SessionKind::Batch && session.wish == DesiredState::Run {
                 requeued.push(session.id);
             }
         }
     }
     let profiles: Vec<MigProfile> = placed.iter().map(|(profile, _)| *profile).collect();
-    Ok(Plan {
+    Ok(PartitionPlan {
         parts: parts(device, &profiles),
         places: placed.into_iter().map(|(_, place)| place).collect(),
         ends,
@@ -288,12 +288,12 @@ type Placed = Vec<(MigProfile, (u8, u8))>;
 
 /// A place for each, none over another; None where there is none. At most seven are placed, each at one of
 /// at most seven places, largest first, so the search is short.
-fn places(wanted: &[MigProfile], known: &[(MigProfile, &'static Size)]) -> Option<Placed> {
+fn places(wanted: &[MigProfile], known: &[(MigProfile, &'static ProfileSize)]) -> Option<Placed> {
     let with_media = wanted.iter().filter(|profile| profile.media).count();
-    if wanted.len() > MOST_PARTS || with_media > 1 {
+    if wanted.len() > MAX_PARTS || with_media > 1 {
         return None;
     }
-    let mut order: Vec<(&Size, MigProfile)> = wanted
+    let mut order: Vec<(&ProfileSize, MigProfile)> = wanted
         .iter()
         .filter_map(|profile| {
             let (_, size) = known.iter().find(|(known, _)| known == profile)?;
@@ -310,7 +310,7 @@ fn places(wanted: &[MigProfile], known: &[(MigProfile, &'static Size)]) -> Optio
     Some(placed)
 }
 
-fn place(order: &[(&Size, MigProfile)], taken: u16, placed: &mut Placed) -> bool {
+fn place(order: &[(&ProfileSize, MigProfile)], taken: u16, placed: &mut Placed) -> bool {
     let Some(((size, profile), rest)) = order.split_first() else {
         return true;
     };

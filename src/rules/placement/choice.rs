@@ -2,14 +2,14 @@
 //! devices that holds them all, so that large groups stay whole; a fraction goes to the fullest device
 //! that still holds it (or, where the administrator says so, to the emptiest).
 
-use super::ground::Spot;
+use super::ground::NodeState;
 use crate::devices::{CONTEXT_OVERHEAD, Health, MigPart, Spreading, WHOLE};
 use crate::resources::{Demand, Device, DeviceShare};
 use crate::units::{Bytes, GpuShare};
-use crate::world::{Node, World};
+use crate::world::{ClusterSnapshot, NodeRecord};
 
 /// Takes new slices, as far as the device itself goes.
-pub(super) fn takes_new(node: &Node, device: &Device) -> bool {
+pub(super) fn takes_new(node: &NodeRecord, device: &Device) -> bool {
     !matches!(device.health, Health::Failing { .. }) && !node.cordoned.contains(&device.uuid)
 }
 
@@ -22,7 +22,7 @@ pub(super) fn slice_memory(device: &Device, demand: &Demand, part: GpuShare) -> 
 }
 
 /// How much is free of a device: its share and its memory; nothing where it takes nothing new.
-pub(super) fn left(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
+pub(super) fn left(spot: &NodeState<'_>, at: usize) -> (GpuShare, Bytes) {
     let device = &spot.node.capacity.devices[at];
     if device.is_cut() || !takes_new(spot.node, device) {
         return (GpuShare::ZERO, Bytes::ZERO);
@@ -35,7 +35,7 @@ pub(super) fn left(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
 }
 
 /// The same for a session that may have nothing that an earlier one waits for.
-pub(super) fn left_over(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
+pub(super) fn left_over(spot: &NodeState<'_>, at: usize) -> (GpuShare, Bytes) {
     if spot.shut[at] {
         return (GpuShare::ZERO, Bytes::ZERO);
     }
@@ -45,7 +45,7 @@ pub(super) fn left_over(spot: &Spot<'_>, at: usize) -> (GpuShare, Bytes) {
 /// How badly a machine suits a demand for devices, where they would be packed: whether they would lie
 /// apart, what would be left of the device that gives the fraction, how many devices are empty; for
 /// spreading the last two the other way round. None where it does not fit.
-pub(super) fn rank(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<u64> {
+pub(super) fn rank(world: &ClusterSnapshot, spot: &NodeState<'_>, demand: &Demand) -> Option<u64> {
     let given = choose(world, spot, demand)?;
     let empty = (0..spot.devices.len())
         .filter(|at| left(spot, *at).0 == WHOLE)
@@ -70,7 +70,7 @@ pub(super) fn rank(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<u6
 
 /// Whether devices can reach each other without crossing the machine's memory, or at least hang on one
 /// socket.
-fn together(node: &Node, given: &[DeviceShare]) -> bool {
+fn together(node: &NodeRecord, given: &[DeviceShare]) -> bool {
     let groups: Vec<(Option<u32>, Option<u32>)> = given
         .iter()
         .filter_map(|part| node.capacity.devices.iter().find(|d| d.index == part.index))
@@ -84,7 +84,11 @@ fn together(node: &Node, given: &[DeviceShare]) -> bool {
 
 /// The shares of devices that this demand gets here; empty where it wants none, None where they are not
 /// free.
-pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<Vec<DeviceShare>> {
+pub(super) fn choose(
+    world: &ClusterSnapshot,
+    spot: &NodeState<'_>,
+    demand: &Demand,
+) -> Option<Vec<DeviceShare>> {
     if !demand.wants_device() {
         return Some(Vec::new());
     }
@@ -137,7 +141,7 @@ pub(super) fn choose(world: &World, spot: &Spot<'_>, demand: &Demand) -> Option<
 
 /// The fraction of this very device, where it is free; a cordon is no matter, and another session that waits for a
 /// cordoned device cannot have it anyway.
-pub(super) fn on(spot: &Spot<'_>, device: &str, demand: &Demand) -> Option<DeviceShare> {
+pub(super) fn on(spot: &NodeState<'_>, device: &str, demand: &Demand) -> Option<DeviceShare> {
     let devices = &spot.node.capacity.devices;
     let at = devices.iter().position(|its| its.uuid == device)?;
     let (device, held) = (&devices[at], &spot.devices[at]);
@@ -158,10 +162,10 @@ pub(super) fn on(spot: &Spot<'_>, device: &str, demand: &Demand) -> Option<Devic
 
 /// Sets of devices to take whole ones from, the best first: linked ones, those of one socket, all of
 /// them; of each kind the smallest first.
-fn groups<'a>(node: &'a Node, among: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
+fn groups<'a>(node: &'a NodeRecord, among: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
     // The next kind is looked at only where none of the one before would do.
-    type Key = fn(&Device) -> Option<(u32, u32)>;
-    let kinds: [Key; 3] = [
+    type DeviceKey = fn(&Device) -> Option<(u32, u32)>;
+    let kinds: [DeviceKey; 3] = [
         |d| Some((d.link?, d.numa?)),
         |d| Some((d.link?, 0)),
         |d| Some((d.numa?, 0)),
@@ -186,8 +190,8 @@ fn groups<'a>(node: &'a Node, among: &'a [usize]) -> impl Iterator<Item = Vec<us
 
 /// The device that gives a fraction: not one of `taken`, near `near` where it can be.
 fn fraction(
-    world: &World,
-    spot: &Spot<'_>,
+    world: &ClusterSnapshot,
+    spot: &NodeState<'_>,
     demand: &Demand,
     part: GpuShare,
     taken: &[usize],
@@ -231,7 +235,7 @@ pub(super) fn share_of(device: &Device, part: &MigPart) -> GpuShare {
 
 /// How much of devices a demand counts for what one person may hold. A partition counts what its engines are
 /// of a device, on whichever machine that is most. Costs one visit a partition.
-pub(super) fn asked(world: &World, demand: &Demand) -> GpuShare {
+pub(super) fn asked(world: &ClusterSnapshot, demand: &Demand) -> GpuShare {
     let Some(profile) = demand.mig else {
         return demand.gpu;
     };
@@ -242,7 +246,7 @@ pub(super) fn asked(world: &World, demand: &Demand) -> GpuShare {
     shares.max().unwrap_or_default()
 }
 
-fn partition(spot: &Spot<'_>, profile: crate::devices::MigProfile) -> Option<DeviceShare> {
+fn partition(spot: &NodeState<'_>, profile: crate::devices::MigProfile) -> Option<DeviceShare> {
     if spot.shut_parts.contains(&profile) {
         return None;
     }

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
 use crate::names::{NodeId, SessionId, UserId};
-use crate::placement::ground::{Found, Ground, Spot};
-use crate::placement::line::Line;
-use crate::placement::{Blocker, choice, fit, kept, order};
+use crate::placement::ground::{ClusterState, FoundPlace, NodeState};
+use crate::placement::line::QueueWalk;
+use crate::placement::{PlacementBlocker, choice, fit, kept, order};
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{Environment, Phase, Reason, Session};
+use crate::session::{Phase, Reason, Session, SessionEnvironment};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use crate::world::World;
+use crate::world::ClusterSnapshot;
 
 /// What a person is about to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Draft {
-    pub environment: Environment,
+pub struct RequestDraft {
+    pub environment: SessionEnvironment,
     pub demand: Demand,
     pub start_at: Option<Timestamp>,
     pub depends_on: Vec<SessionId>,
@@ -49,7 +49,7 @@ pub struct Eta {
 
 /// One thing that was checked, with its number before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub struct PlacementCheck {
     /// `cpu`, `memory`, `gpu`, `gpu-memory`, `gpu-quota`.
     pub code: String,
     /// The index of the device it is about; None where it is about none.
@@ -72,7 +72,7 @@ pub struct Alternative {
 
 /// How full one machine is, and would be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Room {
+pub struct NodeRoom {
     pub node: NodeId,
     pub name: String,
     pub cpu: CpuShare,
@@ -108,18 +108,18 @@ pub struct Explanation {
     pub reason: Option<Reason>,
     /// 1 is next; None when it does not wait.
     pub queue_position: Option<u32>,
-    pub blockers: Vec<Blocker>,
-    pub checks: Vec<Check>,
+    pub blockers: Vec<PlacementBlocker>,
+    pub checks: Vec<PlacementCheck>,
     pub alternatives: Vec<Alternative>,
-    pub rooms: Vec<Room>,
+    pub rooms: Vec<NodeRoom>,
     /// Devices here do not exist: sessions get none, also where a share is listed.
     #[serde(default)]
     pub simulated: bool,
 }
 
 /// Answers for something that is not yet asked for. Same cost as one scheduling pass.
-pub fn explain_draft(world: &World, draft: &Draft, now: Timestamp) -> Explanation {
-    let stand_in = Waiting {
+pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Explanation {
+    let stand_in = WaitingRequest {
         environment: &draft.environment,
         demand: &draft.demand,
         session: None,
@@ -134,7 +134,7 @@ pub fn explain_draft(world: &World, draft: &Draft, now: Timestamp) -> Explanatio
 }
 
 /// Answers for a session that exists, in any phase.
-pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Explanation {
+pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
     if session.phase != Phase::Pending {
         return settled(world, session, now);
     }
@@ -143,13 +143,13 @@ pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Expl
         .take_while(|other| other.id != session.id)
         .count() as u32;
     let held = match order::gate(world, session, now) {
-        order::Gate::Open => Ok(None),
-        order::Gate::Held(blocker) => Ok(Some(blocker)),
-        order::Gate::Never(reason) => Err(reason),
+        order::QueueGate::Open => Ok(None),
+        order::QueueGate::Held(blocker) => Ok(Some(blocker)),
+        order::QueueGate::Never(reason) => Err(reason),
     };
     explain(
         world,
-        &Waiting {
+        &WaitingRequest {
             environment: &session.order.environment,
             demand: &session.order.demand,
             session: Some(session),
@@ -161,8 +161,8 @@ pub fn explain_session(world: &World, session: &Session, now: Timestamp) -> Expl
     )
 }
 
-struct Waiting<'a> {
-    environment: &'a Environment,
+struct WaitingRequest<'a> {
+    environment: &'a SessionEnvironment,
     demand: &'a Demand,
     /// None where nothing was launched yet.
     session: Option<&'a Session>,
@@ -170,12 +170,16 @@ struct Waiting<'a> {
     /// How many wait in front of it.
     before: u32,
     /// What holds it besides room; Err: it can never start.
-    held: Result<Option<Blocker>, Reason>,
+    held: Result<Option<PlacementBlocker>, Reason>,
 }
 
-fn draft_gate(world: &World, draft: &Draft, now: Timestamp) -> Result<Option<Blocker>, Reason> {
+fn draft_gate(
+    world: &ClusterSnapshot,
+    draft: &RequestDraft,
+    now: Timestamp,
+) -> Result<Option<PlacementBlocker>, Reason> {
     if let Some(other) = draft.depends_on.iter().find_map(|id| world.session(*id)) {
-        return Ok(Some(Blocker {
+        return Ok(Some(PlacementBlocker {
             code: "dependency.waiting".into(),
             text: format!("It starts after {} has ended well.", other.name),
             params: [("session".to_owned(), other.name.to_string())].into(),
@@ -183,7 +187,7 @@ fn draft_gate(world: &World, draft: &Draft, now: Timestamp) -> Result<Option<Blo
         }));
     }
     match draft.start_at {
-        Some(start) if start > now => Ok(Some(Blocker {
+        Some(start) if start > now => Ok(Some(PlacementBlocker {
             code: "start.later".into(),
             text: format!("It is set to start at {start}."),
             params: [("at".to_owned(), start.to_string())].into(),
@@ -193,9 +197,9 @@ fn draft_gate(world: &World, draft: &Draft, now: Timestamp) -> Result<Option<Blo
     }
 }
 
-fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation {
+fn explain(world: &ClusterSnapshot, waiting: &WaitingRequest<'_>, now: Timestamp) -> Explanation {
     // Everybody in front of it takes their room first, as `decide` would give it to them.
-    let mut line = Line::new(world, now);
+    let mut line = QueueWalk::new(world, now);
     for session in order::waiting(world, now)
         .into_iter()
         .take(waiting.before as usize)
@@ -295,9 +299,13 @@ fn explain(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Explanation 
 }
 
 /// That it waits for its owner's next turn, where others wait too; None for everybody's first.
-fn turn(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Option<Blocker> {
+fn turn(
+    world: &ClusterSnapshot,
+    waiting: &WaitingRequest<'_>,
+    now: Timestamp,
+) -> Option<PlacementBlocker> {
     let count = order::own_in_front(world, waiting.session?, now);
-    (count > 0).then(|| Blocker {
+    (count > 0).then(|| PlacementBlocker {
         code: "queue.turn".into(),
         text: format!(
             "The queue takes turns by user, and {count} of its owner's sessions come before it."
@@ -309,11 +317,15 @@ fn turn(world: &World, waiting: &Waiting<'_>, now: Timestamp) -> Option<Blocker>
 
 /// The session in front that it waits behind: the first one that waits for something it wants too, or for
 /// which what is free is kept. None where it only lacks room.
-fn in_front(line: &Line<'_>, bare: &Ground<'_>, waiting: &Waiting<'_>) -> Option<Blocker> {
+fn in_front(
+    line: &QueueWalk<'_>,
+    bare: &ClusterState<'_>,
+    waiting: &WaitingRequest<'_>,
+) -> Option<PlacementBlocker> {
     let (ground, demand) = (&line.ground, waiting.demand);
-    let host = *waiting.environment == Environment::Host;
+    let host = *waiting.environment == SessionEnvironment::Host;
     let sizes = &ground.kept().sizes;
-    let behind = |front: &Session| Blocker {
+    let behind = |front: &Session| PlacementBlocker {
         code: "queue.behind".into(),
         text: format!("{} is in front of it and waits for room.", front.name),
         params: [("session".to_owned(), front.name.to_string())].into(),
@@ -326,7 +338,7 @@ fn in_front(line: &Line<'_>, bare: &Ground<'_>, waiting: &Waiting<'_>) -> Option
         let own = own.find(|s| s.owner == owner && s.order.demand.wants_device());
         return own.map(|front| behind(front));
     }
-    let could_be_on = |spot: &&Spot<'_>| kept::could(spot.node, demand, host);
+    let could_be_on = |spot: &&NodeState<'_>| kept::could(spot.node, demand, host);
     let competitor = sizes.iter().find(|size| {
         let mut spots = ground.spots.iter().filter(could_be_on);
         spots.any(|spot| kept::competes(spot, size, demand))
@@ -343,7 +355,7 @@ fn in_front(line: &Line<'_>, bare: &Ground<'_>, waiting: &Waiting<'_>) -> Option
         .iter()
         .find(|size| kept::could(spot.node, &size.demand, size.host))?;
     let front = size.first;
-    Some(Blocker {
+    Some(PlacementBlocker {
         code: "queue.kept".into(),
         text: format!(
             "What is free is kept for {}, which is in front of it.",
@@ -355,12 +367,12 @@ fn in_front(line: &Line<'_>, bare: &Ground<'_>, waiting: &Waiting<'_>) -> Option
 }
 
 /// Whether devices here are simulated: then every answer that speaks of them says so.
-fn simulated(world: &World) -> bool {
+fn simulated(world: &ClusterSnapshot) -> bool {
     let mut devices = world.nodes.iter().flat_map(|n| &n.capacity.devices);
     devices.any(|d| d.simulated)
 }
 
-fn settled(world: &World, session: &Session, now: Timestamp) -> Explanation {
+fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
     let node = session.node.and_then(|id| world.node(id));
     let sentence = match session.phase {
         Phase::Ended => session
@@ -385,16 +397,16 @@ fn settled(world: &World, session: &Session, now: Timestamp) -> Explanation {
         blockers: Vec::new(),
         checks: Vec::new(),
         alternatives: Vec::new(),
-        rooms: rooms(&Ground::new(world, now), session.node),
+        rooms: rooms(&ClusterState::new(world, now), session.node),
         simulated: simulated(world),
     }
 }
 
-fn rooms(ground: &Ground<'_>, chosen: Option<NodeId>) -> Vec<Room> {
+fn rooms(ground: &ClusterState<'_>, chosen: Option<NodeId>) -> Vec<NodeRoom> {
     ground
         .spots
         .iter()
-        .map(|spot| Room {
+        .map(|spot| NodeRoom {
             node: spot.node.id,
             name: spot.node.name.clone(),
             cpu: spot.node.capacity.cpu,
@@ -416,20 +428,25 @@ fn rooms(ground: &Ground<'_>, chosen: Option<NodeId>) -> Vec<Room> {
         .collect()
 }
 
-fn checks(ground: &Ground<'_>, place: &fit::Place, waiting: &Waiting<'_>) -> Vec<Check> {
+fn checks(
+    ground: &ClusterState<'_>,
+    place: &fit::FitPlace,
+    waiting: &WaitingRequest<'_>,
+) -> Vec<PlacementCheck> {
     let Some(at) = ground.spot(place.node) else {
         return Vec::new();
     };
     let (held, demand) = (ground.used(at), waiting.demand);
     let capacity = &ground.spots[at].node.capacity;
-    let check = |code: &str, device, before: String, after: String, limit: String, ok| Check {
-        code: code.into(),
-        device,
-        before,
-        after,
-        limit,
-        ok,
-    };
+    let check =
+        |code: &str, device, before: String, after: String, limit: String, ok| PlacementCheck {
+            code: code.into(),
+            device,
+            before,
+            after,
+            limit,
+            ok,
+        };
     let mut all = vec![
         check(
             "cpu",
@@ -492,15 +509,15 @@ fn checks(ground: &Ground<'_>, place: &fit::Place, waiting: &Waiting<'_>) -> Vec
 
 /// Searches for a place that one estimate may cost, times machines. More: a page that asks while a user
 /// types answers later. Fewer: a long queue has no estimate.
-const MOST_SEARCHES: usize = 20_000;
+const MAX_SEARCHES: usize = 20_000;
 
 /// When enough sessions will have reached the limits their owners set that everybody in front of this one
 /// has a place, and then this one: at the latest, for some end sooner. None where a session in the way has
 /// no limit. None too where counting it out would take too long.
 fn eta<'w>(
-    line: &Line<'w>,
-    mut ground: Ground<'w>,
-    waiting: &Waiting<'_>,
+    line: &QueueWalk<'w>,
+    mut ground: ClusterState<'w>,
+    waiting: &WaitingRequest<'_>,
     now: Timestamp,
 ) -> Option<Eta> {
     let world = ground.world();
@@ -508,20 +525,20 @@ fn eta<'w>(
         .sessions
         .iter()
         .filter(|s| s.phase == Phase::Running && s.node.is_some())
-        .filter_map(|s| Some((s.deadline()?.0, Ending::Runs(s))));
+        .filter_map(|s| Some((s.deadline()?.0, ExpectedEnd::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let end = now.plus_seconds(session.order.limit()?.0);
-        Some((end, Ending::Given(session, found.clone())))
+        Some((end, ExpectedEnd::Given(session, found.clone())))
     });
-    let mut ends: Vec<(Timestamp, Ending<'_>)> = running.chain(started).collect();
+    let mut ends: Vec<(Timestamp, ExpectedEnd<'_>)> = running.chain(started).collect();
     let mut queue = line.waiting.clone();
-    let mut searches = MOST_SEARCHES / ground.spots.len().max(1);
+    let mut searches = MAX_SEARCHES / ground.spots.len().max(1);
     loop {
         let next = (0..ends.len()).min_by_key(|at| (ends[*at].0, ends[*at].1.session().id))?;
         let (at, end) = ends.swap_remove(next);
         match &end {
-            Ending::Runs(session) => ground.give_back(session),
-            Ending::Given(session, found) => {
+            ExpectedEnd::Runs(session) => ground.give_back(session),
+            ExpectedEnd::Given(session, found) => {
                 ground.free(found, &session.order.demand, session.owner);
             }
         }
@@ -534,7 +551,7 @@ fn eta<'w>(
                 Some(found) => {
                     ground.take(&found, demand, session.owner);
                     if let Some((seconds, _)) = session.order.limit() {
-                        ends.push((at.plus_seconds(seconds), Ending::Given(session, found)));
+                        ends.push((at.plus_seconds(seconds), ExpectedEnd::Given(session, found)));
                     }
                 }
                 None => {
@@ -557,13 +574,13 @@ fn eta<'w>(
 }
 
 /// A session that is going to reach its limit.
-enum Ending<'w> {
+enum ExpectedEnd<'w> {
     Runs(&'w Session),
     /// It does not run yet: this is the place it will have had.
-    Given(&'w Session, Found),
+    Given(&'w Session, FoundPlace),
 }
 
-impl<'w> Ending<'w> {
+impl<'w> ExpectedEnd<'w> {
     fn session(&self) -> &'w Session {
         match self {
             Self::Runs(session) | Self::Given(session, _) => session,
@@ -572,7 +589,7 @@ impl<'w> Ending<'w> {
 }
 
 /// The largest smaller request that would start now, if there is one.
-fn nearest(ground: &Ground<'_>, waiting: &Waiting<'_>) -> Vec<Alternative> {
+fn nearest(ground: &ClusterState<'_>, waiting: &WaitingRequest<'_>) -> Vec<Alternative> {
     let wanted = waiting.demand;
     let quota = waiting.owner.and_then(|owner| {
         let each = ground.world().policy.each?;
@@ -628,8 +645,8 @@ fn nearest(ground: &Ground<'_>, waiting: &Waiting<'_>) -> Vec<Alternative> {
 /// The same demand with the share as it is, and with the largest share that one device of the machine has
 /// free, in the administrator's steps.
 fn smaller_shares(
-    ground: &Ground<'_>,
-    spot: &Spot<'_>,
+    ground: &ClusterState<'_>,
+    spot: &NodeState<'_>,
     demand: &Demand,
     quota: Option<GpuShare>,
 ) -> Vec<Demand> {

@@ -4,35 +4,35 @@ use std::collections::BTreeMap;
 
 use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
-use crate::placement::Blocker;
+use crate::placement::PlacementBlocker;
 use crate::placement::choice;
-use crate::placement::ground::{Found, Ground, Spot};
+use crate::placement::ground::{ClusterState, FoundPlace, NodeState};
 use crate::refusal::Refusal;
 use crate::resources::{Demand, Device, DeviceShare};
-use crate::session::{Environment, Reason, Session};
+use crate::session::{Reason, Session, SessionEnvironment};
 use crate::units::{Bytes, GpuShare, Timestamp};
-use crate::world::{Node, World};
+use crate::world::{ClusterSnapshot, NodeRecord};
 
-pub(super) struct Place {
+pub(super) struct FitPlace {
     pub(super) node: NodeId,
     pub(super) devices: Vec<DeviceShare>,
     pub(super) because: Reason,
-    pub(super) found: Found,
+    pub(super) found: FoundPlace,
 }
 
 /// The best place that is free, with why it is the best; None where none has room.
 pub(super) fn best(
-    ground: &Ground<'_>,
+    ground: &ClusterState<'_>,
     demand: &Demand,
-    environment: &Environment,
-) -> Option<Place> {
+    environment: &SessionEnvironment,
+) -> Option<FitPlace> {
     ground
         .best(demand, environment)
         .map(|found| told(ground, demand, found))
 }
 
 /// The same for a session that exists, which may be bound to a device.
-pub(super) fn place(ground: &Ground<'_>, session: &Session) -> Option<Place> {
+pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitPlace> {
     let demand = &session.order.demand;
     let place = ground
         .place(session)
@@ -41,7 +41,7 @@ pub(super) fn place(ground: &Ground<'_>, session: &Session) -> Option<Place> {
         return Some(place);
     };
     let node = &ground.spots[place.found.spot].node.name;
-    Some(Place {
+    Some(FitPlace {
         because: Reason::new(
             "placement.only-device",
             format!("{node}: the device that it is bound to."),
@@ -52,9 +52,9 @@ pub(super) fn place(ground: &Ground<'_>, session: &Session) -> Option<Place> {
     })
 }
 
-fn told(ground: &Ground<'_>, demand: &Demand, found: Found) -> Place {
+fn told(ground: &ClusterState<'_>, demand: &Demand, found: FoundPlace) -> FitPlace {
     let spot = &ground.spots[found.spot];
-    Place {
+    FitPlace {
         node: spot.node.id,
         because: reason(ground.world(), spot, &found.devices, demand),
         devices: found.devices.clone(),
@@ -62,7 +62,12 @@ fn told(ground: &Ground<'_>, demand: &Demand, found: Found) -> Place {
     }
 }
 
-fn reason(world: &World, spot: &Spot<'_>, devices: &[DeviceShare], demand: &Demand) -> Reason {
+fn reason(
+    world: &ClusterSnapshot,
+    spot: &NodeState<'_>,
+    devices: &[DeviceShare],
+    demand: &Demand,
+) -> Reason {
     let (cpu, memory) = spot.free();
     let node = spot.node;
     let card = |part: &DeviceShare| node.capacity.devices.iter().find(|d| d.index == part.index);
@@ -130,9 +135,9 @@ fn reason(world: &World, spot: &Spot<'_>, devices: &[DeviceShare], demand: &Dema
 }
 
 /// Why a node takes no session now; None when it does.
-pub(super) fn closed(node: &Node, now: Timestamp) -> Option<Blocker> {
+pub(super) fn closed(node: &NodeRecord, now: Timestamp) -> Option<PlacementBlocker> {
     let say = |code: &str, text: String| {
-        Some(Blocker {
+        Some(PlacementBlocker {
             code: code.into(),
             text,
             params: [("node".to_owned(), node.name.clone())].into(),
@@ -166,10 +171,14 @@ pub(super) fn closed(node: &Node, now: Timestamp) -> Option<Blocker> {
 }
 
 /// The same for a session that wants that environment.
-fn usable(node: &Node, environment: &Environment, now: Timestamp) -> Option<Blocker> {
-    let off = *environment == Environment::Host && !node.host_environment;
+fn usable(
+    node: &NodeRecord,
+    environment: &SessionEnvironment,
+    now: Timestamp,
+) -> Option<PlacementBlocker> {
+    let off = *environment == SessionEnvironment::Host && !node.host_environment;
     closed(node, now).or_else(|| {
-        off.then(|| Blocker {
+        off.then(|| PlacementBlocker {
             code: "environment.host-off".into(),
             text: format!(
                 "{} does not offer its own programs as an environment.",
@@ -183,14 +192,14 @@ fn usable(node: &Node, environment: &Environment, now: Timestamp) -> Option<Bloc
 
 /// Everything that keeps the demand from every node; empty where it fits somewhere.
 pub(super) fn blockers(
-    ground: &Ground<'_>,
+    ground: &ClusterState<'_>,
     demand: &Demand,
-    environment: &Environment,
+    environment: &SessionEnvironment,
     owner: Option<UserId>,
     now: Timestamp,
-) -> Vec<Blocker> {
+) -> Vec<PlacementBlocker> {
     if ground.spots.is_empty() {
-        return vec![Blocker {
+        return vec![PlacementBlocker {
             code: "node.none".into(),
             text: "No machine has reported yet.".into(),
             params: BTreeMap::new(),
@@ -241,8 +250,8 @@ pub(super) fn blockers(
     found
 }
 
-fn short(code: &str, node: &str, need: String, free: String, text: String) -> Blocker {
-    Blocker {
+fn short(code: &str, node: &str, need: String, free: String, text: String) -> PlacementBlocker {
+    PlacementBlocker {
         code: code.into(),
         text,
         params: [
@@ -256,10 +265,10 @@ fn short(code: &str, node: &str, need: String, free: String, text: String) -> Bl
 }
 
 /// A user holds as much of devices as one user may.
-pub(super) fn quota(ground: &Ground<'_>, demand: &Demand, owner: UserId) -> Blocker {
+pub(super) fn quota(ground: &ClusterState<'_>, demand: &Demand, owner: UserId) -> PlacementBlocker {
     let each = ground.world().policy.each.unwrap_or_default();
     let (held, need) = (ground.owned(owner), ground.asked(demand));
-    Blocker {
+    PlacementBlocker {
         code: "gpu.quota".into(),
         text: format!("It needs {need} of devices; its owner holds {held} of at most {each}."),
         params: [
@@ -273,7 +282,7 @@ pub(super) fn quota(ground: &Ground<'_>, demand: &Demand, owner: UserId) -> Bloc
 }
 
 /// Why the devices of a machine do not do.
-fn device_blocker(spot: &Spot<'_>, demand: &Demand) -> Blocker {
+fn device_blocker(spot: &NodeState<'_>, demand: &Demand) -> PlacementBlocker {
     let name = &spot.node.name;
     let devices = &spot.node.capacity.devices;
     if let Some(profile) = demand.mig {
@@ -348,7 +357,7 @@ fn device_blocker(spot: &Spot<'_>, demand: &Demand) -> Blocker {
 
 /// See `placement::regrant`.
 pub(super) fn regrant(
-    world: &World,
+    world: &ClusterSnapshot,
     session: &Session,
     demand: &Demand,
 ) -> Result<Vec<DeviceShare>, Refusal> {
@@ -399,7 +408,7 @@ pub(super) fn regrant(
     } else {
         device.memory
     };
-    let mut others = crate::devices::Held::default();
+    let mut others = crate::devices::DeviceAllocation::default();
     let neighbours = world
         .sessions
         .iter()
@@ -437,15 +446,15 @@ pub(super) fn regrant(
 
 /// Refuses what no machine could hold even when empty, naming the largest request that one could.
 pub(super) fn possible(
-    world: &World,
+    world: &ClusterSnapshot,
     demand: &Demand,
-    environment: &Environment,
+    environment: &SessionEnvironment,
 ) -> Result<(), Refusal> {
     if world.nodes.is_empty() {
         // Nothing is known yet; the session waits and says so.
         return Ok(());
     }
-    if *environment == Environment::Host && !world.nodes.iter().any(|n| n.host_environment) {
+    if *environment == SessionEnvironment::Host && !world.nodes.iter().any(|n| n.host_environment) {
         return Err(Refusal::invalid(
             "environment.host-off",
             "No machine offers its own programs as an environment.",
@@ -454,7 +463,7 @@ pub(super) fn possible(
         .hint("Choose an imported image."));
     }
     // A machine that cannot run containers at all will not learn it while a session waits.
-    let refusing = |n: &Node| {
+    let refusing = |n: &NodeRecord| {
         n.problems
             .iter()
             .find(|p| p.code.starts_with("node.refuses"))
@@ -478,7 +487,7 @@ pub(super) fn possible(
         .at("/resources/mig")
         .hint("A smaller partition would work; an administrator can raise it."));
     }
-    let fits = |n: &Node| {
+    let fits = |n: &NodeRecord| {
         n.capacity.cpu >= demand.cpu
             && n.capacity.memory >= demand.memory
             && holds_when_empty(n, demand)
@@ -537,7 +546,7 @@ pub(super) fn possible(
 
 /// Whether the devices of a machine hold a demand while no other session has any of them. A cordon and a
 /// device's health pass, so they do not count.
-pub(super) fn holds_when_empty(node: &Node, demand: &Demand) -> bool {
+pub(super) fn holds_when_empty(node: &NodeRecord, demand: &Demand) -> bool {
     if !demand.wants_device() {
         return true;
     }
@@ -558,7 +567,7 @@ pub(super) fn holds_when_empty(node: &Node, demand: &Demand) -> bool {
 }
 
 /// What about devices no machine could ever do, and what would work; None where some machine could.
-fn never_on_devices(world: &World, demand: &Demand) -> Option<Refusal> {
+fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal> {
     if world.nodes.iter().any(|n| holds_when_empty(n, demand)) {
         return None;
     }

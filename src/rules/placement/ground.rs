@@ -12,35 +12,35 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::kept::{Beside, Counted, Kept, could, could_use};
+use super::kept::{CoAllocation, NodeTotals, Reservations, could, could_use};
 use super::{choice, fit};
-use crate::devices::{Held, MigProfile, Spreading};
+use crate::devices::{DeviceAllocation, MigProfile, Spreading};
 use crate::names::{NodeId, UserId};
 use crate::resources::{Demand, DeviceShare, Used};
-use crate::session::{Environment, Session};
+use crate::session::{Session, SessionEnvironment};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use crate::world::{Node, World};
+use crate::world::{ClusterSnapshot, NodeRecord};
 
 /// Heaps kept. More: memory, for queues in which every request differs. Fewer: a queue of more sizes than
 /// this looks at every machine for each of them.
-const MOST_HEAPS: usize = 64;
+const MAX_HEAPS: usize = 64;
 
 /// One machine while places are given away.
 #[derive(Clone)]
-pub(super) struct Spot<'w> {
-    pub(super) node: &'w Node,
+pub(super) struct NodeState<'w> {
+    pub(super) node: &'w NodeRecord,
     pub(super) cpu: CpuShare,
     pub(super) memory: Bytes,
     /// What is given of each device, in the order of the machine's list.
-    pub(super) devices: Vec<Held>,
+    pub(super) devices: Vec<DeviceAllocation>,
     /// Devices that an earlier session waits for, in the order of the machine's list.
     pub(super) shut: Vec<bool>,
     /// Sizes of partitions that an earlier session waits for.
     pub(super) shut_parts: Vec<MigProfile>,
     /// What everybody who has devices here has beside them.
-    pub(super) beside: Vec<Beside>,
-    /// What `Kept` counted here last.
-    pub(super) most: Cell<Option<Counted>>,
+    pub(super) beside: Vec<CoAllocation>,
+    /// What `Reservations` counted here last.
+    pub(super) most: Cell<Option<NodeTotals>>,
     /// It takes new sessions at all.
     open: bool,
     pub(super) version: u32,
@@ -48,7 +48,7 @@ pub(super) struct Spot<'w> {
 
 /// Where a demand would go.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct FoundPlace {
     pub(super) spot: usize,
     pub(super) devices: Vec<DeviceShare>,
 }
@@ -65,13 +65,13 @@ struct Search {
     noted: usize,
 }
 
-pub(super) struct Ground<'w> {
-    world: &'w World,
-    pub(super) spots: Vec<Spot<'w>>,
+pub(super) struct ClusterState<'w> {
+    world: &'w ClusterSnapshot,
+    pub(super) spots: Vec<NodeState<'w>>,
     at: BTreeMap<NodeId, usize>,
     /// Hundredths of devices that each person holds.
     owned: BTreeMap<UserId, u32>,
-    kept: Kept<'w>,
+    kept: Reservations<'w>,
     /// Some machine has a device whose slices no earlier session waits for.
     some_unshut: bool,
     /// What partitions of a size count.
@@ -80,17 +80,17 @@ pub(super) struct Ground<'w> {
     searches: RefCell<BTreeMap<(Demand, bool), Search>>,
 }
 
-impl<'w> Ground<'w> {
+impl<'w> ClusterState<'w> {
     /// The world as it stands. Costs one visit a session and a device.
-    pub(super) fn new(world: &'w World, now: Timestamp) -> Self {
-        let spots: Vec<Spot<'w>> = world
+    pub(super) fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
+        let spots: Vec<NodeState<'w>> = world
             .nodes
             .iter()
-            .map(|node| Spot {
+            .map(|node| NodeState {
                 node,
                 cpu: CpuShare::ZERO,
                 memory: Bytes::ZERO,
-                devices: vec![Held::default(); node.capacity.devices.len()],
+                devices: vec![DeviceAllocation::default(); node.capacity.devices.len()],
                 shut: vec![false; node.capacity.devices.len()],
                 shut_parts: Vec::new(),
                 beside: Vec::new(),
@@ -109,7 +109,7 @@ impl<'w> Ground<'w> {
             spots,
             at,
             owned: BTreeMap::new(),
-            kept: Kept::default(),
+            kept: Reservations::default(),
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
@@ -126,7 +126,7 @@ impl<'w> Ground<'w> {
         ground
     }
 
-    pub(super) fn world(&self) -> &'w World {
+    pub(super) fn world(&self) -> &'w ClusterSnapshot {
         self.world
     }
 
@@ -147,7 +147,7 @@ impl<'w> Ground<'w> {
             spots,
             at: self.at.clone(),
             owned: self.owned.clone(),
-            kept: Kept::default(),
+            kept: Reservations::default(),
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
@@ -155,14 +155,14 @@ impl<'w> Ground<'w> {
         }
     }
 
-    pub(super) fn kept(&self) -> &Kept<'w> {
+    pub(super) fn kept(&self) -> &Reservations<'w> {
         &self.kept
     }
 
     /// Keeps for a waiting session all that it could get. Costs one visit a device for each new size.
     pub(super) fn keep(&mut self, session: &'w Session) {
         let demand = &session.order.demand;
-        let host = session.order.environment == Environment::Host;
+        let host = session.order.environment == SessionEnvironment::Host;
         let asked = self.asked(demand);
         if !self.kept.add(session, asked) || !demand.wants_device() {
             return;
@@ -186,7 +186,7 @@ impl<'w> Ground<'w> {
     }
 
     /// Gives a place away.
-    pub(super) fn take(&mut self, found: &Found, demand: &Demand, owner: UserId) {
+    pub(super) fn take(&mut self, found: &FoundPlace, demand: &Demand, owner: UserId) {
         self.hold(found.spot, demand, &found.devices, owner);
     }
 
@@ -215,13 +215,13 @@ impl<'w> Ground<'w> {
     pub(super) fn give_back(&mut self, session: &Session) {
         if let Some(spot) = session.node.and_then(|id| self.spot(id)) {
             let devices = session.holds().into_owned();
-            let found = Found { spot, devices };
+            let found = FoundPlace { spot, devices };
             self.free(&found, &session.order.demand, session.owner);
         }
     }
 
     /// Takes a place back that was given away.
-    pub(super) fn free(&mut self, found: &Found, demand: &Demand, owner: UserId) {
+    pub(super) fn free(&mut self, found: &FoundPlace, demand: &Demand, owner: UserId) {
         let spot = &mut self.spots[found.spot];
         spot.cpu = spot.cpu.saturating_sub(demand.cpu);
         spot.memory = spot.memory.saturating_sub(demand.memory);
@@ -280,15 +280,19 @@ impl<'w> Ground<'w> {
     }
 
     /// The best place there is that is not kept for an earlier session; None where there is none.
-    pub(super) fn best(&self, demand: &Demand, environment: &Environment) -> Option<Found> {
-        let host = *environment == Environment::Host;
+    pub(super) fn best(
+        &self,
+        demand: &Demand,
+        environment: &SessionEnvironment,
+    ) -> Option<FoundPlace> {
+        let host = *environment == SessionEnvironment::Host;
         let shut = demand.gpu > GpuShare::ZERO && !self.some_unshut;
         if shut || self.kept.is_vain(demand, host) {
             return None;
         }
         let mut searches = self.searches.borrow_mut();
         let key = (*demand, host);
-        if !searches.contains_key(&key) && searches.len() >= MOST_HEAPS {
+        if !searches.contains_key(&key) && searches.len() >= MAX_HEAPS {
             return self.scan(demand, host);
         }
         let search = searches.entry(key).or_insert_with(|| Search {
@@ -311,7 +315,7 @@ impl<'w> Ground<'w> {
                 && self.kept.leaves_room(spot, demand)
                 && let Some(devices) = choice::choose(self.world, spot, demand)
             {
-                return Some(Found { spot: *at, devices });
+                return Some(FoundPlace { spot: *at, devices });
             }
             search.heap.pop();
         }
@@ -319,12 +323,12 @@ impl<'w> Ground<'w> {
     }
 
     /// The place of a session: on the device that it is bound to, or the best there is.
-    pub(super) fn place(&self, session: &Session) -> Option<Found> {
+    pub(super) fn place(&self, session: &Session) -> Option<FoundPlace> {
         let order = &session.order;
         let Some(device) = &session.only_on else {
             return self.best(&order.demand, &order.environment);
         };
-        let host = order.environment == Environment::Host;
+        let host = order.environment == SessionEnvironment::Host;
         self.spots.iter().enumerate().find_map(|(at, spot)| {
             let (cpu, memory) = spot.free();
             let open = spot.open && (!host || spot.node.host_environment);
@@ -332,21 +336,21 @@ impl<'w> Ground<'w> {
                 && memory >= order.demand.memory
                 && self.kept.leaves_room(spot, &order.demand);
             let part = choice::on(spot, device, &order.demand).filter(|_| open && room)?;
-            Some(Found {
+            Some(FoundPlace {
                 spot: at,
                 devices: vec![part],
             })
         })
     }
 
-    fn scan(&self, demand: &Demand, host: bool) -> Option<Found> {
+    fn scan(&self, demand: &Demand, host: bool) -> Option<FoundPlace> {
         (0..self.spots.len())
             .filter_map(|at| self.entry(at, demand, host))
             .filter(|Reverse((_, at, _))| self.kept.leaves_room(&self.spots[*at], demand))
             .max()
             .and_then(|Reverse((_, at, _))| {
                 let devices = choice::choose(self.world, &self.spots[at], demand)?;
-                Some(Found { spot: at, devices })
+                Some(FoundPlace { spot: at, devices })
             })
     }
 
@@ -395,15 +399,15 @@ impl<'w> Ground<'w> {
     }
 }
 
-fn beside(shares: u32, demand: &Demand) -> Beside {
-    Beside {
+fn beside(shares: u32, demand: &Demand) -> CoAllocation {
+    CoAllocation {
         share: u64::from(shares),
         cpu: u64::from(demand.cpu.0),
         memory: demand.memory.0,
     }
 }
 
-impl Spot<'_> {
+impl NodeState<'_> {
     /// Processor time and memory of those here who have no device.
     pub(super) fn without_devices(&self) -> (CpuShare, Bytes) {
         let cpu: u64 = self.beside.iter().map(|one| one.cpu).sum();
@@ -423,7 +427,7 @@ impl Spot<'_> {
     }
 }
 
-fn place_of(node: &Node, index: u32) -> Option<usize> {
+fn place_of(node: &NodeRecord, index: u32) -> Option<usize> {
     let devices = &node.capacity.devices;
     match devices.get(index as usize) {
         Some(device) if device.index == index => Some(index as usize),

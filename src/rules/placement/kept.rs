@@ -9,20 +9,20 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::ground::Spot;
+use super::ground::NodeState;
 use super::{choice, fit};
 use crate::names::UserId;
 use crate::resources::Demand;
-use crate::session::{Environment, Session};
+use crate::session::{Session, SessionEnvironment};
 use crate::units::{Bytes, CpuShare, GpuShare};
-use crate::world::Node;
+use crate::world::NodeRecord;
 
 /// Different sizes that may wait in front while a session behind them is still looked at. More: a pass over a
 /// queue in which every request differs takes longer. Fewer: such a queue lets fewer pass.
-pub(super) const MOST_SIZES: usize = 128;
+pub(super) const MAX_SIZES: usize = 128;
 
 /// Sessions of one size that wait in front.
-pub(super) struct Size<'w> {
+pub(super) struct WaitingGroup<'w> {
     pub(super) demand: Demand,
     pub(super) host: bool,
     pub(super) count: u32,
@@ -32,9 +32,9 @@ pub(super) struct Size<'w> {
 
 /// Everybody in front who waits for room; empty as long as everybody found a place.
 #[derive(Default)]
-pub(super) struct Kept<'w> {
+pub(super) struct Reservations<'w> {
     /// In the order of the queue.
-    pub(super) sizes: Vec<Size<'w>>,
+    pub(super) sizes: Vec<WaitingGroup<'w>>,
     known: BTreeMap<(Demand, bool), usize>,
     /// Hundredths of devices that each person waits for.
     pub(super) owed: BTreeMap<UserId, u32>,
@@ -44,7 +44,7 @@ pub(super) struct Kept<'w> {
 
 /// What a session or a group of equal ones has, or wants, beside so much of devices.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(super) struct CoAllocation {
     /// Hundredths of devices.
     pub(super) share: u64,
     pub(super) cpu: u64,
@@ -53,13 +53,13 @@ pub(super) struct Beside {
 
 /// What was counted of a machine, and for which versions of the machine and of what is kept.
 #[derive(Clone, Copy)]
-pub(super) struct Counted {
+pub(super) struct NodeTotals {
     versions: (u32, u32),
     /// Processor time and memory.
     most: (u64, u64),
 }
 
-impl<'w> Kept<'w> {
+impl<'w> Reservations<'w> {
     pub(super) fn is_empty(&self) -> bool {
         self.sizes.is_empty()
     }
@@ -80,11 +80,11 @@ impl<'w> Kept<'w> {
     /// Notes one more who waits, and for how much of devices. True where none of that size did.
     pub(super) fn add(&mut self, session: &'w Session, asked: GpuShare) -> bool {
         let demand = session.order.demand;
-        let host = session.order.environment == Environment::Host;
+        let host = session.order.environment == SessionEnvironment::Host;
         *self.owed.entry(session.owner).or_default() += asked.0;
         let new = !self.known.contains_key(&(demand, host));
         let at = *self.known.entry((demand, host)).or_insert_with(|| {
-            self.sizes.push(Size {
+            self.sizes.push(WaitingGroup {
                 demand,
                 host,
                 count: 0,
@@ -101,13 +101,13 @@ impl<'w> Kept<'w> {
 
     /// Whether all who wait in front and could be on this machine would still have processor time and memory
     /// there beside what runs and this demand, whichever of them come or end.
-    pub(super) fn leaves_room(&self, spot: &Spot<'_>, demand: &Demand) -> bool {
+    pub(super) fn leaves_room(&self, spot: &NodeState<'_>, demand: &Demand) -> bool {
         let (cpu, memory) = self.left(spot);
         demand.cpu <= cpu && demand.memory <= memory
     }
 
     /// Processor time and memory of a machine that are free and not kept.
-    pub(super) fn left(&self, spot: &Spot<'_>) -> (CpuShare, Bytes) {
+    pub(super) fn left(&self, spot: &NodeState<'_>) -> (CpuShare, Bytes) {
         if self.is_empty() {
             return spot.free();
         }
@@ -141,7 +141,7 @@ impl<'w> Kept<'w> {
 
     /// The most processor time and memory that those who have devices here and those who wait for some could
     /// have together: never more of them at once than the devices hold.
-    fn most_beside_devices(&self, spot: &Spot<'_>) -> (u64, u64) {
+    fn most_beside_devices(&self, spot: &NodeState<'_>) -> (u64, u64) {
         let versions = (spot.version, self.version);
         if let Some(counted) = spot.most.get()
             && counted.versions == versions
@@ -153,7 +153,7 @@ impl<'w> Kept<'w> {
         let waiting = self.sizes.iter().filter(|s| s.demand.wants_device());
         for size in waiting.filter(|s| could(spot.node, &s.demand, s.host)) {
             let count = u64::from(size.count);
-            all.push(Beside {
+            all.push(CoAllocation {
                 // What part of a device's time a partition has is known only once it is given: none is the
                 // safe side.
                 share: u64::from(size.demand.gpu.0) * count,
@@ -165,15 +165,15 @@ impl<'w> Kept<'w> {
             most(devices, &mut all, |beside| beside.cpu),
             most(devices, &mut all, |beside| beside.memory),
         );
-        spot.most.set(Some(Counted { versions, most }));
+        spot.most.set(Some(NodeTotals { versions, most }));
         most
     }
 }
 
 /// No choice among these, together no more than so many hundredths of devices, has more than this: the
 /// dearest for their share are taken first, the last one in part.
-fn most(mut room: u64, all: &mut [Beside], of: impl Fn(&Beside) -> u64) -> u64 {
-    let dearest_first = |a: &Beside, b: &Beside| -> Ordering {
+fn most(mut room: u64, all: &mut [CoAllocation], of: impl Fn(&CoAllocation) -> u64) -> u64 {
+    let dearest_first = |a: &CoAllocation, b: &CoAllocation| -> Ordering {
         let (a, b) = (
             u128::from(of(a)) * u128::from(b.share),
             u128::from(of(b)) * u128::from(a.share),
@@ -181,7 +181,8 @@ fn most(mut room: u64, all: &mut [Beside], of: impl Fn(&Beside) -> u64) -> u64 {
         b.cmp(&a)
     };
     let mut sum: u64 = 0;
-    let (free, mut paid): (Vec<Beside>, Vec<Beside>) = all.iter().partition(|one| one.share == 0);
+    let (free, mut paid): (Vec<CoAllocation>, Vec<CoAllocation>) =
+        all.iter().partition(|one| one.share == 0);
     for one in &free {
         sum = sum.saturating_add(of(one));
     }
@@ -199,7 +200,7 @@ fn most(mut room: u64, all: &mut [Beside], of: impl Fn(&Beside) -> u64) -> u64 {
 }
 
 /// Whether a machine could hold a demand if it were empty.
-pub(super) fn could(node: &Node, demand: &Demand, host: bool) -> bool {
+pub(super) fn could(node: &NodeRecord, demand: &Demand, host: bool) -> bool {
     (!host || node.host_environment)
         && node.capacity.cpu >= demand.cpu
         && node.capacity.memory >= demand.memory
@@ -207,7 +208,7 @@ pub(super) fn could(node: &Node, demand: &Demand, host: bool) -> bool {
 }
 
 /// Whether a demand could have this very device, or a part of it.
-pub(super) fn could_use(spot: &Spot<'_>, at: usize, demand: &Demand) -> bool {
+pub(super) fn could_use(spot: &NodeState<'_>, at: usize, demand: &Demand) -> bool {
     let device = &spot.node.capacity.devices[at];
     match demand.mig {
         Some(profile) => device.mig.iter().any(|part| part.profile == profile),
@@ -222,7 +223,7 @@ pub(super) fn could_use(spot: &Spot<'_>, at: usize, demand: &Demand) -> bool {
 
 /// Whether a session that waits in front, and could be on this machine, waits for something that this demand
 /// wants there too: a device, or the processor time and memory that everybody needs.
-pub(super) fn competes(spot: &Spot<'_>, size: &Size<'_>, demand: &Demand) -> bool {
+pub(super) fn competes(spot: &NodeState<'_>, size: &WaitingGroup<'_>, demand: &Demand) -> bool {
     if !could(spot.node, &size.demand, size.host) {
         return false;
     }

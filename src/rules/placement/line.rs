@@ -1,42 +1,42 @@
 //! The queue, one after the other, as the scheduler and every answer about it walk it: who starts, and for
 //! whom what is kept who cannot start yet.
 
-use super::fit::{self, Place};
-use super::ground::{Found, Ground};
-use super::kept::MOST_SIZES;
-use super::order::{self, Gate};
-use crate::session::{Outcome, Reason, Session, Wish};
+use super::fit::{self, FitPlace};
+use super::ground::{ClusterState, FoundPlace};
+use super::kept::MAX_SIZES;
+use super::order::{self, QueueGate};
+use crate::session::{DesiredState, Outcome, Reason, Session};
 use crate::units::Timestamp;
-use crate::world::World;
+use crate::world::ClusterSnapshot;
 
 /// The queue up to a session.
-pub(super) struct Line<'w> {
-    world: &'w World,
+pub(super) struct QueueWalk<'w> {
+    world: &'w ClusterSnapshot,
     now: Timestamp,
-    pub(super) ground: Ground<'w>,
+    pub(super) ground: ClusterState<'w>,
     /// Those who wait for room, in order.
     pub(super) waiting: Vec<&'w Session>,
     /// Those who got a place, in order.
-    pub(super) placed: Vec<(&'w Session, Found)>,
+    pub(super) placed: Vec<(&'w Session, FoundPlace)>,
     /// Too many sizes wait: no session behind them is looked at.
     full: bool,
 }
 
 /// What the queue means for one session.
-pub(super) enum Step {
-    Place(Place),
+pub(super) enum QueueStep {
+    Place(FitPlace),
     End(Outcome, Reason),
     /// It has no place now.
     Waits,
 }
 
-impl<'w> Line<'w> {
+impl<'w> QueueWalk<'w> {
     /// No session was looked at yet.
-    pub(super) fn new(world: &'w World, now: Timestamp) -> Self {
+    pub(super) fn new(world: &'w ClusterSnapshot, now: Timestamp) -> Self {
         Self {
             world,
             now,
-            ground: Ground::new(world, now),
+            ground: ClusterState::new(world, now),
             waiting: Vec::new(),
             placed: Vec::new(),
             full: false,
@@ -44,18 +44,18 @@ impl<'w> Line<'w> {
     }
 
     /// Looks at the next one.
-    pub(super) fn step(&mut self, session: &'w Session) -> Step {
-        if session.wish != Wish::Run {
+    pub(super) fn step(&mut self, session: &'w Session) -> QueueStep {
+        if session.wish != DesiredState::Run {
             let because = Reason::new(
                 "session.stopped-before-start",
                 "It was stopped before it started.",
             );
-            return Step::End(Outcome::Stopped, because);
+            return QueueStep::End(Outcome::Stopped, because);
         }
         match order::gate(self.world, session, self.now) {
-            Gate::Open => {}
-            Gate::Held(_) => return Step::Waits,
-            Gate::Never(because) => return Step::End(Outcome::Refused, because),
+            QueueGate::Open => {}
+            QueueGate::Held(_) => return QueueStep::Waits,
+            QueueGate::Never(because) => return QueueStep::End(Outcome::Refused, because),
         }
         // Who holds all they may, or will once those of theirs in front have started, waits for themselves
         // alone.
@@ -63,22 +63,22 @@ impl<'w> Line<'w> {
         if self.ground.past_quota(session.owner, demand)
             || self.ground.owes_quota(session.owner, demand)
         {
-            return Step::Waits;
+            return QueueStep::Waits;
         }
         if let Some(place) = self.look(session) {
             self.ground.take(&place.found, demand, session.owner);
             self.placed.push((session, place.found.clone()));
-            return Step::Place(place);
+            return QueueStep::Place(place);
         }
         // A session bound to a device holds no other back.
         if session.only_on.is_none() {
             self.wait(session);
         }
-        Step::Waits
+        QueueStep::Waits
     }
 
     /// The place that a session would have were it next; None where it has none.
-    pub(super) fn look(&self, session: &Session) -> Option<Place> {
+    pub(super) fn look(&self, session: &Session) -> Option<FitPlace> {
         if self.full {
             return None;
         }
@@ -94,7 +94,7 @@ impl<'w> Line<'w> {
         self.waiting.push(session);
         if !self.full {
             self.ground.keep(session);
-            self.full = self.ground.kept().sizes.len() >= MOST_SIZES;
+            self.full = self.ground.kept().sizes.len() >= MAX_SIZES;
         }
     }
 }

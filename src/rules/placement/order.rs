@@ -8,21 +8,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::{SessionId, UserId};
-use crate::placement::Blocker;
+use crate::placement::PlacementBlocker;
 use crate::session::{Outcome, Phase, Reason, Session};
 use crate::units::Timestamp;
-use crate::world::World;
+use crate::world::ClusterSnapshot;
 
 /// What stands between a waiting session and a look for room.
-pub(super) enum Gate {
+pub(super) enum QueueGate {
     Open,
-    Held(Blocker),
+    Held(PlacementBlocker),
     Never(Reason),
 }
 
 /// One person's turns.
 #[derive(Debug, Clone, Copy, Default)]
-struct Turns {
+struct UserTurns {
     /// Sessions of theirs that wait for nothing but room.
     waiting: u32,
     /// Since when the first of them is the first.
@@ -31,28 +31,28 @@ struct Turns {
 
 /// Round, since when its owner's first one is that, when it was queued, and its id, which is time-ordered and
 /// breaks ties.
-type Key = (u32, Timestamp, Timestamp, SessionId);
+type QueueKey = (u32, Timestamp, Timestamp, SessionId);
 
 /// Waiting sessions in the order in which they are looked at; each person's own first come first. Costs
 /// sorting them twice.
-pub(super) fn waiting(world: &World, now: Timestamp) -> Vec<&Session> {
+pub(super) fn waiting(world: &ClusterSnapshot, now: Timestamp) -> Vec<&Session> {
     let mut keyed = keyed(world, now).0;
     keyed.sort_by_key(|(key, _)| *key);
     keyed.into_iter().map(|(_, session)| session).collect()
 }
 
 /// How many would be looked at before a session that `owner` queues now.
-pub(super) fn before_new(world: &World, owner: UserId, now: Timestamp) -> u32 {
+pub(super) fn before_new(world: &ClusterSnapshot, owner: UserId, now: Timestamp) -> u32 {
     let (keyed, turns) = keyed(world, now);
     let own = turns.get(&owner).copied().unwrap_or_default();
     let since = own.since.unwrap_or(now);
-    let new: Key = (own.waiting, since, now, SessionId(uuid::Uuid::max()));
+    let new: QueueKey = (own.waiting, since, now, SessionId(uuid::Uuid::max()));
     keyed.iter().filter(|(key, _)| *key < new).count() as u32
 }
 
 /// How many of its owner's sessions stand in front of a waiting one, where others wait too: then turns
 /// matter.
-pub(super) fn own_in_front(world: &World, session: &Session, now: Timestamp) -> u32 {
+pub(super) fn own_in_front(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> u32 {
     let (keyed, turns) = keyed(world, now);
     if turns.values().filter(|turns| turns.waiting > 0).count() < 2 {
         return 0;
@@ -61,7 +61,10 @@ pub(super) fn own_in_front(world: &World, session: &Session, now: Timestamp) -> 
     found.map_or(0, |(key, _)| key.0)
 }
 
-fn keyed(world: &World, now: Timestamp) -> (Vec<(Key, &Session)>, BTreeMap<UserId, Turns>) {
+fn keyed(
+    world: &ClusterSnapshot,
+    now: Timestamp,
+) -> (Vec<(QueueKey, &Session)>, BTreeMap<UserId, UserTurns>) {
     let mut waiting: Vec<&Session> = world
         .sessions
         .iter()
@@ -80,7 +83,7 @@ fn keyed(world: &World, now: Timestamp) -> (Vec<(Key, &Session)>, BTreeMap<UserI
     } else {
         BTreeSet::new()
     };
-    let mut people: BTreeMap<UserId, Turns> = BTreeMap::new();
+    let mut people: BTreeMap<UserId, UserTurns> = BTreeMap::new();
     let keyed = waiting.into_iter().map(|session| {
         let turns = people.entry(session.owner).or_default();
         let round = turns.waiting;
@@ -100,10 +103,10 @@ fn keyed(world: &World, now: Timestamp) -> (Vec<(Key, &Session)>, BTreeMap<UserI
     (keyed.collect(), people)
 }
 
-pub(super) fn gate(world: &World, session: &Session, now: Timestamp) -> Gate {
+pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> QueueGate {
     for id in &session.order.depends_on {
         if let Some(other) = world.session(*id) {
-            return Gate::Held(Blocker {
+            return QueueGate::Held(PlacementBlocker {
                 code: "dependency.waiting".into(),
                 text: format!("It starts after {} has ended well.", other.name),
                 params: [("session".to_owned(), other.name.to_string())].into(),
@@ -114,7 +117,7 @@ pub(super) fn gate(world: &World, session: &Session, now: Timestamp) -> Gate {
             Some(Some(Outcome::Succeeded)) => {}
             Some(outcome) => {
                 let word = outcome.map_or("unknown", Outcome::word);
-                return Gate::Never(
+                return QueueGate::Never(
                     Reason::new(
                         "dependency.failed",
                         format!("A session it depends on ended as {word}."),
@@ -124,7 +127,7 @@ pub(super) fn gate(world: &World, session: &Session, now: Timestamp) -> Gate {
                 );
             }
             None => {
-                return Gate::Never(
+                return QueueGate::Never(
                     Reason::new(
                         "dependency.missing",
                         "A session it depends on no longer exists.",
@@ -137,12 +140,12 @@ pub(super) fn gate(world: &World, session: &Session, now: Timestamp) -> Gate {
     if let Some(start) = session.order.start_at
         && start > now
     {
-        return Gate::Held(Blocker {
+        return QueueGate::Held(PlacementBlocker {
             code: "start.later".into(),
             text: format!("It is set to start at {start}."),
             params: [("at".to_owned(), start.to_string())].into(),
             ends_with: None,
         });
     }
-    Gate::Open
+    QueueGate::Open
 }

@@ -6,9 +6,9 @@ mod turns;
 use super::*;
 use crate::names::{BootId, SessionName, UserId};
 use crate::resources::{Capacity, Device};
-use crate::session::{Order, Session, SessionKind};
+use crate::session::{Session, SessionKind, SessionSpec};
 use crate::units::{Bytes, CpuShare, GpuShare};
-use crate::world::Node;
+use crate::world::NodeRecord;
 
 fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
     Demand {
@@ -22,9 +22,9 @@ fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
 }
 
 /// What somebody thinks of launching.
-fn draft(cpu: &str) -> Draft {
-    Draft {
-        environment: Environment::Host,
+fn draft(cpu: &str) -> RequestDraft {
+    RequestDraft {
+        environment: SessionEnvironment::Host,
         demand: demand(cpu, "1g", "0"),
         start_at: None,
         depends_on: Vec::new(),
@@ -34,12 +34,12 @@ fn draft(cpu: &str) -> Draft {
 }
 
 /// `node NAME CPU MEMORY DEVICES` and `NAME CPU MEMORY GPU`, parted by `|`.
-fn world(text: &str) -> World {
-    let mut world = World::default();
+fn world(text: &str) -> ClusterSnapshot {
+    let mut world = ClusterSnapshot::default();
     for (n, line) in text.split('|').enumerate() {
         let words: Vec<&str> = line.split_whitespace().collect();
         if words[0] == "node" {
-            world.nodes.push(Node {
+            world.nodes.push(NodeRecord {
                 id: NodeId(uuid::Uuid::from_u128(n as u128)),
                 name: words[1].into(),
                 boot: BootId(uuid::Uuid::nil()),
@@ -68,9 +68,9 @@ fn world(text: &str) -> World {
                 name: SessionName::parse(words[0]).unwrap(),
                 owner: UserId(uuid::Uuid::nil()),
                 labels: BTreeMap::new(),
-                order: Order {
+                order: SessionSpec {
                     kind: SessionKind::Batch,
-                    environment: Environment::Host,
+                    environment: SessionEnvironment::Host,
                     command: vec!["true".into()],
                     env: BTreeMap::new(),
                     demand: demand(words[1], words[2], words[3]),
@@ -80,7 +80,7 @@ fn world(text: &str) -> World {
                     depends_on: Vec::new(),
                 },
                 phase: Phase::Pending,
-                wish: Wish::Run,
+                wish: DesiredState::Run,
                 paused: false,
                 restart: false,
                 incarnation: 1,
@@ -264,7 +264,7 @@ fn an_estimate_counts_those_in_front() {
     let now = Timestamp::from_millis(1000);
     let limit = |s: &mut Session, seconds: u64| s.order.timeout_seconds = Some(seconds);
     limit(&mut world.sessions[0], 60);
-    let eta = |world: &World, at: usize| {
+    let eta = |world: &ClusterSnapshot, at: usize| {
         let told = explain_session(world, &world.sessions[at], now);
         told.eta.map(|eta| eta.p50_seconds)
     };
@@ -295,8 +295,9 @@ fn a_silent_node_gets_nothing() {
 fn nothing_is_taken_in_where_no_machine_can_run_containers() {
     let mut world = world("node a 8 8g 0 | node b 8 8g 0 | kim 1 1g 0");
     let order = world.sessions[0].order.clone();
-    let asked =
-        |world: &World| possible(world, &order.demand, &order.environment).map_err(|r| r.code);
+    let asked = |world: &ClusterSnapshot| {
+        possible(world, &order.demand, &order.environment).map_err(|r| r.code)
+    };
     let problem = Reason::new("node.refuses.no-root", "fardel does not run as root.");
     world.nodes[0].problems.push(problem.clone());
     assert_eq!(asked(&world), Ok(()));
@@ -307,7 +308,7 @@ fn nothing_is_taken_in_where_no_machine_can_run_containers() {
 #[test]
 fn a_stopped_waiting_session_ends() {
     let mut world = world("node a 8 8g 0 | kim 1 1g 0");
-    world.sessions[0].wish = Wish::Stop;
+    world.sessions[0].wish = DesiredState::Stop;
     assert!(matches!(
         &decide(&world, Timestamp::from_millis(1))[..],
         [Decision::End {
@@ -437,8 +438,8 @@ impl Numbers {
 }
 
 /// A world with machines of every sort and nobody in it.
-fn machines(numbers: &mut Numbers) -> World {
-    let mut world = World {
+fn machines(numbers: &mut Numbers) -> ClusterSnapshot {
+    let mut world = ClusterSnapshot {
         policy: crate::devices::SharePolicy {
             spreading: match numbers.below(2) {
                 0 => crate::devices::Spreading::Pack,
@@ -447,7 +448,7 @@ fn machines(numbers: &mut Numbers) -> World {
             each: (numbers.below(2) == 0).then(|| GpuShare(100 + numbers.below(300))),
             ..crate::devices::SharePolicy::default()
         },
-        ..World::default()
+        ..ClusterSnapshot::default()
     };
     for n in 0..=numbers.below(3) {
         let mut node = super::tests::world("node a 64 512g 0").nodes.remove(0);
@@ -505,7 +506,8 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
         let mut world = machines(&mut numbers);
         for n in 0..40_u32 {
             let wish = wish(&mut numbers);
-            if wish.check().is_err() || possible(&world, &wish, &Environment::Host).is_err() {
+            if wish.check().is_err() || possible(&world, &wish, &SessionEnvironment::Host).is_err()
+            {
                 continue;
             }
             let mut session = super::tests::world(&format!("s{n} 1 1g 0"))
@@ -685,7 +687,7 @@ fn a_partition_counts_for_what_one_person_may_hold() {
     assert!(why.sentence.contains("0.12"), "{}", why.sentence);
     world.policy.each = Some(GpuShare(10));
     let demand = world.sessions[1].order.demand;
-    let refused = possible(&world, &demand, &Environment::Host).map_err(|r| r.code);
+    let refused = possible(&world, &demand, &SessionEnvironment::Host).map_err(|r| r.code);
     assert_eq!(refused, Err("gpu.over-quota".into()));
 }
 
@@ -695,7 +697,7 @@ fn a_session_bound_to_a_device_gets_that_one_or_waits_without_holding_anybody_ba
     world.sessions[0].only_on = Some("test-0-2".into());
     // A cordon keeps others away, not the test.
     world.nodes[0].cordoned.insert("test-0-2".into());
-    let places = |world: &World| -> Vec<Option<u32>> {
+    let places = |world: &ClusterSnapshot| -> Vec<Option<u32>> {
         let decisions = decide(world, Timestamp::from_millis(10));
         let given = |session: &Session| {
             decisions.iter().find_map(|decision| match decision {

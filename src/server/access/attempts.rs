@@ -2,7 +2,7 @@
 //! What is counted, and kept in memory only:
 //!
 //! - a name from one address: after some failures each further try waits, at most half a minute;
-//! - a name from a browser that signed in by it before (`Device`), and the own password asked for again:
+//! - a name from a browser that signed in by it before (`KnownBrowser`), and the own password asked for again:
 //!   apart from everybody else's, at most a quarter of an hour;
 //! - a name from anywhere, and an address for any name: tries are slowed, never refused.
 //!
@@ -23,16 +23,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::secret::same;
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::{Failure, Server};
 
 /// Failures that cost nothing: people mistype. Each further one doubles the wait, from one second.
 const FREE: u32 = 5;
 /// Longest wait of a name from an address that is no known browser's. Higher: a user behind the same
 /// proxy is kept out by a neighbour. Lower: an address may guess more often.
-const LONGEST_WAIT_SECONDS: u64 = 30;
+const MAX_WAIT_SECONDS: u64 = 30;
 /// Longest wait of a browser that signed in by this name before, which failures of others do not touch.
-const LONGEST_OWN_WAIT_SECONDS: u64 = 15 * 60;
+const MAX_OWN_WAIT_SECONDS: u64 = 15 * 60;
 /// Failures of a name from anywhere after which its tries are slowed.
 const FREE_OF_NAME: u32 = 20;
 /// Failures from an address after which its tries are slowed: a class may sit behind one.
@@ -40,49 +40,49 @@ const FREE_OF_ADDRESS: u32 = 50;
 /// How long a slowed try is held before its password is looked at.
 const SLOWED: Duration = Duration::from_secs(1);
 /// Tries that are held at once; more are told to come back.
-const MOST_SLOWED: usize = 64;
+const MAX_SLOWED: usize = 64;
 /// Quiet seconds after which failures are no longer counted.
 const FORGIVEN_AFTER_SECONDS: u64 = 3600;
 /// Counts kept at once, some 100 bytes each; the one that rested longest goes first. Each costs whoever makes
 /// it the time of a password's check.
-const MOST_COUNTS: usize = 10_000;
+const MAX_COUNTS: usize = 10_000;
 /// Longest name that is counted as typed; no longer one exists.
-const LONGEST_NAME: usize = 80;
+const MAX_NAME_LENGTH: usize = 80;
 
 /// What is counted, hashed, because people type passwords into the wrong field.
-type Subject = [u8; 32];
+type AttemptKey = [u8; 32];
 
 #[derive(Debug, Clone, Copy)]
-struct Count {
+struct AttemptCount {
     failures: u32,
     failed_at: Timestamp,
     /// Tries before that are refused.
     free_at: Timestamp,
     /// Whose name it is about, so that an administrator can lift it.
-    name: Subject,
+    name: AttemptKey,
 }
 
 /// The counts of one server.
-pub(crate) struct Counts {
-    rows: Mutex<HashMap<Subject, Count>>,
+pub(crate) struct AttemptCounts {
+    rows: Mutex<HashMap<AttemptKey, AttemptCount>>,
     slowed: Arc<Semaphore>,
 }
 
-impl Default for Counts {
+impl Default for AttemptCounts {
     fn default() -> Self {
         Self {
             rows: Mutex::default(),
-            slowed: Arc::new(Semaphore::new(MOST_SLOWED)),
+            slowed: Arc::new(Semaphore::new(MAX_SLOWED)),
         }
     }
 }
 
-impl Counts {
-    fn locked(&self) -> MutexGuard<'_, HashMap<Subject, Count>> {
+impl AttemptCounts {
+    fn locked(&self) -> MutexGuard<'_, HashMap<AttemptKey, AttemptCount>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failures(&self, subject: &Subject, now: Timestamp) -> u32 {
+    fn failures(&self, subject: &AttemptKey, now: Timestamp) -> u32 {
         let rows = self.locked();
         rows.get(subject)
             .filter(|row| !row.forgiven(now))
@@ -93,19 +93,19 @@ impl Counts {
     /// Err: until when the next try waits.
     fn begin(
         &self,
-        subject: Subject,
-        name: Subject,
+        subject: AttemptKey,
+        name: AttemptKey,
         longest: u64,
         now: Timestamp,
     ) -> Result<u32, Timestamp> {
         let mut rows = self.locked();
-        if rows.len() >= MOST_COUNTS && !rows.contains_key(&subject) {
+        if rows.len() >= MAX_COUNTS && !rows.contains_key(&subject) {
             let oldest = rows.iter().min_by_key(|(_, row)| row.failed_at);
             if let Some(oldest) = oldest.map(|(subject, _)| *subject) {
                 rows.remove(&oldest);
             }
         }
-        let row = rows.entry(subject).or_insert(Count {
+        let row = rows.entry(subject).or_insert(AttemptCount {
             failures: 0,
             failed_at: now,
             free_at: now,
@@ -124,7 +124,7 @@ impl Counts {
     }
 
     /// Takes one failure back that was none.
-    fn undo(&self, subject: &Subject) {
+    fn undo(&self, subject: &AttemptKey) {
         let mut rows = self.locked();
         if let Some(row) = rows.get_mut(subject) {
             row.failures = row.failures.saturating_sub(1);
@@ -132,12 +132,12 @@ impl Counts {
         }
     }
 
-    fn forget(&self, subject: &Subject) {
+    fn forget(&self, subject: &AttemptKey) {
         self.locked().remove(subject);
     }
 }
 
-impl Count {
+impl AttemptCount {
     fn forgiven(&self, now: Timestamp) -> bool {
         now.seconds_since(self.failed_at.max(self.free_at)) >= FORGIVEN_AFTER_SECONDS
     }
@@ -155,11 +155,11 @@ fn wait(failures: u32, longest: u64) -> u64 {
 pub(super) struct Attempt<'s> {
     server: &'s Server,
     /// Refused while this has to wait.
-    own: Subject,
+    own: AttemptKey,
     longest: u64,
     /// Slowed by these; empty for a known browser.
-    shared: Vec<(Subject, u32)>,
-    name: Subject,
+    shared: Vec<(AttemptKey, u32)>,
+    name: AttemptKey,
     what: String,
     /// Who the journal says it was about.
     known: Option<UserId>,
@@ -172,9 +172,9 @@ impl<'s> Attempt<'s> {
         name: &str,
         known: Option<UserId>,
         source: IpAddr,
-        device: Option<Device>,
+        device: Option<KnownBrowser>,
     ) -> Self {
-        let short: String = name.chars().take(LONGEST_NAME).collect();
+        let short: String = name.chars().take(MAX_NAME_LENGTH).collect();
         let address = network(source);
         let own = match device {
             Some(device) => subject("device", &device.id, &device.person),
@@ -185,9 +185,9 @@ impl<'s> Attempt<'s> {
             server,
             own,
             longest: if device.is_some() {
-                LONGEST_OWN_WAIT_SECONDS
+                MAX_OWN_WAIT_SECONDS
             } else {
-                LONGEST_WAIT_SECONDS
+                MAX_WAIT_SECONDS
             },
             shared: if device.is_some() {
                 Vec::new()
@@ -208,7 +208,7 @@ impl<'s> Attempt<'s> {
         Self {
             server,
             own: subject("own", by, person.0.as_bytes()),
-            longest: LONGEST_OWN_WAIT_SECONDS,
+            longest: MAX_OWN_WAIT_SECONDS,
             shared: Vec::new(),
             name: subject("name", name.as_bytes(), &[]),
             what: format!("Sign-in for {}", name.escape_debug()),
@@ -221,7 +221,7 @@ impl<'s> Attempt<'s> {
         Self {
             server,
             own: subject("setup", &network(source), &[]),
-            longest: LONGEST_WAIT_SECONDS,
+            longest: MAX_WAIT_SECONDS,
             shared: Vec::new(),
             name: subject("setup", &[], &[]),
             what: "Setup".to_owned(),
@@ -241,7 +241,7 @@ impl<'s> Attempt<'s> {
         if failures == FREE + 1 {
             self.note(now.plus_seconds(wait(failures, self.longest)));
         }
-        let many = |(subject, free): &(Subject, u32)| counts.failures(subject, now) > *free;
+        let many = |(subject, free): &(AttemptKey, u32)| counts.failures(subject, now) > *free;
         let slowed = self.shared.iter().any(many);
         for (subject, _) in &self.shared {
             // It delays no try by itself: no wait is counted for it.
@@ -310,7 +310,7 @@ impl<'s> Attempt<'s> {
         };
         let object = person.to_string();
         let write = move |rows: &crate::catalog::Rows<'_>| {
-            rows.note(Note {
+            rows.note(NewEvent {
                 actor: "access",
                 topic: "people",
                 object: &object,
@@ -338,12 +338,12 @@ pub(crate) fn unlock(server: &Server, name: &str) {
 /// A browser that signed in by a name before, known by a signed cookie. Authenticates no user: it only has failures
 /// of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Device {
+pub(super) struct KnownBrowser {
     id: [u8; 16],
     person: [u8; 16],
 }
 
-impl Device {
+impl KnownBrowser {
     /// The device behind this cookie, where the box signed it for this person.
     pub(super) fn read(server: &Server, cookie: &str, person: UserId) -> Option<Self> {
         // 86 characters carry 64 bytes; anything else was never ours.
@@ -386,7 +386,7 @@ impl Device {
     }
 }
 
-fn subject(kind: &str, first: &[u8], second: &[u8]) -> Subject {
+fn subject(kind: &str, first: &[u8], second: &[u8]) -> AttemptKey {
     let mut digest = Sha256::new();
     for part in [kind.as_bytes(), first, second] {
         digest.update((part.len() as u64).to_be_bytes());
@@ -409,22 +409,22 @@ mod tests {
 
     #[test]
     fn counts_are_bounded_and_the_one_that_rested_longest_goes_first() {
-        let counts = Counts::default();
+        let counts = AttemptCounts::default();
         let now = Timestamp::from_millis(1_000_000);
         let numbered = |n: usize| subject("test", &n.to_be_bytes(), &[]);
-        for n in 0..MOST_COUNTS + 100 {
+        for n in 0..MAX_COUNTS + 100 {
             let later = now.plus_seconds(n as u64 / 1000);
             let _ = counts.begin(numbered(n), numbered(n), 30, later);
         }
         let rows = counts.locked();
-        assert_eq!(rows.len(), MOST_COUNTS);
-        assert!(rows.contains_key(&numbered(MOST_COUNTS + 99)));
+        assert_eq!(rows.len(), MAX_COUNTS);
+        assert!(rows.contains_key(&numbered(MAX_COUNTS + 99)));
     }
 
     #[test]
     fn waits_double_from_a_second_to_the_longest() {
-        let waits: Vec<u64> = (4..14).map(|n| wait(n, LONGEST_WAIT_SECONDS)).collect();
+        let waits: Vec<u64> = (4..14).map(|n| wait(n, MAX_WAIT_SECONDS)).collect();
         assert_eq!(waits, [0, 0, 1, 2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(wait(u32::MAX, LONGEST_OWN_WAIT_SECONDS), 900);
+        assert_eq!(wait(u32::MAX, MAX_OWN_WAIT_SECONDS), 900);
     }
 }

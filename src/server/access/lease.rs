@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rules::names::UserId;
 use rules::people::{Role, User};
-use rules::refusal::{Kind, Refusal};
+use rules::refusal::{Refusal, RefusalKind};
 use rules::units::Timestamp;
 
 use super::{Caller, TOUCH_SECONDS, Via, suspended, token_expired};
@@ -23,11 +23,11 @@ pub type Lease = Pin<Box<dyn Future<Output = Refusal> + Send>>;
 /// are promised. Shorter: on a busy box every stream reads rows all the time.
 const GATHER: Duration = Duration::from_millis(700);
 /// Longest wait between two looks: a clock that is set forward ends nothing by itself.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Streams that one person has open at once: pages, terminals, logs, journals. More: one person's pages are
 /// rendered all the time. Fewer: a user with a tab for each of a hundred sessions is refused.
-const MOST_OF_A_PERSON: usize = 200;
+const MAX_PER_USER: usize = 200;
 
 /// How many streams each person has open.
 #[derive(Debug, Default)]
@@ -36,22 +36,22 @@ pub(crate) struct OpenStreams {
 }
 
 /// One open stream; no longer counted once dropped.
-struct Place {
+struct StreamPermit {
     streams: Arc<OpenStreams>,
     user: UserId,
 }
 
 impl OpenStreams {
     /// A place for one more stream of this person; none where they have as many as one may have.
-    fn enter(self: &Arc<Self>, user: UserId) -> Option<Place> {
+    fn enter(self: &Arc<Self>, user: UserId) -> Option<StreamPermit> {
         let mut people = self.people();
         let own = people.entry(user).or_default();
-        if *own >= MOST_OF_A_PERSON {
+        if *own >= MAX_PER_USER {
             return None;
         }
         *own += 1;
         drop(people);
-        Some(Place {
+        Some(StreamPermit {
             streams: Arc::clone(self),
             user,
         })
@@ -63,7 +63,7 @@ impl OpenStreams {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut people = self.streams.people();
         if let Some(own) = people.get_mut(&self.user) {
@@ -95,11 +95,13 @@ pub fn lease(server: &Server, caller: &Caller) -> Lease {
             let wait = match proven(&server, &caller) {
                 Ok(end) => {
                     let left = end.map(|end| end.millis_since(server.clock().now()));
-                    left.map_or(LONGEST_WAIT, Duration::from_millis)
-                        .min(LONGEST_WAIT)
+                    left.map_or(MAX_WAIT, Duration::from_millis).min(MAX_WAIT)
                 }
                 Err(Failure::Refusal(refusal))
-                    if matches!(refusal.kind, Kind::Unauthenticated | Kind::Denied) =>
+                    if matches!(
+                        refusal.kind,
+                        RefusalKind::Unauthenticated | RefusalKind::Denied
+                    ) =>
                 {
                     return refusal;
                 }
@@ -176,9 +178,9 @@ fn same(caller: &Caller, person: &User) -> Result<(), Refusal> {
 fn too_many() -> Refusal {
     Refusal::too_often(
         "stream.too-many",
-        format!("You have {MOST_OF_A_PERSON} pages, terminals and logs open already."),
+        format!("You have {MAX_PER_USER} pages, terminals and logs open already."),
     )
-    .with("most", MOST_OF_A_PERSON)
+    .with("most", MAX_PER_USER)
     .hint("Close some of them.")
 }
 
@@ -230,7 +232,7 @@ mod tests {
         let streams = Arc::new(OpenStreams::default());
         let (kim, lee) = (1, 2);
         let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
-        let mut open: Vec<Place> = (0..MOST_OF_A_PERSON)
+        let mut open: Vec<StreamPermit> = (0..MAX_PER_USER)
             .map(|_| streams.enter(user(kim)).expect("there is room"))
             .collect();
         assert!(streams.enter(user(kim)).is_none());

@@ -8,8 +8,8 @@ use rules::refusal::Refusal;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
-use super::secret::Secret;
-use crate::{Failure, Fault};
+use super::secret::SecretText;
+use crate::{Failure, ServerFault};
 
 /// What one hash costs: memory in KiB, passes, lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,13 +18,13 @@ pub(crate) struct Costs(u32, u32, u32);
 /// Higher: sign-in storms cost more memory and time. Lower: guessing is cheaper.
 const COSTS: Costs = Costs(19 * 1024, 2, 1);
 /// Hashes computed at once: together 38 MiB, and one of two cores stays free.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT: usize = 2;
 /// Hashes that may wait. Each takes some 30 ms, so the last of these waits about four seconds. Fewer: a class
 /// that signs in at once is told to come back.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
-const LEAST: usize = 10;
-const MOST: usize = 1024;
+const MIN_LENGTH: usize = 10;
+const MAX_LENGTH: usize = 1024;
 
 /// Passwords that everybody tries first; only those long enough to pass otherwise.
 const COMMON: &str = include_str!("common_passwords.txt");
@@ -40,8 +40,8 @@ impl Default for Hasher {
     fn default() -> Self {
         Self {
             costs: COSTS,
-            at_once: Semaphore::new(AT_ONCE),
-            waiting: Semaphore::new(MOST_WAITING),
+            at_once: Semaphore::new(MAX_CONCURRENT),
+            waiting: Semaphore::new(MAX_WAITING),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Hasher {
     }
 
     /// Hashes a new password with fresh salt.
-    pub(crate) async fn hash(&self, password: &Secret) -> Result<String, Failure> {
+    pub(crate) async fn hash(&self, password: &SecretText) -> Result<String, Failure> {
         let (password, costs) = (password.clone(), self.costs);
         self.compute(move || {
             let stored = Stored {
@@ -74,9 +74,9 @@ impl Hasher {
     /// Says whether `password` is the one stored. Without a stored one it costs the same and says no.
     pub(crate) async fn check(
         &self,
-        password: &Secret,
+        password: &SecretText,
         stored: Option<String>,
-    ) -> Result<Checked, Failure> {
+    ) -> Result<PasswordCheck, Failure> {
         let (password, costs) = (password.clone(), self.costs);
         self.compute(move || {
             let known = stored.as_deref().and_then(Stored::parse);
@@ -87,13 +87,13 @@ impl Hasher {
                     hash: Vec::new(),
                 }
                 .digest(&password)?;
-                return Ok(Checked::Wrong);
+                return Ok(PasswordCheck::Wrong);
             };
             let same: bool = known.digest(&password)?.ct_eq(&known.hash).into();
             Ok(match same {
-                false => Checked::Wrong,
-                true if known.costs == costs => Checked::Right,
-                true => Checked::RightButOld,
+                false => PasswordCheck::Wrong,
+                true if known.costs == costs => PasswordCheck::Right,
+                true => PasswordCheck::RightButOld,
             })
         })
         .await
@@ -116,15 +116,15 @@ impl Hasher {
             .at_once
             .acquire()
             .await
-            .map_err(|closed| Fault::new("hash a password", closed))?;
+            .map_err(|closed| ServerFault::new("hash a password", closed))?;
         tokio::task::spawn_blocking(work)
             .await
-            .map_err(|ended| Fault::new("hash a password", ended))?
+            .map_err(|ended| ServerFault::new("hash a password", ended))?
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Checked {
+pub(crate) enum PasswordCheck {
     Wrong,
     Right,
     /// Right, but hashed with other costs than today's: hash it again.
@@ -173,8 +173,8 @@ impl Stored {
         )
     }
 
-    fn digest(&self, password: &Secret) -> Result<Vec<u8>, Failure> {
-        let fault = |error: argon2::Error| Fault::new("hash a password", error.to_string());
+    fn digest(&self, password: &SecretText) -> Result<Vec<u8>, Failure> {
+        let fault = |error: argon2::Error| ServerFault::new("hash a password", error.to_string());
         let Costs(memory, passes, lanes) = self.costs;
         let params = Params::new(memory, passes, lanes, Some(32)).map_err(fault)?;
         let mut hash = vec![0; 32];
@@ -186,7 +186,7 @@ impl Stored {
 }
 
 /// Refuses a password that is too short, too long, too common, or the person's own name.
-pub(crate) fn check_new(password: &Secret, name: &str, pointer: &str) -> Result<(), Refusal> {
+pub(crate) fn check_new(password: &SecretText, name: &str, pointer: &str) -> Result<(), Refusal> {
     let text = password.reveal();
     let characters = text.chars().count();
     let refuse = |code: &str, sentence: String| {
@@ -194,19 +194,19 @@ pub(crate) fn check_new(password: &Secret, name: &str, pointer: &str) -> Result<
             "Four or more random words would work, such as those of a sentence only you know.",
         )
     };
-    if characters < LEAST {
+    if characters < MIN_LENGTH {
         return Err(refuse(
             "password.too-short",
-            format!("A password has at least {LEAST} characters."),
+            format!("A password has at least {MIN_LENGTH} characters."),
         )
-        .with("least", LEAST));
+        .with("least", MIN_LENGTH));
     }
-    if text.len() > MOST {
+    if text.len() > MAX_LENGTH {
         return Err(refuse(
             "password.too-long",
-            format!("A password has at most {MOST} bytes."),
+            format!("A password has at most {MAX_LENGTH} bytes."),
         )
-        .with("most", MOST));
+        .with("most", MAX_LENGTH));
     }
     if text.contains('\0') {
         return Err(refuse(
@@ -253,20 +253,23 @@ mod tests {
     #[tokio::test]
     async fn a_hash_of_another_implementation_is_understood_and_counts_as_old() {
         let hasher = Hasher::default();
-        let right = Secret::from("correct horse battery");
+        let right = SecretText::from("correct horse battery");
         let stored = Some(FOREIGN.to_owned());
         assert_eq!(
             hasher.check(&right, stored.clone()).await.unwrap(),
-            Checked::RightButOld
+            PasswordCheck::RightButOld
         );
-        let wrong = Secret::from("correct horse batterz");
-        assert_eq!(hasher.check(&wrong, stored).await.unwrap(), Checked::Wrong);
+        let wrong = SecretText::from("correct horse batterz");
+        assert_eq!(
+            hasher.check(&wrong, stored).await.unwrap(),
+            PasswordCheck::Wrong
+        );
     }
 
     #[tokio::test]
     async fn a_new_hash_is_current_and_salted() {
         let hasher = Hasher::default();
-        let password = Secret::from("correct horse battery");
+        let password = SecretText::from("correct horse battery");
         let (one, two) = (
             hasher.hash(&password).await.unwrap(),
             hasher.hash(&password).await.unwrap(),
@@ -274,15 +277,18 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(
             hasher.check(&password, Some(one)).await.unwrap(),
-            Checked::Right
+            PasswordCheck::Right
         );
-        assert_eq!(hasher.check(&password, None).await.unwrap(), Checked::Wrong);
+        assert_eq!(
+            hasher.check(&password, None).await.unwrap(),
+            PasswordCheck::Wrong
+        );
     }
 
     #[test]
     fn weak_passwords_are_refused_by_name() {
         let code = |text: &str| {
-            check_new(&Secret::from(text), "mina", "/password")
+            check_new(&SecretText::from(text), "mina", "/password")
                 .map(|()| "fine".to_owned())
                 .unwrap_or_else(|refusal| refusal.code)
         };
@@ -300,7 +306,7 @@ mod tests {
         let hasher = std::sync::Arc::new(Hasher::cheap());
         let both = hasher.at_once.acquire_many(2).await.unwrap();
         assert_eq!(hasher.at_once.available_permits(), 0, "two, and no third");
-        let password = Secret::from("correct horse battery");
+        let password = SecretText::from("correct horse battery");
         let waiting: Vec<_> = (0..256)
             .map(|_| {
                 let (hasher, password) = (hasher.clone(), password.clone());
@@ -315,11 +321,11 @@ mod tests {
         };
         assert_eq!(
             (refusal.code.as_str(), refusal.kind),
-            ("sign-in.busy", rules::refusal::Kind::TooOften)
+            ("sign-in.busy", rules::refusal::RefusalKind::TooOften)
         );
         drop(both);
         for check in waiting {
-            assert_eq!(check.await.unwrap().unwrap(), Checked::Wrong);
+            assert_eq!(check.await.unwrap().unwrap(), PasswordCheck::Wrong);
         }
         hasher.check(&password, None).await.unwrap();
     }

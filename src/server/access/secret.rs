@@ -8,9 +8,9 @@ use subtle::ConstantTimeEq as _;
 
 /// A secret in memory. Never printed, logged or serialised by accident: `Debug` shows nothing.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct SecretText(String);
 
-impl Secret {
+impl SecretText {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -32,25 +32,25 @@ impl Secret {
     }
 }
 
-impl std::fmt::Debug for Secret {
+impl std::fmt::Debug for SecretText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
     }
 }
 
-impl From<&str> for Secret {
+impl From<&str> for SecretText {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
-impl From<String> for Secret {
+impl From<String> for SecretText {
     fn from(text: String) -> Self {
         Self(text)
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Secret {
+impl<'de> serde::Deserialize<'de> for SecretText {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from).map(Self)
     }

@@ -9,10 +9,10 @@ use rules::people::Role;
 use rules::refusal::Refusal;
 
 use super::attempts::Attempt;
-use super::secret::{Secret, same};
-use super::{SignedIn, admit, new_person, password};
+use super::secret::{SecretText, same};
+use super::{NewSignIn, admit, new_person, password};
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::{Failure, Server};
 
 /// Seconds that a code is good.
@@ -38,7 +38,7 @@ pub fn setup_link(server: &Server) -> Option<String> {
         &letters[8..12],
         &letters[12..]
     );
-    let hash = Secret::new(plain(&code)).hash();
+    let hash = SecretText::new(plain(&code)).hash();
     let ends = server.clock().now().plus_seconds(GOOD_SECONDS);
     let kept = server
         .catalog()
@@ -70,9 +70,9 @@ pub async fn set_up(
     server: &Server,
     code: &str,
     name: &str,
-    password: impl Into<Secret>,
+    password: impl Into<SecretText>,
     source: IpAddr,
-) -> Result<SignedIn, Failure> {
+) -> Result<NewSignIn, Failure> {
     let password = password.into();
     let setup = server
         .catalog()
@@ -80,7 +80,7 @@ pub async fn set_up(
     if setup.done_at.is_some() {
         return Err(done().into());
     }
-    let given = Secret::new(plain(code)).hash();
+    let given = SecretText::new(plain(code)).hash();
     let right = setup.hash.is_some_and(|hash| same(&hash, &given));
     if !right {
         // Eighty bits cannot be guessed: only the wrong ones wait.
@@ -115,7 +115,7 @@ pub async fn set_up(
         }
         rows.insert_person(person, &hash)?;
         rows.finish_setup()?;
-        rows.note(Note {
+        rows.note(NewEvent {
             actor: person.name.as_str(),
             topic: "people",
             object: &person.id.to_string(),

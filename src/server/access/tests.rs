@@ -17,7 +17,7 @@ fn later(server: &Server, seconds: u64) {
         .set(server.clock().now().plus_seconds(seconds));
 }
 
-async fn with_mina() -> (Server, SignedIn) {
+async fn with_mina() -> (Server, NewSignIn) {
     let server = server();
     let code = setup_link(&server).unwrap();
     let signed_in = set_up(&server, &code, "mina", GOOD, HERE).await.unwrap();
@@ -208,16 +208,16 @@ async fn a_known_browser_has_its_own_count_and_waits_longer() {
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
     // A cookie of somebody else, or one that was changed, is no known browser.
     let jae = UserId::make(server.clock().now(), base::observe::dice());
-    let theirs = Device::draw(jae).cookie(&server);
-    assert!(Device::read(&server, &theirs, jae).is_some());
-    let other = Device::read(&server, &theirs, signed_in.caller.subject.user);
+    let theirs = KnownBrowser::draw(jae).cookie(&server);
+    assert!(KnownBrowser::read(&server, &theirs, jae).is_some());
+    let other = KnownBrowser::read(&server, &theirs, signed_in.caller.subject.user);
     assert_eq!(other, None);
     let mut forged = signed_in.device.clone();
     let flipped = if forged.starts_with('A') { "B" } else { "A" };
     forged.replace_range(0..1, flipped);
     let mina = signed_in.caller.subject.user;
-    assert_eq!(Device::read(&server, &forged, mina), None);
-    assert!(Device::read(&server, &signed_in.device, mina).is_some());
+    assert_eq!(KnownBrowser::read(&server, &forged, mina), None);
+    assert!(KnownBrowser::read(&server, &signed_in.device, mina).is_some());
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn root_on_the_machine_has_no_password_that_works() {
 
 #[test]
 fn a_secret_shows_nothing() {
-    assert_eq!(format!("{:?}", Secret::from("hush")), "Secret");
+    assert_eq!(format!("{:?}", SecretText::from("hush")), "Secret");
 }
 
 #[tokio::test]

@@ -4,30 +4,30 @@
 use std::sync::Arc;
 
 use base::tls::keeper::{self, Keeper};
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 
 use super::allowed;
-use super::system::Check;
+use super::system::DiagnosticCheck;
 use crate::access::Caller;
-use crate::access::secret::Secret;
+use crate::access::secret::SecretText;
 use crate::appliance::shelves::tls_failure;
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
-use crate::{Failure, Fault, Server};
+use crate::catalog::events::NewEvent;
+use crate::{Failure, Server, ServerFault};
 
 /// The machine's own authority, for clients that are to trust it.
-pub type Authority = keeper::Authority;
+pub type CertificateAuthority = keeper::AuthorityDetails;
 /// What is served, and what is kept beside it.
-pub type Shown = keeper::Shown;
+pub type CertificateStatus = keeper::ServedCertificate;
 /// Whose certificate is served.
-pub type Kind = keeper::Kind;
+pub type CertificateOrigin = keeper::CertificateKind;
 
 /// What a request for a certificate says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Request {
+pub struct CertificateRequestInput {
     /// Host names and addresses; empty: what the machine is called.
     pub names: Vec<String>,
     /// Who runs the machine; may be empty.
@@ -37,12 +37,12 @@ pub struct Request {
 /// A certificate to import.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Import {
+pub struct CertificateUpload {
     /// PEM: the machine's own certificate first, then who signed it.
     pub certificate: String,
     /// PEM; None where it belongs to the request that was made here.
     #[serde(default)]
-    pub key: Option<Secret>,
+    pub key: Option<SecretText>,
     /// What people call this machine, where it does not know that itself.
     #[serde(default)]
     pub name: Option<String>,
@@ -51,13 +51,13 @@ pub struct Import {
 /// Whom to trust: the machine's own authority. Public, so that people can look before they believe.
 ///
 /// Errors: `tls.off` where nothing is encrypted.
-pub async fn trust(server: &Server) -> Result<Authority, Failure> {
+pub async fn trust(server: &Server) -> Result<CertificateAuthority, Failure> {
     at_work(server, |keeper| Ok(keeper.authority())).await
 }
 
 /// What is served now. Errors: `tls.off`.
-pub async fn show(server: &Server, caller: &Caller) -> Result<Shown, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+pub async fn show(server: &Server, caller: &Caller) -> Result<CertificateStatus, Failure> {
+    allowed(caller, Permission::SystemRead)?;
     at_work(server, Keeper::shown).await
 }
 
@@ -65,8 +65,12 @@ pub async fn show(server: &Server, caller: &Caller) -> Result<Shown, Failure> {
 /// its key are void.
 ///
 /// Errors: `tls.name-invalid`, `tls.too-many-names`, `tls.organisation-invalid`, `tls.off`.
-pub async fn request(server: &Server, caller: &Caller, wanted: Request) -> Result<String, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+pub async fn request(
+    server: &Server,
+    caller: &Caller,
+    wanted: CertificateRequestInput,
+) -> Result<String, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
     let pem = at_work(server, move |keeper| {
         keeper.request(&wanted.names, &wanted.organisation)
     })
@@ -78,10 +82,14 @@ pub async fn request(server: &Server, caller: &Caller, wanted: Request) -> Resul
 /// Serves a site's certificate from now on. Nothing changes where it is refused.
 ///
 /// Errors: `tls.certificate-…`, `tls.key-…`, `tls.chain-order`, each with what would work; `tls.off`.
-pub async fn import(server: &Server, caller: &Caller, brought: Import) -> Result<Shown, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+pub async fn import(
+    server: &Server,
+    caller: &Caller,
+    brought: CertificateUpload,
+) -> Result<CertificateStatus, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
     let shown = at_work(server, move |keeper| {
-        let key = brought.key.as_ref().map(Secret::reveal);
+        let key = brought.key.as_ref().map(SecretText::reveal);
         keeper.import(&brought.certificate, key, brought.name.as_deref())?;
         keeper.shown()
     })
@@ -99,8 +107,12 @@ pub async fn import(server: &Server, caller: &Caller, brought: Import) -> Result
 /// Serves the machine's own certificate again, or the site's certificate from before.
 ///
 /// Errors: `tls.nothing-before`, `tls.certificate-expired`, `tls.off`.
-pub async fn reset(server: &Server, caller: &Caller, to: Kind) -> Result<Shown, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+pub async fn reset(
+    server: &Server,
+    caller: &Caller,
+    to: CertificateOrigin,
+) -> Result<CertificateStatus, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
     let shown = at_work(server, move |keeper| {
         keeper.reset(to)?;
         keeper.shown()
@@ -118,11 +130,11 @@ pub async fn reset(server: &Server, caller: &Caller, to: Kind) -> Result<Shown, 
 
 /// What an administrator should mend about certificates and the clock; empty while all is well and where
 /// nothing is encrypted.
-pub(crate) fn worries(server: &Server) -> Vec<Check> {
+pub(crate) fn worries(server: &Server) -> Vec<DiagnosticCheck> {
     let settings = server.settings();
     if !settings.encrypted() {
         let open = !settings.listen.ip().is_loopback();
-        let worry = open.then(|| Check {
+        let worry = open.then(|| DiagnosticCheck {
             code: "tls.off".into(),
             ok: false,
             minor: true,
@@ -141,7 +153,7 @@ pub(crate) fn worries(server: &Server) -> Vec<Check> {
     };
     worries
         .into_iter()
-        .map(|worry| Check {
+        .map(|worry| DiagnosticCheck {
             code: worry.code.to_owned(),
             ok: false,
             minor: true,
@@ -167,7 +179,7 @@ async fn at_work<T: Send + 'static>(
     let keeper: Arc<Keeper> = server.certificates()?;
     tokio::task::spawn_blocking(move || act(&keeper).map_err(tls_failure))
         .await
-        .map_err(|error| Fault::new("look at certificates", error))?
+        .map_err(|error| ServerFault::new("look at certificates", error))?
 }
 
 async fn note(
@@ -180,7 +192,7 @@ async fn note(
     server
         .catalog()
         .write(Lane::People, "note a change of certificates", move |rows| {
-            rows.note(Note {
+            rows.note(NewEvent {
                 actor: actor.as_str(),
                 topic: "system",
                 object: "tls",

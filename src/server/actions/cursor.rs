@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq as _;
 
 const SIGNATURE: usize = 16;
 /// Longer texts were never ours.
-const LONGEST: usize = 2048;
+const MAX_CURSOR_LENGTH: usize = 2048;
 
 /// Writes a cursor for `place`, good only together with the same `bound` text.
 pub(super) fn write<T: Serialize>(key: &[u8; 32], bound: &str, place: &T) -> String {
@@ -36,7 +36,7 @@ pub(super) fn read<T: DeserializeOwned>(
         )
         .hint("Leave it out to begin with the first page.")
     };
-    if text.len() > LONGEST {
+    if text.len() > MAX_CURSOR_LENGTH {
         return Err(wrong());
     }
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| wrong())?;

@@ -7,22 +7,22 @@ use std::collections::BTreeMap;
 use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile, SharePolicy, cut};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
-use rules::permissions::Verb;
-use rules::proof::Standing;
+use rules::permissions::Permission;
+use rules::proof::SelfTestStatus;
 use rules::refusal::Refusal;
 use rules::resources::{Device, DeviceShare};
-use rules::session::{Phase, Reason, SessionKind, Wish, plain, text};
+use rules::session::{DesiredState, Phase, Reason, SessionKind, plain, text};
 use rules::units::{Bytes, GpuShare, Timestamp};
-use rules::world::{Node, World};
+use rules::world::{ClusterSnapshot, NodeRecord};
 use serde::{Deserialize, Serialize};
 
 use super::allowed;
 use super::sessions::{Owner, sees_all};
 use crate::access::Caller;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
 use crate::catalog::samples::Rate;
-use crate::catalog::{Lane, Rows, View};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
 pub mod prove;
@@ -72,7 +72,7 @@ pub struct Gpu {
     /// Who holds sessions to their parts of its memory.
     pub hold: Hold,
     /// Whether this driver has passed the card's self-test.
-    pub proof: Standing,
+    pub proof: SelfTestStatus,
     pub proved_at: Option<Timestamp>,
     /// Its machine answers.
     pub answers: bool,
@@ -157,7 +157,7 @@ pub struct GpuSlice {
 }
 
 /// What sessions do with their shares, as it was heard last.
-type Rates = BTreeMap<SessionId, Rate>;
+type SliceRates = BTreeMap<SessionId, Rate>;
 
 /// What a drain would end, or has told to end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -229,11 +229,11 @@ pub struct CordonRequest {
     pub note: Option<String>,
 }
 
-const LONGEST_NOTE: usize = 256;
+const MAX_NOTE_LENGTH: usize = 256;
 
 /// Every device, machine by machine in the order of their indexes.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
-    allowed(caller, Verb::SessionsRead)?;
+    allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let rates = server.catalog().samples().rates();
     server
@@ -252,8 +252,8 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
         .await
 }
 
-fn others(world: &World) -> Vec<Others> {
-    let of = |node: &Node| {
+fn others(world: &ClusterSnapshot) -> Vec<Others> {
+    let of = |node: &NodeRecord| {
         let (id, name) = (node.id, node.name.clone());
         let others = node.capacity.others.clone().into_iter();
         others.map(move |other| Others {
@@ -268,7 +268,7 @@ fn others(world: &World) -> Vec<Others> {
 
 /// The administrator's rules for shares. Reads no row.
 pub async fn policy(server: &Server, caller: &Caller) -> Result<SharePolicy, Failure> {
-    allowed(caller, Verb::SessionsRead)?;
+    allowed(caller, Permission::SessionsRead)?;
     Ok(server.catalog().policy())
 }
 
@@ -302,7 +302,7 @@ async fn set_cordon(
     cordoned: bool,
     note: Option<String>,
 ) -> Result<Gpu, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     let note = checked(note)?.unwrap_or_default();
     let (caller, id) = (caller.clone(), id.to_owned());
     let rates = server.catalog().samples().rates();
@@ -329,7 +329,7 @@ pub async fn drain(
     id: &str,
     request: DrainRequest,
 ) -> Result<Drained, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     let note = checked(request.note)?;
     let (caller, id, dry_run) = (caller.clone(), id.to_owned(), request.dry_run);
     let rates = server.catalog().samples().rates();
@@ -351,7 +351,8 @@ pub async fn drain(
                 }
             }
             for session in world.sessions.iter().filter(on_it) {
-                let again = session.order.kind == SessionKind::Batch && session.wish == Wish::Run;
+                let again =
+                    session.order.kind == SessionKind::Batch && session.wish == DesiredState::Run;
                 ends.push(session.name.to_string());
                 if again {
                     requeued.push(session.name.to_string());
@@ -393,7 +394,7 @@ pub async fn cut(
     id: &str,
     request: CutRequest,
 ) -> Result<Cut, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     let note = checked(request.note)?;
     let (caller, id, dry_run) = (caller.clone(), id.to_owned(), request.dry_run);
     let rates = server.catalog().samples().rates();
@@ -406,7 +407,9 @@ pub async fn cut(
             let device = world
                 .node(gpu.node)
                 .and_then(|node| node.capacity.devices.iter().find(|d| d.uuid == gpu.id))
-                .ok_or_else(|| crate::Fault::new("cut a device", "it left between two reads"))?;
+                .ok_or_else(|| {
+                    crate::ServerFault::new("cut a device", "it left between two reads")
+                })?;
             let here = world.sessions.iter().filter(|s| s.node == Some(gpu.node));
             let plan = cut::plan(device, &wanted, here)?;
             let as_it_is = cut::same(&profiles_of(device), &wanted);
@@ -509,7 +512,7 @@ fn plan_cut(
         [] => "whole".to_owned(),
         cut => cut::listed(cut),
     };
-    rows.note(Note {
+    rows.note(NewEvent {
         actor: caller.name.as_str(),
         topic: "gpus",
         object: &gpu.id,
@@ -534,7 +537,7 @@ fn end(
         caller.name.as_str(),
         Some(&because.code),
         |row| {
-            let stopped = row.stop(Wish::Stop, because.clone(), rows.now);
+            let stopped = row.stop(DesiredState::Stop, because.clone(), rows.now);
             row.restart = row.restart || (again && stopped);
             stopped
         },
@@ -545,7 +548,7 @@ fn end(
 fn checked(note: Option<String>) -> Result<Option<String>, Refusal> {
     let note = note.map(|note| note.trim().to_owned());
     if let Some(note) = &note {
-        text("note", "/note", note, LONGEST_NOTE)?;
+        text("note", "/note", note, MAX_NOTE_LENGTH)?;
         plain("note", "/note", note)?;
     }
     Ok(note)
@@ -575,7 +578,7 @@ fn mark(
             .find(|said| said.uuid == gpu.id)
             .and_then(|said| said.cut),
     })?;
-    rows.note(Note {
+    rows.note(NewEvent {
         actor: caller.name.as_str(),
         topic: "gpus",
         object: &gpu.id,
@@ -636,11 +639,11 @@ fn find(mut all: Vec<Gpu>, id: &str) -> Result<Gpu, Refusal> {
 }
 
 fn all(
-    view: &View<'_>,
-    world: &World,
+    view: &ReadTransaction<'_>,
+    world: &ClusterSnapshot,
     caller: &Caller,
     now: Timestamp,
-    rates: &Rates,
+    rates: &SliceRates,
 ) -> Result<Vec<Gpu>, Failure> {
     let marks = view.devices()?;
     let everything = sees_all(caller);
@@ -666,9 +669,9 @@ fn all(
                 let proof = view.proof_with(&device.uuid, &device.driver)?;
                 gpu.proved_at = proof.map(|(_, at)| at);
                 gpu.proof = match proof {
-                    None => Standing::Untested,
-                    Some((true, _)) => Standing::Passed,
-                    Some((false, _)) => Standing::Failed,
+                    None => SelfTestStatus::Untested,
+                    Some((true, _)) => SelfTestStatus::Passed,
+                    Some((false, _)) => SelfTestStatus::Failed,
                 };
             }
             for session in &world.sessions {
@@ -745,7 +748,7 @@ fn hold(gpu: &mut Gpu, device: &Device, part: &DeviceShare) {
     }
 }
 
-fn bare(node: &Node, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) -> Gpu {
+fn bare(node: &NodeRecord, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) -> Gpu {
     Gpu {
         id: device.uuid.clone(),
         index: device.index,
@@ -759,7 +762,7 @@ fn bare(node: &Node, device: &Device, mark: Option<&DeviceRow>, now: Timestamp) 
         health: device.health.clone(),
         driver: device.driver.clone(),
         hold: device.hold,
-        proof: Standing::None,
+        proof: SelfTestStatus::None,
         proved_at: None,
         answers: !node.is_silent(now),
         simulated: device.simulated,

@@ -2,23 +2,23 @@
 
 use std::path::PathBuf;
 
-use rules::image::{Image, parse_reference};
+use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId, UploadId};
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
-use super::operations::{Operation, show};
+use super::operations::{OperationView, show};
 use super::system::refuse_unwell;
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};
-use crate::appliance::imports::{Input, KIND, Source, forget_unnamed};
+use crate::appliance::imports::{ImportOrigin, Input, KIND, forget_unnamed};
 use crate::appliance::shelves::{image_failure, upload_failure};
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::OperationRow;
-use crate::catalog::{Lane, View};
-use crate::{Failure, Fault, Server};
+use crate::catalog::{Lane, ReadTransaction};
+use crate::{Failure, Server, ServerFault};
 
 #[cfg(test)]
 mod tests;
@@ -35,19 +35,19 @@ pub enum ImportSource {
 }
 
 /// Imports that may wait. More is a loop in a script.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 /// Every image, by reference. `host`, the machine's own programs, is none.
-pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Image>, Failure> {
-    allowed(caller, Verb::ImagesRead)?;
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<CatalogImage>, Failure> {
+    allowed(caller, Permission::ImagesRead)?;
     server
         .catalog()
         .read_now("list images", |view| view.images())
 }
 
 /// One image, by id or reference. Errors: `image.not-found`.
-pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Image, Failure> {
-    allowed(caller, Verb::ImagesRead)?;
+pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<CatalogImage, Failure> {
+    allowed(caller, Permission::ImagesRead)?;
     server
         .catalog()
         .read_now("show an image", |view| find(view, which))
@@ -63,7 +63,7 @@ pub async fn import(
     caller: &Caller,
     source: ImportSource,
     reference: Option<String>,
-) -> Result<Operation, Failure> {
+) -> Result<OperationView, Failure> {
     let begun = import_once(server, caller, source, reference, None).await?;
     Ok(begun.value)
 }
@@ -77,8 +77,8 @@ pub async fn import_once(
     source: ImportSource,
     reference: Option<String>,
     key: Option<IdempotencyKey>,
-) -> Result<Once<Operation>, Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+) -> Result<Once<OperationView>, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
     let key = own_key(caller, key)?;
     let known = key.clone();
     let before = server
@@ -92,7 +92,7 @@ pub async fn import_once(
                 return Ok(None);
             };
             let id: OperationId = serde_json::from_str(&first)
-                .map_err(|error| Fault::new("read the first answer", error))?;
+                .map_err(|error| ServerFault::new("read the first answer", error))?;
             rows.operation(id)
         });
     if key.is_some()
@@ -110,7 +110,7 @@ pub async fn import_once(
         .transpose()?;
     let owner = caller.subject.user.to_string();
     let source = match source {
-        ImportSource::Upload(id) => Source::Upload { id: id.0, owner },
+        ImportSource::Upload(id) => ImportOrigin::Upload { id: id.0, owner },
         ImportSource::Path(path) => {
             if caller.via != Via::LocalRoot {
                 return Err(Refusal::denied(
@@ -129,13 +129,13 @@ pub async fn import_once(
                 .at("/path")
                 .into());
             }
-            Source::Path(path)
+            ImportOrigin::Path(path)
         }
     };
     look_at(server, source.clone()).await?;
     let input = Input { source, reference };
-    let kept =
-        serde_json::to_value(&input).map_err(|error| Fault::new("keep what to import", error))?;
+    let kept = serde_json::to_value(&input)
+        .map_err(|error| ServerFault::new("keep what to import", error))?;
     let row = OperationRow::asked(server.clock().now(), KIND, caller.subject.user, kept);
     let actor = caller.name.clone();
     let begun = server
@@ -143,14 +143,14 @@ pub async fn import_once(
         .write(Lane::People, "begin an import", move |rows| {
             let begun = once(rows, key.as_ref(), || {
                 let open = rows.open_operations()?;
-                if let Source::Upload { .. } = &input.source
+                if let ImportOrigin::Upload { .. } = &input.source
                     && let Some(same) = open
                         .iter()
                         .find(|other| other.input.get("source") == row.input.get("source"))
                 {
                     return Ok(same.id);
                 }
-                if open.len() >= MOST_OPEN {
+                if open.len() >= MAX_OPEN {
                     return Err(Refusal::too_often(
                         "operation.too-many",
                         format!("{} imports wait already.", open.len()),
@@ -164,7 +164,7 @@ pub async fn import_once(
             })?;
             let row = rows
                 .operation(begun.value)?
-                .ok_or_else(|| Fault::new("begin an import", "its row is gone"))?;
+                .ok_or_else(|| ServerFault::new("begin an import", "its row is gone"))?;
             Ok(Once {
                 value: row,
                 replayed: begun.replayed,
@@ -179,11 +179,11 @@ pub async fn import_once(
 }
 
 /// Refuses at once what the import would refuse first: nothing there, not complete, no privileges.
-async fn look_at(server: &Server, source: Source) -> Result<(), Failure> {
+async fn look_at(server: &Server, source: ImportOrigin) -> Result<(), Failure> {
     let server = server.clone();
     tokio::task::spawn_blocking(move || {
         match &source {
-            Source::Upload { id, owner } => {
+            ImportOrigin::Upload { id, owner } => {
                 let status = server
                     .uploads()?
                     .status(*id, owner)
@@ -200,19 +200,23 @@ async fn look_at(server: &Server, source: Source) -> Result<(), Failure> {
                     .into());
                 }
             }
-            Source::Path(path) => drop(Archive::at(path).map_err(image_failure)?),
+            ImportOrigin::Path(path) => drop(Archive::at(path).map_err(image_failure)?),
         }
         server.image_store()?.can_unpack().map_err(image_failure)
     })
     .await
-    .map_err(|ended| Fault::new("look at an archive", ended))?
+    .map_err(|ended| ServerFault::new("look at an archive", ended))?
 }
 
 /// Removes an image; its layers go where no other image needs them.
 ///
 /// Errors: `image.in-use` while live sessions start from it.
-pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<Image, Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+pub async fn remove(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<CatalogImage, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
     let (actor, which) = (caller.name.clone(), which.to_owned());
     let removed = server
         .catalog()
@@ -231,7 +235,7 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<Ima
                 .into());
             }
             rows.remove_image(image.id)?;
-            rows.note(Note {
+            rows.note(NewEvent {
                 actor: actor.as_str(),
                 topic: "images",
                 object: &image.id.to_string(),
@@ -259,7 +263,7 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<Ima
     Ok(removed)
 }
 
-fn find(view: &View<'_>, which: &str) -> Result<Image, Failure> {
+fn find(view: &ReadTransaction<'_>, which: &str) -> Result<CatalogImage, Failure> {
     let missing = || {
         Refusal::not_found("image.not-found", "There is no such image.")
             .hint("The list of images has their names.")

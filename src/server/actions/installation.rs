@@ -1,36 +1,36 @@
 //! The rest of the installation after the first administrator is made: steps that are ticked off, a test
 //! session whose start is measured, and a report. An administrator's, step by step, in any order.
 
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::sessions::{self, LaunchRequest, Session};
-use super::system::{self, Check};
+use super::sessions::{self, LaunchRequest, SessionView};
+use super::system::{self, DiagnosticCheck};
 use super::{allowed, certificates};
 use crate::access::Caller;
-use crate::appliance::installation::{self, Record};
+use crate::appliance::installation::{self, SetupRecord};
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
-use crate::{Failure, Fault, Server};
+use crate::catalog::events::NewEvent;
+use crate::{Failure, Server, ServerFault};
 
 /// One step after the first administrator is made.
-pub type Step = installation::Step;
+pub type Step = installation::SetupStep;
 
 /// How far it got.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+pub struct SetupProgress {
     /// When the wizard was begun; None on a machine that was set up without it.
     pub began_at: Option<Timestamp>,
     /// Every step in its order, with the time it was done.
     pub steps: Vec<(Step, Option<Timestamp>)>,
     /// The session of the last test; None before it, and once it was forgotten.
-    pub test: Option<Session>,
+    pub test: Option<SessionView>,
     pub finished_at: Option<Timestamp>,
 }
 
-impl Progress {
+impl SetupProgress {
     /// The first step that is not done.
     pub fn next(&self) -> Option<Step> {
         let open = self.steps.iter().find(|(_, done)| done.is_none());
@@ -40,7 +40,7 @@ impl Progress {
 
 /// What the test session found out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct TrialMeasurement {
     /// From the commit of the launch to the running command.
     pub start_milliseconds: u64,
     /// How long the command counted.
@@ -61,11 +61,11 @@ pub struct Report {
     pub origins: Vec<String>,
     /// None where nothing is encrypted.
     pub fingerprint: Option<String>,
-    pub machines: Vec<sessions::Machine>,
+    pub machines: Vec<sessions::NodeOverview>,
     pub images: usize,
-    pub checks: Vec<Check>,
-    pub progress: Progress,
-    pub measured: Option<Measured>,
+    pub checks: Vec<DiagnosticCheck>,
+    pub progress: SetupProgress,
+    pub measured: Option<TrialMeasurement>,
 }
 
 /// Memory of the test session, and what it must see inside.
@@ -80,22 +80,22 @@ const TEST: &str = "while read key value unit; do case $key in MemTotal:) \
 /// Notes that the wizard begins. Called once, when the first administrator is made in a browser.
 pub fn begin(server: &Server) -> Result<(), Failure> {
     let data = server.settings().data.clone();
-    let record = Record {
+    let record = SetupRecord {
         began_at: Some(server.clock().now()),
-        ..Record::default()
+        ..SetupRecord::default()
     };
     Ok(installation::write(&data, &record)?)
 }
 
 /// How far it got.
-pub async fn progress(server: &Server, caller: &Caller) -> Result<Progress, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+pub async fn progress(server: &Server, caller: &Caller) -> Result<SetupProgress, Failure> {
+    allowed(caller, Permission::SystemRead)?;
     let record = installation::read(&server.settings().data);
     let test = match record.test {
         Some(id) => sessions::get(server, caller, &id.to_string()).await.ok(),
         None => None,
     };
-    Ok(Progress {
+    Ok(SetupProgress {
         began_at: record.began_at,
         steps: Step::ALL
             .map(|step| (step, record.done.get(&step).copied()))
@@ -107,7 +107,7 @@ pub async fn progress(server: &Server, caller: &Caller) -> Result<Progress, Fail
 
 /// Ticks a step off.
 pub async fn done(server: &Server, caller: &Caller, step: Step) -> Result<(), Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     change(server, move |record, now| {
         record.done.entry(step).or_insert(now);
     })
@@ -116,7 +116,7 @@ pub async fn done(server: &Server, caller: &Caller, step: Step) -> Result<(), Fa
 
 /// The installation is over; what is left out stays left out.
 pub async fn finish(server: &Server, caller: &Caller) -> Result<(), Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     change(server, |record, now| {
         record.finished_at.get_or_insert(now);
     })
@@ -128,7 +128,7 @@ pub async fn finish(server: &Server, caller: &Caller) -> Result<(), Failure> {
             Lane::People,
             "note the end of the installation",
             move |rows| {
-                rows.note(Note {
+                rows.note(NewEvent {
                     actor: actor.as_str(),
                     topic: "system",
                     object: "installation",
@@ -145,8 +145,8 @@ pub async fn finish(server: &Server, caller: &Caller) -> Result<(), Failure> {
 /// Launches the test session in an environment, half a core and 256 MiB.
 ///
 /// Errors: as every launch.
-pub async fn test(server: &Server, caller: &Caller, image: &str) -> Result<Session, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+pub async fn test(server: &Server, caller: &Caller, image: &str) -> Result<SessionView, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
     let order = json!({
         "image": image,
         "kind": "batch",
@@ -156,23 +156,23 @@ pub async fn test(server: &Server, caller: &Caller, image: &str) -> Result<Sessi
         "longest_run_seconds": 60,
     });
     let order: LaunchRequest = serde_json::from_value(order)
-        .map_err(|error| Fault::new("write the test's order", error))?;
+        .map_err(|error| ServerFault::new("write the test's order", error))?;
     let launched = sessions::launch(server, caller, order, None).await?;
     let session = launched
         .sessions
         .into_iter()
         .next()
-        .ok_or_else(|| Fault::new("launch the test", "no session came of it"))?;
+        .ok_or_else(|| ServerFault::new("launch the test", "no session came of it"))?;
     let id = session.id;
     change(server, move |record, _| record.test = Some(id)).await?;
     Ok(session)
 }
 
 /// What a test session found out; None while it is not over.
-pub fn measured(session: &Session) -> Option<Measured> {
+pub fn measured(session: &SessionView) -> Option<TrialMeasurement> {
     let (started, ended) = (session.started_at, session.ended_at?);
     let exit_code = session.exit_code;
-    Some(Measured {
+    Some(TrialMeasurement {
         start_milliseconds: started.map_or(0, |at| at.millis_since(session.created_at)),
         ran_milliseconds: started.map_or(0, |at| ended.millis_since(at)),
         limit_held: started.is_some() && exit_code.is_some() && exit_code != Some(LIMIT_NOT_SEEN),
@@ -183,7 +183,7 @@ pub fn measured(session: &Session) -> Option<Measured> {
 
 /// Everything on one page.
 pub async fn report(server: &Server, caller: &Caller) -> Result<Report, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+    allowed(caller, Permission::SystemRead)?;
     let progress = progress(server, caller).await?;
     let overview = sessions::overview(server, caller).await?;
     let authority = certificates::trust(server).await.ok();
@@ -204,7 +204,7 @@ pub async fn report(server: &Server, caller: &Caller) -> Result<Report, Failure>
 /// Reads, changes and writes the record where waiting for the disk holds no request up.
 async fn change(
     server: &Server,
-    act: impl FnOnce(&mut Record, Timestamp) + Send + 'static,
+    act: impl FnOnce(&mut SetupRecord, Timestamp) + Send + 'static,
 ) -> Result<(), Failure> {
     let (data, now) = (server.settings().data.clone(), server.clock().now());
     tokio::task::spawn_blocking(move || {
@@ -213,6 +213,6 @@ async fn change(
         installation::write(&data, &record)
     })
     .await
-    .map_err(|error| Fault::new("keep the record of the installation", error))??;
+    .map_err(|error| ServerFault::new("keep the record of the installation", error))??;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What a person may do with long work: look at it, and call it off.
 
 use rules::names::{OperationId, UserId};
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,11 +14,11 @@ pub use crate::catalog::jobs::OperationState;
 use crate::{Failure, Server};
 
 /// Operations that are listed.
-const MOST: u32 = 200;
+const MAX_OPERATIONS: u32 = 200;
 
 /// One piece of long work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Operation {
+pub struct OperationView {
     pub id: OperationId,
     /// `image.import`.
     pub kind: String,
@@ -40,22 +40,26 @@ pub struct Operation {
 }
 
 /// The caller's operations, newest first, at most 200; those of all users for callers who may see the whole box.
-pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Operation>, Failure> {
-    allowed(caller, Verb::ImagesRead)?;
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OperationView>, Failure> {
+    allowed(caller, Permission::ImagesRead)?;
     let own = owner(caller);
-    let rows = server
-        .catalog()
-        .read_now("list operations", |view| view.operations(own, MOST))?;
+    let rows = server.catalog().read_now("list operations", |view| {
+        view.operations(own, MAX_OPERATIONS)
+    })?;
     Ok(rows.into_iter().map(|row| show(server, row)).collect())
 }
 
 /// One operation. Errors: `operation.not-found`, also for another user's.
-pub async fn get(server: &Server, caller: &Caller, id: OperationId) -> Result<Operation, Failure> {
-    allowed(caller, Verb::ImagesRead)?;
+pub async fn get(
+    server: &Server,
+    caller: &Caller,
+    id: OperationId,
+) -> Result<OperationView, Failure> {
+    allowed(caller, Permission::ImagesRead)?;
     find(server, caller, id)
 }
 
-fn find(server: &Server, caller: &Caller, id: OperationId) -> Result<Operation, Failure> {
+fn find(server: &Server, caller: &Caller, id: OperationId) -> Result<OperationView, Failure> {
     let own = owner(caller);
     let row = server
         .catalog()
@@ -73,8 +77,8 @@ pub async fn cancel(
     server: &Server,
     caller: &Caller,
     id: OperationId,
-) -> Result<Operation, Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+) -> Result<OperationView, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
     find(server, caller, id)?;
     let asked = server
         .catalog()
@@ -93,19 +97,19 @@ pub async fn cancel(
 
 /// Whose operations the caller may see; None for everybody's.
 fn owner(caller: &Caller) -> Option<UserId> {
-    match allowed(caller, Verb::SystemRead) {
+    match allowed(caller, Permission::SystemRead) {
         Ok(()) => None,
         Err(_) => Some(caller.subject.user),
     }
 }
 
-pub(super) fn show(server: &Server, row: OperationRow) -> Operation {
+pub(super) fn show(server: &Server, row: OperationRow) -> OperationView {
     let seen = server
         .imports()
         .seen(row.id)
         .or_else(|| server.proofs().seen(row.id));
     let (done, total) = seen.as_ref().map_or((0, 0), |seen| (seen.done, seen.total));
-    Operation {
+    OperationView {
         id: row.id,
         kind: row.kind,
         person: row.person,

@@ -3,7 +3,7 @@
 
 use rules::names::{UserId, UserName};
 use rules::people::{Role, User};
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::session::{Phase, plain, text};
 use rules::units::Timestamp;
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{IdempotencyKey, Once, allowed, once, own_key};
-use crate::access::password::{self, Checked};
-use crate::access::secret::Secret;
+use crate::access::password::{self, PasswordCheck};
+use crate::access::secret::SecretText;
 use crate::access::{self, Caller, Via};
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::catalog::people::ROOT;
-use crate::catalog::{Lane, Rows, View};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ pub mod tokens;
 /// What a person may set about themselves; what is None stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Preferences {
+pub struct UserPreferences {
     /// `en`, `ko`, or empty for what the browser asks.
     pub language: Option<String>,
     /// `light`, `dark` or `system`.
@@ -63,7 +63,7 @@ pub struct SetupLinks {
 ///
 /// Errors: `setup.root-needed` for everybody but root on this machine while setup is open.
 pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks, Failure> {
-    allowed(caller, Verb::PeopleWrite)?;
+    allowed(caller, Permission::PeopleWrite)?;
     let open = access::setup_open(server);
     if open && caller.via != Via::LocalRoot {
         return Err(Refusal::denied(
@@ -95,7 +95,7 @@ pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks,
 
 /// All users with an account, by name. Root on the machine has none and is left out.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
-    allowed(caller, Verb::PeopleRead)?;
+    allowed(caller, Permission::PeopleRead)?;
     server.catalog().read_now("list people", |view| {
         let mut people = view.people()?;
         people.retain(|person| person.id != ROOT);
@@ -105,7 +105,7 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure
 
 /// One person, by id or name. Errors: `user.not-found`.
 pub async fn get(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
-    allowed(caller, Verb::PeopleRead)?;
+    allowed(caller, Permission::PeopleRead)?;
     server
         .catalog()
         .read_now("show a person", |view| find(view, who))
@@ -120,7 +120,7 @@ pub async fn create(
     caller: &Caller,
     name: &str,
     role: Role,
-    password: impl Into<Secret>,
+    password: impl Into<SecretText>,
 ) -> Result<User, Failure> {
     let made = create_once(server, caller, name, role, password, None).await?;
     Ok(made.value)
@@ -134,11 +134,11 @@ pub async fn create_once(
     caller: &Caller,
     name: &str,
     role: Role,
-    password: impl Into<Secret>,
+    password: impl Into<SecretText>,
     key: Option<IdempotencyKey>,
 ) -> Result<Once<User>, Failure> {
     let password = password.into();
-    allowed(caller, Verb::PeopleWrite)?;
+    allowed(caller, Permission::PeopleWrite)?;
     // Its body holds a password, whose plain digest is not to be kept.
     let key = own_key(caller, key.map(|key| key.blinded(server)))?;
     let name = UserName::parse(name.trim())?;
@@ -182,11 +182,11 @@ pub async fn set_password(
     server: &Server,
     caller: &Caller,
     who: &str,
-    password: impl Into<Secret>,
+    password: impl Into<SecretText>,
     tokens: TokensAfterReset,
 ) -> Result<User, Failure> {
     let password = password.into();
-    allowed(caller, Verb::PeopleWrite)?;
+    allowed(caller, Permission::PeopleWrite)?;
     let person = server
         .catalog()
         .read_now("show a person", |view| find(view, who))?;
@@ -226,7 +226,7 @@ pub async fn set_role(
     role: Role,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Verb::PeopleWrite)?;
+    allowed(caller, Permission::PeopleWrite)?;
     change(
         server,
         caller,
@@ -269,7 +269,7 @@ pub async fn suspend(
     suspended: bool,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Verb::PeopleWrite)?;
+    allowed(caller, Permission::PeopleWrite)?;
     let own = caller.subject.user;
     change(
         server,
@@ -314,7 +314,7 @@ pub async fn remove(
     who: &str,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
-    allowed(caller, Verb::PeopleWrite)?;
+    allowed(caller, Permission::PeopleWrite)?;
     let (own, actor, who) = (caller.subject.user, caller.name.clone(), who.to_owned());
     server
         .catalog()
@@ -356,7 +356,7 @@ pub async fn remove(
 
 /// The caller's own account.
 pub async fn me(server: &Server, caller: &Caller) -> Result<User, Failure> {
-    allowed(caller, Verb::Me)?;
+    allowed(caller, Permission::Me)?;
     server
         .catalog()
         .read_now("show an account", |view| own(view, caller))
@@ -366,9 +366,9 @@ pub async fn me(server: &Server, caller: &Caller) -> Result<User, Failure> {
 pub async fn set_me(
     server: &Server,
     caller: &Caller,
-    preferences: Preferences,
+    preferences: UserPreferences,
 ) -> Result<User, Failure> {
-    allowed(caller, Verb::Me)?;
+    allowed(caller, Permission::Me)?;
     check(&preferences)?;
     let caller = caller.clone();
     server
@@ -393,11 +393,11 @@ pub async fn set_me(
 pub async fn change_password(
     server: &Server,
     caller: &Caller,
-    old: impl Into<Secret>,
-    new: impl Into<Secret>,
+    old: impl Into<SecretText>,
+    new: impl Into<SecretText>,
 ) -> Result<(), Failure> {
     let (old, new) = (old.into(), new.into());
-    allowed(caller, Verb::Me)?;
+    allowed(caller, Permission::Me)?;
     if caller.subject.user == ROOT {
         return Err(not_an_account().into());
     }
@@ -406,7 +406,7 @@ pub async fn change_password(
         let stored = view.password(person.id)?;
         Ok((person, stored))
     })?;
-    if access::prove_again(server, caller, &old, stored).await? == Checked::Wrong {
+    if access::prove_again(server, caller, &old, stored).await? == PasswordCheck::Wrong {
         return Err(
             Refusal::invalid("password.wrong", "That is not your present password.")
                 .at("/old")
@@ -438,7 +438,7 @@ pub async fn change_password(
 
 /// The caller's signed-in browsers, newest first.
 pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, Failure> {
-    allowed(caller, Verb::Me)?;
+    allowed(caller, Permission::Me)?;
     let rows = server
         .catalog()
         .read_now("list sign-ins", |view| view.browsers(caller.subject.user))?;
@@ -463,7 +463,7 @@ pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignIn>, F
 
 /// Ends one signed-in browser of the caller. Errors: `sign-in.not-found`.
 pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(), Failure> {
-    allowed(caller, Verb::Me)?;
+    allowed(caller, Permission::Me)?;
     let person = caller.subject.user;
     let ended = server
         .catalog()
@@ -478,7 +478,7 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
     }
 }
 
-fn find(view: &View<'_>, who: &str) -> Result<User, Failure> {
+fn find(view: &ReadTransaction<'_>, who: &str) -> Result<User, Failure> {
     let found = match who.parse::<UserId>() {
         Ok(id) => view.person(id)?,
         Err(_) => view.person_named(who)?,
@@ -488,7 +488,7 @@ fn find(view: &View<'_>, who: &str) -> Result<User, Failure> {
     })
 }
 
-fn own(view: &View<'_>, caller: &Caller) -> Result<User, Failure> {
+fn own(view: &ReadTransaction<'_>, caller: &Caller) -> Result<User, Failure> {
     view.person(caller.subject.user)?
         .ok_or_else(|| Refusal::unauthenticated("person.gone", "This account was removed.").into())
 }
@@ -516,7 +516,7 @@ fn put(rows: &Rows<'_>, person: &User) -> Result<(), Failure> {
     if rows.put_person(person, person.generation)? {
         return Ok(());
     }
-    Err(crate::Fault::new("change a person", "the row changed inside one transaction").into())
+    Err(crate::ServerFault::new("change a person", "the row changed inside one transaction").into())
 }
 
 fn fresh(person: &User, if_match: Option<u64>) -> Result<(), Refusal> {
@@ -573,7 +573,7 @@ fn note(
     before: &str,
     after: &str,
 ) -> Result<(), Failure> {
-    rows.note(Note {
+    rows.note(NewEvent {
         actor: actor.as_str(),
         topic: "people",
         object: &person.id.to_string(),
@@ -584,7 +584,7 @@ fn note(
     })
 }
 
-fn check(preferences: &Preferences) -> Result<(), Refusal> {
+fn check(preferences: &UserPreferences) -> Result<(), Refusal> {
     if let Some(language) = preferences.language.as_deref()
         && !["", "en", "ko"].contains(&language)
     {

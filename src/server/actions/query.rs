@@ -4,25 +4,25 @@
 use rules::refusal::Refusal;
 use rules::session::{Phase, SessionKind, plain, text};
 
-use crate::catalog::listing::{Filter, SortKey};
+use crate::catalog::listing::{SessionFilter, SortKey};
 
-const LONGEST: usize = 1024;
-const MOST_WORDS: usize = 32;
+const MAX_QUERY_LENGTH: usize = 1024;
+const MAX_WORDS: usize = 32;
 
 /// Reads a query. Empty text lets every session through.
-pub(super) fn parse(query: &str) -> Result<Filter, Refusal> {
-    text("query", "/q", query, LONGEST)?;
+pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
+    text("query", "/q", query, MAX_QUERY_LENGTH)?;
     plain("query", "/q", query)?;
     let words = split(query)?;
-    if words.len() > MOST_WORDS {
+    if words.len() > MAX_WORDS {
         return Err(Refusal::invalid(
             "query.too-many-words",
-            format!("A query has at most {MOST_WORDS} words."),
+            format!("A query has at most {MAX_WORDS} words."),
         )
-        .with("most", MOST_WORDS)
+        .with("most", MAX_WORDS)
         .at("/q"));
     }
-    let mut filter = Filter::default();
+    let mut filter = SessionFilter::default();
     for word in words {
         let Some((name, value)) = word.split_once(':') else {
             filter.words.push(word);
@@ -163,7 +163,7 @@ mod tests {
             ]
         );
         assert_eq!(filter.words, ["two words"]);
-        assert_eq!(parse("").unwrap(), Filter::default());
+        assert_eq!(parse("").unwrap(), SessionFilter::default());
     }
 
     #[test]

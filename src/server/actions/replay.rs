@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::{IdempotencyKey, own_key};
 use crate::access::Caller;
 use crate::catalog::Lane;
-use crate::catalog::idempotency::Key;
-use crate::{Failure, Fault, Server};
+use crate::catalog::idempotency::RequestKey;
+use crate::{Failure, Server, ServerFault};
 
 /// An answer as it was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct RecordedAnswer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     /// None where it is kept nowhere: it held a secret, or was too large.
@@ -54,13 +54,13 @@ impl IdempotencyKey {
 }
 
 /// Leave to act under a key. Dropped without `keep`, it leaves the key free.
-pub struct Turn {
+pub struct KeyPermit {
     server: Server,
-    key: Key,
+    key: RequestKey,
     mark: String,
 }
 
-impl Drop for Turn {
+impl Drop for KeyPermit {
     fn drop(&mut self) {
         let under_way = &self.server.under_way().marks;
         let mut marks = under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,11 +69,11 @@ impl Drop for Turn {
 }
 
 /// What a key means.
-pub enum First {
+pub enum KeyUse {
     /// Nobody used it: act.
-    Act(Turn),
+    Act(KeyPermit),
     /// It was answered before.
-    Again(Answer),
+    Again(RecordedAnswer),
 }
 
 /// Runs what `caller` does under a key to its end, also when the request is gone: an act whose answer was not
@@ -96,9 +96,9 @@ pub async fn ended(server: &Server) {
 ///
 /// Errors: `idempotency.key-invalid`; `idempotency.key-reused` with another body; `idempotency.under-way`
 /// while the first request is being answered.
-pub fn first(server: &Server, caller: &Caller, key: IdempotencyKey) -> Result<First, Failure> {
+pub fn first(server: &Server, caller: &Caller, key: IdempotencyKey) -> Result<KeyUse, Failure> {
     let Some(key) = own_key(caller, Some(key))? else {
-        return Err(Fault::new("look a key up", "it was given").into());
+        return Err(ServerFault::new("look a key up", "it was given").into());
     };
     let mark = format!("{} {} {}", key.principal, key.route, key.key);
     let taken = {
@@ -116,7 +116,7 @@ pub fn first(server: &Server, caller: &Caller, key: IdempotencyKey) -> Result<Fi
         .into());
     }
     // From here on the turn gives the key back, whatever happens.
-    let turn = Turn {
+    let turn = KeyPermit {
         server: server.clone(),
         key,
         mark,
@@ -128,24 +128,24 @@ pub fn first(server: &Server, caller: &Caller, key: IdempotencyKey) -> Result<Fi
             view.answered(&turn.key, now)
         })?;
     match known {
-        None => Ok(First::Act(turn)),
+        None => Ok(KeyUse::Act(turn)),
         Some(text) => {
             let answer = serde_json::from_str(&text)
-                .map_err(|error| Fault::new("read the first answer", error))?;
-            Ok(First::Again(answer))
+                .map_err(|error| ServerFault::new("read the first answer", error))?;
+            Ok(KeyUse::Again(answer))
         }
     }
 }
 
-impl Turn {
+impl KeyPermit {
     /// Keeps the answer, so that the key gives it again for a day.
-    pub async fn keep(self, mut answer: Answer) -> Result<(), Failure> {
-        let written = |answer: &Answer| {
+    pub async fn keep(self, mut answer: RecordedAnswer) -> Result<(), Failure> {
+        let written = |answer: &RecordedAnswer| {
             serde_json::to_string(answer)
-                .map_err(|error| Fault::new("keep the first answer", error))
+                .map_err(|error| ServerFault::new("keep the first answer", error))
         };
         let mut text = written(&answer)?;
-        if text.len() > crate::catalog::idempotency::LARGEST_ANSWER {
+        if text.len() > crate::catalog::idempotency::MAX_ANSWER_BYTES {
             answer.body = None;
             text = written(&answer)?;
         }

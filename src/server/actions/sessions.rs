@@ -2,16 +2,16 @@
 //! conductor make them so.
 
 use rules::names::{ContainerName, SessionId, SessionName};
-use rules::permissions::{Verb, may};
+use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::session::{Phase, SessionKind};
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 
-use super::{Page, allowed, cursor, query};
+use super::{ListPage, allowed, cursor, query};
 use crate::access::Caller;
-use crate::catalog::listing::Order;
+use crate::catalog::listing::ListOrder;
 use crate::{Failure, Server};
 
 mod change;
@@ -24,12 +24,15 @@ mod view;
 
 pub use change::{Resize, delete, pause, rename, resize, restart, resume, set_labels, stop};
 pub use launch::{LaunchRequest, Launched, Resources, duplicate, launch, preview};
-pub use overview::{Counts, GpuSample, Machine, Overview, Own, Sample, Slice, overview, samples};
-pub use view::Grant;
-pub use view::{Event, Owner, Session};
+pub use overview::{
+    GpuSample, HeldSlice, NodeOverview, Overview, OwnUsage, StateCounts, UsageSample, overview,
+    samples,
+};
+pub use view::GrantView;
+pub use view::{EventView, Owner, SessionView};
 
 use find::find;
-use view::Names;
+use view::NameCache;
 
 /// What a list of sessions is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,27 +50,27 @@ pub struct ListQuery {
     pub scope: Option<String>,
 }
 
-const MOST_ON_A_PAGE: u32 = 500;
+const MAX_PAGE_ITEMS: u32 = 500;
 const USUAL_PAGE: u32 = 50;
 /// Waiting sessions that a queue explains. Each costs about one scheduling pass.
-const MOST_EXPLAINED: usize = 200;
+const MAX_EXPLAINED: usize = 200;
 /// Events of one session that are shown.
-const MOST_EVENTS: u32 = 500;
+const MAX_EVENTS: u32 = 500;
 
 /// One page of sessions the caller may see.
 pub async fn list(
     server: &Server,
     caller: &Caller,
     wanted: &ListQuery,
-) -> Result<Page<Session>, Failure> {
-    allowed(caller, Verb::SessionsRead)?;
+) -> Result<ListPage<SessionView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
     let mut filter = query::parse(&wanted.q)?;
     let (key, descending) = query::sort(wanted.sort.as_deref())?;
     let limit = wanted.limit.unwrap_or(USUAL_PAGE);
-    if !(1..=MOST_ON_A_PAGE).contains(&limit) {
+    if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
         return Err(Refusal::invalid(
             "limit.out-of-range",
-            format!("A page has 1 to {MOST_ON_A_PAGE} items."),
+            format!("A page has 1 to {MAX_PAGE_ITEMS} items."),
         )
         .at("/limit")
         .into());
@@ -99,7 +102,7 @@ pub async fn list(
         .catalog()
         .read("list sessions", move |view| {
             // One row more than the page tells whether another page follows.
-            let order = Order {
+            let order = ListOrder {
                 key,
                 descending,
                 after,
@@ -113,12 +116,12 @@ pub async fn list(
                 .filter(|_| more)
                 .map(|last| cursor::write(&signing, &bound, &(key.of(last), last.id)));
             let estimated_total = view.count_sessions(&filter)?;
-            let mut names = Names::new(view)?;
+            let mut names = NameCache::new(view)?;
             let items = rows
                 .iter()
                 .map(|row| names.show(row))
                 .collect::<Result<_, _>>()?;
-            Ok(Page {
+            Ok(ListPage {
                 items,
                 next_cursor,
                 estimated_total,
@@ -131,10 +134,10 @@ pub async fn list(
 /// session of that name, else the newest one that ended; the caller's own before others'.
 ///
 /// Errors: `session.not-found`, also for what the caller may not see; `session.ambiguous`.
-pub async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+pub async fn get(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     server.catalog().read_now("show a session", |view| {
-        let row = find(view, caller, Verb::SessionsRead, id)?;
-        Names::new(view)?.show(&row)
+        let row = find(view, caller, Permission::SessionsRead, id)?;
+        NameCache::new(view)?.show(&row)
     })
 }
 
@@ -144,7 +147,7 @@ pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanati
     server
         .catalog()
         .read("explain a session", move |view| {
-            let row = find(view, &caller, Verb::SessionsRead, &id)?;
+            let row = find(view, &caller, Permission::SessionsRead, &id)?;
             let world = view.world()?;
             let explained = placement::explain_session(&world, &row, now);
             Ok(discreet(explained, &world, &caller))
@@ -157,8 +160,8 @@ pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanati
 pub async fn queue(
     server: &Server,
     caller: &Caller,
-) -> Result<Vec<(Session, Explanation)>, Failure> {
-    allowed(caller, Verb::SessionsRead)?;
+) -> Result<Vec<(SessionView, Explanation)>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     server
         .catalog()
@@ -166,10 +169,10 @@ pub async fn queue(
             let world = view.world()?;
             let mut waiting = placement::queue(&world, now);
             waiting.retain(|s| sees_all(&caller) || s.owner == caller.subject.user);
-            let mut names = Names::new(view)?;
+            let mut names = NameCache::new(view)?;
             waiting
                 .into_iter()
-                .take(MOST_EXPLAINED)
+                .take(MAX_EXPLAINED)
                 .map(|row| {
                     let explained = placement::explain_session(&world, row, now);
                     Ok((names.show(row)?, discreet(explained, &world, &caller)))
@@ -180,11 +183,11 @@ pub async fn queue(
 }
 
 /// What happened to a session, oldest first; the newest 500.
-pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<Event>, Failure> {
+pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<EventView>, Failure> {
     server.catalog().read_now("show a history", |view| {
-        let row = find(view, caller, Verb::SessionsRead, id)?;
-        let rows = view.events_of(&row.id.to_string(), MOST_EVENTS)?;
-        Ok(rows.into_iter().map(Event::of).collect())
+        let row = find(view, caller, Permission::SessionsRead, id)?;
+        let rows = view.events_of(&row.id.to_string(), MAX_EVENTS)?;
+        Ok(rows.into_iter().map(EventView::of).collect())
     })
 }
 
@@ -201,15 +204,20 @@ pub struct EntryTicket {
 /// Checks that the caller may enter a session: its terminal, commands in it, its ports. The state is
 /// given, not checked: the node refuses what is not running.
 pub async fn enter(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
-    ticket(server, caller, Verb::SessionsEnter, id)
+    ticket(server, caller, Permission::SessionsEnter, id)
 }
 
 /// Checks that the caller may read a session's log, which stays after its end.
 pub async fn read_logs(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
-    ticket(server, caller, Verb::SessionsRead, id)
+    ticket(server, caller, Permission::SessionsRead, id)
 }
 
-fn ticket(server: &Server, caller: &Caller, verb: Verb, id: &str) -> Result<EntryTicket, Failure> {
+fn ticket(
+    server: &Server,
+    caller: &Caller,
+    verb: Permission,
+    id: &str,
+) -> Result<EntryTicket, Failure> {
     server.catalog().read_now("enter a session", |view| {
         let row = find(view, caller, verb, id)?;
         Ok(EntryTicket {
@@ -225,11 +233,16 @@ fn ticket(server: &Server, caller: &Caller, verb: Verb, id: &str) -> Result<Entr
 /// Whether the caller may see sessions of everybody.
 pub(super) fn sees_all(caller: &Caller) -> bool {
     let somebody_else = rules::names::UserId(uuid::Uuid::max());
-    may(&caller.subject, Verb::SessionsRead, Some(somebody_else)).is_ok()
+    may(
+        &caller.subject,
+        Permission::SessionsRead,
+        Some(somebody_else),
+    )
+    .is_ok()
 }
 
 /// An explanation as the caller may read it: sessions of others lose their names.
-fn discreet(mut explained: Explanation, world: &World, caller: &Caller) -> Explanation {
+fn discreet(mut explained: Explanation, world: &ClusterSnapshot, caller: &Caller) -> Explanation {
     if sees_all(caller) {
         return explained;
     }

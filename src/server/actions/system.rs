@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use base::settings::Standing;
-use rules::findings::{Finding, findings};
+use base::settings::EffectiveSetting;
+use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::session::{Phase, Session};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 
 use super::{allowed, certificates};
 use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
 use crate::examiner::Examination;
 use crate::{Failure, Server};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
+pub struct DiagnosticCheck {
     /// `catalog.writes`, `disk.room`, `machine.answers`, `setup.done`, and what is wrong with the state:
     /// `state.damaged`, `state.disk`, `state.quarantined`, `node.record-unwritable`.
     pub code: String,
@@ -46,11 +46,11 @@ const WARNED: Bytes = Bytes::gib(1);
 /// Whether the server is ready, in parts. Needs no sign-in: it names nothing of any user's.
 ///
 /// Costs one empty turn of the writer, so that a stuck disk is seen.
-pub async fn health(server: &Server) -> Vec<Check> {
+pub async fn health(server: &Server) -> Vec<DiagnosticCheck> {
     server.catalog().try_disk(&server.settings().data).await;
     let mut checks = Vec::new();
     let mut say = |code: &str, ok: bool, minor: bool, text: String, hint: &str| {
-        checks.push(Check {
+        checks.push(DiagnosticCheck {
             code: code.to_owned(),
             ok,
             minor,
@@ -135,9 +135,9 @@ pub async fn health(server: &Server) -> Vec<Check> {
 }
 
 /// What is wrong with the state, as it was met.
-fn troubles(server: &Server) -> Vec<Check> {
+fn troubles(server: &Server) -> Vec<DiagnosticCheck> {
     let troubles = server.catalog().health().troubles();
-    let check = |trouble: Refusal| Check {
+    let check = |trouble: Refusal| DiagnosticCheck {
         code: trouble.code,
         ok: false,
         minor: false,
@@ -168,8 +168,11 @@ fn free(directory: &Path) -> Option<Bytes> {
 }
 
 /// What is wrong with the rows and with the backups; empty for a sound box.
-pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding>, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+pub async fn findings_of(
+    server: &Server,
+    caller: &Caller,
+) -> Result<Vec<InvariantFinding>, Failure> {
+    allowed(caller, Permission::SystemRead)?;
     let (mut found, newest) = server
         .catalog()
         .read("look for findings", |view| {
@@ -177,12 +180,16 @@ pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding
         })
         .await?;
     found.extend(clock_behind(server.clock().now(), newest));
-    found.extend(troubles(server).into_iter().map(|trouble| Finding {
-        code: trouble.code,
-        text: format!("{} {}", trouble.text, trouble.hint),
-    }));
+    found.extend(
+        troubles(server)
+            .into_iter()
+            .map(|trouble| InvariantFinding {
+                code: trouble.code,
+                text: format!("{} {}", trouble.text, trouble.hint),
+            }),
+    );
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
-        found.push(Finding {
+        found.push(InvariantFinding {
             code: "backup.failed".into(),
             text: format!("No backup was made at {}: {}", failure.at, failure.text),
         });
@@ -194,9 +201,9 @@ pub async fn findings_of(server: &Server, caller: &Caller) -> Result<Vec<Finding
 const CLOCK_MAY_LAG: u64 = 300;
 
 /// What is wrong with a clock that is behind what was already noted.
-pub(crate) fn clock_behind(now: Timestamp, newest: Option<Timestamp>) -> Option<Finding> {
+pub(crate) fn clock_behind(now: Timestamp, newest: Option<Timestamp>) -> Option<InvariantFinding> {
     let newest = newest.filter(|newest| *newest > now.plus_seconds(CLOCK_MAY_LAG))?;
-    Some(Finding {
+    Some(InvariantFinding {
         code: "clock.set-back".into(),
         text: format!(
             "The clock says {now}, yet the journal already reaches to {newest}: it was set back. \
@@ -264,7 +271,7 @@ pub struct SliceMetrics {
 
 /// Figures for monitoring from outside.
 pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+    allowed(caller, Permission::SystemRead)?;
     let now = server.clock().now();
     let disk_free = free(&server.settings().data);
     let rates = server.catalog().samples().rates();
@@ -337,7 +344,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
 
 /// What each session does with its share of a device, as far as it was heard.
 fn slices(
-    world: &World,
+    world: &ClusterSnapshot,
     node: NodeId,
     device: u32,
     rates: &BTreeMap<SessionId, Rate>,
@@ -375,8 +382,8 @@ fn slices(
 
 /// Every setting with its value, default and source, as `fardel config show` prints them. Holds no
 /// secrets.
-pub async fn settings(server: &Server, caller: &Caller) -> Result<Vec<Standing>, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+pub async fn settings(server: &Server, caller: &Caller) -> Result<Vec<EffectiveSetting>, Failure> {
+    allowed(caller, Permission::SystemRead)?;
     Ok(server.in_force().reading().standings.clone())
 }
 
@@ -412,7 +419,7 @@ struct Items<T> {
 ///
 /// Errors: `diagnostics.unavailable` where this server cannot look at its machine.
 pub async fn diagnose(server: &Server, caller: &Caller) -> Result<Vec<Diagnostic>, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+    allowed(caller, Permission::SystemRead)?;
     examined(server, Examination::Checks).await
 }
 
@@ -423,7 +430,7 @@ pub async fn preview_bundle(
     server: &Server,
     caller: &Caller,
 ) -> Result<Vec<BundleMember>, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     examined(server, Examination::BundlePreview).await
 }
 
@@ -431,14 +438,14 @@ pub async fn preview_bundle(
 ///
 /// Errors: as `diagnose`.
 pub async fn support_bundle(server: &Server, caller: &Caller) -> Result<Vec<u8>, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     let bytes = examine(server, Examination::Bundle).await?;
     let (actor, size) = (
         caller.name.to_string(),
         Bytes(bytes.len() as u64).to_string(),
     );
     let work = move |rows: &crate::catalog::Rows<'_>| {
-        rows.note(Note {
+        rows.note(NewEvent {
             actor: &actor,
             topic: "system",
             object: "support-bundle",
@@ -461,7 +468,7 @@ async fn examined<T: serde::de::DeserializeOwned>(
 ) -> Result<Vec<T>, Failure> {
     let bytes = examine(server, what).await?;
     let read: Items<T> = serde_json::from_slice(&bytes)
-        .map_err(|error| crate::Fault::new("read an examination", error))?;
+        .map_err(|error| crate::ServerFault::new("read an examination", error))?;
     Ok(read.items)
 }
 
@@ -483,15 +490,15 @@ async fn examine(server: &Server, what: Examination) -> Result<Vec<u8>, Failure>
 ///
 /// Errors: `setting.*` with file and line; then everything stays as it was.
 pub async fn reload_settings(server: &Server, caller: &Caller) -> Result<Reloaded, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+    allowed(caller, Permission::SystemWrite)?;
     let again = server.clone();
     let done = tokio::task::spawn_blocking(move || again.in_force().read_again())
         .await
-        .map_err(|ended| crate::Fault::new("read the settings again", ended))??;
+        .map_err(|ended| crate::ServerFault::new("read the settings again", ended))??;
     if !done.changed.is_empty() {
         let (actor, changed) = (caller.name.to_string(), done.changed.join(", "));
         let work = move |rows: &crate::catalog::Rows<'_>| {
-            rows.note(Note {
+            rows.note(NewEvent {
                 actor: &actor,
                 topic: "system",
                 object: "settings",
@@ -511,11 +518,11 @@ pub async fn reload_settings(server: &Server, caller: &Caller) -> Result<Reloade
 
 /// What people are warned about on the overview: a disk that fills up, certificates that end, a clock that
 /// is wrong.
-pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Check>, Failure> {
-    allowed(caller, Verb::SystemRead)?;
+pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<DiagnosticCheck>, Failure> {
+    allowed(caller, Permission::SystemRead)?;
     let disk = free(&server.settings().data)
         .filter(|free| *free < WARNED)
-        .map(|free| Check {
+        .map(|free| DiagnosticCheck {
             code: "disk.low".into(),
             ok: false,
             minor: true,

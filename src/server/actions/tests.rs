@@ -9,7 +9,7 @@ use std::pin::Pin;
 
 use rules::names::{OperationId, TokenId, UploadId};
 use rules::people::Role;
-use rules::permissions::{Subject, Verb};
+use rules::permissions::{Permission, Subject};
 use uuid::Uuid;
 
 use super::*;
@@ -21,7 +21,7 @@ type Act =
 
 macro_rules! acts {
     ($(($verb:ident, $name:literal, |$server:ident, $caller:ident| $act:expr),)*) => {
-        [$((Verb::$verb, $name, (|$server, $caller| {
+        [$((Permission::$verb, $name, (|$server, $caller| {
             Box::pin(async move { $act.await.map(drop) })
         }) as Act),)*]
     };
@@ -228,10 +228,10 @@ async fn every_act_asks_for_its_capability_first() {
             s, c
         )),
         (SystemWrite, "certificates.request", |s, c| {
-            certificates::request(s, c, certificates::Request::default())
+            certificates::request(s, c, certificates::CertificateRequestInput::default())
         }),
         (SystemWrite, "certificates.import", |s, c| {
-            let brought = certificates::Import {
+            let brought = certificates::CertificateUpload {
                 certificate: String::new(),
                 key: None,
                 name: None,
@@ -239,7 +239,7 @@ async fn every_act_asks_for_its_capability_first() {
             certificates::import(s, c, brought)
         }),
         (SystemWrite, "certificates.reset", |s, c| {
-            certificates::reset(s, c, certificates::Kind::Own)
+            certificates::reset(s, c, certificates::CertificateOrigin::Own)
         }),
         (SystemRead, "installation.progress", |s, c| {
             installation::progress(s, c)
@@ -290,7 +290,7 @@ async fn every_act_asks_for_its_capability_first() {
                 Role::User => mina.id,
                 Role::Administrator => boss.subject.user,
             };
-            for scope in Verb::ALL.map(Some).into_iter().chain([None]) {
+            for scope in Permission::ALL.map(Some).into_iter().chain([None]) {
                 let caller = as_caller(user, role, scope.map(|scope| vec![scope]));
                 let refused = match act(&server, &caller).await {
                     Err(Failure::Refusal(refusal)) => refusal.code,
@@ -299,11 +299,11 @@ async fn every_act_asks_for_its_capability_first() {
                 };
                 let for_administrators = matches!(
                     verb,
-                    Verb::ImagesWrite
-                        | Verb::PeopleRead
-                        | Verb::PeopleWrite
-                        | Verb::SystemRead
-                        | Verb::SystemWrite
+                    Permission::ImagesWrite
+                        | Permission::PeopleRead
+                        | Permission::PeopleWrite
+                        | Permission::SystemRead
+                        | Permission::SystemWrite
                 );
                 let wanted = if scope.is_some_and(|scope| scope != verb) {
                     Some("token.scope-missing")

@@ -10,9 +10,9 @@ use rules::refusal::Refusal;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::backup::{self, Passphrase, Places};
+use crate::backup::{self, BackupPaths, Passphrase};
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::{Failure, Server};
 
 /// How often is looked whether one is due.
@@ -56,13 +56,13 @@ pub struct BackupFailure {
 
 /// What is remembered between two looks.
 #[derive(Default)]
-pub(crate) struct Backups {
+pub(crate) struct BackupState {
     failure: Mutex<Option<BackupFailure>>,
     /// One at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Backups {
+impl BackupState {
     fn failure(&self) -> Option<BackupFailure> {
         self.failure
             .lock()
@@ -180,7 +180,7 @@ pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Fai
     let work = server.clone();
     let done = tokio::task::spawn_blocking(move || make_here(&work, &directory))
         .await
-        .map_err(|ended| Failure::Fault(crate::Fault::new("make a backup", ended)))
+        .map_err(|ended| Failure::Fault(crate::ServerFault::new("make a backup", ended)))
         .flatten();
     let (code, after) = match &done {
         Ok(file) => {
@@ -208,7 +208,7 @@ pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Fai
     let noted = server
         .catalog()
         .write(Lane::Loops, "note a backup", move |rows| {
-            rows.note(Note {
+            rows.note(NewEvent {
                 actor: &actor,
                 topic: "system",
                 object: "backup",
@@ -247,7 +247,7 @@ fn make_here(server: &Server, directory: &Path) -> Result<BackupFile, Failure> {
             )
             .hint("Set backup_dir to a directory on a disk that is there.")
         })?;
-    let places = Places {
+    let places = BackupPaths {
         data: settings.data.clone(),
         settings: server.in_force().reading().sources.file(),
     };

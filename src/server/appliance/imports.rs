@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rules::image::{Image, parse_reference};
+use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId};
-use rules::refusal::{Kind, Refusal};
+use rules::refusal::{Refusal, RefusalKind};
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::images::archive::Archive;
-use store::images::digest::Digest;
+use store::images::digest::Sha256Digest;
 use store::images::record::ImageRecord;
-use store::images::{ImageStore, ImportRequest, ImportedImage, Progress, Stage};
+use store::images::{ArchiveImport, ImageStore, ImportStage, ImportStatus, ImportedImage};
 use uuid::Uuid;
 
-use super::shelves::{Shelves, image_failure, upload_failure};
-use crate::catalog::events::Note;
+use super::shelves::{LazyStores, image_failure, upload_failure};
+use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::{OperationRow, OperationState};
 use crate::catalog::{Catalog, Lane, Rows};
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 
 /// The kind of these operations.
 pub(crate) const KIND: &str = "image.import";
@@ -32,14 +32,14 @@ pub(crate) const KIND: &str = "image.import";
 /// What one import works on, as its row keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Input {
-    pub(crate) source: Source,
+    pub(crate) source: ImportOrigin,
     /// What people shall call it; None: as the archive says.
     pub(crate) reference: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Source {
+pub(crate) enum ImportOrigin {
     /// An upload of this person.
     Upload { id: Uuid, owner: String },
     /// A file or directory on this machine; root said so.
@@ -48,7 +48,7 @@ pub(crate) enum Source {
 
 /// How far an import is; lives in memory only.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ImportProgress {
     /// One English word or two.
     pub(crate) step: String,
     pub(crate) done: u64,
@@ -58,24 +58,24 @@ pub(crate) struct Seen {
 /// The thread that imports. Dropping it breaks an import under way off; its row stays open, and the
 /// next start begins it again.
 pub(crate) struct Imports {
-    bench: Arc<Bench>,
+    bench: Arc<ImportShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What thread and askers share.
 #[derive(Default)]
-struct Bench {
-    state: Mutex<State>,
+struct ImportShared {
+    state: Mutex<ImportQueue>,
     rung: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ImportQueue {
     closing: bool,
     /// Look into the rows: something may be open.
     due: bool,
     current: Option<(OperationId, Arc<AtomicBool>)>,
-    seen: BTreeMap<OperationId, Seen>,
+    seen: BTreeMap<OperationId, ImportProgress>,
 }
 
 impl Imports {
@@ -91,14 +91,14 @@ impl Imports {
     pub(crate) fn ring(
         &self,
         catalog: &Catalog,
-        shelves: &Arc<Shelves>,
+        shelves: &Arc<LazyStores>,
         data: &std::path::Path,
     ) -> Result<(), Failure> {
         self.bench.locked().due = true;
         self.bench.rung.notify_one();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
-            let worker = Worker {
+            let worker = ImportWorker {
                 bench: Arc::clone(&self.bench),
                 catalog: catalog.clone(),
                 shelves: Arc::clone(shelves),
@@ -107,14 +107,14 @@ impl Imports {
             let started = std::thread::Builder::new()
                 .name("imports".to_owned())
                 .spawn(move || worker.work())
-                .map_err(|error| Fault::new("start the thread that imports", error))?;
+                .map_err(|error| ServerFault::new("start the thread that imports", error))?;
             *thread = Some(started);
         }
         Ok(())
     }
 
     /// How far this one is; None where it is not being worked on.
-    pub(crate) fn seen(&self, id: OperationId) -> Option<Seen> {
+    pub(crate) fn seen(&self, id: OperationId) -> Option<ImportProgress> {
         self.bench.locked().seen.get(&id).cloned()
     }
 
@@ -152,8 +152,8 @@ impl Drop for Imports {
     }
 }
 
-impl Bench {
-    fn locked(&self) -> MutexGuard<'_, State> {
+impl ImportShared {
+    fn locked(&self) -> MutexGuard<'_, ImportQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,14 +171,14 @@ impl Bench {
     }
 }
 
-struct Worker {
-    bench: Arc<Bench>,
+struct ImportWorker {
+    bench: Arc<ImportShared>,
     catalog: Catalog,
-    shelves: Arc<Shelves>,
+    shelves: Arc<LazyStores>,
     data: PathBuf,
 }
 
-impl Worker {
+impl ImportWorker {
     fn work(&self) {
         while self.bench.wait() {
             loop {
@@ -215,7 +215,7 @@ impl Worker {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             self.import(row, &cancelled)
         }))
-        .unwrap_or_else(|_| Err(Fault::new("import an image", "it panicked").into()));
+        .unwrap_or_else(|_| Err(ServerFault::new("import an image", "it panicked").into()));
         let closing = {
             let mut state = self.bench.locked();
             state.current = None;
@@ -250,7 +250,7 @@ impl Worker {
 
     fn import(&self, row: &OperationRow, cancelled: &AtomicBool) -> Result<(), Failure> {
         let input: Input = serde_json::from_value(row.input.clone())
-            .map_err(|error| Fault::new("read what to import", error))?;
+            .map_err(|error| ServerFault::new("read what to import", error))?;
         let id = row.id;
         if cancelled.load(Ordering::Acquire) {
             return Err(Refusal::conflict("image.cancelled", "The import was cancelled.").into());
@@ -263,7 +263,7 @@ impl Worker {
         let (archive, name) = self.open(&input)?;
         let imported = images
             .import(
-                ImportRequest {
+                ArchiveImport {
                     archive,
                     name: name.as_deref(),
                     now: self.catalog.clock().now(),
@@ -290,7 +290,7 @@ impl Worker {
         }
         self.write(row, &input, imported)?;
         self.forget_unnamed(&images)?;
-        if let Source::Upload { id, owner } = &input.source {
+        if let ImportOrigin::Upload { id, owner } = &input.source {
             let uploads = self.shelves.uploads(&self.data)?;
             // A crash before this line leaves the upload to its own expiry.
             if let Err(error) = uploads.remove(*id, owner) {
@@ -302,12 +302,12 @@ impl Worker {
 
     fn open(&self, input: &Input) -> Result<(Archive, Option<String>), Failure> {
         let (archive, file_name) = match &input.source {
-            Source::Upload { id, owner } => {
+            ImportOrigin::Upload { id, owner } => {
                 let uploads = self.shelves.uploads(&self.data)?;
                 let upload = uploads.complete(*id, owner, None).map_err(upload_failure)?;
                 (Archive::File(upload.file), upload.declared.file_name)
             }
-            Source::Path(path) => (
+            ImportOrigin::Path(path) => (
                 Archive::at(path).map_err(image_failure)?,
                 path.file_name()
                     .map(|name| name.to_string_lossy().into_owned())
@@ -363,10 +363,10 @@ impl Worker {
     fn discard_useless(&self, row: &OperationRow, refusal: &Refusal) {
         let useless = matches!(
             refusal.kind,
-            Kind::Invalid | Kind::TooLarge | Kind::Malformed
+            RefusalKind::Invalid | RefusalKind::TooLarge | RefusalKind::Malformed
         ) || refusal.code == "image.cancelled";
         let Ok(Input {
-            source: Source::Upload { id, owner },
+            source: ImportOrigin::Upload { id, owner },
             ..
         }) = serde_json::from_value(row.input.clone())
         else {
@@ -418,7 +418,7 @@ fn keep(
         }
     }
     let settings = &record.settings;
-    let image = Image {
+    let image = CatalogImage {
         id: ImageId::make(rows.now, base::observe::dice()),
         reference: reference.to_owned(),
         digest,
@@ -440,7 +440,7 @@ fn keep(
         generation: 1,
     };
     rows.insert_image(&image)?;
-    rows.note(Note {
+    rows.note(NewEvent {
         actor,
         topic: "images",
         object: &image.id.to_string(),
@@ -453,7 +453,7 @@ fn keep(
 }
 
 /// `python-ml:1.2` → `python-ml:1.2-was-0a1b2c3d4e5f`.
-fn old_name(image: &Image) -> String {
+fn old_name(image: &CatalogImage) -> String {
     let (path, tag) = image
         .reference
         .rsplit_once(':')
@@ -487,7 +487,7 @@ fn references(record: &ImageRecord, given: Option<&str>) -> Vec<String> {
     names
 }
 
-fn short(digest: &Digest) -> &str {
+fn short(digest: &Sha256Digest) -> &str {
     digest.hex().get(..12).unwrap_or_default()
 }
 
@@ -517,14 +517,18 @@ fn stem(file_name: &str) -> Option<String> {
     parse_reference(plain).is_ok().then(|| plain.to_owned())
 }
 
-fn shown(progress: Progress) -> Seen {
+fn shown(progress: ImportStatus) -> ImportProgress {
     let step = match progress.stage {
-        Stage::Reading => "reading".to_owned(),
-        Stage::Unpacking => format!("unpacking layer {} of {}", progress.layer, progress.layers),
-        Stage::Checking => format!("checking layer {} of {}", progress.layer, progress.layers),
-        Stage::Saving => "saving".to_owned(),
+        ImportStage::Reading => "reading".to_owned(),
+        ImportStage::Unpacking => {
+            format!("unpacking layer {} of {}", progress.layer, progress.layers)
+        }
+        ImportStage::Checking => {
+            format!("checking layer {} of {}", progress.layer, progress.layers)
+        }
+        ImportStage::Saving => "saving".to_owned(),
     };
-    Seen {
+    ImportProgress {
         step,
         done: progress.done_bytes,
         total: progress.total_bytes,

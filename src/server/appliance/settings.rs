@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use base::settings::{Reading, Settings};
+use base::settings::{LoadedSettings, Settings};
 use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
 /// What a server goes by now.
-pub(crate) struct InForce(RwLock<Arc<Reading>>);
+pub(crate) struct EffectiveSettings(RwLock<Arc<LoadedSettings>>);
 
 /// What reading the settings again did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,12 +19,12 @@ pub struct Reloaded {
     pub needs_restart: Vec<String>,
 }
 
-impl InForce {
-    pub(crate) fn new(reading: Reading) -> Self {
+impl EffectiveSettings {
+    pub(crate) fn new(reading: LoadedSettings) -> Self {
         Self(RwLock::new(Arc::new(reading)))
     }
 
-    pub(crate) fn reading(&self) -> Arc<Reading> {
+    pub(crate) fn reading(&self) -> Arc<LoadedSettings> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -7,24 +7,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::observe::Clock;
 use base::tls::TlsError;
 use base::tls::keeper::Keeper;
-use base::tls::names::Names;
+use base::tls::names::HostNames;
 use rules::refusal::Refusal;
 use store::images::ImageStore;
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
 use store::uploads::{UploadError, UploadLimits, UploadStore};
 
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 
 /// The stores of one data directory, opened at the first use.
 #[derive(Default)]
-pub(crate) struct Shelves {
+pub(crate) struct LazyStores {
     images: Mutex<Option<Arc<ImageStore>>>,
     uploads: Mutex<Option<Arc<UploadStore>>>,
     certificates: Mutex<Option<Arc<Keeper>>>,
 }
 
-impl Shelves {
+impl LazyStores {
     /// The image store. Opening clears what a crash left.
     pub(crate) fn images(&self, data: &Path) -> Result<Arc<ImageStore>, Failure> {
         let mut opened = self.images.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +55,7 @@ impl Shelves {
         if let Some(keeper) = &*opened {
             return Ok(Arc::clone(keeper));
         }
-        let names = Names::of_this_machine();
+        let names = HostNames::of_this_machine();
         let keeper = Keeper::open(&data.join("tls"), clock.clone(), names).map_err(tls_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(keeper))))
     }
@@ -64,21 +64,21 @@ impl Shelves {
 pub(crate) fn tls_failure(error: TlsError) -> Failure {
     match error {
         TlsError::Refused(refusal) => Failure::Refusal(*refusal),
-        fault @ TlsError::Fault { .. } => Fault::new("keep certificates", fault).into(),
+        fault @ TlsError::Fault { .. } => ServerFault::new("keep certificates", fault).into(),
     }
 }
 
 pub(crate) fn image_failure(error: ImageError) -> Failure {
     match error {
         ImageError::Refused(refusal) => Failure::Refusal(*refusal),
-        fault @ ImageError::Fault(_) => Fault::new("keep images", fault).into(),
+        fault @ ImageError::Fault(_) => ServerFault::new("keep images", fault).into(),
     }
 }
 
 pub(crate) fn upload_failure(error: UploadError) -> Failure {
     match error {
         UploadError::Refused(refusal) => Failure::Refusal(renamed(*refusal)),
-        fault @ UploadError::Fault { .. } => Fault::new("keep an upload", fault).into(),
+        fault @ UploadError::Fault { .. } => ServerFault::new("keep an upload", fault).into(),
     }
 }
 

@@ -21,22 +21,22 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use crate::Fault;
+use crate::ServerFault;
 
 const FORMAT: u32 = 1;
 const FIRST_WORDS: &str = "fardel backup ";
 const CHUNK: usize = 64 * 1024;
 const TAG: usize = 16;
 /// Longest line of the header; a longer one is none of ours.
-const LONGEST_LINE: u64 = 4096;
+const MAX_LINE_LENGTH: u64 = 4096;
 /// What deriving the key costs: KiB and passes. Higher: guessing a passphrase costs more, and so does
-/// each backup (0.3 s on a slow core). A file that asks for more than `MOST` is none of ours.
+/// each backup (0.3 s on a slow core). A file that asks for more than `MAX_CHUNK_BYTES` is none of ours.
 const COST: (u32, u32) = if cfg!(test) { (64, 1) } else { (64 * 1024, 3) };
-const MOST: (u32, u32) = (512 * 1024, 16);
+const MAX_CHUNK_BYTES: (u32, u32) = (512 * 1024, 16);
 
 /// What anybody may read of a backup without its passphrase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct SealHeader {
     pub made_at: Timestamp,
     /// Version of the program that made it.
     pub program: String,
@@ -118,23 +118,23 @@ pub(super) struct About {
     pub(super) length: u64,
 }
 
-struct Keys {
+struct BackupKeys {
     key: LessSafeKey,
     check: [u8; 32],
 }
 
-fn keys(passphrase: &Passphrase, salt: &[u8], cost: (u32, u32)) -> Result<Keys, Fault> {
+fn keys(passphrase: &Passphrase, salt: &[u8], cost: (u32, u32)) -> Result<BackupKeys, ServerFault> {
     let params = Params::new(cost.0, cost.1, 1, Some(64))
-        .map_err(|error| Fault::new("choose what a key costs", error.to_string()))?;
+        .map_err(|error| ServerFault::new("choose what a key costs", error.to_string()))?;
     let mut bytes = [0; 64];
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
         .hash_password_into(passphrase.0.as_bytes(), salt, &mut bytes)
-        .map_err(|error| Fault::new("derive a key", error.to_string()))?;
+        .map_err(|error| ServerFault::new("derive a key", error.to_string()))?;
     let key = UnboundKey::new(&CHACHA20_POLY1305, &bytes[..32])
-        .map_err(|error| Fault::new("make a key", error.to_string()))?;
+        .map_err(|error| ServerFault::new("make a key", error.to_string()))?;
     // The second half is hashed once more, so that nothing of argon2's output stands in the file.
     let check = Sha256::digest(&bytes[32..]).into();
-    Ok(Keys {
+    Ok(BackupKeys {
         key: LessSafeKey::new(key),
         check,
     })
@@ -155,7 +155,7 @@ fn chunks(length: u64) -> u64 {
 /// Writes the envelope. Nothing is a backup before `finish`.
 pub(super) struct Sealer<W> {
     to: W,
-    keys: Keys,
+    keys: BackupKeys,
     covered: [u8; 32],
     number: u64,
     left: u64,
@@ -163,10 +163,14 @@ pub(super) struct Sealer<W> {
 }
 
 impl<W: Write> Sealer<W> {
-    pub(super) fn begin(mut to: W, passphrase: &Passphrase, about: About) -> Result<Self, Fault> {
+    pub(super) fn begin(
+        mut to: W,
+        passphrase: &Passphrase,
+        about: About,
+    ) -> Result<Self, ServerFault> {
         let salt: [u8; 16] = dice();
         let keys = keys(passphrase, &salt, COST)?;
-        let header = Header {
+        let header = SealHeader {
             made_at: about.made_at,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             catalog_version: about.catalog_version,
@@ -177,11 +181,11 @@ impl<W: Write> Sealer<W> {
             passes: COST.1,
             check: STANDARD.encode(keys.check),
         };
-        let header =
-            serde_json::to_string(&header).map_err(|error| Fault::new("write a header", error))?;
+        let header = serde_json::to_string(&header)
+            .map_err(|error| ServerFault::new("write a header", error))?;
         let lines = format!("{FIRST_WORDS}{FORMAT}\n{header}\n");
         to.write_all(lines.as_bytes())
-            .map_err(|error| Fault::new("write a header", error))?;
+            .map_err(|error| ServerFault::new("write a header", error))?;
         Ok(Self {
             to,
             keys,
@@ -241,7 +245,7 @@ impl<W: Write> Write for Sealer<W> {
 /// Reads the envelope. What it gives was checked byte for byte.
 pub(super) struct Opener<R> {
     from: io::BufReader<R>,
-    keys: Keys,
+    keys: BackupKeys,
     covered: [u8; 32],
     number: u64,
     left: u64,
@@ -255,12 +259,12 @@ pub(super) struct Opener<R> {
 pub(super) fn header<R: Read>(
     from: &mut io::BufReader<R>,
     size: u64,
-) -> Result<(Header, [u8; 32]), Refusal> {
+) -> Result<(SealHeader, [u8; 32]), Refusal> {
     let mut line = || -> Option<String> {
         let mut text = Vec::new();
         let read = from
             .by_ref()
-            .take(LONGEST_LINE)
+            .take(MAX_LINE_LENGTH)
             .read_until(b'\n', &mut text);
         (read.is_ok() && text.ends_with(b"\n"))
             .then(|| String::from_utf8(text).ok())
@@ -281,8 +285,8 @@ pub(super) fn header<R: Read>(
         )));
     }
     let second = line().ok_or_else(cut)?;
-    let header: Header = serde_json::from_str(&second).map_err(|_| damaged())?;
-    if header.memory_kib > MOST.0 || header.passes > MOST.1 {
+    let header: SealHeader = serde_json::from_str(&second).map_err(|_| damaged())?;
+    if header.memory_kib > MAX_CHUNK_BYTES.0 || header.passes > MAX_CHUNK_BYTES.1 {
         return Err(damaged());
     }
     let front = (first.len() + second.len()) as u64;
@@ -306,7 +310,7 @@ impl<R: Read> Opener<R> {
         from: R,
         size: u64,
         passphrase: &Passphrase,
-    ) -> Result<(Self, Header), crate::Failure> {
+    ) -> Result<(Self, SealHeader), crate::Failure> {
         let mut from = io::BufReader::with_capacity(CHUNK, from);
         let (header, covered) = header(&mut from, size)?;
         let salt = STANDARD.decode(&header.salt).map_err(|_| damaged())?;
@@ -402,7 +406,7 @@ mod tests {
 
     #[test]
     fn the_lines_in_front_have_their_longest() {
-        let about = Header {
+        let about = SealHeader {
             made_at: rules::units::Timestamp::from_millis(0),
             program: String::new(),
             catalog_version: 1,

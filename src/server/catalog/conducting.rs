@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 
 use rules::messages::{Assignment, CutOrder, NodeReport};
 use rules::names::{ImageId, NodeId, SessionId, UserId};
-use rules::refusal::{Kind, Refusal};
+use rules::refusal::{Refusal, RefusalKind};
 use rules::session::Session;
 use rules::units::Timestamp;
-use rules::world::{Node, World};
+use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
 
 use super::Catalog;
-use super::events::Note;
+use super::events::NewEvent;
 use super::nodes;
-use super::reader::View;
-use super::sessions::Written;
+use super::reader::ReadTransaction;
+use super::sessions::ConditionalWrite;
 use super::value;
 use super::writer::{Lane, Rows};
 use crate::Failure;
 
 /// All that a turn looks at, as of one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Sight {
-    pub(crate) world: World,
+pub(crate) struct PassSnapshot {
+    pub(crate) world: ClusterSnapshot,
     /// What each node was told last; absent for a node that was never told anything.
     pub(crate) assigned: BTreeMap<NodeId, Assignment>,
     /// Configuration digests of the images there are.
@@ -40,10 +40,10 @@ pub(crate) struct Sight {
 
 /// All that a turn changed.
 #[derive(Debug, Clone)]
-pub(crate) struct Writes {
+pub(crate) struct PassChanges {
     /// As they should be, each with the generation it was read with; writing raises it.
     pub(crate) sessions: Vec<Session>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) assignments: Vec<Assignment>,
     /// In the order it happened.
     pub(crate) happened: Vec<Happening>,
@@ -60,9 +60,9 @@ pub(crate) struct Happening {
     pub(crate) after: String,
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// Everything a turn looks at. Costs one visit a live session, a node and an image.
-    pub(crate) fn sight(&self) -> Result<Sight, Failure> {
+    pub(crate) fn sight(&self) -> Result<PassSnapshot, Failure> {
         let world = self.world()?;
         let said = self.devices()?;
         let mut assigned = BTreeMap::new();
@@ -82,7 +82,7 @@ impl View<'_> {
         let rows = statement.query_map([], |row| {
             Ok((ImageId(value::id(row, "id")?), row.get("digest")?))
         })?;
-        Ok(Sight {
+        Ok(PassSnapshot {
             cuts: nodes::cuts(&said, &world.nodes),
             cut_orders: nodes::cut_orders(&said, &world.nodes),
             world,
@@ -99,12 +99,12 @@ impl Rows<'_> {
     ///
     /// Errors: the refusal of `moved_on` where a row of it was written by somebody else since it
     /// was read; then the turn must be taken again from the rows as they are.
-    pub(crate) fn record_turn(&self, writes: &Writes) -> Result<(), Failure> {
+    pub(crate) fn record_turn(&self, writes: &PassChanges) -> Result<(), Failure> {
         for session in &writes.sessions {
             let of_it = || writes.happened.iter().filter(|h| h.session == session.id);
             let last = of_it().next_back();
             for happening in of_it().take(of_it().count().saturating_sub(1)) {
-                self.note(Note {
+                self.note(NewEvent {
                     actor: happening.actor,
                     topic: "sessions",
                     object: &session.id.to_string(),
@@ -124,7 +124,7 @@ impl Rows<'_> {
                     true
                 },
             )?;
-            if written == Written::No {
+            if written == ConditionalWrite::No {
                 return Err(moved_on().into());
             }
         }
@@ -163,7 +163,7 @@ impl Rows<'_> {
 
 impl Catalog {
     /// Reads everything a turn looks at, on a thread for blocking work.
-    pub(crate) async fn sight(&self) -> Result<Sight, Failure> {
+    pub(crate) async fn sight(&self) -> Result<PassSnapshot, Failure> {
         let mut sight = self.read("look at the world", |view| view.sight()).await?;
         sight.accepted = self.is_accepted();
         self.note_live(sight.world.sessions.len());
@@ -172,7 +172,7 @@ impl Catalog {
 
     /// Writes a turn in one commit. False where somebody else wrote one of its rows since they were
     /// read: nothing was written, and the turn must be taken again.
-    pub(crate) async fn record_turn(&self, writes: Writes) -> Result<bool, Failure> {
+    pub(crate) async fn record_turn(&self, writes: PassChanges) -> Result<bool, Failure> {
         let result = self
             .write(Lane::Loops, "a turn of the conductor", move |rows| {
                 rows.record_turn(&writes)
@@ -182,7 +182,7 @@ impl Catalog {
     }
 
     /// As `record_turn`, but waits on this thread. For rehearsals.
-    pub(crate) fn record_turn_now(&self, writes: Writes) -> Result<bool, Failure> {
+    pub(crate) fn record_turn_now(&self, writes: PassChanges) -> Result<bool, Failure> {
         let result = self.write_now(Lane::Loops, "a turn of the conductor", move |rows| {
             rows.record_turn(&writes)
         });
@@ -276,7 +276,7 @@ const MOVED_ON: &str = "conductor.moved-on";
 
 fn moved_on() -> Refusal {
     Refusal::new(
-        Kind::Stale,
+        RefusalKind::Stale,
         MOVED_ON,
         "A row of this turn was written meanwhile.",
     )

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base::observe::Clock;
 use rules::continuity::Claim;
-use rules::findings::{Finding, findings};
+use rules::findings::{InvariantFinding, findings};
 use rules::names::{ContainerName, NodeId};
 use rules::session::{Outcome, Reason};
 use rules::units::Timestamp;
@@ -14,8 +14,8 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::{Catalog, Lane, Place, migrate, open};
-use crate::{Failure, Fault};
+use super::{Catalog, CatalogPlace, Lane, migrate, open};
+use crate::{Failure, ServerFault};
 
 /// What a copy says of itself.
 pub(crate) struct Copied {
@@ -36,7 +36,7 @@ pub struct Inspection {
     /// What SQLite finds broken in the file; empty for a sound one.
     pub damage: Vec<String>,
     /// Broken invariants of the rows; empty for a sound one.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<InvariantFinding>,
 }
 
 impl Inspection {
@@ -47,38 +47,38 @@ impl Inspection {
 
 /// What was seen of a catalog that may be in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight {
+pub struct CatalogInspection {
     /// Version of its schema.
     pub version: u32,
     /// What SQLite finds broken in the file.
     pub damage: Vec<String>,
     /// Broken invariants of the rows. None where the file is damaged or of another version.
-    pub findings: Option<Vec<Finding>>,
+    pub findings: Option<Vec<InvariantFinding>>,
 }
 
 /// Looks at the catalog in `data` without changing anything; a server may run. None where there is
 /// none. Costs reading the whole file.
-pub(crate) fn look(data: &Path) -> Result<Option<Sight>, Failure> {
+pub(crate) fn look(data: &Path) -> Result<Option<CatalogInspection>, Failure> {
     let path = file(data);
     if !path.exists() {
         return Ok(None);
     }
-    let place = Place::Directory(data.to_owned());
+    let place = CatalogPlace::Directory(data.to_owned());
     let connection = open::reader(&path)?;
     let version = connection
         .query_row("pragma user_version", [], |row| row.get(0))
         .map_err(|error| open::unreadable(&place, error))?;
     let damage = damage(&connection)?;
     let findings = if damage.is_empty() && version == newest_version() {
-        let heard = super::nodes::Heard::default();
+        let heard = super::nodes::NodeCache::default();
         let seal = super::sealing::for_a_look(&connection, data)?;
         Some(findings(
-            &super::View::new(&connection, &heard, &seal).world()?,
+            &super::ReadTransaction::new(&connection, &heard, &seal).world()?,
         ))
     } else {
         None
     };
-    Ok(Some(Sight {
+    Ok(Some(CatalogInspection {
         version,
         damage,
         findings,
@@ -105,7 +105,7 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
     if !from.exists() {
         return Err(missing(data).into());
     }
-    let place = Place::Directory(data.to_owned());
+    let place = CatalogPlace::Directory(data.to_owned());
     let source = open::reader(&from)?;
     open::make_file(to)?;
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
@@ -134,7 +134,7 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
         .map_err(failed)?;
     target.close().map_err(|(_, error)| failed(error))?;
     let size = std::fs::metadata(to)
-        .map_err(|error| Fault::new("measure a copy of the catalog", error))?
+        .map_err(|error| ServerFault::new("measure a copy of the catalog", error))?
         .len();
     Ok(Copied {
         version,
@@ -151,7 +151,7 @@ pub(crate) fn look_for_key(copied: &Path, version: u32, data: &Path) -> Result<(
     if version != newest_version() {
         return Ok(());
     }
-    let place = Place::Directory(data.to_owned());
+    let place = CatalogPlace::Directory(data.to_owned());
     let connection = Connection::open(copied).map_err(|error| open::unreadable(&place, error))?;
     super::sealing::for_a_look(&connection, data).map(drop)
 }
@@ -162,7 +162,7 @@ pub(crate) fn look_for_key(copied: &Path, version: u32, data: &Path) -> Result<(
 /// Errors: as opening; damage and findings are answers, not errors.
 pub(crate) fn inspect(data: &Path) -> Result<Inspection, Failure> {
     let version = version_of(&file(data))?;
-    let catalog = Catalog::open(&Place::Directory(data.to_owned()), Clock::system())?;
+    let catalog = Catalog::open(&CatalogPlace::Directory(data.to_owned()), Clock::system())?;
     let mut found = catalog.read_now("look through a copy", |view| {
         let damage = damage(view.connection)?;
         let count = |table: &str| {
@@ -200,7 +200,7 @@ pub(crate) fn inspect(data: &Path) -> Result<Inspection, Failure> {
 /// Errors: as opening.
 pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Result<u64, Failure> {
     const WHAT: &str = "end what ran on another machine";
-    let catalog = Catalog::open(&Place::Directory(data.to_owned()), Clock::system())?;
+    let catalog = Catalog::open(&CatalogPlace::Directory(data.to_owned()), Clock::system())?;
     let world = catalog.read_now(WHAT, |view| view.world())?;
     let gone: Vec<_> = world
         .sessions
@@ -260,7 +260,7 @@ fn look_for_damage(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 ///
 /// Errors: refusals for a file that is no catalog.
 pub(crate) fn damage_of(path: &Path) -> Result<Vec<String>, Failure> {
-    let place = Place::Directory(path.parent().unwrap_or(path).to_owned());
+    let place = CatalogPlace::Directory(path.parent().unwrap_or(path).to_owned());
     let connection = Connection::open(path).map_err(|error| open::unreadable(&place, error))?;
     damage(&connection)
 }
@@ -269,7 +269,7 @@ pub(crate) fn damage_of(path: &Path) -> Result<Vec<String>, Failure> {
 ///
 /// Errors: refusals for a file that is no catalog.
 pub(crate) fn version_of(path: &Path) -> Result<u32, Failure> {
-    let place = Place::Directory(path.parent().unwrap_or(path).to_owned());
+    let place = CatalogPlace::Directory(path.parent().unwrap_or(path).to_owned());
     let failed = |error| open::unreadable(&place, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
@@ -280,7 +280,7 @@ pub(crate) fn version_of(path: &Path) -> Result<u32, Failure> {
 
 /// The machine that the catalog in `data` was founded on.
 pub(crate) fn node_of(data: &Path) -> Result<NodeId, Failure> {
-    let place = Place::Directory(data.to_owned());
+    let place = CatalogPlace::Directory(data.to_owned());
     let failed = |error| open::unreadable(&place, error);
     let connection = Connection::open(file(data)).map_err(failed)?;
     let id = connection
@@ -297,7 +297,7 @@ pub(crate) fn claim(data: &Path, node: Option<NodeId>) -> Result<Claim, Failure>
     if !path.exists() {
         return Err(missing(data).into());
     }
-    let place = Place::Directory(data.to_owned());
+    let place = CatalogPlace::Directory(data.to_owned());
     let failed = |error| open::unreadable(&place, error);
     let connection = open::reader(&path)?;
     connection
@@ -393,7 +393,7 @@ pub(crate) fn since(then: &Path, now: &Path) -> Option<Since> {
 
 /// Brings the log home and leaves the catalog in `data` as one file alone. Nobody else may have it open.
 pub(crate) fn settle(data: &Path) -> Result<(), Failure> {
-    let place = Place::Directory(data.to_owned());
+    let place = CatalogPlace::Directory(data.to_owned());
     let connection =
         Connection::open(file(data)).map_err(|error| open::unreadable(&place, error))?;
     connection
@@ -435,7 +435,12 @@ pub(crate) fn pretend_upgrade(data: &Path) {
     let mut steps = migrate::STEPS.to_vec();
     steps.push("create table of_the_future (id integer primary key) strict;");
     let mut connection = Connection::open(file(data)).unwrap();
-    migrate::climb_to(&mut connection, &Place::Directory(data.to_owned()), &steps).unwrap();
+    migrate::climb_to(
+        &mut connection,
+        &CatalogPlace::Directory(data.to_owned()),
+        &steps,
+    )
+    .unwrap();
 }
 
 /// Gives the catalog in `data` that many more people and events, for tests of size.

@@ -5,7 +5,7 @@
 use rules::names::{SessionId, UserId};
 use rusqlite::Connection;
 
-use super::events::Note;
+use super::events::NewEvent;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -13,12 +13,12 @@ use crate::Failure;
 /// Bytes of commands, variables and labels, as they lie in their rows, that the ended sessions of one person keep
 /// together. Higher: who launches and ends long orders in a loop takes more of the disk. Lower: fewer of the
 /// sessions of last week can be started again.
-const MOST_ENDED_BYTES: u64 = 64 << 20;
+const MAX_ENDED_BYTES: u64 = 64 << 20;
 /// Ended sessions of one person that are kept. Higher: a loop of short sessions takes more of the disk. Lower: a
 /// month of sweeps is not seen whole.
-const MOST_ENDED: u64 = 50_000;
+const MAX_ENDED: u64 = 50_000;
 /// Rows that go at once when there are too many: what live sessions wait for is looked up once for all of them.
-const REMOVED_AT_ONCE: u64 = 200;
+const MAX_REMOVED: u64 = 200;
 /// Who did it, in the journal.
 const ACTOR: &str = "retention";
 
@@ -27,11 +27,11 @@ impl Rows<'_> {
     /// that goes, and once in 200 of those one of each live session.
     pub(super) fn bound_ended(&self, owner: UserId) -> Result<(), Failure> {
         let (bytes, rows) = kept(self.connection, owner)?;
-        if let Some(beyond) = bytes.checked_sub(MOST_ENDED_BYTES).filter(|more| *more > 0) {
+        if let Some(beyond) = bytes.checked_sub(MAX_ENDED_BYTES).filter(|more| *more > 0) {
             self.forget_documents(owner, beyond)?;
         }
-        if rows > MOST_ENDED {
-            self.remove_oldest(owner, rows - MOST_ENDED + REMOVED_AT_ONCE)?;
+        if rows > MAX_ENDED {
+            self.remove_oldest(owner, rows - MAX_ENDED + MAX_REMOVED)?;
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Rows<'_> {
                      where id = ?1",
                 )?
                 .execute([id.0.as_bytes()])?;
-            self.note(Note {
+            self.note(NewEvent {
                 actor: ACTOR,
                 topic: "sessions",
                 object: &id.to_string(),

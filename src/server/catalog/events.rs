@@ -2,11 +2,11 @@
 //! itself; never changed afterwards. The sequence is the journal that streams resume by.
 
 use rules::names::{SessionId, UserId};
-use rules::permissions::{Subject, Verb, may};
+use rules::permissions::{Permission, Subject, may};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::reader::View;
+use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -33,7 +33,7 @@ pub(crate) struct EventRow {
 
 /// One thing to be noted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Note<'a> {
+pub(crate) struct NewEvent<'a> {
     pub(crate) actor: &'a str,
     pub(crate) topic: &'a str,
     pub(crate) object: &'a str,
@@ -45,7 +45,7 @@ pub(crate) struct Note<'a> {
 
 impl Rows<'_> {
     /// Appends one event.
-    pub(crate) fn note(&self, note: Note<'_>) -> Result<(), Failure> {
+    pub(crate) fn note(&self, note: NewEvent<'_>) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "insert into event (at, actor, topic, object, owner, code, before, after)
@@ -93,7 +93,7 @@ pub(crate) enum Audience {
 impl Audience {
     /// What this caller may hear of: everything where they may look at the whole box.
     pub(crate) fn of(subject: &Subject) -> Self {
-        match may(subject, Verb::SystemRead, None) {
+        match may(subject, Permission::SystemRead, None) {
             Ok(()) => Self::Everybody,
             Err(_) => Self::Person(subject.user),
         }
@@ -107,7 +107,7 @@ impl Audience {
     }
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// Events after `sequence` that `audience` may see, oldest first, at most `most`; and up to
     /// which sequence was looked, seen or not.
     pub(crate) fn events_after(

@@ -19,10 +19,10 @@ use crate::Failure;
 
 /// Readiness tries the disk at most this often. Shorter: a stranger who asks without end makes the disk
 /// busy. Longer: a monitor hears of a dead disk later.
-const DISK_TRIED_EVERY: Duration = Duration::from_secs(5);
+const DISK_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// The pages of the catalog are looked through when a server starts and this often after it. Shorter: a
 /// large catalog is read for nothing. Longer: damage that nobody meets stays unknown.
-pub(crate) const PAGES_READ_EVERY: Duration = Duration::from_secs(6 * 3600);
+pub(crate) const PAGE_CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
 pub(crate) const DAMAGED: &str = "state.damaged";
 pub(crate) const DISK: &str = "state.disk";
@@ -33,17 +33,17 @@ const OF_THE_MACHINE: &str = "node.record-";
 
 /// Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
-pub(crate) struct Health(Arc<Mutex<Known>>);
+pub(crate) struct CatalogHealth(Arc<Mutex<CatalogFaults>>);
 
 #[derive(Default)]
-struct Known {
+struct CatalogFaults {
     /// By code; at most one of each.
     troubles: BTreeMap<String, Refusal>,
     tried: Option<Instant>,
 }
 
-impl Health {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl CatalogHealth {
+    fn known(&self) -> MutexGuard<'_, CatalogFaults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,12 +120,12 @@ impl Health {
         });
     }
 
-    /// True at most once every `DISK_TRIED_EVERY`.
+    /// True at most once every `DISK_PROBE_INTERVAL`.
     fn may_try(&self) -> bool {
         let mut known = self.known();
         let due = known
             .tried
-            .is_none_or(|at| at.elapsed() >= DISK_TRIED_EVERY);
+            .is_none_or(|at| at.elapsed() >= DISK_PROBE_INTERVAL);
         if due {
             known.tried = Some(Instant::now());
         }
@@ -134,7 +134,7 @@ impl Health {
 }
 
 impl Catalog {
-    pub(crate) fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &CatalogHealth {
         &self.0.health
     }
 
@@ -142,7 +142,7 @@ impl Catalog {
     /// is wrong with it, whether the catalog does. A few seconds after the last look it does nothing. Costs a
     /// sync to disk.
     pub(crate) async fn try_disk(&self, data: &Path) {
-        if matches!(self.0.writes, super::Writes::Here(_)) || !self.health().may_try() {
+        if matches!(self.0.writes, super::WriterMode::Here(_)) || !self.health().may_try() {
             return;
         }
         let troubled = self
@@ -173,7 +173,7 @@ impl Catalog {
     /// Looks whether the key of sealed values lies where the next start looks for it, and notes or ends its
     /// trouble. A catalog in memory has none there. Costs reading a small file.
     pub(crate) fn look_for_key(&self, data: &Path) {
-        if matches!(self.0.writes, super::Writes::Here(_)) {
+        if matches!(self.0.writes, super::WriterMode::Here(_)) {
             return;
         }
         let trouble = self.0.seal.look(data).err();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_disk_is_tried_once_in_five_seconds() {
-        let health = Health::default();
+        let health = CatalogHealth::default();
         assert!(health.may_try() && !health.may_try());
         for (seconds, due) in [(1, false), (5, true)] {
             health.known().tried = Instant::now().checked_sub(Duration::from_secs(seconds));

@@ -7,8 +7,8 @@ use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 
 use super::health;
-use super::reader::View;
-use super::sealing::{ADDED, Of};
+use super::reader::ReadTransaction;
+use super::sealing::{ADDED, SealedRow};
 use super::writer::Rows;
 use crate::Failure;
 
@@ -17,28 +17,32 @@ const KEPT_HOURS: u64 = 24;
 
 /// Largest answer that is kept. A larger one of an act that answers in its commit is refused, and the act
 /// with it: it could not be given again.
-pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
+pub(crate) const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Answers of one principal that are kept; the oldest goes first.
-const MOST_ANSWERS: u32 = 1_000;
+const MAX_ANSWERS: u32 = 1_000;
 /// Bytes of all answers kept for one principal, as they were given (sealed they take a third more); the
 /// oldest goes first. Lower than what a script makes in a day and its repetitions act again; higher and a
 /// user fills the catalog.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 /// What names one request of one principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct RequestKey {
     pub(crate) principal: UserId,
     pub(crate) route: String,
     pub(crate) key: String,
     pub(crate) digest: [u8; 32],
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// The first answer to this key, as JSON; None where there was none yet.
     ///
     /// Errors: `idempotency.key-reused` where the first request had another body.
-    pub(crate) fn answered(&self, key: &Key, now: Timestamp) -> Result<Option<String>, Failure> {
+    pub(crate) fn answered(
+        &self,
+        key: &RequestKey,
+        now: Timestamp,
+    ) -> Result<Option<String>, Failure> {
         let found = self
             .connection
             .prepare_cached(
@@ -59,7 +63,7 @@ impl View<'_> {
         match found {
             None => Ok(None),
             Some((digest, answer)) if digest == self.seal.mark(&key.digest) => {
-                let opened = self.seal.open(&Of::Answer(key), &answer);
+                let opened = self.seal.open(&SealedRow::Answer(key), &answer);
                 Ok(Some(opened.map_err(|broken| health::damaged(&broken))?))
             }
             Some(_) => Err(Refusal::invalid(
@@ -77,17 +81,17 @@ impl Rows<'_> {
     /// too large together. Costs one visit of each that is kept, without reading them.
     ///
     /// Errors: `idempotency.answer-too-large`.
-    pub(crate) fn remember_answer(&self, key: &Key, answer: &str) -> Result<(), Failure> {
-        if answer.len() > LARGEST_ANSWER {
+    pub(crate) fn remember_answer(&self, key: &RequestKey, answer: &str) -> Result<(), Failure> {
+        if answer.len() > MAX_ANSWER_BYTES {
             return Err(Refusal::too_large(
                 "idempotency.answer-too-large",
                 format!(
-                    "The answer has {} bytes, and at most {LARGEST_ANSWER} are kept for an Idempotency-Key.",
+                    "The answer has {} bytes, and at most {MAX_ANSWER_BYTES} are kept for an Idempotency-Key.",
                     answer.len()
                 ),
             )
             .with("bytes", answer.len())
-            .with("most", LARGEST_ANSWER)
+            .with("most", MAX_ANSWER_BYTES)
             .hint("Launch fewer copies at once, or leave the key out.")
             .into());
         }
@@ -102,7 +106,7 @@ impl Rows<'_> {
                 &key.route,
                 &key.key,
                 self.seal.mark(&key.digest),
-                self.seal.shut(&Of::Answer(key), answer),
+                self.seal.shut(&SealedRow::Answer(key), answer),
                 self.now.as_millis(),
             ))?;
         self.connection
@@ -127,8 +131,8 @@ impl Rows<'_> {
             )?
             .execute((
                 key.principal.0.as_bytes(),
-                MOST_ANSWERS,
-                MOST_BYTES as i64,
+                MAX_ANSWERS,
+                MAX_BYTES as i64,
                 &key.route,
                 &key.key,
                 ADDED as i64,

@@ -1,12 +1,12 @@
 //! Rows of imported images. The bytes are `store`'s; a row says that they are whole and what people
 //! call them.
 
-use rules::image::Image;
+use rules::image::CatalogImage;
 use rules::names::ImageId;
 use rules::units::Bytes;
 use rusqlite::{OptionalExtension as _, Row};
 
-use super::reader::View;
+use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -14,8 +14,8 @@ use crate::Failure;
 const COLUMNS: &str = "id, reference, digest, size, architecture, created_at, imported_at, labels, \
     entrypoint, command, env, user, working_directory, stop_signal, generation";
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<Image> {
-    Ok(Image {
+fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
+    Ok(CatalogImage {
         id: ImageId(value::id(row, "id")?),
         reference: row.get("reference")?,
         digest: row.get("digest")?,
@@ -34,8 +34,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Image> {
     })
 }
 
-impl View<'_> {
-    pub(crate) fn image(&self, id: ImageId) -> Result<Option<Image>, Failure> {
+impl ReadTransaction<'_> {
+    pub(crate) fn image(&self, id: ImageId) -> Result<Option<CatalogImage>, Failure> {
         Ok(self
             .connection
             .prepare_cached(&format!("select {COLUMNS} from image where id = ?1"))?
@@ -43,7 +43,7 @@ impl View<'_> {
             .optional()?)
     }
 
-    pub(crate) fn image_called(&self, reference: &str) -> Result<Option<Image>, Failure> {
+    pub(crate) fn image_called(&self, reference: &str) -> Result<Option<CatalogImage>, Failure> {
         Ok(self
             .connection
             .prepare_cached(&format!("select {COLUMNS} from image where reference = ?1"))?
@@ -52,7 +52,7 @@ impl View<'_> {
     }
 
     /// Every image, by reference.
-    pub(crate) fn images(&self) -> Result<Vec<Image>, Failure> {
+    pub(crate) fn images(&self) -> Result<Vec<CatalogImage>, Failure> {
         let mut statement = self
             .connection
             .prepare_cached(&format!("select {COLUMNS} from image order by reference"))?;
@@ -83,7 +83,7 @@ impl Rows<'_> {
     }
 
     /// Writes a new image, whose reference is free.
-    pub(crate) fn insert_image(&self, image: &Image) -> Result<(), Failure> {
+    pub(crate) fn insert_image(&self, image: &CatalogImage) -> Result<(), Failure> {
         self.connection
             .prepare_cached(&format!(
                 "insert into image ({COLUMNS})

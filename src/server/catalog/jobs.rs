@@ -8,8 +8,8 @@ use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::events::Note;
-use super::reader::View;
+use super::events::NewEvent;
+use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -110,7 +110,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<OperationRow> {
     })
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     pub(crate) fn operation(&self, id: OperationId) -> Result<Option<OperationRow>, Failure> {
         Ok(self
             .connection
@@ -231,7 +231,7 @@ impl Rows<'_> {
     }
 
     fn note_operation(&self, row: &OperationRow, actor: &str, code: &str) -> Result<(), Failure> {
-        self.note(Note {
+        self.note(NewEvent {
             actor,
             topic: "operations",
             object: &row.id.to_string(),

@@ -5,14 +5,14 @@ use rules::names::{SessionId, UserId};
 use rules::session::{Phase, Session, SessionKind};
 use rusqlite::types::Value;
 
-use super::reader::View;
+use super::reader::ReadTransaction;
 use super::sessions::{COLUMNS, from_row, kind_word};
 use super::value;
 use crate::Failure;
 
 /// Which sessions a list holds. Everything given must hold; empty means every session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Filter {
+pub(crate) struct SessionFilter {
     pub(crate) owner: Option<UserId>,
     /// Names of owners; any of them.
     pub(crate) owners: Vec<String>,
@@ -47,16 +47,16 @@ impl SortKey {
         }
     }
 
-    /// The value of this key in a row, as `Place` keeps it.
-    pub(crate) fn of(self, session: &Session) -> Key {
+    /// The value of this key in a row, as a cursor keeps it.
+    pub(crate) fn of(self, session: &Session) -> SortValue {
         let time = |at: Option<rules::units::Timestamp>| {
-            Key::Number(at.map_or(0, rules::units::Timestamp::as_millis))
+            SortValue::Number(at.map_or(0, rules::units::Timestamp::as_millis))
         };
         match self {
             Self::Created => time(Some(session.created_at)),
             Self::Started => time(session.started_at),
             Self::Ended => time(session.ended_at),
-            Self::Name => Key::Text(session.name.as_str().to_ascii_lowercase()),
+            Self::Name => SortValue::Text(session.name.as_str().to_ascii_lowercase()),
         }
     }
 }
@@ -64,30 +64,30 @@ impl SortKey {
 /// The value of a sort key.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Key {
+pub(crate) enum SortValue {
     Number(i64),
     Text(String),
 }
 
 /// One page's order and where it begins.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Order {
+pub(crate) struct ListOrder {
     pub(crate) key: SortKey,
     pub(crate) descending: bool,
     /// The last row of the page before.
-    pub(crate) after: Option<(Key, SessionId)>,
+    pub(crate) after: Option<(SortValue, SessionId)>,
     pub(crate) limit: u32,
 }
 
 /// A list is counted up to here; beyond, "about" is all that a page can use.
 const COUNTED: u32 = 10_000;
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// One page of the sessions that `filter` lets through.
     pub(crate) fn list_sessions(
         &self,
-        filter: &Filter,
-        order: &Order,
+        filter: &SessionFilter,
+        order: &ListOrder,
     ) -> Result<Vec<Session>, Failure> {
         let (mut clauses, mut values) = filter.sql();
         let column = order.key.column();
@@ -96,8 +96,8 @@ impl View<'_> {
             let sign = if order.descending { "<" } else { ">" };
             clauses.push(format!("({column}, id) {sign} (?, ?)"));
             values.push(match key {
-                Key::Number(number) => Value::Integer(*number),
-                Key::Text(text) => Value::Text(text.clone()),
+                SortValue::Number(number) => Value::Integer(*number),
+                SortValue::Text(text) => Value::Text(text.clone()),
             });
             values.push(Value::Blob(id.0.as_bytes().to_vec()));
         }
@@ -117,7 +117,7 @@ impl View<'_> {
     }
 
     /// How many sessions `filter` lets through; 10,000 stands for that many or more.
-    pub(crate) fn count_sessions(&self, filter: &Filter) -> Result<u64, Failure> {
+    pub(crate) fn count_sessions(&self, filter: &SessionFilter) -> Result<u64, Failure> {
         let (clauses, mut values) = filter.sql();
         values.push(Value::Integer(COUNTED.into()));
         let count = self
@@ -207,7 +207,7 @@ fn filter_clause(clauses: &[String]) -> String {
     }
 }
 
-impl Filter {
+impl SessionFilter {
     fn sql(&self) -> (Vec<String>, Vec<Value>) {
         let mut clauses = Vec::new();
         let mut values = Vec::new();

@@ -9,10 +9,10 @@ use rules::session::Session;
 
 /// Sessions kept at most. Higher: more memory while a long queue waits, about 1 KiB for each. Lower: passes over a
 /// longer queue read the rest of its rows each time.
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;
 /// Bytes of command and variables of one session that is kept. Higher: more memory. Lower: sessions with many
 /// variables are read in every pass.
-const LARGEST_KEPT: usize = 4096;
+const MAX_KEPT_BYTES: usize = 4096;
 
 /// Sessions by id, each as of its generation. Every write of a row raises its generation, so a row
 /// of the same generation is the same. Only committed rows may come in: what is rolled back
@@ -39,7 +39,7 @@ impl LiveSessions {
             let Some(session) = same.map_or_else(|| read(id), |s| Ok(Some(s)))? else {
                 continue;
             };
-            if known.len() < MOST_KEPT && bytes(&session) <= LARGEST_KEPT {
+            if known.len() < MAX_KEPT && bytes(&session) <= MAX_KEPT_BYTES {
                 known.insert(id, session.clone());
             }
             sessions.push(session);
@@ -61,15 +61,15 @@ mod tests {
 
     use rules::names::{SessionName, UserId};
     use rules::resources::Demand;
-    use rules::session::{Environment, Order, SessionKind};
+    use rules::session::{SessionEnvironment, SessionKind, SessionSpec};
     use rules::units::Timestamp;
 
     use super::*;
 
     fn session(number: u128, generation: u64, bytes: usize) -> Session {
-        let order = Order {
+        let order = SessionSpec {
             kind: SessionKind::Batch,
-            environment: Environment::Host,
+            environment: SessionEnvironment::Host,
             command: vec!["x".repeat(bytes)],
             env: BTreeMap::new(),
             demand: Demand::default(),
@@ -106,7 +106,7 @@ mod tests {
         let mut rows = vec![
             session(1, 1, 4),
             session(2, 1, 4),
-            session(3, 1, LARGEST_KEPT + 1),
+            session(3, 1, MAX_KEPT_BYTES + 1),
         ];
         assert_eq!(look(&live, &rows), (rows.clone(), vec![1, 2, 3]));
         assert_eq!(look(&live, &rows), (rows.clone(), vec![3]));
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_longer_queue_is_given_whole() {
         let live = LiveSessions::default();
-        let count = MOST_KEPT as u128 + 2;
+        let count = MAX_KEPT as u128 + 2;
         let rows: Vec<Session> = (0..count).map(|number| session(number, 1, 4)).collect();
         assert_eq!(look(&live, &rows).1.len(), rows.len());
         let (all, read) = look(&live, &rows);

@@ -4,8 +4,8 @@
 use rules::refusal::Refusal;
 use rusqlite::Connection;
 
-use super::{Place, open};
-use crate::{Failure, Fault};
+use super::{CatalogPlace, open};
+use crate::{Failure, ServerFault};
 
 /// Every step, in order; step N takes version N-1 to N. A released step never changes again.
 pub(super) const STEPS: &[&str] = &[
@@ -27,13 +27,13 @@ const APPLICATION: i32 = 0x6672_646c;
 ///
 /// Errors: `state.newer` for a file of a newer version, `state.foreign` for a database of another
 /// program.
-pub(super) fn climb(connection: &mut Connection, place: &Place) -> Result<(), Failure> {
+pub(super) fn climb(connection: &mut Connection, place: &CatalogPlace) -> Result<(), Failure> {
     climb_to(connection, place, STEPS)
 }
 
 pub(super) fn climb_to(
     connection: &mut Connection,
-    place: &Place,
+    place: &CatalogPlace,
     steps: &[&str],
 ) -> Result<(), Failure> {
     let number = |connection: &Connection, name: &str| {
@@ -72,7 +72,7 @@ pub(super) fn climb_to(
     let name = |at: usize| format!("catalog migration {}", at + 1);
     let fault = |at: usize| {
         move |error| match open::unreadable(place, error) {
-            Failure::Fault(fault) => Failure::Fault(Fault::new(name(at), fault)),
+            Failure::Fault(fault) => Failure::Fault(ServerFault::new(name(at), fault)),
             refusal @ Failure::Refusal(_) => refusal,
         }
     };
@@ -94,22 +94,22 @@ pub(super) fn climb_to(
 
 /// Keeps the file as it is now beside itself, whole or not at all; replaces the copy of an earlier upgrade
 /// from the same version, which was rolled back.
-fn copy(connection: &Connection, place: &Place, version: usize) -> Result<(), Failure> {
-    let Place::Directory(directory) = place else {
+fn copy(connection: &Connection, place: &CatalogPlace, version: usize) -> Result<(), Failure> {
+    let CatalogPlace::Directory(directory) = place else {
         return Ok(());
     };
     let kept = directory.join(format!("{}{version}", prefix()));
     let partial = directory.join(format!("{}.version-{version}.partial", open::FILE));
     let what = || format!("copy the catalog to {}", kept.display());
     if partial.exists() {
-        std::fs::remove_file(&partial).map_err(|error| Fault::new(what(), error))?;
+        std::fs::remove_file(&partial).map_err(|error| ServerFault::new(what(), error))?;
     }
     // SQLite would make it readable for others; an empty file it takes as it is.
     open::make_file(&partial)?;
     connection
         .execute("vacuum into ?1", [partial.display().to_string()])
         .map_err(|error| open::unreadable(place, error))?;
-    std::fs::rename(&partial, &kept).map_err(|error| Fault::new(what(), error))?;
+    std::fs::rename(&partial, &kept).map_err(|error| ServerFault::new(what(), error))?;
     Ok(())
 }
 
@@ -118,9 +118,9 @@ pub(super) fn prefix() -> String {
     format!("{}.version-", open::FILE)
 }
 
-fn path(place: &Place) -> String {
+fn path(place: &CatalogPlace) -> String {
     match place {
-        Place::Memory => "The catalog in memory".to_owned(),
-        Place::Directory(directory) => directory.join(open::FILE).display().to_string(),
+        CatalogPlace::Memory => "The catalog in memory".to_owned(),
+        CatalogPlace::Directory(directory) => directory.join(open::FILE).display().to_string(),
     }
 }

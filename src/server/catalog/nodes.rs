@@ -9,18 +9,18 @@ use rules::messages::{Assignment, CutOrder, DeviceUse, NodeReport, Uncut};
 use rules::names::{BootId, NodeId};
 use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
-use rules::world::Node;
+use rules::world::NodeRecord;
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
-use super::reader::View;
-use super::sealing::Of;
+use super::reader::ReadTransaction;
+use super::sealing::SealedRow;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
-    Ok(Node {
+fn from_row(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
+    Ok(NodeRecord {
         id: NodeId(value::id(row, "id")?),
         name: row.get("name")?,
         boot: BootId(value::id(row, "boot")?),
@@ -39,15 +39,15 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Node> {
 /// devices were doing then, and which could not be cut as ordered. And the administrator's rules for shares of devices, which come from the
 /// settings.
 #[derive(Clone, Default)]
-pub(crate) struct Heard {
+pub(crate) struct NodeCache {
     times: Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
     policy: Arc<RwLock<SharePolicy>>,
-    told: Arc<Mutex<BTreeMap<NodeId, Told>>>,
+    told: Arc<Mutex<BTreeMap<NodeId, NodeTelemetry>>>,
 }
 
 /// What a machine said last and no row keeps.
 #[derive(Clone, Default)]
-struct Told {
+struct NodeTelemetry {
     uses: Vec<DeviceUse>,
     uncut: Vec<Uncut>,
 }
@@ -81,7 +81,7 @@ pub(crate) fn profiles_of(device: &Device) -> Vec<MigProfile> {
 
 /// The partitions of simulated devices that were cut here, not as their machines report them; `said` is
 /// what administrators said of devices.
-pub(crate) fn cuts(said: &[DeviceRow], nodes: &[Node]) -> BTreeMap<String, Vec<MigPart>> {
+pub(crate) fn cuts(said: &[DeviceRow], nodes: &[NodeRecord]) -> BTreeMap<String, Vec<MigPart>> {
     wanted(said, nodes)
         .filter(|(_, device, _)| device.simulated)
         .map(|(_, device, _)| (device.uuid.clone(), device.mig.clone()))
@@ -90,7 +90,10 @@ pub(crate) fn cuts(said: &[DeviceRow], nodes: &[Node]) -> BTreeMap<String, Vec<M
 
 /// How the real devices of each machine are to be cut, by the devices' numbers; without those of which nobody
 /// said anything.
-pub(crate) fn cut_orders(said: &[DeviceRow], nodes: &[Node]) -> BTreeMap<NodeId, Vec<CutOrder>> {
+pub(crate) fn cut_orders(
+    said: &[DeviceRow],
+    nodes: &[NodeRecord],
+) -> BTreeMap<NodeId, Vec<CutOrder>> {
     let mut orders: BTreeMap<NodeId, Vec<CutOrder>> = BTreeMap::new();
     for (node, device, cut) in wanted(said, nodes).filter(|(_, device, _)| !device.simulated) {
         orders.entry(node.id).or_default().push(CutOrder {
@@ -107,8 +110,8 @@ pub(crate) fn cut_orders(said: &[DeviceRow], nodes: &[Node]) -> BTreeMap<NodeId,
 /// Every device that is to be cut in a certain way, with its machine. Costs one look-up a device.
 fn wanted<'a>(
     said: &'a [DeviceRow],
-    nodes: &'a [Node],
-) -> impl Iterator<Item = (&'a Node, &'a Device, &'a WantedCut)> {
+    nodes: &'a [NodeRecord],
+) -> impl Iterator<Item = (&'a NodeRecord, &'a Device, &'a WantedCut)> {
     let cuts: BTreeMap<&str, &WantedCut> = said
         .iter()
         .filter_map(|said| Some((said.uuid.as_str(), said.cut.as_ref()?)))
@@ -124,20 +127,20 @@ fn wanted<'a>(
         .filter_map(move |(node, device)| Some((node, device, *cuts.get(device.uuid.as_str())?)))
 }
 
-impl Heard {
+impl NodeCache {
     pub(super) fn note(&self, node: NodeId, at: Timestamp) {
         self.times().insert(node, at);
     }
 
     pub(super) fn note_devices(&self, report: &NodeReport) {
-        let told = Told {
+        let told = NodeTelemetry {
             uses: report.device_uses.clone(),
             uncut: report.uncut.clone(),
         };
         self.told().insert(report.node, told);
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, Told>> {
+    fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeTelemetry>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -159,9 +162,9 @@ impl Heard {
     }
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// Every machine, oldest first, with the time it was last heard of.
-    pub(crate) fn nodes(&self) -> Result<Vec<Node>, Failure> {
+    pub(crate) fn nodes(&self) -> Result<Vec<NodeRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
             "select id, name, boot, capacity, host_environment, seen_at, generation, schedulable,
                     problems
@@ -169,7 +172,7 @@ impl View<'_> {
              order by id",
         )?;
         let rows = statement.query_map([], from_row)?;
-        let mut nodes: Vec<Node> = rows.collect::<Result<_, _>>()?;
+        let mut nodes: Vec<NodeRecord> = rows.collect::<Result<_, _>>()?;
         let said: BTreeMap<String, DeviceRow> = self
             .devices()?
             .into_iter()
@@ -303,7 +306,7 @@ impl View<'_> {
                     generation: value::unsigned(row, "generation")?,
                     containers: {
                         let text = row.get_ref("containers")?.as_str()?;
-                        self.seal.json(&Of::Node(node.0.as_bytes()), 1, text)?
+                        self.seal.json(&SealedRow::Node(node.0.as_bytes()), 1, text)?
                     },
                     cuts: value::json(row, "cuts")?,
                     state: Some(Uuid::from_bytes(row.get("state")?)),
@@ -340,7 +343,7 @@ impl Rows<'_> {
     }
 
     /// Writes what is known of a machine, all of it.
-    pub(crate) fn put_node(&self, node: &Node) -> Result<(), Failure> {
+    pub(crate) fn put_node(&self, node: &NodeRecord) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "insert into node

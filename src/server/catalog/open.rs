@@ -16,8 +16,8 @@ use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
 use super::reserve::Reserve;
-use super::{Place, migrate, people, sealing};
-use crate::{Failure, Fault};
+use super::{CatalogPlace, migrate, people, sealing};
+use crate::{Failure, ServerFault};
 
 pub(super) const FILE: &str = "catalog.sqlite";
 const LOCK: &str = "catalog.lock";
@@ -38,7 +38,7 @@ pub(super) struct Opened {
     pub(super) revision: u64,
     pub(super) founding: Founding,
     pub(super) seal: sealing::Seal,
-    pub(super) lock: Option<Lock>,
+    pub(super) lock: Option<StateLock>,
     pub(super) reserve: Option<Reserve>,
 }
 
@@ -48,13 +48,13 @@ pub(super) enum Readers {
 }
 
 /// The state is this process' alone as long as this lives.
-pub(super) struct Lock {
+pub(super) struct StateLock {
     file: File,
     /// The directory itself: the lock on it stays when somebody removes the file.
     directory: File,
 }
 
-impl Drop for Lock {
+impl Drop for StateLock {
     /// Lets go at once. Closing the file would not do: a process that was forked meanwhile and has not yet
     /// become another program holds the same open file, and with it the lock.
     fn drop(&mut self) {
@@ -74,20 +74,20 @@ const LOG_KEPT: u64 = super::reserve::LOG;
 /// process behind which it had just forked, and which holds the lock until it becomes another program.
 /// Longer: whoever starts a second server by mistake waits for the answer. Shorter: on a busy machine a
 /// restart after a kill may find the state taken.
-const PATIENCE: Duration = Duration::from_millis(200);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 /// How often it looks.
 const LOOKS: u32 = 20;
 
-pub(super) fn open(place: &Place, clock: &Clock) -> Result<Opened, Failure> {
+pub(super) fn open(place: &CatalogPlace, clock: &Clock) -> Result<Opened, Failure> {
     let (mut writer, readers, lock, reserve) = match place {
-        Place::Memory => (
+        CatalogPlace::Memory => (
             Connection::open_in_memory()
-                .map_err(|error| Fault::new("open a catalog in memory", error))?,
+                .map_err(|error| ServerFault::new("open a catalog in memory", error))?,
             Readers::Shared,
             None,
             None,
         ),
-        Place::Directory(directory) => {
+        CatalogPlace::Directory(directory) => {
             make_directory(directory)?;
             ground(directory)?;
             let lock = lock(directory)?;
@@ -146,7 +146,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
         )
         .map_err(|error| {
             let directory = path.parent().unwrap_or(path).to_owned();
-            unreadable(&Place::Directory(directory), error)
+            unreadable(&CatalogPlace::Directory(directory), error)
         })?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -154,13 +154,13 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Failure> {
     Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(|error| Fault::new(format!("open {}", path.display()), error).into())
+        .map_err(|error| ServerFault::new(format!("open {}", path.display()), error).into())
 }
 
-fn settle(connection: &Connection, place: &Place) -> rusqlite::Result<()> {
+fn settle(connection: &Connection, place: &CatalogPlace) -> rusqlite::Result<()> {
     // The timeout comes first: switching to WAL itself may have to wait.
     connection.execute_batch("pragma busy_timeout = 5000;")?;
-    if matches!(place, Place::Directory(_)) {
+    if matches!(place, CatalogPlace::Directory(_)) {
         connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
     }
     connection.pragma_update(None, "journal_size_limit", LOG_KEPT as i64)?;
@@ -234,10 +234,10 @@ pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Refusal {
     )
 }
 
-pub(super) fn unreadable(place: &Place, error: rusqlite::Error) -> Failure {
+pub(super) fn unreadable(place: &CatalogPlace, error: rusqlite::Error) -> Failure {
     let path = match place {
-        Place::Memory => PathBuf::from("memory"),
-        Place::Directory(directory) => directory.join(FILE),
+        CatalogPlace::Memory => PathBuf::from("memory"),
+        CatalogPlace::Directory(directory) => directory.join(FILE),
     };
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
@@ -261,7 +261,7 @@ pub(super) fn unreadable(place: &Place, error: rusqlite::Error) -> Failure {
         )
         .hint("Free space on that disk, or set FARDEL_DATA (or --data) to another one.")
         .into(),
-        _ => Fault::new(format!("open {}", path.display()), error).into(),
+        _ => ServerFault::new(format!("open {}", path.display()), error).into(),
     }
 }
 
@@ -348,7 +348,7 @@ pub(super) fn make_file(path: &Path) -> Result<File, Refusal> {
     Ok(file)
 }
 
-pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
+pub(super) fn lock(directory: &Path) -> Result<StateLock, Refusal> {
     let path = directory.join(LOCK);
     let mut file = OpenOptions::new()
         .create(true)
@@ -365,7 +365,7 @@ pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
         if !matches!(taken, Err(TryLockError::WouldBlock)) {
             break;
         }
-        std::thread::sleep(PATIENCE / LOOKS);
+        std::thread::sleep(BUSY_TIMEOUT / LOOKS);
         taken = both();
     }
     match taken {
@@ -391,7 +391,7 @@ pub(super) fn lock(directory: &Path) -> Result<Lock, Refusal> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
     written.map_err(|error| unwritable(&path, &error))?;
-    Ok(Lock {
+    Ok(StateLock {
         file,
         directory: held,
     })

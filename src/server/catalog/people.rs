@@ -6,13 +6,13 @@ use std::net::IpAddr;
 
 use rules::names::{TokenId, UserId, UserName};
 use rules::people::{Role, User};
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
-use super::reader::View;
+use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -28,7 +28,7 @@ pub(crate) const NO_PASSWORD: &str = "!";
 pub(crate) const IDLE_HOURS: u64 = 12;
 /// Browsers that one person is signed in with; with one more the oldest sign-in ends. Higher: a script that
 /// signs in without end fills the catalog. Lower: a user with many machines is signed out on the first.
-const MOST_BROWSERS: u32 = 100;
+const MAX_BROWSERS: u32 = 100;
 
 /// One signed-in browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct TokenRow {
     pub(crate) id: TokenId,
     pub(crate) person: UserId,
     pub(crate) name: String,
-    pub(crate) scopes: Vec<Verb>,
+    pub(crate) scopes: Vec<Permission>,
     pub(crate) created_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) used_at: Option<Timestamp>,
@@ -99,7 +99,10 @@ fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
         id: TokenId(value::id(row, "id")?),
         person: UserId(value::id(row, "person")?),
         name: row.get("name")?,
-        scopes: words.iter().filter_map(|word| Verb::parse(word)).collect(),
+        scopes: words
+            .iter()
+            .filter_map(|word| Permission::parse(word))
+            .collect(),
         created_at: value::time(row, "created_at")?,
         expires_at: value::time_or_none(row, "expires_at")?,
         used_at: value::time_or_none(row, "used_at")?,
@@ -107,7 +110,7 @@ fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
     })
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// One person who was not removed.
     pub(crate) fn person(&self, id: UserId) -> Result<Option<User>, Failure> {
         Ok(self
@@ -419,7 +422,7 @@ impl Rows<'_> {
             .execute((
                 browser.person.0.as_bytes(),
                 browser.id.as_bytes(),
-                MOST_BROWSERS,
+                MAX_BROWSERS,
             ))?;
         Ok(())
     }

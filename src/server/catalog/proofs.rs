@@ -5,7 +5,7 @@ use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
-use super::reader::View;
+use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -39,7 +39,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<ProofRow> {
     })
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// The newest test of a card with any driver; None where there was none.
     pub(crate) fn newest_proof(&self, device: &str) -> Result<Option<ProofRow>, Failure> {
         Ok(self

@@ -7,25 +7,25 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use rusqlite::Connection;
 
 use super::live::LiveSessions;
-use super::nodes::Heard;
+use super::nodes::NodeCache;
 use super::open;
 use super::sealing::Seal;
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 
 /// Connections kept at once. Higher: more memory for page caches. Lower: a slow list holds others up.
-pub(super) const MOST_READERS: usize = 4;
+pub(super) const MAX_READERS: usize = 4;
 
 /// The rows as of one moment. Reads live with their nouns, in `catalog/sessions.rs` and so on.
-pub(crate) struct View<'c> {
+pub(crate) struct ReadTransaction<'c> {
     pub(super) connection: &'c Connection,
-    pub(super) heard: &'c Heard,
+    pub(super) heard: &'c NodeCache,
     pub(super) seal: &'c Seal,
     /// None where rows may be seen that are not committed.
     pub(super) live: Option<&'c LiveSessions>,
 }
 
-impl<'c> View<'c> {
-    pub(super) fn new(connection: &'c Connection, heard: &'c Heard, seal: &'c Seal) -> Self {
+impl<'c> ReadTransaction<'c> {
+    pub(super) fn new(connection: &'c Connection, heard: &'c NodeCache, seal: &'c Seal) -> Self {
         Self {
             connection,
             heard,
@@ -68,18 +68,18 @@ impl Pool {
     pub(super) fn with<T>(
         &self,
         what: &'static str,
-        heard: &Heard,
+        heard: &NodeCache,
         seal: &Seal,
-        work: impl FnOnce(&View<'_>) -> Result<T, Failure>,
+        work: impl FnOnce(&ReadTransaction<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let named = |failure| match failure {
-            Failure::Fault(fault) => Failure::Fault(Fault::new(what, fault)),
+            Failure::Fault(fault) => Failure::Fault(ServerFault::new(what, fault)),
             refusal @ Failure::Refusal(_) => refusal,
         };
         match self {
             Self::Shared(connection) => {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                work(&View::new(&connection, heard, seal)).map_err(named)
+                work(&ReadTransaction::new(&connection, heard, seal)).map_err(named)
             }
             Self::Files {
                 path,
@@ -97,9 +97,9 @@ impl Pool {
                     .prepare_cached("begin")
                     .and_then(|mut statement| statement.execute([]));
                 begun.map_err(Failure::from).map_err(named)?;
-                let result = work(&View {
+                let result = work(&ReadTransaction {
                     live: Some(live),
-                    ..View::new(connection, heard, seal)
+                    ..ReadTransaction::new(connection, heard, seal)
                 });
                 let ended = connection
                     .prepare_cached("commit")
@@ -118,7 +118,7 @@ fn take(path: &Path, idle: &Mutex<Idle>, back: &Condvar) -> Result<Connection, F
         if let Some(connection) = pool.connections.pop() {
             return Ok(connection);
         }
-        if pool.open < MOST_READERS {
+        if pool.open < MAX_READERS {
             pool.open += 1;
             drop(pool);
             return open::reader(path).inspect_err(|_| {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rules::messages::{SliceUse, Usage, Waited, Worked};
+use rules::messages::{BusyTime, ContainerUsage, SliceUse, Waited};
 use rules::names::{ContainerName, SessionId};
 use rules::units::{Bytes, Timestamp};
 use rusqlite::Connection;
 
 use super::value;
-use super::{Place, open};
-use crate::{Failure, Fault};
+use super::{CatalogPlace, open};
+use crate::{Failure, ServerFault};
 
 const FILE: &str = "samples.sqlite";
 /// Raised when the tables change; an older file is thrown away, which is what it is for.
@@ -36,7 +36,7 @@ pub(crate) struct UsageRow {
     pub(crate) processes: u64,
     pub(crate) waited: Option<Waited>,
     /// Of all its devices together; None where one of them does not say.
-    pub(crate) worked: Option<Worked>,
+    pub(crate) worked: Option<BusyTime>,
     pub(crate) device_memory: Option<Bytes>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct DeviceRate {
 
 /// What was worked between two sums, as per cent of what was granted meanwhile. None where unknown:
 /// nothing was granted, or the node began to count from zero.
-pub(crate) fn load(before: Option<Worked>, after: Option<Worked>) -> Option<f64> {
+pub(crate) fn load(before: Option<BusyTime>, after: Option<BusyTime>) -> Option<f64> {
     let (before, after) = before.zip(after)?;
     let busy = after
         .busy_microseconds
@@ -76,14 +76,14 @@ pub(crate) fn load(before: Option<Worked>, after: Option<Worked>) -> Option<f64>
 }
 
 /// The sum over all devices of a session; None where there are none, or one of them does not say.
-fn worked(devices: &[SliceUse]) -> Option<Worked> {
-    let none = Worked {
+fn worked(devices: &[SliceUse]) -> Option<BusyTime> {
+    let none = BusyTime {
         busy_microseconds: 0,
         granted_microseconds: 0,
     };
     let sum = devices.iter().try_fold(none, |sum, slice| {
         let worked = slice.worked?;
-        Some(Worked {
+        Some(BusyTime {
             busy_microseconds: sum.busy_microseconds + worked.busy_microseconds,
             granted_microseconds: sum.granted_microseconds + worked.granted_microseconds,
         })
@@ -99,7 +99,7 @@ fn device_memory(devices: &[SliceUse]) -> Option<Bytes> {
 }
 
 impl DeviceRate {
-    fn of(now: &SliceUse, before: Option<&Usage>) -> Self {
+    fn of(now: &SliceUse, before: Option<&ContainerUsage>) -> Self {
         let known = before.and_then(|usage| {
             let mut slices = usage.devices.iter();
             slices.find(|slice| (slice.device, slice.part) == (now.device, now.part))
@@ -123,16 +123,16 @@ pub(crate) struct Samples {
 struct Latest {
     at: Timestamp,
     minute: i64,
-    seen: BTreeMap<ContainerName, Usage>,
+    seen: BTreeMap<ContainerName, ContainerUsage>,
     rates: BTreeMap<SessionId, Rate>,
 }
 
 impl Samples {
-    pub(super) fn open(place: &Place) -> Result<Self, Failure> {
+    pub(super) fn open(place: &CatalogPlace) -> Result<Self, Failure> {
         let connection = match place {
-            Place::Memory => Connection::open_in_memory()
-                .map_err(|error| Fault::new("open samples in memory", error))?,
-            Place::Directory(directory) => {
+            CatalogPlace::Memory => Connection::open_in_memory()
+                .map_err(|error| ServerFault::new("open samples in memory", error))?,
+            CatalogPlace::Directory(directory) => {
                 let path = directory.join(FILE);
                 match connect(&path) {
                     Ok(connection) => connection,
@@ -178,7 +178,7 @@ impl Samples {
                      primary key (session, at)
                  ) strict, without rowid;",
             )
-            .map_err(|error| Fault::new("found the samples", error))?;
+            .map_err(|error| ServerFault::new("found the samples", error))?;
         Ok(Self {
             connection: Mutex::new(connection),
             latest: Mutex::default(),
@@ -187,7 +187,7 @@ impl Samples {
 
     /// Keeps what a report says about usage. Samples that follow each other too closely are left
     /// out. Never fails: what cannot be written is logged and lost.
-    pub(crate) fn record(&self, at: Timestamp, used: &[(ContainerName, Usage)]) {
+    pub(crate) fn record(&self, at: Timestamp, used: &[(ContainerName, ContainerUsage)]) {
         let mut latest = locked(&self.latest);
         let apart = at.millis_since(latest.at);
         if apart < APART && at >= latest.at {
@@ -230,7 +230,7 @@ impl Samples {
     fn write(
         &self,
         at: Timestamp,
-        used: &[(ContainerName, Usage)],
+        used: &[(ContainerName, ContainerUsage)],
         new_minute: bool,
     ) -> rusqlite::Result<()> {
         let mut connection = locked(&self.connection);
@@ -316,7 +316,7 @@ impl Samples {
                         }),
                     worked: value::unsigned_or_none(row, "gpu_busy")?
                         .zip(value::unsigned_or_none(row, "gpu_granted")?)
-                        .map(|(busy_microseconds, granted_microseconds)| Worked {
+                        .map(|(busy_microseconds, granted_microseconds)| BusyTime {
                             busy_microseconds,
                             granted_microseconds,
                         }),
@@ -335,10 +335,10 @@ impl Samples {
 fn connect(path: &Path) -> Result<Connection, Failure> {
     open::make_file(path)?;
     let connection =
-        Connection::open(path).map_err(|error| Fault::new("open the samples", error))?;
+        Connection::open(path).map_err(|error| ServerFault::new("open the samples", error))?;
     let version: i32 = connection.query_row("pragma user_version", [], |row| row.get(0))?;
     if version != 0 && version != VERSION {
-        return Err(Fault::new("open the samples", "they are of another version").into());
+        return Err(ServerFault::new("open the samples", "they are of another version").into());
     }
     connection.execute_batch("pragma busy_timeout = 5000;")?;
     connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
@@ -367,8 +367,8 @@ mod tests {
         }
     }
 
-    fn usage(cpu_seconds: f64) -> Usage {
-        Usage {
+    fn usage(cpu_seconds: f64) -> ContainerUsage {
+        ContainerUsage {
             cpu_microseconds: (cpu_seconds * 1e6) as u64,
             memory: Bytes::mib(100),
             processes: 2,
@@ -383,7 +383,7 @@ mod tests {
             device: 3,
             part: None,
             memory: Some(Bytes::mib(700)),
-            worked: Some(Worked {
+            worked: Some(BusyTime {
                 busy_microseconds: second * 25_000,
                 granted_microseconds: second * 250_000,
             }),
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn what_devices_did_is_kept_as_sums_and_told_as_load_within_the_share() {
-        let samples = Samples::open(&Place::Memory).unwrap();
+        let samples = Samples::open(&CatalogPlace::Memory).unwrap();
         let start = 1_800_000_000_000;
         let at = |second: i64| Timestamp::from_millis(start + second * 1000);
         let mut used = usage(0.0);
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn samples_thin_out_with_age_and_rates_are_of_the_newest_two() {
-        let samples = Samples::open(&Place::Memory).unwrap();
+        let samples = Samples::open(&CatalogPlace::Memory).unwrap();
         let start = 1_800_000_000_000;
         for tick in 0..3600_i64 {
             let at = Timestamp::from_millis(start + tick * 1000);
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_begun_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::Directory(directory.path().to_path_buf());
+        let place = CatalogPlace::Directory(directory.path().to_path_buf());
         std::fs::write(directory.path().join(FILE), "no database".repeat(500)).unwrap();
         let samples = Samples::open(&place).unwrap();
         samples.record(Timestamp::from_millis(5_000), &[(name(1), usage(1.0))]);

@@ -24,18 +24,18 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::de::DeserializeOwned;
 
-use super::idempotency::Key as AnswerKey;
-use super::{Place, open, value};
+use super::idempotency::RequestKey as AnswerKey;
+use super::{CatalogPlace, open, value};
 use crate::Failure;
 
 /// The keys of this box, one a line in hexadecimal. A restored backup brings its own beside them.
 pub(crate) const KEY_FILE: &str = "seal.key";
 /// Keys in one file. Each restore of another box's backup adds one, and none ever leaves: a catalog kept
 /// aside needs its own. Higher: nothing is gained. Lower: a box that is restored often refuses a restore.
-const MOST_KEYS: usize = 256;
+const MAX_KEYS: usize = 256;
 /// Rows sealed in one commit when a catalog of an earlier version is opened. Higher: a kill in between loses
 /// more work. Lower: more syncs to disk before the server answers.
-const SEALED_AT_ONCE: u32 = 500;
+const MAX_SEAL_BATCH: u32 = 500;
 const KEY: usize = 32;
 /// In front of a sealed value.
 const MARK: &str = "s1:";
@@ -51,16 +51,16 @@ pub(crate) const CODES: [&str; 3] = [MISSING, FOREIGN, UNREADABLE];
 /// A sealed value was changed, or stands in the row of another.
 #[derive(Debug, thiserror::Error)]
 #[error("a sealed value is not what was sealed in its row")]
-pub(super) struct Broken;
+pub(super) struct SealBroken;
 
 /// Whose value it is; covered by the tag.
-pub(super) enum Of<'a> {
+pub(super) enum SealedRow<'a> {
     Session(&'a [u8; 16]),
     Node(&'a [u8; 16]),
     Answer(&'a AnswerKey),
 }
 
-impl Of<'_> {
+impl SealedRow<'_> {
     fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Session(id) => [b"session ".as_slice(), id.as_slice()].concat(),
@@ -81,9 +81,9 @@ impl Of<'_> {
 
 /// What seals and opens the values of one box. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Seal(Arc<Keys>);
+pub(crate) struct Seal(Arc<SealKeys>);
 
-struct Keys {
+struct SealKeys {
     cipher: LessSafeKey,
     /// Of a label of its own under the same key.
     marks: hmac::Key,
@@ -98,7 +98,7 @@ impl Seal {
 
     fn of(key: &[u8; KEY]) -> Self {
         let cipher = UnboundKey::new(&CHACHA20_POLY1305, key).expect("a key has 32 bytes");
-        Self(Arc::new(Keys {
+        Self(Arc::new(SealKeys {
             cipher: LessSafeKey::new(cipher),
             marks: hmac::Key::new(
                 hmac::HMAC_SHA256,
@@ -113,7 +113,7 @@ impl Seal {
     /// The nonce is drawn each time. A session's environment is sealed once, a machine's orders when they
     /// change and an answer when it is given: at 25 a second that is 2^32 values in five years, and the
     /// chance that two of them ever had one nonce is below 2^-32.
-    pub(super) fn shut(&self, of: &Of<'_>, text: &str) -> String {
+    pub(super) fn shut(&self, of: &SealedRow<'_>, text: &str) -> String {
         let nonce: [u8; NONCE_LEN] = dice();
         let mut sealed = text.as_bytes().to_vec();
         self.0
@@ -131,22 +131,22 @@ impl Seal {
 
     /// Opens what `shut` gave. A plain value comes back as it is: one of an earlier version, or one that
     /// holds nothing to hide.
-    pub(super) fn open(&self, of: &Of<'_>, text: &str) -> Result<String, Broken> {
+    pub(super) fn open(&self, of: &SealedRow<'_>, text: &str) -> Result<String, SealBroken> {
         let Some(sealed) = text.strip_prefix(MARK) else {
             return Ok(text.to_owned());
         };
-        let mut sealed = STANDARD_NO_PAD.decode(sealed).map_err(|_| Broken)?;
+        let mut sealed = STANDARD_NO_PAD.decode(sealed).map_err(|_| SealBroken)?;
         if sealed.len() < NONCE_LEN {
-            return Err(Broken);
+            return Err(SealBroken);
         }
         let mut rest = sealed.split_off(NONCE_LEN);
-        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| Broken)?;
+        let nonce = Nonce::try_assume_unique_for_key(&sealed).map_err(|_| SealBroken)?;
         let plain = self
             .0
             .cipher
             .open_in_place(nonce, Aad::from(of.bytes()), &mut rest)
-            .map_err(|_| Broken)?;
-        String::from_utf8(plain.to_vec()).map_err(|_| Broken)
+            .map_err(|_| SealBroken)?;
+        String::from_utf8(plain.to_vec()).map_err(|_| SealBroken)
     }
 
     /// An environment as it stands in its column: sealed, unless there is nothing in it.
@@ -155,7 +155,7 @@ impl Seal {
         if session.order.env.is_empty() {
             return text;
         }
-        self.shut(&Of::Session(session.id.0.as_bytes()), &text)
+        self.shut(&SealedRow::Session(session.id.0.as_bytes()), &text)
     }
 
     /// What a machine is told as it stands in its column: sealed, unless no environment is in it.
@@ -164,13 +164,13 @@ impl Seal {
         if told.containers.iter().all(|order| order.env.is_empty()) {
             return text;
         }
-        self.shut(&Of::Node(told.node.0.as_bytes()), &text)
+        self.shut(&SealedRow::Node(told.node.0.as_bytes()), &text)
     }
 
     /// Reads a column of JSON that may be sealed.
     pub(super) fn json<T: DeserializeOwned>(
         &self,
-        of: &Of<'_>,
+        of: &SealedRow<'_>,
         column: usize,
         text: &str,
     ) -> rusqlite::Result<T> {
@@ -221,8 +221,8 @@ fn id_of(key: &[u8; KEY]) -> [u8; 16] {
 ///
 /// Errors: `state.key-missing`, `state.key-foreign` where something is sealed with a key that is not there;
 /// `state.key-unreadable`, `state.unwritable`.
-pub(super) fn take(connection: &Connection, place: &Place) -> Result<Seal, Failure> {
-    let Place::Directory(data) = place else {
+pub(super) fn take(connection: &Connection, place: &CatalogPlace) -> Result<Seal, Failure> {
+    let CatalogPlace::Directory(data) = place else {
         return Ok(Seal::drawn());
     };
     if let Some(seal) = known(connection, data)? {
@@ -258,7 +258,7 @@ pub(super) fn for_a_look(connection: &Connection, data: &Path) -> Result<Seal, F
 
 /// The seal that the catalog names; None where it names none, or one that nothing needs.
 fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> {
-    let unread = |error| open::unreadable(&Place::Directory(data.to_owned()), error);
+    let unread = |error| open::unreadable(&CatalogPlace::Directory(data.to_owned()), error);
     let named: Option<Vec<u8>> = connection
         .query_row("select seal_key from box where id = 1", [], |row| {
             row.get(0)
@@ -364,14 +364,14 @@ fn seal_sessions(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<u
                  order by id
                  limit ?2",
             )?
-            .query_map((&after, SEALED_AT_ONCE), |row| {
+            .query_map((&after, MAX_SEAL_BATCH), |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?
             .collect::<Result<_, _>>()?;
         for (id, env) in &rows {
             batch
                 .prepare_cached("update session set env = ?2 where id = ?1")?
-                .execute((id, seal.shut(&Of::Session(id), env)))?;
+                .execute((id, seal.shut(&SealedRow::Session(id), env)))?;
         }
         batch.commit()?;
         let Some((last, _)) = rows.last() else {
@@ -397,7 +397,7 @@ fn seal_orders(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<usi
     for (node, containers) in &rows {
         batch
             .prepare_cached("update assignment set containers = ?2 where node = ?1")?
-            .execute((node, seal.shut(&Of::Node(node), containers)))?;
+            .execute((node, seal.shut(&SealedRow::Node(node), containers)))?;
     }
     batch.commit()?;
     Ok(rows.len())
@@ -415,7 +415,7 @@ fn seal_answers(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<us
                  limit ?1",
             )?
             // An answer may have megabytes.
-            .query_map([SEALED_AT_ONCE / 50], |row| {
+            .query_map([MAX_SEAL_BATCH / 50], |row| {
                 let key = AnswerKey {
                     principal: rules::names::UserId(value::id(row, 0)?),
                     route: row.get(1)?,
@@ -436,7 +436,7 @@ fn seal_answers(connection: &mut Connection, seal: &Seal) -> rusqlite::Result<us
                     key.principal.0.as_bytes(),
                     &key.route,
                     &key.key,
-                    seal.shut(&Of::Answer(key), answer),
+                    seal.shut(&SealedRow::Answer(key), answer),
                     seal.mark(&key.digest),
                 ))?;
         }
@@ -470,7 +470,7 @@ fn read(data: &Path) -> Result<Option<Vec<[u8; KEY]>>, Refusal> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => {
             let mut text = String::new();
-            let most = (MOST_KEYS * (2 * KEY + 1)) as u64;
+            let most = (MAX_KEYS * (2 * KEY + 1)) as u64;
             opened
                 .and_then(|file| {
                     io::Read::read_to_string(&mut io::Read::take(file, most + 1), &mut text)
@@ -481,7 +481,7 @@ fn read(data: &Path) -> Result<Option<Vec<[u8; KEY]>>, Refusal> {
     };
     let keys: Option<Vec<_>> = text.lines().map(key).collect();
     match keys {
-        Some(keys) if (1..=MOST_KEYS).contains(&keys.len()) => Ok(Some(keys)),
+        Some(keys) if (1..=MAX_KEYS).contains(&keys.len()) => Ok(Some(keys)),
         _ => Err(unreadable(&"it holds no key")),
     }
 }
@@ -543,13 +543,13 @@ pub(crate) fn bring(from: &Path, into: &Path) -> Result<(), Failure> {
     let old = read(into)?.unwrap_or_default();
     let mut keys = old.clone();
     keys.extend(new.into_iter().filter(|key| !old.contains(key)));
-    if keys.len() > MOST_KEYS {
+    if keys.len() > MAX_KEYS {
         return Err(Refusal::conflict(
             "restore.too-many-keys",
-            format!("{} holds {MOST_KEYS} keys already.", file(into).display()),
+            format!("{} holds {MAX_KEYS} keys already.", file(into).display()),
         )
         .with("path", file(into).display())
-        .with("most", MOST_KEYS)
+        .with("most", MAX_KEYS)
         .hint("Restore into an empty directory: set FARDEL_DATA (or --data) to one.")
         .into());
     }

@@ -7,14 +7,16 @@ use rules::devices::MigProfile;
 use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
 use rules::resources::Demand;
-use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind, Wish};
+use rules::session::{
+    DesiredState, Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec,
+};
 use rules::units::{Bytes, CpuShare, GpuShare};
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};
 
-use super::events::Note;
-use super::reader::View;
-use super::sealing::{Of, Seal};
+use super::events::NewEvent;
+use super::reader::ReadTransaction;
+use super::sealing::{Seal, SealedRow};
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -38,7 +40,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         name: value::word(row, next(), |text| SessionName::parse(text).ok())?,
         owner: UserId(value::id(row, next())?),
         labels: value::json(row, next())?,
-        order: Order {
+        order: SessionSpec {
             kind: value::word(row, next(), |text| match text {
                 "interactive" => Some(SessionKind::Interactive),
                 "batch" => Some(SessionKind::Batch),
@@ -48,8 +50,8 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
                 let id = value::id_or_none(row, next())?;
                 let reference = row.get(next())?;
                 match id {
-                    None => Environment::Host,
-                    Some(id) => Environment::Image {
+                    None => SessionEnvironment::Host,
+                    Some(id) => SessionEnvironment::Image {
                         id: ImageId(id),
                         reference,
                     },
@@ -59,7 +61,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
             env: {
                 let at = next();
                 let id: [u8; 16] = row.get(0)?;
-                seal.json(&Of::Session(&id), at, row.get_ref(at)?.as_str()?)?
+                seal.json(&SealedRow::Session(&id), at, row.get_ref(at)?.as_str()?)?
             },
             demand: Demand {
                 cpu: CpuShare(row.get(next())?),
@@ -75,7 +77,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
             depends_on: value::json(row, next())?,
         },
         phase: value::word(row, next(), Phase::parse)?,
-        wish: value::word(row, next(), Wish::parse)?,
+        wish: value::word(row, next(), DesiredState::parse)?,
         paused: row.get(next())?,
         restart: row.get(next())?,
         incarnation: row.get(next())?,
@@ -123,7 +125,7 @@ pub(super) fn kind_word(kind: SessionKind) -> &'static str {
     }
 }
 
-impl View<'_> {
+impl ReadTransaction<'_> {
     /// One session by its id; None where there is none.
     pub(crate) fn session(&self, id: SessionId) -> Result<Option<Session>, Failure> {
         Ok(self
@@ -162,7 +164,7 @@ impl View<'_> {
 
     /// Everything a decision may look at, as of one moment. Costs one visit a live session; 2,000
     /// of them take some milliseconds.
-    pub(crate) fn world(&self) -> Result<World, Failure> {
+    pub(crate) fn world(&self) -> Result<ClusterSnapshot, Failure> {
         let sessions = self.live_sessions()?;
         let mut ended = BTreeMap::new();
         let live: std::collections::BTreeSet<SessionId> = sessions.iter().map(|s| s.id).collect();
@@ -182,7 +184,7 @@ impl View<'_> {
                 ended.insert(*id, Some(found));
             }
         }
-        Ok(World {
+        Ok(ClusterSnapshot {
             revision: self.revision()?,
             sessions,
             ended,
@@ -224,7 +226,7 @@ impl View<'_> {
 
 /// Whether a conditional write found the row as it was when it was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum ConditionalWrite {
     Yes,
     /// The row changed meanwhile, is gone, or the move is not legal: nothing was written.
     No,
@@ -262,20 +264,20 @@ impl Rows<'_> {
         actor: &str,
         code: Option<&str>,
         change: impl FnOnce(&mut Session) -> bool,
-    ) -> Result<Written, Failure> {
+    ) -> Result<ConditionalWrite, Failure> {
         let Some(before) = self.session(id)? else {
-            return Ok(Written::No);
+            return Ok(ConditionalWrite::No);
         };
         if seen.is_some_and(|seen| seen != before.generation) {
-            return Ok(Written::No);
+            return Ok(ConditionalWrite::No);
         }
         let mut after = before.clone();
         if !change(&mut after) {
-            return Ok(Written::No);
+            return Ok(ConditionalWrite::No);
         }
         after.generation = before.generation + 1;
-        if self.store_session(&after, &before)? == Written::No {
-            return Ok(Written::No);
+        if self.store_session(&after, &before)? == ConditionalWrite::No {
+            return Ok(ConditionalWrite::No);
         }
         if let Some(at) = after
             .scheduled_at
@@ -288,7 +290,7 @@ impl Rows<'_> {
         }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
         self.note_session(&after, actor, &code, before.phase.word())?;
-        Ok(Written::Yes)
+        Ok(ConditionalWrite::Yes)
     }
 
     /// Takes one session through `edit` and gives it as it is afterwards. `edit` says whether it
@@ -318,7 +320,11 @@ impl Rows<'_> {
     }
 
     /// Removes an ended session; its events stay. A live one is left alone.
-    pub(crate) fn delete_session(&self, id: SessionId, actor: &str) -> Result<Written, Failure> {
+    pub(crate) fn delete_session(
+        &self,
+        id: SessionId,
+        actor: &str,
+    ) -> Result<ConditionalWrite, Failure> {
         let gone = self
             .connection
             .prepare_cached(
@@ -331,9 +337,9 @@ impl Rows<'_> {
             })
             .optional()?;
         if gone.is_none() {
-            return Ok(Written::No);
+            return Ok(ConditionalWrite::No);
         }
-        self.note(Note {
+        self.note(NewEvent {
             actor,
             topic: "sessions",
             object: &id.to_string(),
@@ -342,11 +348,15 @@ impl Rows<'_> {
             before: Phase::Ended.word(),
             after: "",
         })?;
-        Ok(Written::Yes)
+        Ok(ConditionalWrite::Yes)
     }
 
     /// Leaves the environment as it is sealed where it is the same as `before`.
-    fn store_session(&self, session: &Session, before: &Session) -> Result<Written, Failure> {
+    fn store_session(
+        &self,
+        session: &Session,
+        before: &Session,
+    ) -> Result<ConditionalWrite, Failure> {
         let same = session.order.env == before.order.env;
         let mut values = columns(session, (!same).then_some(self.seal));
         values.push(Box::new(value::signed(before.generation)));
@@ -367,8 +377,8 @@ impl Rows<'_> {
             )?
             .execute(rusqlite::params_from_iter(values));
         Ok(match known_or_taken(written, &session.name)? {
-            0 => Written::No,
-            _ => Written::Yes,
+            0 => ConditionalWrite::No,
+            _ => ConditionalWrite::Yes,
         })
     }
 
@@ -379,7 +389,7 @@ impl Rows<'_> {
         code: &str,
         before: &str,
     ) -> Result<(), Failure> {
-        self.note(Note {
+        self.note(NewEvent {
             actor,
             topic: "sessions",
             object: &session.id.to_string(),
@@ -428,14 +438,14 @@ fn known_or_taken(written: rusqlite::Result<usize>, name: &SessionName) -> Resul
     })
 }
 
-type Value = Box<dyn rusqlite::ToSql>;
+type SqlValue = Box<dyn rusqlite::ToSql>;
 
 /// The values of a row, in the order of `COLUMNS`; without a seal, null for the environment.
-fn columns(session: &Session, seal: Option<&Seal>) -> Vec<Value> {
+fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
     let order = &session.order;
     let image = match &order.environment {
-        Environment::Host => None,
-        Environment::Image { id, .. } => Some(*id.0.as_bytes()),
+        SessionEnvironment::Host => None,
+        SessionEnvironment::Image { id, .. } => Some(*id.0.as_bytes()),
     };
     let time = |at: Option<rules::units::Timestamp>| at.map(rules::units::Timestamp::as_millis);
     vec![

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use base::observe::{Clock, dice};
 use rules::names::{NodeId, SessionId, SessionName, UserId};
 use rules::resources::Demand;
-use rules::session::{Environment, Order, Phase, Reason, Session, SessionKind, Wish};
+use rules::session::{
+    DesiredState, Phase, Reason, Session, SessionEnvironment, SessionKind, SessionSpec,
+};
 use rules::units::Timestamp;
 
-use super::sessions::Written;
+use super::sessions::ConditionalWrite;
 use super::*;
 
 mod sealed;
@@ -21,11 +23,15 @@ fn clock() -> Clock {
 }
 
 fn memory() -> Catalog {
-    Catalog::open(&Place::Memory, clock()).unwrap()
+    Catalog::open(&CatalogPlace::Memory, clock()).unwrap()
 }
 
 fn on_disk(directory: &tempfile::TempDir) -> Catalog {
-    Catalog::open(&Place::Directory(directory.path().to_path_buf()), clock()).unwrap()
+    Catalog::open(
+        &CatalogPlace::Directory(directory.path().to_path_buf()),
+        clock(),
+    )
+    .unwrap()
 }
 
 fn owner(catalog: &Catalog) -> UserId {
@@ -51,9 +57,9 @@ fn session(owner: UserId, name: &str) -> Session {
         name: SessionName::parse(name).unwrap(),
         owner,
         labels: BTreeMap::from([("team".into(), "vision".into())]),
-        order: Order {
+        order: SessionSpec {
             kind: SessionKind::Batch,
-            environment: Environment::Host,
+            environment: SessionEnvironment::Host,
             command: vec!["true".into()],
             env: BTreeMap::from([("A".into(), "b".into())]),
             demand: Demand::default(),
@@ -63,7 +69,7 @@ fn session(owner: UserId, name: &str) -> Session {
             depends_on: vec![],
         },
         phase: Phase::Pending,
-        wish: Wish::Run,
+        wish: DesiredState::Run,
         paused: false,
         restart: false,
         incarnation: 1,
@@ -245,9 +251,9 @@ fn a_write_from_an_old_sight_is_left_out() {
             })
             .unwrap()
     };
-    assert_eq!(place(7), Written::No);
-    assert_eq!(place(1), Written::Yes);
-    assert_eq!(place(1), Written::No);
+    assert_eq!(place(7), ConditionalWrite::No);
+    assert_eq!(place(1), ConditionalWrite::Yes);
+    assert_eq!(place(1), ConditionalWrite::No);
     let read = catalog
         .read_now("read", |view| view.session(row.id))
         .unwrap()
@@ -271,7 +277,7 @@ fn two_live_sessions_of_one_owner_never_share_a_name() {
             let now = rows.now;
             rows.change_session(first.id, None, "mina", None, |session| {
                 let because = Reason::new("session.stopped", "Stopped.");
-                session.stop(Wish::Stop, because, now)
+                session.stop(DesiredState::Stop, because, now)
             })
         })
         .unwrap();
@@ -317,9 +323,9 @@ fn a_full_disk_refuses_by_name_and_recovers() {
 }
 
 /// A small file system of its own, gone with the value.
-struct SmallDisk(tempfile::TempDir);
+struct CatalogDisk(tempfile::TempDir);
 
-impl SmallDisk {
+impl CatalogDisk {
     fn mount(size: &std::ffi::CStr) -> Result<Self, rustix::io::Errno> {
         let directory = tempfile::tempdir().unwrap();
         let flags = rustix::mount::MountFlags::empty();
@@ -337,7 +343,7 @@ impl SmallDisk {
     }
 }
 
-impl Drop for SmallDisk {
+impl Drop for CatalogDisk {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
     }
@@ -345,14 +351,14 @@ impl Drop for SmallDisk {
 
 #[test]
 fn on_a_full_disk_everything_can_still_be_stopped() {
-    let disk = match SmallDisk::mount(c"size=40m") {
+    let disk = match CatalogDisk::mount(c"size=40m") {
         Ok(disk) => disk,
         Err(error) => {
             let reason = format!("a file system cannot be mounted here: {error}");
             return skips::skip("on_a_full_disk_everything_can_still_be_stopped", &reason);
         }
     };
-    let place = Place::Directory(disk.0.path().join("state"));
+    let place = CatalogPlace::Directory(disk.0.path().join("state"));
     let catalog = Catalog::open(&place, clock()).unwrap();
     let owner = owner(&catalog);
     let sessions: Vec<Session> = (0..400).map(|n| session(owner, &format!("s{n}"))).collect();
@@ -367,7 +373,7 @@ fn on_a_full_disk_everything_can_still_be_stopped() {
                 let now = rows.now;
                 rows.change_session(id, None, "mina", None, |session| {
                     let because = Reason::new("session.stopped", "Stopped.");
-                    session.stop(Wish::Stop, because, now)
+                    session.stop(DesiredState::Stop, because, now)
                 })
             })
             .unwrap();
@@ -393,7 +399,7 @@ fn on_a_full_disk_everything_can_still_be_stopped() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_refused_with_the_way_out() {
-    let place = Place::Directory("/proc/fardel".into());
+    let place = CatalogPlace::Directory("/proc/fardel".into());
     match Catalog::open(&place, clock()) {
         Err(Failure::Refusal(refusal)) => {
             assert_eq!(refusal.code, "state.unwritable");
@@ -414,7 +420,7 @@ fn doomed_writer() {
     let Some(directory) = std::env::var_os(DOOMED) else {
         return;
     };
-    let catalog = Catalog::open(&Place::Directory(directory.into()), clock()).unwrap();
+    let catalog = Catalog::open(&CatalogPlace::Directory(directory.into()), clock()).unwrap();
     let owner = owner(&catalog);
     std::thread::scope(|scope| {
         for thread in 0..2 {
@@ -473,7 +479,10 @@ fn what_was_answered_survives_kill_9() {
 fn a_second_server_on_the_same_state_is_refused_by_process_number() {
     let directory = tempfile::tempdir().unwrap();
     let _first = on_disk(&directory);
-    let second = Catalog::open(&Place::Directory(directory.path().to_path_buf()), clock());
+    let second = Catalog::open(
+        &CatalogPlace::Directory(directory.path().to_path_buf()),
+        clock(),
+    );
     match second {
         Err(Failure::Refusal(refusal)) => {
             assert_eq!(refusal.code, "server.already-running");
@@ -492,7 +501,10 @@ fn state_that_is_about_to_be_free_is_waited_for() {
         std::thread::sleep(std::time::Duration::from_millis(50));
         drop(first);
     });
-    let second = Catalog::open(&Place::Directory(directory.path().to_path_buf()), clock());
+    let second = Catalog::open(
+        &CatalogPlace::Directory(directory.path().to_path_buf()),
+        clock(),
+    );
     assert!(second.is_ok(), "{}", code(second.map(|_| ())));
     ends.join().unwrap();
 }
@@ -502,7 +514,7 @@ fn state_of_a_newer_version_and_foreign_files_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     drop(on_disk(&directory));
     let file = directory.path().join("catalog.sqlite");
-    let place = Place::Directory(directory.path().to_path_buf());
+    let place = CatalogPlace::Directory(directory.path().to_path_buf());
     let set = |sql: &str| {
         rusqlite::Connection::open(&file)
             .unwrap()
@@ -572,7 +584,7 @@ fn writer_on_a_failing_disk() {
     let Some(directory) = std::env::var_os(FAILING) else {
         return;
     };
-    let catalog = Catalog::open(&Place::Directory(directory.into()), clock()).unwrap();
+    let catalog = Catalog::open(&CatalogPlace::Directory(directory.into()), clock()).unwrap();
     let owner = owner(&catalog);
     let grow = |bytes: Option<u64>| {
         let limit = rustix::process::Rlimit {
@@ -651,7 +663,7 @@ fn kept_copies_are_closed_to_others() {
     // One that an earlier version kept open is closed with the next start.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
     copy::pretend_version(directory.path(), *version);
-    let _ = Catalog::open(&Place::Directory(directory.path().into()), clock());
+    let _ = Catalog::open(&CatalogPlace::Directory(directory.path().into()), clock());
     assert_eq!(mode(), 0o600);
 }
 
@@ -666,7 +678,7 @@ fn what_is_changed_by_hand_is_changed_back() {
         uuid: "GPU-0".into(),
         ..rules::resources::Device::new(0, "NVIDIA H100 80GB")
     };
-    let machine = |device: &rules::resources::Device| rules::world::Node {
+    let machine = |device: &rules::resources::Device| rules::world::NodeRecord {
         id: NodeId(uuid::Uuid::nil()),
         name: "box".into(),
         boot: rules::names::BootId(uuid::Uuid::nil()),
@@ -681,11 +693,12 @@ fn what_is_changed_by_hand_is_changed_back() {
         cordoned: Default::default(),
         problems: Vec::new(),
     };
-    let heard = |node: rules::world::Node| {
+    let heard = |node: rules::world::NodeRecord| {
         catalog
             .write_now(Lane::Loops, "a report", move |rows| rows.put_node(&node))
             .unwrap();
-        let look = |view: &View<'_>| Ok((view.nodes()?[0].cordoned.len(), view.devices()?));
+        let look =
+            |view: &ReadTransaction<'_>| Ok((view.nodes()?[0].cordoned.len(), view.devices()?));
         catalog.read_now("look", look).unwrap()
     };
     heard(machine(&device));
@@ -707,7 +720,7 @@ fn what_is_changed_by_hand_is_changed_back() {
     let (closed, rows) = heard(machine(&device));
     assert!(closed == 1 && rows[0].cut.is_some(), "it is cut already");
     let orders = || {
-        let look = |view: &View<'_>| Ok(cut_orders(&view.devices()?, &view.nodes()?));
+        let look = |view: &ReadTransaction<'_>| Ok(cut_orders(&view.devices()?, &view.nodes()?));
         let orders = catalog.read_now("orders", look).unwrap();
         orders.values().flatten().count()
     };
@@ -725,7 +738,7 @@ fn files_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("state");
-    let catalog = Catalog::open(&Place::Directory(directory.clone()), clock()).unwrap();
+    let catalog = Catalog::open(&CatalogPlace::Directory(directory.clone()), clock()).unwrap();
     insert(&catalog, &session(owner(&catalog), "a")).unwrap();
     let mode =
         |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -754,7 +767,7 @@ fn schema(connection: &rusqlite::Connection) -> String {
 #[test]
 fn the_ladder_ends_at_the_committed_schema() {
     let mut connection = rusqlite::Connection::open_in_memory().unwrap();
-    migrate::climb(&mut connection, &Place::Memory).unwrap();
+    migrate::climb(&mut connection, &CatalogPlace::Memory).unwrap();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/schema.sql");
     let found = schema(&connection);
     if std::env::var_os("FARDEL_REFRESH").is_some() {
@@ -776,7 +789,7 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
         insert(&catalog, &written).unwrap();
         written
     };
-    let place = Place::Directory(directory.path().to_path_buf());
+    let place = CatalogPlace::Directory(directory.path().to_path_buf());
     let mut connection =
         rusqlite::Connection::open(directory.path().join("catalog.sqlite")).unwrap();
     let mut steps = migrate::STEPS.to_vec();
@@ -791,9 +804,9 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
             .query_row("pragma integrity_check", [], |row| row.get(0))
             .unwrap();
         assert_eq!(whole, "ok");
-        let heard = super::nodes::Heard::default();
+        let heard = super::nodes::NodeCache::default();
         let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
-        let view = View::new(&connection, &heard, &seal);
+        let view = ReadTransaction::new(&connection, &heard, &seal);
         assert_eq!(view.session(written.id).unwrap(), Some(written.clone()));
     }
 }
@@ -807,7 +820,7 @@ fn a_step_that_fails_leaves_everything_as_it_was() {
         insert(&catalog, &written).unwrap();
         written
     };
-    let place = Place::Directory(directory.path().to_path_buf());
+    let place = CatalogPlace::Directory(directory.path().to_path_buf());
     let mut steps = migrate::STEPS.to_vec();
     steps.push(
         "create table half_done (id integer primary key) strict; update session set name = 'b';",
@@ -845,7 +858,7 @@ fn a_directory_that_is_somebody_elses_or_open_to_all_is_refused_and_nothing_is_m
     let test =
         "a_directory_that_is_somebody_elses_or_open_to_all_is_refused_and_nothing_is_made_in_it";
     let refused = |directory: &tempfile::TempDir| {
-        let place = Place::Directory(directory.path().to_path_buf());
+        let place = CatalogPlace::Directory(directory.path().to_path_buf());
         let Err(Failure::Refusal(refusal)) = Catalog::open(&place, clock()) else {
             panic!("it was opened");
         };
@@ -895,7 +908,7 @@ fn disks_of_other_machines_are_known_by_their_numbers() {
 fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
     let catalog = memory();
     let (mina, jae) = (owner(&catalog), owner(&catalog));
-    let key = |principal, number: usize| idempotency::Key {
+    let key = |principal, number: usize| idempotency::RequestKey {
         principal,
         route: "POST /x".to_owned(),
         key: format!("k{number}"),
@@ -922,12 +935,12 @@ fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
     assert!(!known(mina, 9) && known(mina, 10) && known(mina, 1_009));
     for number in 2_000..2_010 {
         later();
-        remember(mina, number, idempotency::LARGEST_ANSWER).unwrap();
+        remember(mina, number, idempotency::MAX_ANSWER_BYTES).unwrap();
     }
     // Two of the largest are all that is kept.
     assert!(!known(mina, 1_009) && !known(mina, 2_007) && known(mina, 2_008));
     assert!(known(jae, 0), "somebody else's went");
-    let most = idempotency::LARGEST_ANSWER + 1;
+    let most = idempotency::MAX_ANSWER_BYTES + 1;
     assert_eq!(
         code(remember(mina, 3_000, most)),
         "idempotency.answer-too-large"

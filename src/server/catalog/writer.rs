@@ -15,13 +15,13 @@ use rusqlite::Connection;
 use rusqlite::backup::Backup;
 use tokio::sync::watch;
 
-use super::health::{self, Health};
-use super::nodes::Heard;
-use super::reader::View;
+use super::health::{self, CatalogHealth};
+use super::nodes::NodeCache;
+use super::reader::ReadTransaction;
 use super::reserve::Reserve;
 use super::sealing::Seal;
 use super::{disk_full, disk_read_only};
-use crate::{Failure, Fault};
+use crate::{Failure, ServerFault};
 
 /// Who waits for the answer. People go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +32,12 @@ pub(crate) enum Lane {
 
 /// Requests of people that may wait. Higher: a flood costs memory before it is refused. Lower: a
 /// class of students that clicks together is told to come back.
-const MOST_PEOPLE: usize = 4096;
+const MAX_QUEUED_REQUESTS: usize = 4096;
 /// Requests of loops that may wait; each loop has at most a few.
-const MOST_LOOPS: usize = 256;
+const MAX_QUEUED_PASSES: usize = 256;
 /// Requests of people in one commit. Higher: the first of them waits for the last. Lower: more
 /// syncs to disk under load.
-const MOST_IN_ONE_COMMIT: usize = 256;
+const MAX_GROUP_COMMIT: usize = 256;
 /// Requests of loops in one commit, whatever people do: loops are never starved, and people never
 /// wait behind more than these.
 const LOOPS_IN_ONE_COMMIT: usize = 2;
@@ -52,15 +52,15 @@ pub(crate) enum AtCommit {
     DieAfter,
 }
 
-/// The rows inside one request's savepoint: all reads of `View`, and the writes.
+/// The rows inside one request's savepoint: all reads of `ReadTransaction`, and the writes.
 pub(crate) struct Rows<'c> {
-    view: View<'c>,
+    view: ReadTransaction<'c>,
     pub(crate) now: Timestamp,
 }
 
 impl<'c> Deref for Rows<'c> {
-    type Target = View<'c>;
-    fn deref(&self) -> &View<'c> {
+    type Target = ReadTransaction<'c>;
+    fn deref(&self) -> &ReadTransaction<'c> {
         &self.view
     }
 }
@@ -97,19 +97,21 @@ impl Loss {
             Self::ReadOnly => disk_read_only().into(),
             Self::Damaged(text) => health::damaged(text).into(),
             Self::Disk(text) => health::disk(text).into(),
-            Self::Died => Fault::new(what, "the server died at the commit").into(),
-            Self::Fault(text) => Fault::new(what, format!("the commit failed: {text}")).into(),
+            Self::Died => ServerFault::new(what, "the server died at the commit").into(),
+            Self::Fault(text) => {
+                ServerFault::new(what, format!("the commit failed: {text}")).into()
+            }
         }
     }
 }
 
 /// One named piece of work that waits for its turn.
-pub(super) struct Request {
+pub(super) struct WriteRequest {
     what: &'static str,
-    work: Box<dyn Work>,
+    work: Box<dyn WriteWork>,
 }
 
-trait Work: Send {
+trait WriteWork: Send {
     /// Runs it; true where what it wrote is to be kept.
     fn run(&mut self, what: &'static str, rows: &Rows<'_>) -> bool;
     /// Why SQLite gave the transaction up inside this work.
@@ -123,7 +125,7 @@ struct WorkOf<T, F, A> {
     answer: A,
 }
 
-impl<T, F, A> Work for WorkOf<T, F, A>
+impl<T, F, A> WriteWork for WorkOf<T, F, A>
 where
     T: Send,
     F: FnOnce(&Rows<'_>) -> Result<T, Failure> + Send,
@@ -135,11 +137,11 @@ where
         };
         // A broken assertion ends this request, not the writer.
         let result = catch_unwind(AssertUnwindSafe(|| work(rows))).unwrap_or_else(|_| {
-            Err(Fault::new(what, "it panicked; the log above has the place").into())
+            Err(ServerFault::new(what, "it panicked; the log above has the place").into())
         });
         let keep = result.is_ok();
         self.result = Some(result.map_err(|failure| match failure {
-            Failure::Fault(fault) => Fault::new(what, fault).into(),
+            Failure::Fault(fault) => ServerFault::new(what, fault).into(),
             refusal @ Failure::Refusal(_) => refusal,
         }));
         keep
@@ -160,7 +162,7 @@ where
             (_, Some(Err(failure))) => Err(failure),
             (Ok(()), Some(Ok(value))) => Ok(value),
             (Err(loss), _) => Err(loss.failure(what)),
-            (Ok(()), None) => Err(Fault::new(what, "it was never run").into()),
+            (Ok(()), None) => Err(ServerFault::new(what, "it was never run").into()),
         };
         (self.answer)(result);
     }
@@ -170,8 +172,8 @@ pub(super) fn request<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce(&Rows<'_>) -> Result<T, Failure> + Send + 'static,
     answer: impl FnOnce(Result<T, Failure>) + Send + 'static,
-) -> Request {
-    Request {
+) -> WriteRequest {
+    WriteRequest {
         what,
         work: Box::new(WorkOf {
             work: Some(work),
@@ -188,11 +190,11 @@ pub(super) struct Engine {
     connection: Arc<Mutex<Connection>>,
     clock: Clock,
     announce: watch::Sender<u64>,
-    heard: Heard,
+    heard: NodeCache,
     seal: Seal,
     /// None in memory. Dropped after the connection.
     reserve: Option<Reserve>,
-    health: Health,
+    health: CatalogHealth,
     ask: Option<Ask>,
 }
 
@@ -201,10 +203,10 @@ impl Engine {
         connection: Connection,
         clock: Clock,
         announce: watch::Sender<u64>,
-        heard: Heard,
+        heard: NodeCache,
         seal: Seal,
         reserve: Option<Reserve>,
-        health: Health,
+        health: CatalogHealth,
     ) -> Self {
         Self {
             connection: Arc::new(Mutex::new(connection)),
@@ -267,7 +269,7 @@ impl Engine {
     }
 
     /// Runs a batch in one transaction and answers every request of it.
-    pub(super) fn run(&mut self, mut batch: Vec<Request>) {
+    pub(super) fn run(&mut self, mut batch: Vec<WriteRequest>) {
         let what = batch.first().map_or("nothing", |first| first.what);
         let outcome = {
             let connection = locked(&self.connection);
@@ -323,9 +325,9 @@ struct Committed {
 
 fn transact(
     connection: &Connection,
-    (heard, seal): (&Heard, &Seal),
+    (heard, seal): (&NodeCache, &Seal),
     now: Timestamp,
-    batch: &mut [Request],
+    batch: &mut [WriteRequest],
     ask: impl FnOnce() -> AtCommit,
 ) -> Result<Committed, Loss> {
     let sql = |text: &str| {
@@ -337,7 +339,7 @@ fn transact(
     };
     sql("begin immediate")?;
     let rows = Rows {
-        view: View::new(connection, heard, seal),
+        view: ReadTransaction::new(connection, heard, seal),
         now,
     };
     let mut changed = false;
@@ -403,21 +405,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[derive(Default)]
 struct Lanes {
-    people: VecDeque<Request>,
-    loops: VecDeque<Request>,
+    people: VecDeque<WriteRequest>,
+    loops: VecDeque<WriteRequest>,
     closed: bool,
     /// The writer is gone in a panic.
     dead: bool,
 }
 
-struct Queue {
+struct WriteQueue {
     lanes: Mutex<Lanes>,
     rung: Condvar,
 }
 
 /// Says it when the writer panics: what waits is refused instead of kept, and the revision ends with the
 /// engine, by which the process knows that it must end; see `Catalog::writer_ended`.
-struct NeverDeaf(Arc<Queue>);
+struct NeverDeaf(Arc<WriteQueue>);
 
 impl Drop for NeverDeaf {
     fn drop(&mut self) {
@@ -433,13 +435,13 @@ impl Drop for NeverDeaf {
 
 /// The writer's thread. Dropping it lets what waits be written, then ends it.
 pub(super) struct Thread {
-    queue: Arc<Queue>,
+    queue: Arc<WriteQueue>,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Thread {
     pub(super) fn start(mut engine: Engine) -> Result<Self, Failure> {
-        let queue = Arc::new(Queue {
+        let queue = Arc::new(WriteQueue {
             lanes: Mutex::new(Lanes::default()),
             rung: Condvar::new(),
         });
@@ -452,21 +454,21 @@ impl Thread {
                     engine.run(batch);
                 }
             })
-            .map_err(|error| Fault::new("start the catalog's writer", error))?;
+            .map_err(|error| ServerFault::new("start the catalog's writer", error))?;
         Ok(Self {
             queue,
             handle: Some(handle),
         })
     }
 
-    pub(super) fn enter(&self, lane: Lane, request: Request) -> Result<(), Failure> {
+    pub(super) fn enter(&self, lane: Lane, request: WriteRequest) -> Result<(), Failure> {
         let mut lanes = locked(&self.queue.lanes);
         if lanes.dead {
-            return Err(Fault::new(request.what, "the catalog's writer is gone").into());
+            return Err(ServerFault::new(request.what, "the catalog's writer is gone").into());
         }
         let (waiting, most) = match lane {
-            Lane::People => (&mut lanes.people, MOST_PEOPLE),
-            Lane::Loops => (&mut lanes.loops, MOST_LOOPS),
+            Lane::People => (&mut lanes.people, MAX_QUEUED_REQUESTS),
+            Lane::Loops => (&mut lanes.loops, MAX_QUEUED_PASSES),
         };
         if waiting.len() >= most {
             return Err(Refusal::too_often(
@@ -484,9 +486,9 @@ impl Thread {
     }
 }
 
-impl Queue {
+impl WriteQueue {
     /// Waits for work; None once closed and empty.
-    fn next(&self) -> Option<Vec<Request>> {
+    fn next(&self) -> Option<Vec<WriteRequest>> {
         let mut lanes = locked(&self.lanes);
         while lanes.people.is_empty() && lanes.loops.is_empty() {
             if lanes.closed {
@@ -497,9 +499,9 @@ impl Queue {
                 .wait(lanes)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let people = lanes.people.len().min(MOST_IN_ONE_COMMIT);
+        let people = lanes.people.len().min(MAX_GROUP_COMMIT);
         let loops = lanes.loops.len().min(LOOPS_IN_ONE_COMMIT);
-        let mut batch: Vec<Request> = lanes.people.drain(..people).collect();
+        let mut batch: Vec<WriteRequest> = lanes.people.drain(..people).collect();
         batch.extend(lanes.loops.drain(..loops));
         Some(batch)
     }

@@ -9,12 +9,12 @@ use rules::messages::NodeReport;
 use rules::names::{ContainerName, SessionId};
 use rules::session::{Outcome, Reason};
 
-use crate::conductor::turn::Turn;
+use crate::conductor::turn::ControllerPass;
 
 /// Ends, as lost, what has a place and is not there; then the machine is led by its next list. Those that
 /// may start again by themselves do. Under a foreign state every place counts: it names a machine that is
 /// not on this link.
-pub(crate) fn accept(turn: &mut Turn, report: &NodeReport, found: Continuity) {
+pub(crate) fn accept(turn: &mut ControllerPass, report: &NodeReport, found: Continuity) {
     let here: BTreeSet<ContainerName> = report.containers.iter().map(|c| c.name).collect();
     let foreign = matches!(found, Continuity::Foreign { .. });
     let gone: Vec<SessionId> = turn

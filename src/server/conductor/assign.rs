@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use rules::assignment;
 use rules::messages::{Assignment, ContainerOrder, RootFileSystem};
 use rules::names::{ContainerName, ImageId, NodeId};
-use rules::session::{Environment, Outcome, Phase, Reason};
+use rules::session::{Outcome, Phase, Reason, SessionEnvironment};
 
-use crate::conductor::turn::Turn;
+use crate::conductor::turn::ControllerPass;
 
 /// Rewrites the assignment of every node that `led` names and whose list changed, and of every such node
 /// that says it has taken in a newer one than is stored here (an older catalog was accepted): it would
 /// refuse the stored one for ever.
-pub(crate) fn assign(turn: &mut Turn, led: impl Fn(NodeId) -> bool) {
+pub(crate) fn assign(turn: &mut ControllerPass, led: impl Fn(NodeId) -> bool) {
     end_without_image(turn);
     let told = told_digests(turn);
     let digest = |id: ImageId| turn.digests.get(&id).or_else(|| told.get(&id)).cloned();
@@ -53,10 +53,10 @@ fn by_name(list: &[ContainerOrder]) -> BTreeMap<ContainerName, &ContainerOrder> 
 
 /// Digests as nodes were told them. An image whose row is gone still names the bytes of a container
 /// that runs from it, and its order must not vanish from the list: the node would kill it.
-fn told_digests(turn: &Turn) -> BTreeMap<ImageId, String> {
+fn told_digests(turn: &ControllerPass) -> BTreeMap<ImageId, String> {
     let mut told = BTreeMap::new();
     for session in turn.world.sessions.iter().filter(|s| s.node.is_some()) {
-        let Environment::Image { id, .. } = &session.order.environment else {
+        let SessionEnvironment::Image { id, .. } = &session.order.environment else {
             continue;
         };
         let order = session
@@ -71,7 +71,7 @@ fn told_digests(turn: &Turn) -> BTreeMap<ImageId, String> {
 }
 
 /// Ends sessions that got a place but whose image is gone before any node heard of them.
-fn end_without_image(turn: &mut Turn) {
+fn end_without_image(turn: &mut ControllerPass) {
     let now = turn.now;
     let told = told_digests(turn);
     let lost: Vec<_> = turn
@@ -80,8 +80,8 @@ fn end_without_image(turn: &mut Turn) {
         .iter()
         .filter(|s| s.phase == Phase::Scheduled)
         .filter_map(|s| match &s.order.environment {
-            Environment::Image { id, reference } => Some((s, id, reference)),
-            Environment::Host => None,
+            SessionEnvironment::Image { id, reference } => Some((s, id, reference)),
+            SessionEnvironment::Host => None,
         })
         .filter(|(_, id, _)| !turn.digests.contains_key(id) && !told.contains_key(id))
         .map(|(s, _, reference)| {

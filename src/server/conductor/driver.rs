@@ -12,7 +12,7 @@ use rules::units::Timestamp;
 
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::conductor::{Conductor, Turn, listen, retention};
+use crate::conductor::{Controller, ControllerPass, listen, retention};
 
 /// Longest wait between two turns. Shorter: an idle box wakes for nothing. Longer: what no signal
 /// announces (a node that fell silent, a clock that was set) is noticed later.
@@ -31,7 +31,7 @@ const SHORT: Duration = Duration::from_millis(5);
 pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, keep_days: u32) {
     let zero = Instant::now();
     let mut revision = catalog.revision();
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     // The newest report that no turn has taken in, and the newest that one has.
     let mut heard: Option<Arc<NodeReport>> = None;
     let mut absorbed: Option<Arc<NodeReport>> = None;
@@ -128,12 +128,12 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
 /// `busy` grows by the time for reading and deciding.
 async fn take_turn(
     catalog: &Catalog,
-    conductor: &mut Conductor,
+    conductor: &mut Controller,
     heard: Option<&Arc<NodeReport>>,
     now: Timestamp,
     zero: Instant,
     busy: &mut Duration,
-) -> Result<Turn, Failure> {
+) -> Result<ControllerPass, Failure> {
     for _ in 0..TRIES {
         let began = Instant::now();
         let sight = catalog.sight().await?;
@@ -153,7 +153,7 @@ async fn take_turn(
             return Ok(turn);
         }
     }
-    Err(crate::Fault::new(
+    Err(crate::ServerFault::new(
         "a turn of the conductor",
         format!("its rows were written by others {TRIES} times in a row"),
     )

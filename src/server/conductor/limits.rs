@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rules::messages::{NodeReport, SightState};
+use rules::messages::{NodeReport, ReportedState};
 use rules::names::ContainerName;
 use rules::placement;
-use rules::session::{Phase, Wish};
+use rules::session::{DesiredState, Phase};
 use rules::units::Timestamp;
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 
-use crate::conductor::turn::Turn;
+use crate::conductor::turn::ControllerPass;
 
 /// Since when each limited session runs, on the steady clock. Empty after a restart: then no session is stopped
 /// before their machine has said how long they have run.
@@ -27,9 +27,9 @@ pub(crate) struct Stopwatch {
 impl Stopwatch {
     /// Takes in how long a machine's sessions have run. What is told late makes them look younger than they
     /// are, so the earliest start that was ever told counts.
-    pub(crate) fn hear(&mut self, turn: &Turn, report: &NodeReport, steady: Duration) {
+    pub(crate) fn hear(&mut self, turn: &ControllerPass, report: &NodeReport, steady: Duration) {
         for sight in &report.containers {
-            if !matches!(sight.state, SightState::Running { .. }) {
+            if !matches!(sight.state, ReportedState::Running { .. }) {
                 continue;
             }
             let known = self.since.get(&sight.name).copied();
@@ -54,16 +54,16 @@ impl Stopwatch {
 
 /// Turns the wish of every overdue session to stop, with the limit as the reason. `steady` is the
 /// time since any fixed moment of this process.
-pub(crate) fn limits(turn: &mut Turn, watch: &mut Stopwatch, steady: Duration) {
+pub(crate) fn limits(turn: &mut ControllerPass, watch: &mut Stopwatch, steady: Duration) {
     let now = turn.now;
-    let mut limited = World::default();
+    let mut limited = ClusterSnapshot::default();
     let mut running = BTreeMap::new();
     let mut next: Option<Duration> = None;
     for session in &turn.world.sessions {
         let (Some(started), Some((deadline, _))) = (session.started_at, session.deadline()) else {
             continue;
         };
-        if session.phase != Phase::Running || session.wish != Wish::Run {
+        if session.phase != Phase::Running || session.wish != DesiredState::Run {
             continue;
         }
         let name = session.container();
@@ -85,7 +85,7 @@ pub(crate) fn limits(turn: &mut Turn, watch: &mut Stopwatch, steady: Duration) {
     watch.next = next;
     for (id, _, reason) in placement::overdue(&limited, now) {
         turn.change(id, "limits", |session| {
-            session.stop(Wish::Stop, reason, now)
+            session.stop(DesiredState::Stop, reason, now)
         });
     }
 }

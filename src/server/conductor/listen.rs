@@ -1,15 +1,15 @@
 //! Takes one complete report of one node into the turn: what the node is, and what became of the
 //! sessions on it. A silent node is no input at all.
 
-use rules::messages::{NodeReport, SightState};
+use rules::messages::{NodeReport, ReportedState};
 use rules::progress;
-use rules::world::Node;
+use rules::world::NodeRecord;
 
-use crate::conductor::turn::Turn;
+use crate::conductor::turn::ControllerPass;
 
 /// Moves the node's row and its sessions to what the report shows. Costs one visit a session.
-pub(crate) fn listen(turn: &mut Turn, report: &NodeReport) {
-    turn.heard(Node {
+pub(crate) fn listen(turn: &mut ControllerPass, report: &NodeReport) {
+    turn.heard(NodeRecord {
         id: report.node,
         name: report.name.clone(),
         boot: report.boot,
@@ -58,12 +58,12 @@ pub(crate) fn listen(turn: &mut Turn, report: &NodeReport) {
 /// True where both reports say the same about everything a row depends on: the time and the
 /// usage figures do not count.
 pub(crate) fn same(a: &NodeReport, b: &NodeReport) -> bool {
-    type Seen = (
+    type ReportedContainer = (
         rules::names::ContainerName,
-        SightState,
+        ReportedState,
         Vec<rules::resources::DeviceShare>,
     );
-    let state = |r: &NodeReport| -> Vec<Seen> {
+    let state = |r: &NodeReport| -> Vec<ReportedContainer> {
         r.containers
             .iter()
             .map(|c| (c.name, c.state.clone(), c.devices.clone()))

@@ -12,7 +12,7 @@ use crate::catalog::Catalog;
 
 /// Sessions told at once. Higher: the journal's reader is held for longer. Lower: more looks at a directory
 /// that may have many thousand entries.
-const AT_ONCE: u32 = 500;
+const MAX_BATCH: u32 = 500;
 
 /// When the machine is asked again after it could not do it.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -45,10 +45,10 @@ pub(crate) async fn run(catalog: Catalog, streams: Arc<dyn Streams>) {
 /// Tells of the next deleted sessions; up to where the journal was read, and whether there may be more.
 async fn tell(catalog: &Catalog, streams: &dyn Streams, after: u64) -> Result<(u64, bool), String> {
     let read = catalog.read("look for deleted sessions", move |view| {
-        view.sessions_deleted_after(after, AT_ONCE)
+        view.sessions_deleted_after(after, MAX_BATCH)
     });
     let (gone, looked) = read.await.map_err(|failure| chain(&failure).to_string())?;
-    let more = gone.len() == AT_ONCE as usize;
+    let more = gone.len() == MAX_BATCH as usize;
     if !gone.is_empty() {
         let told = streams.forget_logs(gone).await;
         told.map_err(|refusal| refusal.text)?;

@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::catalog::Catalog;
 
 /// Rows in one commit. Higher: people's requests wait behind it. Lower: a big clean-up takes longer.
-const AT_ONCE: u32 = 200;
+const MAX_BATCH: u32 = 200;
 
 /// Removes everything older than `keep_days`, a commit at a time.
 pub(crate) async fn retention(
@@ -17,6 +17,6 @@ pub(crate) async fn retention(
 ) -> Result<(), Failure> {
     let kept = i64::from(keep_days) * 86_400_000;
     let before = Timestamp::from_millis(now.as_millis().saturating_sub(kept));
-    while catalog.forget(before, AT_ONCE).await? >= AT_ONCE as usize {}
+    while catalog.forget(before, MAX_BATCH).await? >= MAX_BATCH as usize {}
     Ok(())
 }

@@ -9,7 +9,7 @@ use rules::placement::Decision;
 use rules::session::Phase;
 
 use crate::conductor::Decide;
-use crate::conductor::turn::Turn;
+use crate::conductor::turn::ControllerPass;
 
 /// How long a session counts as being started, from when it got its place; a healthy start takes a
 /// hundredth of it. Longer: starts that hang keep their owner's other sessions waiting. Shorter: on a slow disk
@@ -20,7 +20,7 @@ const STARTING_SECONDS: u64 = 10;
 /// depended on them can be decided now. Decisions about rows that moved on are dropped. So are places for
 /// an owner who has as many sessions starting as one owner may: they would hold room that they cannot use
 /// yet, and another owner's session would wait for it. The pass after one of them started gives the next place.
-pub(crate) fn schedule(turn: &mut Turn, decide: Decide<'_>) {
+pub(crate) fn schedule(turn: &mut ControllerPass, decide: Decide<'_>) {
     let all = turn.world.nodes.iter();
     let processors = all.map(|node| node.capacity.cpu.0 as usize / 100);
     let most = processors.map(starts_of_one_owner).sum();
@@ -47,7 +47,7 @@ pub(crate) fn schedule(turn: &mut Turn, decide: Decide<'_>) {
 }
 
 /// How many sessions of each owner are being started.
-fn starting(turn: &Turn) -> BTreeMap<UserId, usize> {
+fn starting(turn: &ControllerPass) -> BTreeMap<UserId, usize> {
     let mut starting = BTreeMap::new();
     for session in &turn.world.sessions {
         let recent = session
@@ -60,7 +60,7 @@ fn starting(turn: &Turn) -> BTreeMap<UserId, usize> {
     starting
 }
 
-fn carry_out(turn: &mut Turn, decision: Decision) {
+fn carry_out(turn: &mut ControllerPass, decision: Decision) {
     let now = turn.now;
     match decision {
         Decision::Place {

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use rules::messages::{
-    Answer, ContainerSight, ExitRecord, Incident, RootFileSystem, SightState, Want,
+    ContainerStatus, EnforcementAction, ExitRecord, MemoryIncident, ReportedState, RootFileSystem,
+    Want,
 };
 use rules::names::{BootId, ImageId, IncidentId, NodeId, SessionId, SessionName, UserId};
 use rules::placement;
 use rules::resources::{Capacity, Demand};
-use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind};
+use rules::session::{Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec};
 use rules::units::{Bytes, CpuShare};
 
 use super::*;
-use crate::catalog::{Catalog, Lane, Place};
+use crate::catalog::{Catalog, CatalogPlace, Lane};
 
 const NODE: NodeId = NodeId(uuid::Uuid::from_u128(1));
 const IMAGE: ImageId = ImageId(uuid::Uuid::from_u128(2));
@@ -22,12 +23,12 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_millis(1_800_000_000_000 + second * 1000)
 }
 
-fn session(number: u128, environment: Environment) -> Session {
+fn session(number: u128, environment: SessionEnvironment) -> Session {
     Session::launched(
         SessionId(uuid::Uuid::from_u128(100 + number)),
         SessionName::parse(&format!("s{number}")).unwrap(),
         KIM,
-        Order {
+        SessionSpec {
             kind: SessionKind::Batch,
             environment,
             command: vec!["true".into()],
@@ -42,14 +43,14 @@ fn session(number: u128, environment: Environment) -> Session {
     )
 }
 
-fn image() -> Environment {
-    Environment::Image {
+fn image() -> SessionEnvironment {
+    SessionEnvironment::Image {
         id: IMAGE,
         reference: "lab:1".into(),
     }
 }
 
-fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
+fn report(generation: u64, containers: Vec<ContainerStatus>) -> NodeReport {
     NodeReport {
         node: NODE,
         name: "box".into(),
@@ -72,11 +73,11 @@ fn report(generation: u64, containers: Vec<ContainerSight>) -> NodeReport {
     }
 }
 
-fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> Sight {
-    Sight {
-        world: World {
+fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> PassSnapshot {
+    PassSnapshot {
+        world: ClusterSnapshot {
             sessions,
-            ..World::default()
+            ..ClusterSnapshot::default()
         },
         assigned: BTreeMap::new(),
         digests: digests
@@ -91,14 +92,18 @@ fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> Sight {
 }
 
 /// The sight that the next turn would have, were this one written.
-fn written(turn: &Turn, digests: &[(ImageId, &str)]) -> Sight {
+fn written(turn: &ControllerPass, digests: &[(ImageId, &str)]) -> PassSnapshot {
     let mut sight = sight_of(turn.world.sessions.clone(), digests);
     sight.world.nodes.clone_from(&turn.world.nodes);
     sight.assigned.clone_from(&turn.assigned);
     sight
 }
 
-fn take(conductor: &mut Conductor, sight: Sight, reports: &[&NodeReport]) -> Turn {
+fn take(
+    conductor: &mut Controller,
+    sight: PassSnapshot,
+    reports: &[&NodeReport],
+) -> ControllerPass {
     let steady = Duration::from_secs(10);
     conductor.passes(sight, reports, at(10), steady, &placement::decide)
 }
@@ -106,16 +111,16 @@ fn take(conductor: &mut Conductor, sight: Sight, reports: &[&NodeReport]) -> Tur
 #[test]
 fn one_owner_starts_a_few_sessions_at_a_time() {
     let of = |number, owner| {
-        let mut session = session(number, Environment::Host);
+        let mut session = session(number, SessionEnvironment::Host);
         session.owner = owner;
         session.order.demand.cpu = CpuShare(10);
         session
     };
     let lee = UserId(uuid::Uuid::from_u128(4));
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     // Four processors, and room for all of them.
     let mut waiting: Vec<Session> = (1..=6).map(|number| of(number, KIM)).collect();
-    let scheduled = |turn: &Turn| -> Vec<UserId> {
+    let scheduled = |turn: &ControllerPass| -> Vec<UserId> {
         let all = turn.world.sessions.iter();
         let placed = all.filter(|s| s.phase == Phase::Scheduled);
         placed.map(|s| s.owner).collect()
@@ -144,8 +149,8 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
 
 #[test]
 fn a_launch_is_placed_and_listed_in_one_turn() {
-    let waiting = session(1, Environment::Host);
-    let mut conductor = Conductor::default();
+    let waiting = session(1, SessionEnvironment::Host);
+    let mut conductor = Controller::default();
     let turn = take(
         &mut conductor,
         sight_of(vec![waiting.clone()], &[]),
@@ -166,9 +171,9 @@ fn a_launch_is_placed_and_listed_in_one_turn() {
 
 #[test]
 fn a_second_turn_over_the_same_rows_writes_nothing() {
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     let heard = report(0, Vec::new());
-    let sessions = vec![session(1, Environment::Host)];
+    let sessions = vec![session(1, SessionEnvironment::Host)];
     let first = take(&mut conductor, sight_of(sessions, &[]), &[&heard]);
     assert!(first.writes().is_some());
     let second = take(&mut conductor, written(&first, &[]), &[]);
@@ -177,23 +182,23 @@ fn a_second_turn_over_the_same_rows_writes_nothing() {
 
 #[test]
 fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
-    let mut running = session(1, Environment::Host);
+    let mut running = session(1, SessionEnvironment::Host);
     running.phase = Phase::Running;
     running.node = Some(NODE);
     running.started_at = Some(at(2));
     let name = running.container();
-    let sight = |state| ContainerSight {
+    let sight = |state| ContainerStatus {
         name,
         state,
         usage: None,
         devices: Vec::new(),
         ran: None,
     };
-    let runs = |paused| SightState::Running {
+    let runs = |paused| ReportedState::Running {
         since: at(2),
         paused,
     };
-    let incident = |number: u128, answer| Incident {
+    let incident = |number: u128, answer| MemoryIncident {
         id: IncidentId(uuid::Uuid::from_u128(number)),
         at: at(3),
         container: name,
@@ -203,11 +208,11 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
         limit: Bytes::gib(1),
     };
     let told = [
-        incident(1, Answer::Warned),
-        incident(2, Answer::Frozen),
-        incident(3, Answer::Stopped),
+        incident(1, EnforcementAction::Warned),
+        incident(2, EnforcementAction::Frozen),
+        incident(3, EnforcementAction::Stopped),
     ];
-    let codes = |turn: &Turn| -> Vec<String> {
+    let codes = |turn: &ControllerPass| -> Vec<String> {
         let writes = turn.writes();
         writes
             .iter()
@@ -215,7 +220,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
             .filter(|code| code != "session.preparing")
             .collect()
     };
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     let mut warned = report(0, vec![sight(runs(false))]);
     warned.incidents = told[..1].to_vec();
     let first = take(
@@ -236,7 +241,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     // Two at once, and its end in the same report.
     let mut ended = report(
         0,
-        vec![sight(SightState::Ended(ExitRecord {
+        vec![sight(ReportedState::Ended(ExitRecord {
             exit_code: 137,
             started_at: Some(at(2)),
             ended_at: at(9),
@@ -262,10 +267,10 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
 
 #[test]
 fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
-    let mut running = session(1, Environment::Host);
+    let mut running = session(1, SessionEnvironment::Host);
     running.phase = Phase::Running;
     running.node = Some(NODE);
-    let incident = |number: u128, device: &str, answer| Incident {
+    let incident = |number: u128, device: &str, answer| MemoryIncident {
         id: IncidentId(uuid::Uuid::from_u128(number)),
         at: at(3),
         container: running.container(),
@@ -274,12 +279,12 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
         held: Bytes::gib(2),
         limit: Bytes::mib(500),
     };
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     let mut heard = report(
         0,
-        vec![ContainerSight {
+        vec![ContainerStatus {
             name: running.container(),
-            state: SightState::Running {
+            state: ReportedState::Running {
                 since: at(2),
                 paused: true,
             },
@@ -296,27 +301,27 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
             (
                 0,
                 "disk",
-                Answer::Paused,
+                EnforcementAction::Paused,
                 "session.disk-paused",
                 "disk.paused",
             ),
             (
                 1,
                 "disk",
-                Answer::Resumed,
+                EnforcementAction::Resumed,
                 "session.disk-resumed",
                 "disk.resumed",
             ),
             (
                 2,
                 "files",
-                Answer::Paused,
+                EnforcementAction::Paused,
                 "session.disk-paused",
                 "disk.files-paused",
             ),
         ] {
             told.push(incident(10 + number * 3 + step, device, answer));
-            let frozen = incident(1, "GPU-1", Answer::Warned);
+            let frozen = incident(1, "GPU-1", EnforcementAction::Warned);
             heard.incidents = told.iter().rev().take(8).rev().cloned().collect();
             heard.incidents.insert(0, frozen);
             let turn = take(&mut conductor, sight, &[&heard, &heard]);
@@ -343,7 +348,7 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
 
 #[test]
 fn a_list_is_sent_again_until_the_node_has_it() {
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     let turn = take(
         &mut conductor,
         sight_of(Vec::new(), &[]),
@@ -360,7 +365,10 @@ fn a_list_is_sent_again_until_the_node_has_it() {
     );
     assert_eq!(conductor.due_assignments(&taken, seconds(60)), []);
     // A server that was just started says nothing to a node that has what it should.
-    assert_eq!(Conductor::default().due_assignments(&taken, seconds(0)), []);
+    assert_eq!(
+        Controller::default().due_assignments(&taken, seconds(0)),
+        []
+    );
 }
 
 fn told_list(generation: u64) -> Assignment {
@@ -376,7 +384,7 @@ fn told_list(generation: u64) -> Assignment {
 
 #[test]
 fn an_older_catalog_leads_nobody_until_root_accepts_it() {
-    let mut ran = session(1, Environment::Host);
+    let mut ran = session(1, SessionEnvironment::Host);
     ran.place(
         NODE,
         Vec::new(),
@@ -384,7 +392,7 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
         at(1),
     );
     ran.phase = Phase::Running;
-    let waits = session(2, Environment::Host);
+    let waits = session(2, SessionEnvironment::Host);
     let old = |accepted| {
         let mut sight = sight_of(vec![ran.clone(), waits.clone()], &[]);
         sight.assigned.insert(NODE, told_list(5));
@@ -392,7 +400,7 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
         sight
     };
     let ahead = report(41, Vec::new());
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     for reports in [&[&ahead][..], &[], &[&ahead]] {
         let turn = take(&mut conductor, old(false), reports);
         assert!(turn.writes().is_none(), "{:?}", turn.writes());
@@ -413,8 +421,8 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
 
 #[test]
 fn a_catalog_carried_to_another_machine_starts_nothing_there() {
-    let mut conductor = Conductor::default();
-    let sight = sight_of(vec![session(1, Environment::Host)], &[]);
+    let mut conductor = Controller::default();
+    let sight = sight_of(vec![session(1, SessionEnvironment::Host)], &[]);
     let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
     let confirmed = take(
         &mut conductor,
@@ -422,7 +430,7 @@ fn a_catalog_carried_to_another_machine_starts_nothing_there() {
         &[&report(1, Vec::new())],
     );
     // The new machine has no record: it says nothing was ever told.
-    let mut there = Conductor::default();
+    let mut there = Controller::default();
     let turn = take(
         &mut there,
         written(&confirmed, &[]),
@@ -435,22 +443,22 @@ fn a_catalog_carried_to_another_machine_starts_nothing_there() {
 
 #[test]
 fn nothing_is_placed_before_the_machine_was_heard() {
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     let first = take(
         &mut conductor,
         sight_of(Vec::new(), &[]),
         &[&report(0, Vec::new())],
     );
     let mut later = written(&first, &[]);
-    later.world.sessions = vec![session(1, Environment::Host)];
-    let turn = take(&mut Conductor::default(), later, &[]);
+    later.world.sessions = vec![session(1, SessionEnvironment::Host)];
+    let turn = take(&mut Controller::default(), later, &[]);
     assert!(turn.writes().is_none(), "{:?}", turn.writes());
 }
 
 #[test]
 fn an_image_that_is_gone_before_the_start_ends_the_session_with_a_reason() {
     let turn = take(
-        &mut Conductor::default(),
+        &mut Controller::default(),
         sight_of(vec![session(1, image())], &[]),
         &[&report(0, Vec::new())],
     );
@@ -462,18 +470,18 @@ fn an_image_that_is_gone_before_the_start_ends_the_session_with_a_reason() {
 
 #[test]
 fn a_container_stays_listed_though_its_image_row_is_gone() {
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     let digest = [(IMAGE, "sha256:1")];
     let sight = sight_of(vec![session(1, image())], &digest);
     let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
     let name = placed.world.sessions[0].container();
     let running = report(
         1,
-        vec![ContainerSight {
+        vec![ContainerStatus {
             name,
             devices: Vec::new(),
             ran: None,
-            state: SightState::Running {
+            state: ReportedState::Running {
                 since: at(5),
                 paused: false,
             },
@@ -492,20 +500,20 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
 
 #[test]
 fn a_place_that_ends_is_given_away_in_the_same_turn() {
-    let mut conductor = Conductor::default();
-    let mut large = session(1, Environment::Host);
+    let mut conductor = Controller::default();
+    let mut large = session(1, SessionEnvironment::Host);
     large.order.demand.cpu = CpuShare(400);
-    let next = session(2, Environment::Host);
+    let next = session(2, SessionEnvironment::Host);
     let sight = sight_of(vec![large, next], &[]);
     let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
     assert_eq!(placed.world.sessions[1].phase, Phase::Pending);
     let lost = report(
         1,
-        vec![ContainerSight {
+        vec![ContainerStatus {
             name: placed.world.sessions[0].container(),
             devices: Vec::new(),
             ran: None,
-            state: SightState::Lost {
+            state: ReportedState::Lost {
                 reason: rules::session::Reason::new("node.rebooted", "Gone."),
             },
             usage: None,
@@ -518,8 +526,8 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
 
 #[test]
 fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
-    let mut conductor = Conductor::default();
-    let mut limited = session(1, Environment::Host);
+    let mut conductor = Controller::default();
+    let mut limited = session(1, SessionEnvironment::Host);
     limited.order.timeout_seconds = Some(60);
     limited.place(
         NODE,
@@ -535,11 +543,11 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         sight
     };
     let told = |ran: Option<u64>| {
-        let state = SightState::Running {
+        let state = ReportedState::Running {
             since: at(2),
             paused: false,
         };
-        let sight = ContainerSight {
+        let sight = ContainerStatus {
             name: limited.container(),
             state,
             usage: None,
@@ -548,7 +556,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         };
         report(1, vec![sight])
     };
-    let pass = |conductor: &mut Conductor, wall: i64, steady: u64, said: Option<NodeReport>| {
+    let pass = |conductor: &mut Controller, wall: i64, steady: u64, said: Option<NodeReport>| {
         let steady = Duration::from_secs(steady);
         let said: Vec<&NodeReport> = said.iter().collect();
         let turn = conductor.passes(sight(), &said, at(wall), steady, &placement::decide);
@@ -566,7 +574,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     assert_eq!(pass(&mut conductor, -3499, 150, None).0, Phase::Stopping);
     // A server that is started anew an hour later by the wall waits for the machine's own word, and what
     // comes late makes nobody younger.
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     assert_eq!(pass(&mut conductor, 3632, 7, None), (Phase::Running, None));
     assert_eq!(
         pass(&mut conductor, 3633, 8, Some(told(Some(31)))),
@@ -578,13 +586,13 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     );
     assert_eq!(pass(&mut conductor, 3660, 37, None).0, Phase::Stopping);
     // A machine of an older version says nothing of it: then there is only the row.
-    let mut conductor = Conductor::default();
+    let mut conductor = Controller::default();
     assert_eq!(pass(&mut conductor, 32, 1, Some(told(None))), running(30));
 }
 
 fn catalog() -> Catalog {
     let clock = base::observe::Clock::set_by_hand(at(0));
-    let catalog = Catalog::open(&Place::Memory, clock).unwrap();
+    let catalog = Catalog::open(&CatalogPlace::Memory, clock).unwrap();
     catalog
         .write_now(Lane::People, "kim", |rows| {
             rows.stand_in_person(KIM, "kim", at(0))
@@ -601,23 +609,29 @@ fn insert(catalog: &Catalog, session: Session) {
         .unwrap();
 }
 
-fn look(catalog: &Catalog) -> Sight {
+fn look(catalog: &Catalog) -> PassSnapshot {
     catalog.read_now("look", |view| view.sight()).unwrap()
 }
 
 #[test]
 fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
     let catalog = catalog();
-    insert(&catalog, session(1, Environment::Host));
-    insert(&catalog, session(2, Environment::Host));
+    insert(&catalog, session(1, SessionEnvironment::Host));
+    insert(&catalog, session(2, SessionEnvironment::Host));
     let heard = report(0, Vec::new());
-    let turn = take(&mut Conductor::default(), look(&catalog), &[&heard]);
+    let turn = take(&mut Controller::default(), look(&catalog), &[&heard]);
     catalog
         .write_now(Lane::People, "stop", |rows| {
-            rows.change_session(session(2, Environment::Host).id, None, "kim", None, |s| {
-                let because = rules::session::Reason::new("session.stopped", "Kim stopped it.");
-                s.stop(rules::session::Wish::Stop, because, at(9))
-            })
+            rows.change_session(
+                session(2, SessionEnvironment::Host).id,
+                None,
+                "kim",
+                None,
+                |s| {
+                    let because = rules::session::Reason::new("session.stopped", "Kim stopped it.");
+                    s.stop(rules::session::DesiredState::Stop, because, at(9))
+                },
+            )
         })
         .unwrap();
     assert!(!catalog.record_turn_now(turn.writes().unwrap()).unwrap());
@@ -625,7 +639,7 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
     assert_eq!(sight.world.sessions[0].phase, Phase::Pending);
     assert!(sight.world.nodes.is_empty() && sight.assigned.is_empty());
     // From the rows as they are, the turn goes through.
-    let turn = take(&mut Conductor::default(), sight, &[&heard]);
+    let turn = take(&mut Controller::default(), sight, &[&heard]);
     assert!(catalog.record_turn_now(turn.writes().unwrap()).unwrap());
     assert_eq!(look(&catalog).world.sessions[0].phase, Phase::Scheduled);
 }
@@ -635,12 +649,12 @@ async fn old_rows_go_but_for_what_a_live_session_waits_for() {
     let catalog = catalog();
     let mut ended = Vec::new();
     for number in [1, 2] {
-        let mut old = session(number, Environment::Host);
+        let mut old = session(number, SessionEnvironment::Host);
         old.end(Outcome::Succeeded, Some(0), at(0));
         ended.push(old.id);
         insert(&catalog, old);
     }
-    let mut waiting = session(3, Environment::Host);
+    let mut waiting = session(3, SessionEnvironment::Host);
     waiting.order.depends_on = vec![ended[1]];
     insert(&catalog, waiting);
     retention::retention(&catalog, at(30 * 86_400), 31)
@@ -660,7 +674,7 @@ async fn old_rows_go_two_hundred_a_commit_until_none_is_left() {
     let catalog = catalog();
     let mut ended = Vec::new();
     for number in 1..=401 {
-        let mut old = session(number, Environment::Host);
+        let mut old = session(number, SessionEnvironment::Host);
         old.end(Outcome::Succeeded, Some(0), at(0));
         ended.push(old.id);
         insert(&catalog, old);

@@ -8,16 +8,16 @@ use rules::messages::{Assignment, CutOrder};
 use rules::names::{NodeId, SessionId};
 use rules::session::{Phase, Session};
 use rules::units::Timestamp;
-use rules::world::{Node, World};
+use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
 
-use crate::catalog::conducting::{Happening, Sight, Writes};
+use crate::catalog::conducting::{Happening, PassChanges, PassSnapshot};
 
 /// A world under way. The rows as they were read stay known, so that the commit can refuse to
 /// overwrite what another writer wrote meanwhile.
-pub(crate) struct Turn {
+pub(crate) struct ControllerPass {
     pub(crate) now: Timestamp,
-    pub(crate) world: World,
+    pub(crate) world: ClusterSnapshot,
     /// What each node was told last; absent for a node that was never told anything.
     pub(crate) assigned: BTreeMap<NodeId, Assignment>,
     pub(crate) digests: BTreeMap<rules::names::ImageId, String>,
@@ -36,8 +36,8 @@ pub(crate) struct Turn {
     happened: Vec<Happening>,
 }
 
-impl Turn {
-    pub(crate) fn new(sight: Sight, now: Timestamp) -> Self {
+impl ControllerPass {
+    pub(crate) fn new(sight: PassSnapshot, now: Timestamp) -> Self {
         Self {
             now,
             world: sight.world,
@@ -109,7 +109,7 @@ impl Turn {
 
     /// Takes in what a node says about itself. Hearing from it is no change worth a write; anything
     /// else it says anew is.
-    pub(crate) fn heard(&mut self, mut node: Node) {
+    pub(crate) fn heard(&mut self, mut node: NodeRecord) {
         // A simulated device is cut here and nowhere else; its machine knows nothing of it.
         for device in node.capacity.devices.iter_mut().filter(|d| d.simulated) {
             if let Some(parts) = self.cuts.get(&device.uuid) {
@@ -118,14 +118,14 @@ impl Turn {
         }
         match self.world.nodes.iter_mut().find(|n| n.id == node.id) {
             Some(known) => {
-                let aged = Node {
+                let aged = NodeRecord {
                     seen_at: known.seen_at,
                     schedulable: known.schedulable,
                     cordoned: known.cordoned.clone(),
                     ..node
                 };
                 let same = aged == *known;
-                *known = Node {
+                *known = NodeRecord {
                     seen_at: self.now,
                     ..aged
                 };
@@ -158,12 +158,12 @@ impl Turn {
     /// Everything to be written; None where the passes changed nothing.
     ///
     /// Each session carries the generation it was read with; writing raises it.
-    pub(crate) fn writes(&self) -> Option<Writes> {
+    pub(crate) fn writes(&self) -> Option<PassChanges> {
         if self.sessions.is_empty() && self.nodes.is_empty() && self.assignments.is_empty() {
             return None;
         }
         let of = |id: &NodeId| self.world.node(*id).cloned();
-        Some(Writes {
+        Some(PassChanges {
             sessions: self.sessions.values().cloned().collect(),
             nodes: self.nodes.iter().filter_map(of).collect(),
             assignments: self

@@ -1,16 +1,16 @@
 //! A stand-in for a machine: keeps an assignment, takes the steps that `rules::housekeeping` names,
 //! and reports what it sees. Its containers are notes with times on them. How long things take, and
-//! what goes wrong, is written on each container when it is made (`Plan`).
+//! what goes wrong, is written on each container when it is made (`ContainerPlan`).
 //!
 //! Never reads a clock or dice. What survives what is modelled after the real machine: the ledger
 //! (assignment) and a record for each container lie on disk; processes survive the death of the
 //! agent that started them, but not a reboot.
 
 use rules::devices::either;
-use rules::housekeeping::{self, Step};
+use rules::housekeeping::{self, ReconcileStep};
 use rules::messages::{
-    Assignment, ContainerOrder, ContainerSight, ExitRecord, NodeReport, STOP_GRACE_SECONDS,
-    SightState,
+    Assignment, ContainerOrder, ContainerStatus, ExitRecord, NodeReport, ReportedState,
+    STOP_GRACE_SECONDS,
 };
 use rules::names::{BootId, ContainerName, NodeId};
 use rules::resources::{Capacity, DeviceShare};
@@ -19,13 +19,13 @@ use rules::units::Timestamp;
 
 /// One moment, twice: what the machine's clock shows, and what no setting of a clock can move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct SimulatedMoment {
     pub wall: Timestamp,
     /// Counts on evenly; its zero means nothing.
     pub steady: Timestamp,
 }
 
-impl Moment {
+impl SimulatedMoment {
     /// A moment on a machine whose clock is right.
     pub fn plain(at: Timestamp) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Moment {
 
 /// How one container will behave. Times are seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct ContainerPlan {
     /// From the order to the first process.
     pub prepare: u64,
     /// It cannot be made at all; said when `prepare` is over.
@@ -54,7 +54,7 @@ pub struct Plan {
     pub give_back: u64,
 }
 
-impl Default for Plan {
+impl Default for ContainerPlan {
     /// Takes a second to start and to stop, runs until it is stopped.
     fn default() -> Self {
         Self {
@@ -73,10 +73,10 @@ impl Default for Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     pub order: ContainerOrder,
-    pub plan: Plan,
+    pub plan: ContainerPlan,
     pub life: Life,
     /// The shares of devices it is held to at this moment. What it is told to give back, it gives back
-    /// when `Plan::give_back` is over.
+    /// when `ContainerPlan::give_back` is over.
     pub held: Vec<DeviceShare>,
     /// Since when it is to give something back; steady time.
     pub giving_since: Option<Timestamp>,
@@ -87,23 +87,23 @@ pub struct Container {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Life {
     Preparing {
-        since: Moment,
+        since: SimulatedMoment,
     },
     Running {
-        since: Moment,
+        since: SimulatedMoment,
         paused: bool,
     },
     Stopping {
-        since: Moment,
+        since: SimulatedMoment,
         /// Its first process' start; None where there never was one.
-        started: Option<Moment>,
+        started: Option<SimulatedMoment>,
         /// Steady time.
         gone_at: Timestamp,
         /// What will stand in the exit record.
         exit_code: i32,
     },
     /// No process of it lives.
-    Over(SightState),
+    Over(ReportedState),
 }
 
 impl Container {
@@ -115,7 +115,7 @@ impl Container {
 
 /// The machine.
 #[derive(Debug, Clone)]
-pub struct StandIn {
+pub struct FakeNode {
     pub id: NodeId,
     pub name: String,
     pub boot: BootId,
@@ -127,7 +127,7 @@ pub struct StandIn {
     pub containers: Vec<Container>,
 }
 
-impl StandIn {
+impl FakeNode {
     pub fn new(id: NodeId, name: &str, boot: BootId, capacity: Capacity) -> Self {
         Self {
             id,
@@ -154,7 +154,7 @@ impl StandIn {
     }
 
     /// Lets time pass: what containers do by themselves until `now` happens. Needs no agent.
-    pub fn advance(&mut self, now: Moment) {
+    pub fn advance(&mut self, now: SimulatedMoment) {
         for container in &mut self.containers {
             container.advance(now);
         }
@@ -162,7 +162,11 @@ impl StandIn {
 
     /// One round of the agent: ends what nobody looks after any more, then takes the steps that
     /// its assignment asks for.
-    pub fn tend(&mut self, now: Moment, plan: &mut dyn FnMut(&ContainerOrder) -> Plan) {
+    pub fn tend(
+        &mut self,
+        now: SimulatedMoment,
+        plan: &mut dyn FnMut(&ContainerOrder) -> ContainerPlan,
+    ) {
         self.sweep(now);
         for step in self.steps() {
             self.perform(step, now, plan);
@@ -170,14 +174,14 @@ impl StandIn {
     }
 
     /// Kills what lives without a supervisor: nobody would write its exit record.
-    pub fn sweep(&mut self, now: Moment) {
+    pub fn sweep(&mut self, now: SimulatedMoment) {
         for container in self.containers.iter_mut().filter(|c| !c.supervised) {
             container.kill(now);
         }
     }
 
     /// What the rules say should be done next; empty before the first assignment.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<ReconcileStep> {
         self.ledger
             .as_ref()
             .map(|a| housekeeping::steps(a, &self.sights()))
@@ -187,12 +191,12 @@ impl StandIn {
     /// Does one step; `plan` is asked how a container that starts here will behave.
     pub fn perform(
         &mut self,
-        step: Step,
-        now: Moment,
-        plan: &mut dyn FnMut(&ContainerOrder) -> Plan,
+        step: ReconcileStep,
+        now: SimulatedMoment,
+        plan: &mut dyn FnMut(&ContainerOrder) -> ContainerPlan,
     ) {
         match step {
-            Step::Start(order) => {
+            ReconcileStep::Start(order) => {
                 let plan = plan(&order);
                 self.containers.push(Container {
                     held: order.devices.clone(),
@@ -203,29 +207,29 @@ impl StandIn {
                     supervised: true,
                 });
             }
-            Step::Adjust(order) => {
+            ReconcileStep::Adjust(order) => {
                 for container in self.named(order.name) {
                     container.order.demand = order.demand;
                     container.regrant(&order.devices, now);
                 }
             }
-            Step::Pause(name) => self.freeze(name, true),
-            Step::Resume(name) => self.freeze(name, false),
-            Step::Stop(name) => self.stop(name, now),
-            Step::Kill(name) => {
+            ReconcileStep::Pause(name) => self.freeze(name, true),
+            ReconcileStep::Resume(name) => self.freeze(name, false),
+            ReconcileStep::Stop(name) => self.stop(name, now),
+            ReconcileStep::Kill(name) => {
                 for container in self.named(name) {
                     container.kill(now);
                 }
             }
-            Step::Forget(name) => self.containers.retain(|c| c.order.name != name),
+            ReconcileStep::Forget(name) => self.containers.retain(|c| c.order.name != name),
         }
     }
 
     /// Everything it knows of: one sight a container on the list or on disk.
-    pub fn sights(&self) -> Vec<ContainerSight> {
+    pub fn sights(&self) -> Vec<ContainerStatus> {
         self.containers
             .iter()
-            .map(|c| ContainerSight {
+            .map(|c| ContainerStatus {
                 name: c.order.name,
                 state: c.sight(),
                 usage: None,
@@ -237,7 +241,7 @@ impl StandIn {
 
     /// The complete report of this moment. Containers that are on the ledger and not begun yet are
     /// reported as about to be made, so that absence means gone.
-    pub fn report(&self, now: Moment) -> NodeReport {
+    pub fn report(&self, now: SimulatedMoment) -> NodeReport {
         let mut containers = self.sights();
         for (sight, container) in containers.iter_mut().zip(&self.containers) {
             if let Life::Running { since, .. } = &container.life {
@@ -246,9 +250,9 @@ impl StandIn {
         }
         for order in self.ledger.iter().flat_map(|a| &a.containers) {
             if !containers.iter().any(|c| c.name == order.name) {
-                containers.push(ContainerSight {
+                containers.push(ContainerStatus {
                     name: order.name,
-                    state: SightState::Preparing {
+                    state: ReportedState::Preparing {
                         step: "waiting".into(),
                     },
                     usage: None,
@@ -279,7 +283,7 @@ impl StandIn {
         self.boot = boot;
         for container in &mut self.containers {
             if container.lives() {
-                container.life = Life::Over(SightState::Lost {
+                container.life = Life::Over(ReportedState::Lost {
                     reason: Reason::new("node.rebooted", "Its machine was restarted."),
                 });
                 container.supervised = false;
@@ -301,7 +305,7 @@ impl StandIn {
         }
     }
 
-    fn stop(&mut self, name: ContainerName, now: Moment) {
+    fn stop(&mut self, name: ContainerName, now: SimulatedMoment) {
         let mut known = false;
         for container in self.named(name) {
             known = true;
@@ -317,8 +321,8 @@ impl StandIn {
                 held: Vec::new(),
                 giving_since: None,
                 order: order.clone(),
-                plan: Plan::default(),
-                life: Life::Over(SightState::Refused {
+                plan: ContainerPlan::default(),
+                life: Life::Over(ReportedState::Refused {
                     reason: never_started(),
                 }),
                 supervised: false,
@@ -337,7 +341,7 @@ fn never_started() -> Reason {
 
 impl Container {
     /// Takes a new grant: what is more at once, what is less when it is freed.
-    fn regrant(&mut self, devices: &[DeviceShare], now: Moment) {
+    fn regrant(&mut self, devices: &[DeviceShare], now: SimulatedMoment) {
         if self.order.devices != devices {
             self.order.devices = devices.to_vec();
             self.giving_since = Some(now.steady);
@@ -346,7 +350,7 @@ impl Container {
         self.settle(now);
     }
 
-    fn settle(&mut self, now: Moment) {
+    fn settle(&mut self, now: SimulatedMoment) {
         if let Some(since) = self.giving_since
             && now.steady >= since.plus_seconds(self.plan.give_back)
         {
@@ -355,14 +359,14 @@ impl Container {
         }
     }
 
-    fn advance(&mut self, now: Moment) {
+    fn advance(&mut self, now: SimulatedMoment) {
         self.settle(now);
         match self.life.clone() {
             Life::Preparing { since }
                 if now.steady >= since.steady.plus_seconds(self.plan.prepare) =>
             {
                 self.life = if self.plan.refuse {
-                    Life::Over(SightState::Refused {
+                    Life::Over(ReportedState::Refused {
                         reason: Reason::new(
                             "container.cannot-start",
                             "Its program could not be started.",
@@ -398,21 +402,21 @@ impl Container {
         }
     }
 
-    fn sight(&self) -> SightState {
+    fn sight(&self) -> ReportedState {
         match &self.life {
-            Life::Preparing { .. } => SightState::Preparing {
+            Life::Preparing { .. } => ReportedState::Preparing {
                 step: "starting".into(),
             },
-            Life::Running { since, paused } => SightState::Running {
+            Life::Running { since, paused } => ReportedState::Running {
                 since: since.wall,
                 paused: *paused,
             },
-            Life::Stopping { since, .. } => SightState::Stopping { since: since.wall },
+            Life::Stopping { since, .. } => ReportedState::Stopping { since: since.wall },
             Life::Over(state) => state.clone(),
         }
     }
 
-    fn stop(&mut self, now: Moment) {
+    fn stop(&mut self, now: SimulatedMoment) {
         let (after, exit_code) = if self.plan.stop <= STOP_GRACE_SECONDS {
             (self.plan.stop, 143)
         } else {
@@ -421,12 +425,12 @@ impl Container {
         self.end_within(after, exit_code, now);
     }
 
-    fn kill(&mut self, now: Moment) {
+    fn kill(&mut self, now: SimulatedMoment) {
         self.end_within(self.plan.kill, 137, now);
     }
 
     /// Makes the end come, at the latest in `seconds`.
-    fn end_within(&mut self, seconds: u64, exit_code: i32, now: Moment) {
+    fn end_within(&mut self, seconds: u64, exit_code: i32, now: SimulatedMoment) {
         let at = now.steady.plus_seconds(seconds);
         let started = match &mut self.life {
             Life::Over(_) => return,
@@ -453,18 +457,18 @@ impl Container {
     }
 
     /// Its last process is gone. Only a supervisor writes down how it ended.
-    fn gone(&mut self, started: Option<Moment>, exit_code: i32, now: Moment) {
+    fn gone(&mut self, started: Option<SimulatedMoment>, exit_code: i32, now: SimulatedMoment) {
         self.life = Life::Over(match (self.supervised, started) {
-            (false, _) => SightState::Lost {
+            (false, _) => ReportedState::Lost {
                 reason: Reason::new(
                     "container.supervisor-lost",
                     "The process that looked after it was killed.",
                 ),
             },
-            (true, None) => SightState::Refused {
+            (true, None) => ReportedState::Refused {
                 reason: never_started(),
             },
-            (true, Some(started)) => SightState::Ended(ExitRecord {
+            (true, Some(started)) => ReportedState::Ended(ExitRecord {
                 exit_code,
                 started_at: Some(started.wall),
                 ended_at: now.wall,

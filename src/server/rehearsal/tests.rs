@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use base::link::{self, NodeEnd};
 use rules::names::{BootId, NodeId, SessionName};
 use rules::resources::{Capacity, Demand};
-use rules::session::{Environment, Order, Phase, Reason, SessionKind, Wish};
+use rules::session::{DesiredState, Phase, Reason, SessionEnvironment, SessionKind, SessionSpec};
 use rules::units::{Bytes, CpuShare};
 
-use super::stand_in::{Plan, StandIn};
+use super::stand_in::{ContainerPlan, FakeNode};
 use super::*;
 
 fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
@@ -19,9 +19,9 @@ fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
         SessionId::make(at, base::observe::dice()),
         SessionName::parse(name).unwrap(),
         owner,
-        Order {
+        SessionSpec {
             kind: SessionKind::Interactive,
-            environment: Environment::Host,
+            environment: SessionEnvironment::Host,
             command: Vec::new(),
             env: BTreeMap::new(),
             demand: Demand::default(),
@@ -35,7 +35,7 @@ fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
 }
 
 /// A machine behind the link: tends its containers a hundred times a second, and says what is new.
-async fn machine(end: NodeEnd, mut node: StandIn) {
+async fn machine(end: NodeEnd, mut node: FakeNode) {
     let mut assigned = end.assigned();
     let mut said = None;
     loop {
@@ -44,11 +44,11 @@ async fn machine(end: NodeEnd, mut node: StandIn) {
         {
             node.take(Arc::unwrap_or_clone(assignment));
         }
-        let now = Moment::plain(Clock::system().now());
-        node.tend(now, &mut |_| Plan {
+        let now = SimulatedMoment::plain(Clock::system().now());
+        node.tend(now, &mut |_| ContainerPlan {
             prepare: 0,
             stop: 0,
-            ..Plan::default()
+            ..ContainerPlan::default()
         });
         node.advance(now);
         let sights = Some((node.sights(), node.report(now).generation));
@@ -59,7 +59,7 @@ async fn machine(end: NodeEnd, mut node: StandIn) {
     }
 }
 
-async fn until(rehearsal: &Rehearsal, id: SessionId, phase: Phase) {
+async fn until(rehearsal: &Simulation, id: SessionId, phase: Phase) {
     let began = Instant::now();
     loop {
         let row = rehearsal.session(id).unwrap().unwrap();
@@ -77,10 +77,10 @@ async fn until(rehearsal: &Rehearsal, id: SessionId, phase: Phase) {
 #[tokio::test]
 async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_nothing() {
     let clock = Clock::system();
-    let settings = Settings::read(Layer::default(), |_| None).unwrap();
-    let rehearsal = Rehearsal {
+    let settings = Settings::read(SettingsLayer::default(), |_| None).unwrap();
+    let rehearsal = Simulation {
         server: Server::in_memory(settings, clock.clone()).unwrap(),
-        conductor: Conductor::default(),
+        conductor: Controller::default(),
         accepted: false,
     };
     let commits = Arc::new(AtomicUsize::new(0));
@@ -91,7 +91,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
     });
     let owner = rehearsal.person("kim", clock.now()).unwrap();
     let (server_end, node_end) = link::local();
-    let node = StandIn::new(
+    let node = FakeNode::new(
         NodeId::make(clock.now(), [1; 10]),
         "box",
         BootId::make(clock.now(), [2; 10]),
@@ -120,7 +120,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
     rehearsal
         .edit(kim.id, |s| {
             let because = Reason::new("session.stopped", "Kim stopped it.");
-            s.stop(Wish::Stop, because, Clock::system().now())
+            s.stop(DesiredState::Stop, because, Clock::system().now())
         })
         .unwrap();
     until(&rehearsal, kim.id, Phase::Ended).await;

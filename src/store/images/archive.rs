@@ -71,21 +71,21 @@ impl Archive {
 
 /// Where the bytes of a member lie.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum MemberPlace {
     Bytes { offset: u64, size: u64 },
     Link(Vec<u8>),
 }
 
 /// An archive ready to be asked for its members.
-pub(super) enum Source {
+pub(super) enum ArchiveSource {
     Tar {
         file: Arc<File>,
-        index: HashMap<Vec<u8>, Place>,
+        index: HashMap<Vec<u8>, MemberPlace>,
     },
     Directory(OwnedFd),
 }
 
-impl Source {
+impl ArchiveSource {
     /// Indexes a tar file (one pass over its headers, no data read) or takes a directory as it is.
     /// An archive compressed as a whole is first unpacked into `scratch`, inside the same limits.
     pub(super) fn open(
@@ -186,8 +186,8 @@ impl Source {
         for _ in 0..=LINKS {
             match name.as_ref().and_then(|name| index.get(name)) {
                 None => return Ok(None),
-                Some(Place::Bytes { offset, size }) => return Ok(Some((*offset, *size))),
-                Some(Place::Link(target)) => name = Some(target.clone()),
+                Some(MemberPlace::Bytes { offset, size }) => return Ok(Some((*offset, *size))),
+                Some(MemberPlace::Link(target)) => name = Some(target.clone()),
             }
         }
         Err(Refusal::invalid(
@@ -233,7 +233,10 @@ impl Source {
 }
 
 /// Reads every header of the archive, seeking over the data.
-fn index(file: &Arc<File>, limits: &ImportLimits) -> Result<HashMap<Vec<u8>, Place>, ImageError> {
+fn index(
+    file: &Arc<File>,
+    limits: &ImportLimits,
+) -> Result<HashMap<Vec<u8>, MemberPlace>, ImageError> {
     let size = file
         .metadata()
         .doing(|| "look at the archive".into())?
@@ -294,7 +297,7 @@ fn index(file: &Arc<File>, limits: &ImportLimits) -> Result<HashMap<Vec<u8>, Pla
                 .hint("Pack the archive without --sparse.")
                 .into());
             }
-            MemberKind::File => Place::Bytes {
+            MemberKind::File => MemberPlace::Bytes {
                 offset: members.inner().at,
                 size: member.size,
             },
@@ -304,12 +307,12 @@ fn index(file: &Arc<File>, limits: &ImportLimits) -> Result<HashMap<Vec<u8>, Pla
                     None => b"".as_slice(),
                 };
                 match relative(parent, &member.link) {
-                    Some(target) => Place::Link(target),
+                    Some(target) => MemberPlace::Link(target),
                     None => return Err(leaving(&member.name, &member.link)),
                 }
             }
             MemberKind::HardLink => match normal(&member.link) {
-                Some(target) => Place::Link(target),
+                Some(target) => MemberPlace::Link(target),
                 None => return Err(leaving(&member.name, &member.link)),
             },
             MemberKind::Fifo

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rules::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
-use super::digest::Digest;
+use super::digest::Sha256Digest;
 use super::failure::{ImageError, shown};
 use super::limits::ImportLimits;
 
@@ -31,11 +31,11 @@ pub struct ImageSettings {
 
 /// A configuration that passed.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckedConfig {
     pub(super) settings: ImageSettings,
     pub(super) architecture: String,
     pub(super) created: Option<String>,
-    pub(super) diff_ids: Vec<Digest>,
+    pub(super) diff_ids: Vec<Sha256Digest>,
 }
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ struct Document {
     #[serde(default)]
     created: Option<String>,
     #[serde(default)]
-    config: Option<Run>,
+    config: Option<RunConfig>,
     rootfs: RootFs,
 }
 
@@ -59,7 +59,7 @@ struct RootFs {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Run {
+struct RunConfig {
     #[serde(default)]
     env: Option<Vec<String>>,
     #[serde(default)]
@@ -95,7 +95,7 @@ pub(super) fn own_architecture() -> &'static str {
 /// the expected shape, is for another machine, or asks for what cannot be carried: NUL in any
 /// value, a variable without a name, more variables or longer values than the limits, user ids
 /// above 4294967294, a working directory that is not absolute.
-pub(super) fn check(bytes: &[u8], limits: &ImportLimits) -> Result<Checked, ImageError> {
+pub(super) fn check(bytes: &[u8], limits: &ImportLimits) -> Result<CheckedConfig, ImageError> {
     let document: Document = serde_json::from_slice(bytes).map_err(|error| {
         bad(format!(
             "The configuration of the image cannot be read: {error}."
@@ -111,7 +111,7 @@ pub(super) fn check(bytes: &[u8], limits: &ImportLimits) -> Result<Checked, Imag
     }
     let mut diff_ids = Vec::new();
     for text in document.rootfs.diff_ids.unwrap_or_default() {
-        let digest = Digest::parse(&text).ok_or_else(|| {
+        let digest = Sha256Digest::parse(&text).ok_or_else(|| {
             bad(format!(
                 "{} is not a sha256 digest.",
                 shown(text.as_bytes())
@@ -132,7 +132,7 @@ pub(super) fn check(bytes: &[u8], limits: &ImportLimits) -> Result<Checked, Imag
         stop_signal: run.stop_signal.filter(|s| !s.is_empty()),
     };
     check_settings(&settings, limits)?;
-    Ok(Checked {
+    Ok(CheckedConfig {
         settings,
         architecture: if architecture.is_empty() {
             own_architecture().to_owned()

@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 /// A SHA-256 digest, written `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Digest(String);
+pub struct Sha256Digest(String);
 
-impl Digest {
+impl Sha256Digest {
     /// Reads `sha256:<64 hex>`; `None` for another algorithm or anything malformed.
     pub fn parse(text: &str) -> Option<Self> {
         Self::from_hex(text.strip_prefix("sha256:")?)
@@ -52,25 +52,25 @@ impl Digest {
     }
 }
 
-impl fmt::Display for Digest {
+impl fmt::Display for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sha256:{}", self.0)
     }
 }
 
-impl fmt::Debug for Digest {
+impl fmt::Debug for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
+impl From<Sha256Digest> for String {
+    fn from(digest: Sha256Digest) -> Self {
         digest.to_string()
     }
 }
 
-impl TryFrom<String> for Digest {
+impl TryFrom<String> for Sha256Digest {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -100,8 +100,11 @@ impl<R> Hashing<R> {
     }
 
     /// Digest and number of all bytes that passed.
-    pub(super) fn finish(&mut self) -> (Digest, u64) {
-        (Digest::finished(std::mem::take(&mut self.hash)), self.bytes)
+    pub(super) fn finish(&mut self) -> (Sha256Digest, u64) {
+        (
+            Sha256Digest::finished(std::mem::take(&mut self.hash)),
+            self.bytes,
+        )
     }
 }
 

@@ -121,11 +121,11 @@ pub(super) fn from_read(error: io::Error, what: &str) -> ImageError {
 /// Bytes of an archive as text for a person: valid UTF-8 as it is, control characters and anything
 /// else escaped, long ones shortened.
 pub(super) fn shown(bytes: &[u8]) -> String {
-    const LONGEST: usize = 120;
+    const MAX_SHOWN: usize = 120;
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::new();
     for c in text.chars() {
-        if out.len() >= LONGEST {
+        if out.len() >= MAX_SHOWN {
             out.push('…');
             break;
         }

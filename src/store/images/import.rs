@@ -14,21 +14,21 @@ use rules::units::Timestamp;
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
-use super::archive::{Archive, Compression, Source};
-use super::config::{self, Checked};
-use super::digest::Digest;
+use super::archive::{Archive, ArchiveSource, Compression};
+use super::config::{self, CheckedConfig};
+use super::digest::Sha256Digest;
 use super::failure::{Doing, ImageError, disk_full};
 use super::layer_stream::{LayerStream, Passed, cancelled};
 use super::lower::{self, Lower};
-use super::manifest::{self, LayerPlan, Plan};
+use super::manifest::{self, ImagePlan, LayerPlan};
 use super::members::Members;
 use super::record::{ImageRecord, LayerFile, LayerRecord};
-use super::unpack::{self, Room};
+use super::unpack::{self, SpaceGuard};
 use super::{ImageStore, remove_tree, rename_if_absent, write_file};
 
 /// One import.
 #[derive(Debug)]
-pub struct ImportRequest<'a> {
+pub struct ArchiveImport<'a> {
     pub archive: Archive,
     /// Completes names that are only a tag (`12` becomes `NAME:12`) and names a nameless image
     /// `NAME:latest`; mostly the file's own name without its ending.
@@ -51,8 +51,8 @@ pub struct ImportedImage {
 
 /// How far an import is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    pub stage: Stage,
+pub struct ImportStatus {
+    pub stage: ImportStage,
     /// Layer under way, from 1; of all images of the archive together.
     pub layer: usize,
     pub layers: usize,
@@ -63,7 +63,7 @@ pub struct Progress {
 
 /// What an import does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum ImportStage {
     /// Finding the images in the archive.
     Reading,
     /// Unpacking a layer.
@@ -95,12 +95,12 @@ impl ImageStore {
     /// `Unavailable` (disk, privileges), `Conflict` (cancelled).
     pub fn import(
         &self,
-        request: ImportRequest<'_>,
-        progress: &mut dyn FnMut(Progress),
+        request: ArchiveImport<'_>,
+        progress: &mut dyn FnMut(ImportStatus),
     ) -> Result<Vec<ImportedImage>, ImageError> {
         let (name, path) = self.new_staging("import")?;
         let staging = lower::open_directory(self.staging.as_fd(), name.as_bytes())?;
-        let mut import = Import {
+        let mut import = ImportRun {
             store: self,
             staging,
             path,
@@ -117,8 +117,8 @@ impl ImageStore {
                 unchecked_files: 0,
                 disk: self.staging.as_fd(),
             },
-            seen: Progress {
-                stage: Stage::Reading,
+            seen: ImportStatus {
+                stage: ImportStage::Reading,
                 layer: 0,
                 layers: 0,
                 done_bytes: 0,
@@ -148,12 +148,12 @@ impl ImageStore {
         }
     }
 
-    fn pin(&self, key: &Digest) {
+    fn pin(&self, key: &Sha256Digest) {
         *self.lock().entry(key.clone()).or_insert(0) += 1;
     }
 
     /// Lets layers go; those that no image came to need are removed.
-    fn unpin(&self, keys: &[Digest]) -> Result<(), ImageError> {
+    fn unpin(&self, keys: &[Sha256Digest]) -> Result<(), ImageError> {
         if keys.is_empty() {
             return Ok(());
         }
@@ -171,28 +171,28 @@ impl ImageStore {
     }
 }
 
-struct Import<'a> {
+struct ImportRun<'a> {
     store: &'a ImageStore,
     staging: OwnedFd,
     path: PathBuf,
     cancelled: Option<&'a AtomicBool>,
     /// Keys held against removal until the records are written.
-    pins: Vec<Digest>,
+    pins: Vec<Sha256Digest>,
     ready: Vec<Ready>,
-    by_key: HashMap<Digest, usize>,
+    by_key: HashMap<Sha256Digest, usize>,
     /// Members already read for a layer: an archive may list one layer many times.
-    read: HashSet<(String, Digest)>,
+    read: HashSet<(String, Sha256Digest)>,
     budget: Budget<'a>,
-    seen: Progress,
+    seen: ImportStatus,
 }
 
-impl Import<'_> {
+impl ImportRun<'_> {
     fn run(
         &mut self,
         archive: Archive,
         name: Option<&str>,
         now: Timestamp,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(ImportStatus),
     ) -> Result<Vec<ImportedImage>, ImageError> {
         let limits = &self.store.limits;
         let source = self.open(archive)?;
@@ -228,7 +228,7 @@ impl Import<'_> {
         for (plan, config) in plans.iter().zip(&checked) {
             stacks.push(self.layers_of(&source, plan, config, progress)?);
         }
-        self.seen.stage = Stage::Saving;
+        self.seen.stage = ImportStage::Saving;
         progress(self.seen);
         if self
             .cancelled
@@ -241,7 +241,7 @@ impl Import<'_> {
         self.commit(plans, checked, &stacks, name, now)
     }
 
-    fn open(&self, archive: Archive) -> Result<Source, ImageError> {
+    fn open(&self, archive: Archive) -> Result<ArchiveSource, ImageError> {
         let scratch = || {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let file = rustix::fs::openat(
@@ -266,16 +266,16 @@ impl Import<'_> {
                 false => Ok(()),
             }
         };
-        Source::open(archive, scratch, &room, &self.store.limits)
+        ArchiveSource::open(archive, scratch, &room, &self.store.limits)
     }
 
     /// Refuses before a byte is written when the disk cannot hold what will be new. The size of a
     /// plain layer is known; a compressed one is taken at three times its size, near the usual.
     fn check_room(
         &mut self,
-        source: &Source,
-        plans: &[Plan],
-        checked: &[Checked],
+        source: &ArchiveSource,
+        plans: &[ImagePlan],
+        checked: &[CheckedConfig],
     ) -> Result<(), ImageError> {
         let mut counted = BTreeSet::new();
         let mut needed = 0u64;
@@ -321,10 +321,10 @@ impl Import<'_> {
     /// Makes every layer of an image ready; gives their places in `ready`, bottom first.
     fn layers_of(
         &mut self,
-        source: &Source,
-        plan: &Plan,
-        config: &Checked,
-        progress: &mut dyn FnMut(Progress),
+        source: &ArchiveSource,
+        plan: &ImagePlan,
+        config: &CheckedConfig,
+        progress: &mut dyn FnMut(ImportStatus),
     ) -> Result<Vec<usize>, ImageError> {
         let mut stack = Vec::new();
         for (at, layer) in plan.layers.iter().enumerate() {
@@ -348,8 +348,8 @@ impl Import<'_> {
                 continue;
             }
             self.seen.stage = match known {
-                Some(_) => Stage::Checking,
-                None => Stage::Unpacking,
+                Some(_) => ImportStage::Checking,
+                None => ImportStage::Unpacking,
             };
             progress(self.seen);
             let what = format!(
@@ -361,7 +361,7 @@ impl Import<'_> {
             let before = self.seen;
             let report = Box::new(|done| {
                 let done_bytes = before.done_bytes + done;
-                progress(Progress {
+                progress(ImportStatus {
                     done_bytes,
                     ..before
                 });
@@ -392,7 +392,11 @@ impl Import<'_> {
     }
 
     /// A layer that is ready in this import or kept from an earlier one, held against removal.
-    fn find(&mut self, diff_id: &Digest, chain: &Digest) -> Result<Option<usize>, ImageError> {
+    fn find(
+        &mut self,
+        diff_id: &Sha256Digest,
+        chain: &Sha256Digest,
+    ) -> Result<Option<usize>, ImageError> {
         for key in [diff_id, chain] {
             if let Some(place) = self.by_key.get(key) {
                 return Ok(Some(*place));
@@ -435,8 +439,8 @@ impl Import<'_> {
         stream: LayerStream<'_>,
         what: String,
         layer: &LayerPlan,
-        diff_id: &Digest,
-        chain: &Digest,
+        diff_id: &Sha256Digest,
+        chain: &Sha256Digest,
         below: &[usize],
     ) -> Result<usize, ImageError> {
         let limits = &self.store.limits;
@@ -506,8 +510,8 @@ impl Import<'_> {
     /// between; a crash amid this leaves layers without a record, which `open` removes.
     fn commit(
         &mut self,
-        plans: Vec<Plan>,
-        checked: Vec<Checked>,
+        plans: Vec<ImagePlan>,
+        checked: Vec<CheckedConfig>,
         stacks: &[Vec<usize>],
         name: Option<&str>,
         now: Timestamp,
@@ -552,8 +556,8 @@ impl Import<'_> {
 
     fn record(
         &self,
-        plan: Plan,
-        config: Checked,
+        plan: ImagePlan,
+        config: CheckedConfig,
         stack: &[usize],
         name: Option<&str>,
         now: Timestamp,
@@ -589,7 +593,7 @@ impl Import<'_> {
 }
 
 /// Holds what passed to what was declared.
-fn check(passed: &Passed, layer: &LayerPlan, diff_id: &Digest) -> Result<(), ImageError> {
+fn check(passed: &Passed, layer: &LayerPlan, diff_id: &Sha256Digest) -> Result<(), ImageError> {
     if let Some(declared) = &layer.blob
         && *declared != passed.blob
     {
@@ -622,12 +626,12 @@ fn complete(references: &BTreeSet<String>, name: Option<&str>) -> BTreeSet<Strin
 }
 
 /// Identity of a stack of layers. Rule: OCI image specification 1.1, "Layer ChainID".
-fn chain_id(diff_ids: &[Digest]) -> Digest {
-    let mut chain: Option<Digest> = None;
+fn chain_id(diff_ids: &[Sha256Digest]) -> Sha256Digest {
+    let mut chain: Option<Sha256Digest> = None;
     for diff_id in diff_ids {
         chain = Some(match chain {
             None => diff_id.clone(),
-            Some(below) => Digest::finished(Sha256::new_with_prefix(
+            Some(below) => Sha256Digest::finished(Sha256::new_with_prefix(
                 format!("{below} {diff_id}").as_bytes(),
             )),
         });
@@ -652,10 +656,10 @@ struct Budget<'a> {
 
 /// Bytes and files between two looks at the disk. Higher: the reserve may be overrun by so much.
 /// Lower: a call more for every few files.
-const LOOK_EVERY_BYTES: u64 = 16 << 20;
-const LOOK_EVERY_FILES: u32 = 1024;
+const CHECK_INTERVAL_BYTES: u64 = 16 << 20;
+const CHECK_INTERVAL_FILES: u32 = 1024;
 
-impl Room for Budget<'_> {
+impl SpaceGuard for Budget<'_> {
     fn take(&mut self, bytes: u64) -> Result<(), ImageError> {
         self.taken = self.taken.saturating_add(bytes);
         if self.taken > self.limit {
@@ -668,7 +672,9 @@ impl Room for Budget<'_> {
         }
         self.unchecked_bytes = self.unchecked_bytes.saturating_add(bytes);
         self.unchecked_files += 1;
-        if self.unchecked_bytes < LOOK_EVERY_BYTES && self.unchecked_files < LOOK_EVERY_FILES {
+        if self.unchecked_bytes < CHECK_INTERVAL_BYTES
+            && self.unchecked_files < CHECK_INTERVAL_FILES
+        {
             return Ok(());
         }
         let stat = rustix::fs::fstatvfs(self.disk).doing(|| "look at the free disk".into())?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rules::refusal::Refusal;
 
 use super::archive::{Compression, Section, bomb};
-use super::digest::{Digest, Hashing};
+use super::digest::{Hashing, Sha256Digest};
 use super::failure::{ImageError, carry, from_read};
 use super::limits::ImportLimits;
 use super::members::Skip;
@@ -30,14 +30,14 @@ pub(super) struct LayerStream<'a> {
 
 /// What passed through a layer's stream.
 pub(super) struct Passed {
-    pub(super) blob: Digest,
+    pub(super) blob: Sha256Digest,
     pub(super) packed_bytes: u64,
-    pub(super) diff_id: Digest,
+    pub(super) diff_id: Sha256Digest,
 }
 
-struct Shared(Rc<RefCell<Hashing<Section>>>);
+struct SharedHasher(Rc<RefCell<Hashing<Section>>>);
 
-impl Read for Shared {
+impl Read for SharedHasher {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.borrow_mut().read(buf)
     }
@@ -54,7 +54,7 @@ impl<'a> LayerStream<'a> {
         let mut first = [0u8; 6];
         let n = section.peek(&mut first)?;
         let stored = Rc::new(RefCell::new(Hashing::new(section)));
-        let plain = Compression::of(&first[..n]).reader(Shared(Rc::clone(&stored)))?;
+        let plain = Compression::of(&first[..n]).reader(SharedHasher(Rc::clone(&stored)))?;
         Ok(Self {
             what,
             stored,

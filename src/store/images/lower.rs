@@ -21,7 +21,7 @@ pub(super) struct Lower<'a> {
 }
 
 /// What stands at a path of the lower layers.
-pub(super) enum Found {
+pub(super) enum LowerEntry {
     Nothing,
     /// The top-most of the directories that are merged here.
     Directory(OwnedFd),
@@ -43,11 +43,11 @@ impl<'a> Lower<'a> {
     }
 
     /// Looks a path up, part by part, without following links.
-    pub(super) fn look(&mut self, path: &[Vec<u8>]) -> Result<Found, ImageError> {
+    pub(super) fn look(&mut self, path: &[Vec<u8>]) -> Result<LowerEntry, ImageError> {
         let Some((name, parents)) = path.split_last() else {
             return match self.layers.first() {
-                None => Ok(Found::Nothing),
-                Some(top) => Ok(Found::Directory(reopen(*top)?)),
+                None => Ok(LowerEntry::Nothing),
+                Some(top) => Ok(LowerEntry::Directory(reopen(*top)?)),
             };
         };
         if self.last.as_ref().is_none_or(|(known, _)| known != parents) {
@@ -66,20 +66,22 @@ impl<'a> Lower<'a> {
                 continue;
             };
             return Ok(match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => Found::Directory(open_directory(directory.as_fd(), name)?),
+                FileType::Directory => {
+                    LowerEntry::Directory(open_directory(directory.as_fd(), name)?)
+                }
                 FileType::Symlink => {
                     let target = rustix::fs::readlinkat(directory, name.as_slice(), Vec::new())
                         .doing(|| "read a link of a lower layer".into())?;
-                    Found::Symlink(target.into_bytes())
+                    LowerEntry::Symlink(target.into_bytes())
                 }
-                FileType::CharacterDevice if stat.st_rdev == 0 => Found::Nothing,
-                _ => Found::Other {
+                FileType::CharacterDevice if stat.st_rdev == 0 => LowerEntry::Nothing,
+                _ => LowerEntry::Other {
                     parent: reopen(directory.as_fd())?,
                     stat,
                 },
             });
         }
-        Ok(Found::Nothing)
+        Ok(LowerEntry::Nothing)
     }
 }
 

@@ -10,9 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 use rules::refusal::Refusal;
 use serde::Deserialize;
 
-use super::archive::{Source, root_tar_hint};
+use super::archive::{ArchiveSource, root_tar_hint};
 use super::config::own_architecture;
-use super::digest::Digest;
+use super::digest::Sha256Digest;
 use super::failure::{ImageError, shown};
 use super::limits::ImportLimits;
 
@@ -23,8 +23,8 @@ const NESTING: usize = 4;
 
 /// One image of an archive, its configuration read and its layers named.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) id: Digest,
+pub(super) struct ImagePlan {
+    pub(super) id: Sha256Digest,
     pub(super) config: Vec<u8>,
     /// Names as the archive gives them: `name:tag`, `registry/name:tag`, or a bare tag.
     pub(super) references: BTreeSet<String>,
@@ -36,7 +36,7 @@ pub(super) struct Plan {
 #[derive(Debug, Clone)]
 pub(super) struct LayerPlan {
     pub(super) member: String,
-    pub(super) blob: Option<Digest>,
+    pub(super) blob: Option<Sha256Digest>,
     pub(super) size: Option<u64>,
 }
 
@@ -87,7 +87,10 @@ struct DockerImage {
 ///
 /// Refuses `image.no-manifest`, `image.missing-blob`, `image.digest-mismatch`,
 /// `image.size-mismatch`, `image.architecture` (none of a many-machine image is ours).
-pub(super) fn plans(source: &Source, limits: &ImportLimits) -> Result<Vec<Plan>, ImageError> {
+pub(super) fn plans(
+    source: &ArchiveSource,
+    limits: &ImportLimits,
+) -> Result<Vec<ImagePlan>, ImageError> {
     let docker = match source.document("manifest.json", limits)? {
         Some(bytes) => Some(parse::<Vec<DockerImage>>(&bytes, "manifest.json")?),
         None => None,
@@ -118,7 +121,7 @@ pub(super) fn plans(source: &Source, limits: &ImportLimits) -> Result<Vec<Plan>,
     Ok(plans)
 }
 
-fn no_manifest(source: &Source) -> Result<ImageError, ImageError> {
+fn no_manifest(source: &ArchiveSource) -> Result<ImageError, ImageError> {
     let hint = if source.has("repositories")? {
         "It was saved by an engine older than docker 1.10: load it there and save it with a newer one."
     } else if source.looks_like_a_root() {
@@ -135,10 +138,10 @@ fn no_manifest(source: &Source) -> Result<ImageError, ImageError> {
 }
 
 fn oci(
-    source: &Source,
+    source: &ArchiveSource,
     top: &IndexOrManifest,
     limits: &ImportLimits,
-) -> Result<Vec<Plan>, ImageError> {
+) -> Result<Vec<ImagePlan>, ImageError> {
     let mut walk = Walk {
         source,
         limits,
@@ -175,9 +178,9 @@ fn oci(
 }
 
 struct Walk<'a> {
-    source: &'a Source,
+    source: &'a ArchiveSource,
     limits: &'a ImportLimits,
-    plans: Vec<Plan>,
+    plans: Vec<ImagePlan>,
     /// Machines that were passed over, as text for the refusal.
     foreign: BTreeSet<String>,
     documents: usize,
@@ -269,7 +272,7 @@ impl Walk<'_> {
                 size: Some(layer.size),
             });
         }
-        self.plans.push(Plan {
+        self.plans.push(ImagePlan {
             id,
             config,
             references: names.clone(),
@@ -306,17 +309,17 @@ fn sane_name(name: &str) -> bool {
 }
 
 fn docker_archive(
-    source: &Source,
+    source: &ArchiveSource,
     images: &[DockerImage],
     limits: &ImportLimits,
-) -> Result<Vec<Plan>, ImageError> {
+) -> Result<Vec<ImagePlan>, ImageError> {
     if images.len() > limits.images {
         return Err(bad(format!(
             "The archive holds more than {} images.",
             limits.images
         )));
     }
-    let mut plans: Vec<Plan> = Vec::new();
+    let mut plans: Vec<ImagePlan> = Vec::new();
     for image in images {
         let name = image
             .config
@@ -325,7 +328,7 @@ fn docker_archive(
         let config = source
             .document(name, limits)?
             .ok_or_else(|| missing(name, "configuration"))?;
-        let id = Digest::of(&config);
+        let id = Sha256Digest::of(&config);
         if let Some(declared) = digest_in_name(name)
             && declared != id
         {
@@ -340,10 +343,10 @@ fn docker_archive(
             member: member.clone(),
             blob: member
                 .strip_prefix("blobs/sha256/")
-                .and_then(Digest::from_hex),
+                .and_then(Sha256Digest::from_hex),
             size: None,
         });
-        plans.push(Plan {
+        plans.push(ImagePlan {
             id,
             config,
             references: names,
@@ -363,7 +366,7 @@ fn docker_names(image: &DockerImage) -> BTreeSet<String> {
 
 /// An archive of docker 25 and later is both: its index says `docker.io/library/tiny:1` or just
 /// `1`, `manifest.json` says `tiny:1` as the person did.
-fn name_from_docker(plans: &mut [Plan], images: &[DockerImage]) {
+fn name_from_docker(plans: &mut [ImagePlan], images: &[DockerImage]) {
     for image in images {
         let Some(id) = image.config.as_deref().and_then(digest_in_name) else {
             continue;
@@ -379,19 +382,19 @@ fn name_from_docker(plans: &mut [Plan], images: &[DockerImage]) {
 }
 
 /// `<hex>.json` and `blobs/sha256/<hex>` carry the digest of the configuration in their names.
-fn digest_in_name(name: &str) -> Option<Digest> {
+fn digest_in_name(name: &str) -> Option<Sha256Digest> {
     let last = name.rsplit('/').next()?;
     let last = last.strip_suffix(".json").unwrap_or(last);
-    Digest::from_hex(last.strip_prefix("sha256:").unwrap_or(last))
+    Sha256Digest::from_hex(last.strip_prefix("sha256:").unwrap_or(last))
 }
 
-fn member_of(blob: &Digest) -> String {
+fn member_of(blob: &Sha256Digest) -> String {
     format!("blobs/sha256/{}", blob.hex())
 }
 
 /// Reads a document by its descriptor and holds it to the declared size and digest.
 fn blob(
-    source: &Source,
+    source: &ArchiveSource,
     descriptor: &Descriptor,
     what: &str,
     limits: &ImportLimits,
@@ -403,15 +406,15 @@ fn blob(
     if bytes.len() as u64 != descriptor.size {
         return Err(wrong_size(what, descriptor.size, bytes.len() as u64));
     }
-    let real = Digest::of(&bytes);
+    let real = Sha256Digest::of(&bytes);
     if real != declared {
         return Err(mismatch(what, &declared, &real));
     }
     Ok(bytes)
 }
 
-fn digest(text: &str) -> Result<Digest, ImageError> {
-    Digest::parse(text).ok_or_else(|| {
+fn digest(text: &str) -> Result<Sha256Digest, ImageError> {
+    Sha256Digest::parse(text).ok_or_else(|| {
         bad(format!(
             "{} is not a sha256 digest.",
             shown(text.as_bytes())
@@ -443,7 +446,7 @@ pub(super) fn missing(name: &str, what: &str) -> ImageError {
     .into()
 }
 
-pub(super) fn mismatch(what: &str, declared: &Digest, real: &Digest) -> ImageError {
+pub(super) fn mismatch(what: &str, declared: &Sha256Digest, real: &Sha256Digest) -> ImageError {
     Refusal::invalid(
         "image.digest-mismatch",
         format!("The {what} declared as {declared} is {real}."),

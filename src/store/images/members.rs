@@ -37,7 +37,7 @@ pub(super) struct Stretch {
 
 /// One member as its headers describe it. Names are raw bytes, not yet judged.
 #[derive(Debug, Clone)]
-pub(super) struct Member {
+pub(super) struct TarMember {
     pub(super) name: Vec<u8>,
     pub(super) link: Vec<u8>,
     pub(super) kind: MemberKind,
@@ -146,7 +146,7 @@ impl<'a, R: Skip> Members<'a, R> {
 
     /// The next member; `None` at the end of the archive. What was not read of the last one is
     /// passed over.
-    pub(super) fn next(&mut self) -> Result<Option<Member>, ImageError> {
+    pub(super) fn next(&mut self) -> Result<Option<TarMember>, ImageError> {
         let mut extended = Extended::default();
         loop {
             self.pass_over()?;
@@ -195,7 +195,7 @@ impl<'a, R: Skip> Members<'a, R> {
         kind: EntryType,
         stored: u64,
         extended: Extended,
-    ) -> Result<Member, ImageError> {
+    ) -> Result<TarMember, ImageError> {
         let stored = extended.size.unwrap_or(stored);
         let name = match (&extended.sparse_name, &extended.name) {
             (Some(name), _) | (None, Some(name)) => name.clone(),
@@ -255,7 +255,7 @@ impl<'a, R: Skip> Members<'a, R> {
                 (i64::try_from(raw).unwrap_or(0), 0)
             }
         };
-        Ok(Member {
+        Ok(TarMember {
             kind,
             size,
             sparse,

@@ -15,10 +15,10 @@ use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::archive::Archive;
-use super::digest::Digest;
+use super::digest::Sha256Digest;
 use super::limits::ImportLimits;
-use super::samples::{Entry, Producer, Sample, Tar};
-use super::{ImageStore, ImportRequest, ImportedImage};
+use super::samples::{Producer, SampleEntry, SampleImage, Tar};
+use super::{ArchiveImport, ImageStore, ImportedImage};
 
 /// Mounts overlayfs read-only.
 pub(super) fn mount_overlay(at: &Path, options: &str) {
@@ -104,7 +104,11 @@ fn described(root: &Path) -> BTreeMap<PathBuf, String> {
             } else if meta.is_symlink() {
                 line += &format!(" -> {}", fs::read_link(&path).unwrap().display());
             } else if meta.is_file() {
-                line += &format!(" {} {}", meta.len(), Digest::of(&fs::read(&path).unwrap()));
+                line += &format!(
+                    " {} {}",
+                    meta.len(),
+                    Sha256Digest::of(&fs::read(&path).unwrap())
+                );
             }
             for attribute in attributes(&path) {
                 line += &format!(" {attribute}");
@@ -155,7 +159,7 @@ fn imported(archive: &Path) -> (ImportedImage, BTreeMap<PathBuf, String>) {
         ..ImportLimits::default()
     };
     let store = ImageStore::open(directory.path(), limits).unwrap();
-    let request = ImportRequest {
+    let request = ArchiveImport {
         archive: Archive::at(archive).unwrap(),
         name: Some("tiny"),
         now: Timestamp::default(),
@@ -455,8 +459,8 @@ fn the_producers_own_archives_show_the_same_files_as_umoci() {
 }
 
 /// Layers and configuration of a docker-archive.
-fn sample_of(archive: &[u8]) -> Sample {
-    let mut layers: HashMap<Digest, Vec<u8>> = HashMap::new();
+fn sample_of(archive: &[u8]) -> SampleImage {
+    let mut layers: HashMap<Sha256Digest, Vec<u8>> = HashMap::new();
     let mut config = Vec::new();
     for entry in tar::Archive::new(archive).entries().unwrap() {
         let mut entry = entry.unwrap();
@@ -467,7 +471,7 @@ fn sample_of(archive: &[u8]) -> Sample {
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
         if name.ends_with(b".tar") {
-            layers.insert(Digest::of(&bytes), bytes);
+            layers.insert(Sha256Digest::of(&bytes), bytes);
         } else if name.len() == 69 && name.ends_with(b".json") {
             config = bytes;
         }
@@ -475,10 +479,10 @@ fn sample_of(archive: &[u8]) -> Sample {
     let document: serde_json::Value = serde_json::from_slice(&config).unwrap();
     let diff_ids = document["rootfs"]["diff_ids"].as_array().unwrap();
     let ordered = diff_ids.iter().map(|id| {
-        let id = Digest::parse(id.as_str().unwrap()).unwrap();
+        let id = Sha256Digest::parse(id.as_str().unwrap()).unwrap();
         layers[&id].clone()
     });
-    Sample {
+    SampleImage {
         layers: ordered.collect(),
         config,
     }
@@ -497,12 +501,12 @@ fn layers_no_engine_writes_show_the_same_files_as_umoci() {
         .directory("usr/lib/", 0o755)
         .symlink("lib", "usr/lib")
         .directory("bin/", 0o711)
-        .add(&Entry {
+        .add(&SampleEntry {
             name: "bin/sh",
             data: b"#!",
             mode: 0o4755,
             uid: 5,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
         .directory("opt/", 0o755)
         .file("opt/thing", b"thing")
@@ -516,7 +520,7 @@ fn layers_no_engine_writes_show_the_same_files_as_umoci() {
     let work = tempfile::tempdir().unwrap();
     let layout = work.path().join("layout");
     fs::create_dir(&layout).unwrap();
-    let archive = Sample::of(vec![base, upper]).pack(Producer::Umoci);
+    let archive = SampleImage::of(vec![base, upper]).pack(Producer::Umoci);
     tar::Archive::new(&archive[..]).unpack(&layout).unwrap();
     let truth = work.path().join("truth");
     run(

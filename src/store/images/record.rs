@@ -7,13 +7,13 @@ use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::config::ImageSettings;
-use super::digest::Digest;
+use super::digest::Sha256Digest;
 
 /// An imported image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRecord {
     /// Digest of the configuration; the identity of the image everywhere.
-    pub id: Digest,
+    pub id: Sha256Digest,
     /// Names the archives gave it, completed to `name:tag`; empty when none did.
     pub references: BTreeSet<String>,
     pub architecture: String,
@@ -35,12 +35,12 @@ pub struct ImageRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerRecord {
     /// Digest of the uncompressed layer.
-    pub diff_id: Digest,
+    pub diff_id: Sha256Digest,
     /// Digest of the layer as it lay in the archive, where the archive declared one.
-    pub blob: Option<Digest>,
+    pub blob: Option<Sha256Digest>,
     /// Name of the layer's directory: its `diff_id`, or the chain id (OCI image specification,
     /// "Layer ChainID") where the layer means something only on top of those below.
-    pub key: Digest,
+    pub key: Sha256Digest,
     /// Sum of the lengths of its files.
     pub bytes: u64,
     /// Files, directories, links and pipes.
@@ -55,7 +55,7 @@ pub struct LayerRecord {
 /// What lies beside an unpacked layer and describes it without any image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LayerFile {
-    pub(super) diff_id: Digest,
+    pub(super) diff_id: Sha256Digest,
     pub(super) bytes: u64,
     pub(super) entries: u64,
     #[serde(default)]

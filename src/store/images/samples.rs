@@ -5,7 +5,7 @@ use std::io::Write;
 
 use tar::{EntryType, Header};
 
-use super::digest::Digest;
+use super::digest::Sha256Digest;
 
 /// Writes a tar stream member by member, with nothing checked.
 #[derive(Default, Clone)]
@@ -15,7 +15,7 @@ pub(super) struct Tar {
 
 /// One member to write; `..Entry::default()` is an empty file of root, mode 0644.
 #[derive(Clone)]
-pub(super) struct Entry<'a> {
+pub(super) struct SampleEntry<'a> {
     pub(super) name: &'a str,
     pub(super) kind: EntryType,
     pub(super) link: &'a str,
@@ -30,7 +30,7 @@ pub(super) struct Entry<'a> {
     pub(super) size: Option<u64>,
 }
 
-impl Default for Entry<'_> {
+impl Default for SampleEntry<'_> {
     fn default() -> Self {
         Self {
             name: "",
@@ -49,7 +49,7 @@ impl Default for Entry<'_> {
 }
 
 impl Tar {
-    pub(super) fn add(mut self, entry: &Entry<'_>) -> Self {
+    pub(super) fn add(mut self, entry: &SampleEntry<'_>) -> Self {
         if !entry.pax.is_empty() {
             let mut records = Vec::new();
             for (key, value) in entry.pax {
@@ -65,25 +65,25 @@ impl Tar {
             self.member(
                 "pax",
                 EntryType::XHeader,
-                &Entry {
+                &SampleEntry {
                     data: &records,
-                    ..Entry::default()
+                    ..SampleEntry::default()
                 },
             );
         }
         if entry.name.len() > 100 {
             let long = [entry.name.as_bytes(), b"\0"].concat();
-            let holder = Entry {
+            let holder = SampleEntry {
                 data: &long,
-                ..Entry::default()
+                ..SampleEntry::default()
             };
             self.member("././@LongLink", EntryType::GNULongName, &holder);
         }
         if entry.link.len() > 100 {
             let long = [entry.link.as_bytes(), b"\0"].concat();
-            let holder = Entry {
+            let holder = SampleEntry {
                 data: &long,
-                ..Entry::default()
+                ..SampleEntry::default()
             };
             self.member("././@LongLink", EntryType::GNULongLink, &holder);
         }
@@ -91,7 +91,7 @@ impl Tar {
         self
     }
 
-    fn member(&mut self, name: &str, kind: EntryType, entry: &Entry<'_>) {
+    fn member(&mut self, name: &str, kind: EntryType, entry: &SampleEntry<'_>) {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
         header.set_mode(entry.mode);
@@ -123,38 +123,38 @@ impl Tar {
     }
 
     pub(super) fn file(self, name: &str, data: &[u8]) -> Self {
-        self.add(&Entry {
+        self.add(&SampleEntry {
             name,
             data,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
     }
 
     pub(super) fn directory(self, name: &str, mode: u32) -> Self {
-        self.add(&Entry {
+        self.add(&SampleEntry {
             name,
             mode,
             kind: EntryType::Directory,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
     }
 
     pub(super) fn symlink(self, name: &str, link: &str) -> Self {
-        self.add(&Entry {
+        self.add(&SampleEntry {
             name,
             link,
             mode: 0o777,
             kind: EntryType::Symlink,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
     }
 
     pub(super) fn hard_link(self, name: &str, link: &str) -> Self {
-        self.add(&Entry {
+        self.add(&SampleEntry {
             name,
             link,
             kind: EntryType::Link,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
     }
 
@@ -170,7 +170,7 @@ impl Tar {
 }
 
 /// An image to be packed in any shape.
-pub(super) struct Sample {
+pub(super) struct SampleImage {
     /// Uncompressed, bottom first.
     pub(super) layers: Vec<Vec<u8>>,
     pub(super) config: Vec<u8>,
@@ -196,7 +196,7 @@ pub(super) const PRODUCERS: [Producer; 6] = [
     Producer::Umoci,
 ];
 
-impl Sample {
+impl SampleImage {
     pub(super) fn of(layers: Vec<Vec<u8>>) -> Self {
         Self::with_run(
             layers,
@@ -207,7 +207,7 @@ impl Sample {
     pub(super) fn with_run(layers: Vec<Vec<u8>>, run: &str) -> Self {
         let diff_ids: Vec<String> = layers
             .iter()
-            .map(|layer| format!("\"{}\"", Digest::of(layer)))
+            .map(|layer| format!("\"{}\"", Sha256Digest::of(layer)))
             .collect();
         let config = format!(
             r#"{{"architecture":"{}","os":"linux","created":"2026-01-02T03:04:05Z","config":{run},"rootfs":{{"type":"layers","diff_ids":[{}]}},"history":[]}}"#,
@@ -220,8 +220,8 @@ impl Sample {
         }
     }
 
-    pub(super) fn id(&self) -> Digest {
-        Digest::of(&self.config)
+    pub(super) fn id(&self) -> Sha256Digest {
+        Sha256Digest::of(&self.config)
     }
 
     /// The archive as this producer would write it, named `lab/tiny:1`.
@@ -232,7 +232,7 @@ impl Sample {
             Producer::Docker25 => {
                 let manifest = self
                     .docker_manifest(&format!("blobs/sha256/{}", self.id().hex()), |layer| {
-                        format!("blobs/sha256/{}", Digest::of(layer).hex())
+                        format!("blobs/sha256/{}", Sha256Digest::of(layer).hex())
                     });
                 let annotations = r#"{"io.containerd.image.name":"docker.io/lab/tiny:1","org.opencontainers.image.ref.name":"1"}"#;
                 self.oci(plain, "tar", annotations)
@@ -280,7 +280,7 @@ impl Sample {
         let mut tar = Tar::default();
         let mut names: Vec<String> = Vec::new();
         for (at, layer) in self.layers.iter().enumerate() {
-            let id = Digest::of(format!("legacy {at}").as_bytes())
+            let id = Sha256Digest::of(format!("legacy {at}").as_bytes())
                 .hex()
                 .to_owned();
             tar = tar
@@ -305,15 +305,15 @@ impl Sample {
         let mut tar = Tar::default();
         let mut links = Vec::new();
         for (at, layer) in self.layers.iter().enumerate() {
-            let flat = format!("{}.tar", Digest::of(layer).hex());
-            tar = tar.add(&Entry {
+            let flat = format!("{}.tar", Sha256Digest::of(layer).hex());
+            tar = tar.add(&SampleEntry {
                 name: &flat,
                 data: layer,
                 mode: 0o444,
                 mtime: 0,
-                ..Entry::default()
+                ..SampleEntry::default()
             });
-            let id = Digest::of(format!("legacy {at}").as_bytes())
+            let id = Sha256Digest::of(format!("legacy {at}").as_bytes())
                 .hex()
                 .to_owned();
             links.push((format!("{id}/layer.tar"), format!("../{flat}")));
@@ -323,8 +323,9 @@ impl Sample {
         for (name, target) in &links {
             tar = tar.symlink(name, target);
         }
-        let manifest =
-            self.docker_manifest(&config, |layer| format!("{}.tar", Digest::of(layer).hex()));
+        let manifest = self.docker_manifest(&config, |layer| {
+            format!("{}.tar", Sha256Digest::of(layer).hex())
+        });
         tar.file("repositories", b"{}")
             .file("manifest.json", manifest.as_bytes())
             .end()
@@ -339,7 +340,7 @@ impl Sample {
         let mut written = std::collections::BTreeSet::new();
         for layer in &self.layers {
             let blob = compress(layer);
-            let digest = Digest::of(&blob);
+            let digest = Sha256Digest::of(&blob);
             layers.push(format!(
                 r#"{{"mediaType":"application/vnd.oci.image.layer.v1.{media}","digest":"{digest}","size":{}}}"#,
                 blob.len()
@@ -354,7 +355,7 @@ impl Sample {
             self.config.len(),
             layers.join(",")
         );
-        let digest = Digest::of(manifest.as_bytes());
+        let digest = Sha256Digest::of(manifest.as_bytes());
         let index = format!(
             r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"{digest}","size":{},"annotations":{annotations}}}]}}"#,
             manifest.len()

@@ -14,19 +14,19 @@ use tempfile::TempDir;
 
 use super::archive::Archive;
 use super::config::own_architecture;
-use super::digest::Digest;
+use super::digest::Sha256Digest;
 use super::failure::ImageError;
 use super::limits::ImportLimits;
-use super::samples::{Entry, PRODUCERS, Producer, Sample, Tar, gzip, zstd};
-use super::{ImageStore, ImportRequest, ImportedImage};
+use super::samples::{PRODUCERS, Producer, SampleEntry, SampleImage, Tar, gzip, zstd};
+use super::{ArchiveImport, ImageStore, ImportedImage};
 
 /// A store in a directory of its own, with a neighbour that no import may touch.
-struct Bench {
+struct StoreFixture {
     directory: TempDir,
     store: ImageStore,
 }
 
-impl Bench {
+impl StoreFixture {
     fn new() -> Self {
         Self::with(ImportLimits {
             reserve_bytes: 0,
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn import_from(&self, archive: Archive) -> Result<Vec<ImportedImage>, ImageError> {
-        let request = ImportRequest {
+        let request = ArchiveImport {
             archive,
             name: Some("tiny"),
             now: Timestamp::default(),
@@ -58,7 +58,7 @@ impl Bench {
     }
 
     fn import_layers(&self, layers: Vec<Vec<u8>>) -> Result<ImportedImage, ImageError> {
-        let archive = Sample::of(layers).pack(Producer::Docker25);
+        let archive = SampleImage::of(layers).pack(Producer::Docker25);
         self.import(&archive).map(|mut images| images.remove(0))
     }
 
@@ -87,7 +87,7 @@ impl Bench {
 
 /// Whether unpacking can work here; says why the test is skipped when not.
 pub(super) fn can_unpack(test: &str) -> bool {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     match bench.store.can_unpack() {
         Ok(()) => true,
         Err(error) => {
@@ -112,13 +112,13 @@ fn base_layer() -> Vec<u8> {
     Tar::default()
         .directory("./", 0o755)
         .directory("bin/", 0o755)
-        .add(&Entry {
+        .add(&SampleEntry {
             name: "bin/sh",
             data: b"#!",
             mode: 0o4755,
             uid: 3,
             gid: 7,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
         .hard_link("bin/ash", "bin/sh")
         .symlink("bin/link", "/etc/passwd")
@@ -128,13 +128,13 @@ fn base_layer() -> Vec<u8> {
         .file("etc/old", b"old")
         .directory("usr/lib/", 0o755)
         .symlink("lib", "usr/lib")
-        .add(&Entry {
+        .add(&SampleEntry {
             name: "run/pipe",
             kind: EntryType::Fifo,
             mode: 0o622,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
-        .add(&Entry {
+        .add(&SampleEntry {
             name: "bin/ping",
             data: b"ping",
             mode: 0o755,
@@ -146,7 +146,7 @@ fn base_layer() -> Vec<u8> {
                 ),
                 ("mtime", b"1600000000.123456789"),
             ],
-            ..Entry::default()
+            ..SampleEntry::default()
         })
         .end()
 }
@@ -166,10 +166,10 @@ fn every_producer_gives_the_same_image() {
     if !can_unpack("every_producer_gives_the_same_image") {
         return;
     }
-    let sample = Sample::of(vec![base_layer(), top_layer()]);
+    let sample = SampleImage::of(vec![base_layer(), top_layer()]);
     let mut first: Option<ImportedImage> = None;
     for producer in PRODUCERS {
-        let bench = Bench::new();
+        let bench = StoreFixture::new();
         let images = bench
             .import(&sample.pack(producer))
             .unwrap_or_else(|e| panic!("{producer:?}: {e}"));
@@ -220,8 +220,8 @@ fn the_same_layers_are_kept_once() {
     if !can_unpack("the_same_layers_are_kept_once") {
         return;
     }
-    let bench = Bench::new();
-    let sample = Sample::of(vec![base_layer(), top_layer()]);
+    let bench = StoreFixture::new();
+    let sample = SampleImage::of(vec![base_layer(), top_layer()]);
     let first = bench.import(&sample.pack(Producer::PodmanOci)).unwrap();
     let again = bench.import(&sample.pack(Producer::Docker20)).unwrap();
     assert!(again[0].known && again[0].new_bytes == 0);
@@ -233,7 +233,7 @@ fn the_same_layers_are_kept_once() {
         again[0].record.references.iter().collect::<Vec<_>>(),
         ["lab/tiny:1"]
     );
-    let other = Sample::with_run(
+    let other = SampleImage::with_run(
         vec![base_layer(), Tar::default().file("x", b"12345").end()],
         "{}",
     );
@@ -275,9 +275,9 @@ fn a_layer_somebody_else_has_is_not_had_by_naming_it() {
     if !can_unpack("a_layer_somebody_else_has_is_not_had_by_naming_it") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.import_layers(vec![base_layer()]).unwrap();
-    let mut thief = Sample::of(vec![base_layer()]);
+    let mut thief = SampleImage::of(vec![base_layer()]);
     thief.layers[0] = Tar::default().file("other", b"bytes").end();
     assert_eq!(
         code(bench.import(&thief.pack(Producer::Docker20))),
@@ -290,7 +290,7 @@ fn whiteouts_become_what_overlayfs_reads() {
     if !can_unpack("whiteouts_become_what_overlayfs_reads") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let image = bench
         .import_layers(vec![base_layer(), top_layer()])
         .unwrap();
@@ -310,7 +310,7 @@ fn a_directory_listed_after_its_contents_is_counted_once() {
     if !can_unpack("a_directory_listed_after_its_contents_is_counted_once") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let late = Tar::default()
         .file("srv/one", b"1")
         .directory("srv/", 0o750)
@@ -362,7 +362,7 @@ fn shown(root: &Path) -> BTreeMap<String, String> {
 }
 
 /// Mounts an image by overlayfs and gives what is seen through it.
-fn mounted(bench: &Bench, image: &ImportedImage) -> BTreeMap<String, String> {
+fn mounted(bench: &StoreFixture, image: &ImportedImage) -> BTreeMap<String, String> {
     let at = tempfile::tempdir().unwrap();
     let mut lowers: Vec<String> = bench
         .store
@@ -399,8 +399,8 @@ fn a_layer_hides_and_shows_as_the_specification_says() {
             .end()
     };
     // Upper layer, then what must be seen.
-    type Seen = &'static [(&'static str, &'static str)];
-    let cases: Vec<(&str, Tar, Seen)> = vec![
+    type SeenFiles = &'static [(&'static str, &'static str)];
+    let cases: Vec<(&str, Tar, SeenFiles)> = vec![
         (
             "file removed",
             Tar::default().file(".wh.f", b""),
@@ -509,7 +509,7 @@ fn a_layer_hides_and_shows_as_the_specification_says() {
         ),
     ];
     for (name, upper, expected) in cases {
-        let bench = Bench::new();
+        let bench = StoreFixture::new();
         let image = bench
             .import_layers(vec![base(), upper.end()])
             .unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -528,7 +528,7 @@ fn a_layer_that_leans_on_the_ones_below_is_kept_for_that_stack_alone() {
     if !can_mount("a_layer_that_leans_on_the_ones_below_is_kept_for_that_stack_alone") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     // The upper layer links to a file of the lower one, writes behind the lower one's link and
     // leaves a directory out.
     let upper = || {
@@ -563,7 +563,7 @@ fn a_layer_that_leans_on_the_ones_below_is_kept_for_that_stack_alone() {
         .file("bin/sh", b"other")
         .end();
     let other = bench
-        .import(&Sample::with_run(vec![other_base, upper()], "{}").pack(Producer::Umoci))
+        .import(&SampleImage::with_run(vec![other_base, upper()], "{}").pack(Producer::Umoci))
         .unwrap();
     let seen = mounted(&bench, &other[0]);
     assert_eq!(seen["tmp"], "dir 700");
@@ -578,7 +578,7 @@ fn metadata_survives() {
     if !can_unpack("metadata_survives") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let image = bench.import_layers(vec![base_layer()]).unwrap();
     let root = bench.fs_of(&image, 0);
     let ping = fs::metadata(root.join("bin/ping")).unwrap();
@@ -622,14 +622,14 @@ fn long_names_and_holes_are_understood() {
     map.extend_from_slice(b"headtail");
     let layer = Tar::default()
         .file(&long, b"long")
-        .add(&Entry {
+        .add(&SampleEntry {
             name: "cut",
             data: b"pax",
             pax: &[("path", pax_name.as_bytes())],
-            ..Entry::default()
+            ..SampleEntry::default()
         })
         .symlink("s", &"t".repeat(300))
-        .add(&Entry {
+        .add(&SampleEntry {
             name: "GNUSparseFile.0/holes",
             data: &map,
             pax: &[
@@ -638,10 +638,10 @@ fn long_names_and_holes_are_understood() {
                 ("GNU.sparse.name", b"holes"),
                 ("GNU.sparse.realsize", b"2097152"),
             ],
-            ..Entry::default()
+            ..SampleEntry::default()
         })
         .end();
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let image = bench.import_layers(vec![layer]).unwrap();
     let root = bench.fs_of(&image, 0);
     assert_eq!(fs::read(root.join(&long)).unwrap(), b"long");
@@ -670,8 +670,8 @@ fn a_directory_layout_is_taken_too() {
     if !can_unpack("a_directory_layout_is_taken_too") {
         return;
     }
-    let bench = Bench::new();
-    let sample = Sample::of(vec![base_layer()]);
+    let bench = StoreFixture::new();
+    let sample = SampleImage::of(vec![base_layer()]);
     let layout = tempfile::tempdir().unwrap();
     tar::Archive::new(&sample.pack(Producer::Umoci)[..])
         .unpack(layout.path())
@@ -697,8 +697,8 @@ fn an_archive_compressed_as_a_whole_is_taken() {
         return;
     }
     for compress in [gzip, zstd] {
-        let bench = Bench::new();
-        let sample = Sample::of(vec![base_layer()]);
+        let bench = StoreFixture::new();
+        let sample = SampleImage::of(vec![base_layer()]);
         let images = bench
             .import(&compress(&sample.pack(Producer::PodmanDocker)))
             .unwrap();
@@ -715,7 +715,7 @@ fn a_layer_listed_twice_is_mounted_once() {
     if !can_mount("a_layer_listed_twice_is_mounted_once") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let empty = || Tar::default().end();
     let image = bench
         .import_layers(vec![base_layer(), empty(), top_layer(), empty()])
@@ -730,10 +730,10 @@ fn hostile_layers_are_refused_by_name() {
     if !can_unpack("hostile_layers_are_refused_by_name") {
         return;
     }
-    let entry = |name: &'static str, kind: EntryType| Entry {
+    let entry = |name: &'static str, kind: EntryType| SampleEntry {
         name,
         kind,
-        ..Entry::default()
+        ..SampleEntry::default()
     };
     let deep = "d/".repeat(300);
     let long_part = "x".repeat(300);
@@ -828,28 +828,28 @@ fn hostile_layers_are_refused_by_name() {
         ),
         (
             "image.device-node",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 device: (8, 0),
                 ..entry("dev/sda", EntryType::Block)
             }),
         ),
         (
             "image.device-node",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 device: (1, 1),
                 ..entry("dev/mem", EntryType::Char)
             }),
         ),
         (
             "image.device-node",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 device: (1, 1),
                 ..entry("dev/null", EntryType::Char)
             }),
         ),
         (
             "image.device-node",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 device: (1, 3),
                 ..entry("home/null", EntryType::Char)
             }),
@@ -868,56 +868,56 @@ fn hostile_layers_are_refused_by_name() {
         ),
         (
             "image.bad-owner",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 uid: 4_294_967_295,
                 ..entry("f", EntryType::Regular)
             }),
         ),
         (
             "image.bad-owner",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 gid: 4_294_967_295,
                 ..entry("f", EntryType::Regular)
             }),
         ),
         (
             "image.bad-owner",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("uid", b"4294967296")],
                 ..entry("f", EntryType::Regular)
             }),
         ),
         (
             "image.bad-owner",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 uid: 4_294_967_295,
                 ..entry("./", EntryType::Directory)
             }),
         ),
         (
             "image.bad-attribute",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("SCHILY.xattr.trusted.overlay.redirect", b"/etc")],
                 ..entry("d/", EntryType::Directory)
             }),
         ),
         (
             "image.bad-attribute",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("SCHILY.xattr.trusted.overlay.opaque", b"y")],
                 ..entry("d/", EntryType::Directory)
             }),
         ),
         (
             "image.bad-attribute",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("SCHILY.xattr.user.overlay.metacopy", b"")],
                 ..entry("f", EntryType::Regular)
             }),
         ),
         (
             "image.bad-attribute",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("SCHILY.xattr.security.capability", b"no")],
                 ..entry("f", EntryType::Regular)
             }),
@@ -926,14 +926,14 @@ fn hostile_layers_are_refused_by_name() {
         ("image.path-too-long", Tar::default().file(&long_part, b"")),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 data: b"smuggled",
                 ..entry("d/", EntryType::Directory)
             }),
         ),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 size: Some(512),
                 link: "f",
                 ..entry("l", EntryType::Link)
@@ -945,28 +945,28 @@ fn hostile_layers_are_refused_by_name() {
         ),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("path", b"a\0b")],
                 ..entry("f", EntryType::Regular)
             }),
         ),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("size", b"-1")],
                 ..entry("f", EntryType::Regular)
             }),
         ),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 size: Some(u64::MAX / 4),
                 ..entry("f", EntryType::XHeader)
             }),
         ),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 size: Some(1 << 33),
                 ..entry("f", EntryType::GNULongName)
             }),
@@ -974,7 +974,7 @@ fn hostile_layers_are_refused_by_name() {
         ("image.bad-member", Tar::default().raw(&[b'x'; 512])),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("GNU.sparse.map", b"0,9,5,9"), ("GNU.sparse.size", b"20")],
                 data: b"123456789123456789",
                 ..entry("s", EntryType::Regular)
@@ -982,7 +982,7 @@ fn hostile_layers_are_refused_by_name() {
         ),
         (
             "image.bad-member",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[("GNU.sparse.map", b"0,4"), ("GNU.sparse.size", b"20")],
                 data: b"12345678",
                 ..entry("s", EntryType::Regular)
@@ -990,7 +990,7 @@ fn hostile_layers_are_refused_by_name() {
         ),
         (
             "image.too-large",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 pax: &[
                     ("GNU.sparse.map", b"0,4"),
                     ("GNU.sparse.size", b"9000000000000000000"),
@@ -1001,7 +1001,7 @@ fn hostile_layers_are_refused_by_name() {
         ),
         (
             "image.truncated",
-            Tar::default().add(&Entry {
+            Tar::default().add(&SampleEntry {
                 size: Some(1 << 20),
                 data: b"short",
                 ..entry("f", EntryType::Regular)
@@ -1013,13 +1013,13 @@ fn hostile_layers_are_refused_by_name() {
         ),
     ];
     for (number, (expected, layer)) in cases.into_iter().enumerate() {
-        let bench = Bench::new();
+        let bench = StoreFixture::new();
         let layer = if expected == "image.truncated" {
             layer.bytes_only()
         } else {
             layer.end()
         };
-        let archive = Sample::of(vec![layer]).pack(Producer::Docker25);
+        let archive = SampleImage::of(vec![layer]).pack(Producer::Docker25);
         assert_eq!(code(bench.import(&archive)), expected, "case {number}");
         bench.assert_untouched();
     }
@@ -1030,7 +1030,7 @@ fn a_link_of_one_layer_is_never_followed_out_by_the_next() {
     if !can_unpack("a_link_of_one_layer_is_never_followed_out_by_the_next") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let outside = bench.directory.path().display().to_string();
     // `out` leads to the directory of the store's neighbour; `up` climbs.
     let base = Tar::default()
@@ -1050,7 +1050,7 @@ fn a_link_of_one_layer_is_never_followed_out_by_the_next() {
     assert_eq!(fs::read(top.join("etc/evil")).unwrap(), b"x");
 
     let looping = Tar::default().file("round/x", b"x").end();
-    let archive = Sample::with_run(vec![base, looping], "{}").pack(Producer::Umoci);
+    let archive = SampleImage::with_run(vec![base, looping], "{}").pack(Producer::Umoci);
     assert_eq!(code(bench.import(&archive)), "image.through-link");
 }
 
@@ -1071,7 +1071,7 @@ fn a_link_is_not_followed_to_directories_that_exist_outside() {
     ];
     for (number, attempt) in attempts.into_iter().enumerate() {
         for target in ["outside", "climbing"] {
-            let bench = Bench::new();
+            let bench = StoreFixture::new();
             let outside = bench.directory.path();
             let before = fs::metadata(outside.join("images/records")).unwrap();
             let link = match target {
@@ -1080,7 +1080,7 @@ fn a_link_is_not_followed_to_directories_that_exist_outside() {
                 _ => "../../../../..".to_owned(),
             };
             let layer = attempt(Tar::default().symlink("l", &link)).end();
-            let archive = Sample::of(vec![layer]).pack(Producer::Docker20);
+            let archive = SampleImage::of(vec![layer]).pack(Producer::Docker20);
             assert_eq!(
                 code(bench.import(&archive)),
                 "image.through-link",
@@ -1097,7 +1097,7 @@ fn a_link_is_not_followed_to_directories_that_exist_outside() {
                 .symlink("l", &link)
                 .hard_link("stolen", "l/neighbour")
                 .end();
-            let archive = Sample::of(vec![link]).pack(Producer::Docker20);
+            let archive = SampleImage::of(vec![link]).pack(Producer::Docker20);
             assert_eq!(code(bench.import(&archive)), "image.bad-link");
             bench.assert_untouched();
         }
@@ -1109,12 +1109,12 @@ fn layers_that_are_not_what_was_declared_are_refused() {
     if !can_unpack("layers_that_are_not_what_was_declared_are_refused") {
         return;
     }
-    let mut wrong_layer = Sample::of(vec![base_layer()]);
+    let mut wrong_layer = SampleImage::of(vec![base_layer()]);
     let layer = &mut wrong_layer.layers[0];
     let data = layer.windows(6).position(|w| w == b"root:x").unwrap();
     layer[data] ^= 1;
     for producer in PRODUCERS {
-        let bench = Bench::new();
+        let bench = StoreFixture::new();
         let refused = code(bench.import(&wrong_layer.pack(producer)));
         assert_eq!(refused, "image.digest-mismatch", "{producer:?}");
         bench.assert_untouched();
@@ -1123,7 +1123,7 @@ fn layers_that_are_not_what_was_declared_are_refused() {
 
 #[test]
 fn hostile_archives_are_refused_by_name() {
-    let sample = || Sample::of(vec![base_layer()]);
+    let sample = || SampleImage::of(vec![base_layer()]);
     let good = sample().pack(Producer::PodmanOci);
     let docker = |manifest: &str| Tar::default().file("manifest.json", manifest.as_bytes());
     let index = |manifests: &str| {
@@ -1168,17 +1168,17 @@ fn hostile_archives_are_refused_by_name() {
         ("image.path-escape", docker("[]").symlink("a/l", "../../x").end()),
         ("image.path-escape", docker("[]").symlink("l", "/etc/passwd").end()),
         ("image.bad-link", docker(r#"[{"Config":"a","Layers":["y"]}]"#).symlink("a", "b").symlink("b", "a").end()),
-        ("image.device-node", docker("[]").add(&Entry { name: "d", kind: EntryType::Char, ..Entry::default() }).end()),
+        ("image.device-node", docker("[]").add(&SampleEntry { name: "d", kind: EntryType::Char, ..SampleEntry::default() }).end()),
         ("image.compression", b"\xfd7zXZ\0whatever".repeat(100)),
         ("image.damaged", [&gzip(b"x")[..10], &[0xff; 600]].concat()),
         ("image.document-too-large", Tar::default().file("manifest.json", &vec![b' '; 9 << 20]).end()),
         ("image.architecture", index(r#"{"digest":"sha256:1","size":1,"platform":{"architecture":"s390x","os":"linux"}}"#).end()),
         ("image.architecture", index(r#"{"digest":"sha256:1","size":1,"platform":{"architecture":"amd64","os":"windows"}}"#).end()),
-        ("image.empty", Sample::of(vec![]).pack(Producer::Docker20)),
-        ("image.too-many-layers", Sample::of(vec![Tar::default().end(); 128]).pack(Producer::Umoci)),
+        ("image.empty", SampleImage::of(vec![]).pack(Producer::Docker20)),
+        ("image.too-many-layers", SampleImage::of(vec![Tar::default().end(); 128]).pack(Producer::Umoci)),
     ];
     for (number, (expected, archive)) in cases.into_iter().enumerate() {
-        let bench = Bench::new();
+        let bench = StoreFixture::new();
         assert_eq!(code(bench.import(&archive)), expected, "case {number}");
         bench.assert_untouched();
     }
@@ -1188,13 +1188,13 @@ fn hostile_archives_are_refused_by_name() {
         .replace(own_architecture(), "riscv64")
         .into_bytes();
     assert_eq!(
-        code(Bench::new().import(&lying.pack(Producer::PodmanDocker))),
+        code(StoreFixture::new().import(&lying.pack(Producer::PodmanDocker))),
         "image.architecture"
     );
     let mut more = sample();
-    more.config = Sample::of(vec![base_layer(), top_layer()]).config;
+    more.config = SampleImage::of(vec![base_layer(), top_layer()]).config;
     assert_eq!(
-        code(Bench::new().import(&more.pack(Producer::PodmanDocker))),
+        code(StoreFixture::new().import(&more.pack(Producer::PodmanDocker))),
         "image.bad-config"
     );
 }
@@ -1232,8 +1232,8 @@ fn configurations_nothing_could_run_are_refused() {
         ("image.bad-config", r#"{"WorkingDir":"relative"}"#.into()),
     ];
     for (expected, run) in cases {
-        let bench = Bench::new();
-        let archive = Sample::with_run(vec![base_layer()], &run).pack(Producer::PodmanDocker);
+        let bench = StoreFixture::new();
+        let archive = SampleImage::with_run(vec![base_layer()], &run).pack(Producer::PodmanDocker);
         assert_eq!(
             code(bench.import(&archive)),
             expected,
@@ -1251,55 +1251,55 @@ fn bombs_and_full_disks_are_refused_early() {
     }
     let zeros = Tar::default().file("zeros", &vec![0u8; 8 << 20]).end();
     for producer in [Producer::PodmanOci, Producer::SkopeoZstd] {
-        let archive = Sample::of(vec![zeros.clone()]).pack(producer);
+        let archive = SampleImage::of(vec![zeros.clone()]).pack(producer);
         let ratio = ImportLimits {
             ratio: 100,
             ratio_grace_bytes: 1 << 20,
             reserve_bytes: 0,
             ..ImportLimits::default()
         };
-        let bench = Bench::with(ratio);
+        let bench = StoreFixture::with(ratio);
         assert_eq!(code(bench.import(&archive)), "image.bomb", "{producer:?}");
         bench.assert_untouched();
     }
-    let archive = Sample::of(vec![zeros.clone()]).pack(Producer::Docker20);
-    let bench = Bench::with(ImportLimits {
+    let archive = SampleImage::of(vec![zeros.clone()]).pack(Producer::Docker20);
+    let bench = StoreFixture::with(ImportLimits {
         unpacked_bytes: 4 << 20,
         reserve_bytes: 0,
         ..ImportLimits::default()
     });
     assert_eq!(code(bench.import(&archive)), "image.too-large");
     bench.assert_untouched();
-    let bench = Bench::with(ImportLimits {
+    let bench = StoreFixture::with(ImportLimits {
         unpacked_bytes: 4 << 20,
         reserve_bytes: 0,
         ..ImportLimits::default()
     });
     assert_eq!(code(bench.import(&gzip(&archive))), "image.bomb");
     bench.assert_untouched();
-    let bench = Bench::with(ImportLimits {
+    let bench = StoreFixture::with(ImportLimits {
         reserve_bytes: 1 << 60,
         ..ImportLimits::default()
     });
     assert_eq!(code(bench.import(&archive)), "image.disk-full");
     bench.assert_untouched();
-    let bench = Bench::with(ImportLimits {
+    let bench = StoreFixture::with(ImportLimits {
         members: 3,
         reserve_bytes: 0,
         ..ImportLimits::default()
     });
     assert_eq!(
-        code(bench.import(&Sample::of(vec![base_layer()]).pack(Producer::Umoci))),
+        code(bench.import(&SampleImage::of(vec![base_layer()]).pack(Producer::Umoci))),
         "image.too-many-members"
     );
     bench.assert_untouched();
-    let bench = Bench::with(ImportLimits {
+    let bench = StoreFixture::with(ImportLimits {
         directory_name_bytes: 200,
         reserve_bytes: 0,
         ..ImportLimits::default()
     });
     assert_eq!(
-        code(bench.import(&Sample::of(vec![base_layer()]).pack(Producer::Umoci))),
+        code(bench.import(&SampleImage::of(vec![base_layer()]).pack(Producer::Umoci))),
         "image.too-many-members"
     );
     bench.assert_untouched();
@@ -1309,18 +1309,18 @@ fn bombs_and_full_disks_are_refused_early() {
 fn the_extended_headers_of_one_member_are_bounded_together() {
     let attributes = |bytes: usize| b"19 SCHILY.xattr.a=\n".repeat(bytes / 19);
     let header = |tar: Tar, kind, data: &[u8]| {
-        tar.add(&Entry {
+        tar.add(&SampleEntry {
             name: "extended",
             kind,
             data,
-            ..Entry::default()
+            ..SampleEntry::default()
         })
     };
     let records = |tar, bytes| header(tar, EntryType::XHeader, &attributes(bytes));
     let name = |tar| header(tar, EntryType::GNULongName, b"manifest.json\0");
     let comment = |tar| header(tar, EntryType::XGlobalHeader, b"12 comment=\n");
     let few = |tar| name(records(comment(tar), 700 << 10));
-    let told = |tar: Tar| code(Bench::new().import(&tar.file("manifest.json", b"").end()));
+    let told = |tar: Tar| code(StoreFixture::new().import(&tar.file("manifest.json", b"").end()));
     let ordinary = told(few(Tar::default()));
     assert_ne!(
         ordinary, "image.bad-member",
@@ -1353,12 +1353,12 @@ fn the_usual_devices_are_left_out_with_a_warning() {
     if !can_unpack("the_usual_devices_are_left_out_with_a_warning") {
         return;
     }
-    let bench = Bench::new();
-    let null = Entry {
+    let bench = StoreFixture::new();
+    let null = SampleEntry {
         name: "./dev/null",
         kind: EntryType::Char,
         device: (1, 3),
-        ..Entry::default()
+        ..SampleEntry::default()
     };
     let image = bench
         .import_layers(vec![
@@ -1374,7 +1374,7 @@ fn a_cancelled_import_leaves_nothing() {
     if !can_unpack("a_cancelled_import_leaves_nothing") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let flag = AtomicBool::new(false);
     let layer = Tar::default()
         .file(
@@ -1385,9 +1385,9 @@ fn a_cancelled_import_leaves_nothing() {
         )
         .end();
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&Sample::of(vec![layer]).pack(Producer::Docker20))
+    file.write_all(&SampleImage::of(vec![layer]).pack(Producer::Docker20))
         .unwrap();
-    let request = ImportRequest {
+    let request = ArchiveImport {
         archive: Archive::File(file),
         name: None,
         now: Timestamp::default(),
@@ -1411,10 +1411,10 @@ fn opening_clears_what_a_crash_left() {
     if !can_unpack("opening_clears_what_a_crash_left") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let image = bench.import_layers(vec![base_layer()]).unwrap();
     let root = bench.directory.path().join("images");
-    let orphan = Digest::of(b"a layer renamed into place before the crash");
+    let orphan = Sha256Digest::of(b"a layer renamed into place before the crash");
     fs::create_dir_all(root.join("layers").join(orphan.hex()).join("fs/etc")).unwrap();
     fs::create_dir_all(root.join("staging/import-1/layer-0/fs")).unwrap();
     std::os::unix::fs::symlink(
@@ -1428,7 +1428,7 @@ fn opening_clears_what_a_crash_left() {
         root.join("staging/import-1").exists() && root.join("layers").join(orphan.hex()).exists()
     );
     drop(beside);
-    let Bench { directory, store } = bench;
+    let StoreFixture { directory, store } = bench;
     drop(store);
 
     let again = ImageStore::open(&root, ImportLimits::default()).unwrap();
@@ -1467,7 +1467,7 @@ fn damage_is_found_and_named() {
     if !can_unpack("damage_is_found_and_named") {
         return;
     }
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let image = bench.import_layers(vec![base_layer()]).unwrap();
     let root = bench.fs_of(&image, 0);
     fs::write(root.join("etc/passwd"), "root:x:0:0::/root:/bin/ba\n").unwrap();
@@ -1491,8 +1491,8 @@ fn two_imports_at_once_share_their_layers() {
     if !can_unpack("two_imports_at_once_share_their_layers") {
         return;
     }
-    let bench = Bench::new();
-    let archive = Sample::of(vec![base_layer(), top_layer()]).pack(Producer::Docker25);
+    let bench = StoreFixture::new();
+    let archive = SampleImage::of(vec![base_layer(), top_layer()]).pack(Producer::Docker25);
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| bench.import(&archive).unwrap());
@@ -1586,7 +1586,7 @@ fn mend_checksums(bytes: &mut [u8]) {
 
 /// One damaged import: whatever it says, nothing outside changes and nothing is left behind.
 fn survive(seed: u64) -> bool {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let outside = bench.directory.path().display().to_string();
     let links = Tar::default()
@@ -1611,7 +1611,7 @@ fn survive(seed: u64) -> bool {
             mend_checksums(&mut layers[layer]);
         }
     }
-    let mut archive = Sample::of(layers).pack(*dice.one_of(&PRODUCERS));
+    let mut archive = SampleImage::of(layers).pack(*dice.one_of(&PRODUCERS));
     if !deep {
         damage(&mut archive, &mut dice);
         if dice.below(2) == 0 {
@@ -1672,7 +1672,7 @@ fn a_killed_import_leaves_whole_images_or_nothing() {
         let places = places.into_string().unwrap();
         let (root, archive) = places.split_once('\n').unwrap();
         let store = ImageStore::open(Path::new(root), ImportLimits::default()).unwrap();
-        let request = ImportRequest {
+        let request = ArchiveImport {
             archive: Archive::at(Path::new(archive)).unwrap(),
             name: None,
             now: Timestamp::default(),
@@ -1689,7 +1689,7 @@ fn a_killed_import_leaves_whole_images_or_nothing() {
     for number in 0..3000 {
         many = many.file(&format!("d/{number}"), &[7; 100]);
     }
-    let sample = Sample::of(vec![base_layer(), many.end(), top_layer()]);
+    let sample = SampleImage::of(vec![base_layer(), many.end(), top_layer()]);
     let directory = tempfile::tempdir().unwrap();
     let archive = directory.path().join("archive.tar");
     fs::write(&archive, sample.pack(Producer::PodmanOci)).unwrap();

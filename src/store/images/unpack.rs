@@ -23,8 +23,8 @@ use rustix::io::Errno;
 
 use super::failure::{Doing, ImageError, from_read, shown};
 use super::limits::ImportLimits;
-use super::lower::{self, Found, Lower, OPAQUE};
-use super::members::{Member, MemberKind, Members, Skip};
+use super::lower::{self, Lower, LowerEntry, OPAQUE};
+use super::members::{MemberKind, Members, Skip, TarMember};
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE_MEMBER: &[u8] = b".wh..wh..opq";
@@ -35,7 +35,7 @@ const MAPPED_IDS: u64 = 65_536;
 
 /// What was found while unpacking a layer.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct UnpackFacts {
     /// Files, directories, links and pipes made.
     pub(super) entries: u64,
     /// Sum of the lengths of all files.
@@ -52,7 +52,7 @@ pub(super) struct Facts {
 /// Sentences kept of one layer; a hostile one could make a million different ones.
 const WARNINGS: usize = 16;
 
-impl Facts {
+impl UnpackFacts {
     fn warn(&mut self, sentence: impl Into<String>) {
         if self.warnings.len() < WARNINGS {
             self.warnings.insert(sentence.into());
@@ -61,7 +61,7 @@ impl Facts {
 }
 
 /// Asked before every stretch of bytes is written.
-pub(super) trait Room {
+pub(super) trait SpaceGuard {
     /// Refuses when these bytes would break a limit or the disk's reserve.
     fn take(&mut self, bytes: u64) -> Result<(), ImageError>;
 }
@@ -73,15 +73,15 @@ pub(super) fn unpack<R: Skip>(
     root: BorrowedFd<'_>,
     contents: &mut impl Write,
     lower: Lower<'_>,
-    room: &mut dyn Room,
+    room: &mut dyn SpaceGuard,
     limits: &ImportLimits,
-) -> Result<Facts, ImageError> {
-    let mut layer = Layer {
+) -> Result<UnpackFacts, ImageError> {
+    let mut layer = LayerUnpack {
         root,
         lower,
         room,
         limits,
-        facts: Facts::default(),
+        facts: UnpackFacts::default(),
         parent: None,
         times: BTreeMap::new(),
         names_held: 0,
@@ -99,12 +99,12 @@ pub(super) fn unpack<R: Skip>(
 
 type Parts = Vec<Vec<u8>>;
 
-struct Layer<'a> {
+struct LayerUnpack<'a> {
     root: BorrowedFd<'a>,
     lower: Lower<'a>,
-    room: &'a mut dyn Room,
+    room: &'a mut dyn SpaceGuard,
     limits: &'a ImportLimits,
-    facts: Facts,
+    facts: UnpackFacts,
     /// The directory used last, with its path.
     parent: Option<(Parts, Rc<OwnedFd>)>,
     /// Times of directories, set at the end because every new file changes them.
@@ -117,11 +117,11 @@ struct Layer<'a> {
     buffer: Vec<u8>,
 }
 
-impl Layer<'_> {
+impl LayerUnpack<'_> {
     fn place<R: Skip>(
         &mut self,
         members: &mut Members<'_, R>,
-        member: &Member,
+        member: &TarMember,
         contents: &mut impl Write,
     ) -> Result<(), ImageError> {
         let path = parts(&member.name, "member", self.limits)?;
@@ -164,7 +164,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    fn root_directory(&mut self, member: &Member) -> Result<(), ImageError> {
+    fn root_directory(&mut self, member: &TarMember) -> Result<(), ImageError> {
         if member.kind != MemberKind::Directory {
             return Err(Refusal::invalid(
                 "image.path-escape",
@@ -177,7 +177,12 @@ impl Layer<'_> {
         self.keep_time(Vec::new(), member.mtime_seconds, member.mtime_nanoseconds)
     }
 
-    fn directory(&mut self, member: &Member, above: &Parts, name: &[u8]) -> Result<(), ImageError> {
+    fn directory(
+        &mut self,
+        member: &TarMember,
+        above: &Parts,
+        name: &[u8],
+    ) -> Result<(), ImageError> {
         let parent = self.open_parent(above)?;
         let path = joined(above, name);
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
@@ -210,7 +215,7 @@ impl Layer<'_> {
     fn file<R: Skip>(
         &mut self,
         members: &mut Members<'_, R>,
-        member: &Member,
+        member: &TarMember,
         above: &Parts,
         name: &[u8],
         contents: &mut impl Write,
@@ -260,7 +265,12 @@ impl Layer<'_> {
         note(contents, sum, member.size, above, name)
     }
 
-    fn symlink(&mut self, member: &Member, above: &Parts, name: &[u8]) -> Result<(), ImageError> {
+    fn symlink(
+        &mut self,
+        member: &TarMember,
+        above: &Parts,
+        name: &[u8],
+    ) -> Result<(), ImageError> {
         if member.link.is_empty() || member.link.len() > self.limits.path_bytes {
             return Err(bad_link(member, "its target is empty or too long"));
         }
@@ -274,7 +284,7 @@ impl Layer<'_> {
         self.describe_by_name(parent.as_fd(), name, member)
     }
 
-    fn fifo(&mut self, member: &Member, above: &Parts, name: &[u8]) -> Result<(), ImageError> {
+    fn fifo(&mut self, member: &TarMember, above: &Parts, name: &[u8]) -> Result<(), ImageError> {
         let parent = self.open_parent(above)?;
         let make =
             || rustix::fs::mknodat(&parent, name, FileType::Fifo, Mode::from_raw_mode(0o600), 0);
@@ -292,7 +302,7 @@ impl Layer<'_> {
 
     fn hard_link(
         &mut self,
-        member: &Member,
+        member: &TarMember,
         above: &Parts,
         name: &[u8],
         contents: &mut impl Write,
@@ -344,7 +354,7 @@ impl Layer<'_> {
     /// gives the directory it now lies in.
     fn raise(
         &mut self,
-        member: &Member,
+        member: &TarMember,
         target: &Parts,
         contents: &mut impl Write,
     ) -> Result<Rc<OwnedFd>, ImageError> {
@@ -353,7 +363,7 @@ impl Layer<'_> {
         if self.hidden(target) {
             return Err(nowhere());
         }
-        let Found::Other { parent: from, stat } = self.lower.look(target)? else {
+        let LowerEntry::Other { parent: from, stat } = self.lower.look(target)? else {
             return Err(nowhere());
         };
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -390,7 +400,7 @@ impl Layer<'_> {
 
     fn whiteout(
         &mut self,
-        member: &Member,
+        member: &TarMember,
         name: &[u8],
         above: &[Vec<u8>],
     ) -> Result<(), ImageError> {
@@ -419,7 +429,7 @@ impl Layer<'_> {
             return Ok(());
         }
         let path = joined(above, hidden);
-        if self.hidden(&path) || matches!(self.lower.look(&path)?, Found::Nothing) {
+        if self.hidden(&path) || matches!(self.lower.look(&path)?, LowerEntry::Nothing) {
             self.facts.bound = true;
             return self.whiteout_own(&path);
         }
@@ -496,10 +506,10 @@ impl Layer<'_> {
                 Some(_) => return Err(duplicate(&path.join(&b'/'))),
                 None => {
                     let below = match self.hidden(&path) {
-                        true => Found::Nothing,
+                        true => LowerEntry::Nothing,
                         false => self.lower.look(&path)?,
                     };
-                    if let Found::Symlink(target) = below {
+                    if let LowerEntry::Symlink(target) = below {
                         links += 1;
                         if links > LINKS {
                             return Err(through_link(member, &path));
@@ -636,7 +646,7 @@ impl Layer<'_> {
 
     /// Owner, mode and attributes, in the order in which the kernel does not undo them: a change of
     /// owner clears set-user-id bits and file capabilities.
-    fn describe(&mut self, file: BorrowedFd<'_>, member: &Member) -> Result<(), ImageError> {
+    fn describe(&mut self, file: BorrowedFd<'_>, member: &TarMember) -> Result<(), ImageError> {
         let (uid, gid) = owner(member)?;
         rustix::fs::fchown(file, Some(uid), Some(gid)).doing(|| owning(&member.name))?;
         rustix::fs::fchmod(file, Mode::from_raw_mode(member.mode))
@@ -666,7 +676,7 @@ impl Layer<'_> {
         &mut self,
         parent: BorrowedFd<'_>,
         name: &[u8],
-        member: &Member,
+        member: &TarMember,
     ) -> Result<(), ImageError> {
         let (uid, gid) = owner(member)?;
         rustix::fs::chownat(
@@ -692,7 +702,7 @@ impl Layer<'_> {
 
     /// Overlay's own attributes would let a layer redirect into other directories: refused. Labels
     /// of the builder's machine mean nothing here: left out.
-    fn wanted_attribute(&mut self, name: &[u8], member: &Member) -> Result<bool, ImageError> {
+    fn wanted_attribute(&mut self, name: &[u8], member: &TarMember) -> Result<bool, ImageError> {
         if name.starts_with(b"trusted.overlay.") || name.starts_with(b"user.overlay.") {
             return Err(bad_attribute(
                 member,
@@ -732,11 +742,11 @@ impl Layer<'_> {
                 .beneath(&path)
                 .doing(|| "describe a directory".into())?;
             let below = match self.hidden(&path) {
-                true => Found::Nothing,
+                true => LowerEntry::Nothing,
                 false => self.lower.look(&path)?,
             };
             match below {
-                Found::Directory(below) => {
+                LowerEntry::Directory(below) => {
                     let stat = rustix::fs::fstat(&below).doing(|| "describe a directory".into())?;
                     copy_description(below.as_fd(), own.as_fd(), &stat)
                         .doing(|| "describe a directory".into())?;
@@ -822,12 +832,12 @@ fn parts(name: &[u8], what: &str, limits: &ImportLimits) -> Result<Parts, ImageE
     Ok(parts)
 }
 
-fn check_owner(member: &Member) -> Result<(), ImageError> {
+fn check_owner(member: &TarMember) -> Result<(), ImageError> {
     owner(member).map(|_| ())
 }
 
 /// 4294967295 means "leave as it is" to the kernel, so such a file would silently be root's.
-fn owner(member: &Member) -> Result<(Uid, Gid), ImageError> {
+fn owner(member: &TarMember) -> Result<(Uid, Gid), ImageError> {
     let id = |raw: u64| u32::try_from(raw).ok().filter(|id| *id != u32::MAX);
     match (id(member.uid), id(member.gid)) {
         (Some(uid), Some(gid)) => Ok((Uid::from_raw(uid), Gid::from_raw(gid))),
@@ -1012,7 +1022,7 @@ fn through_link(member: &[u8], link: &[Vec<u8>]) -> ImageError {
     .into()
 }
 
-fn bad_link(member: &Member, why: &str) -> ImageError {
+fn bad_link(member: &TarMember, why: &str) -> ImageError {
     Refusal::invalid(
         "image.bad-link",
         format!(
@@ -1037,7 +1047,7 @@ fn bad_whiteout(name: &[u8]) -> ImageError {
     .into()
 }
 
-fn bad_attribute(member: &Member, attribute: &[u8], why: &str) -> ImageError {
+fn bad_attribute(member: &TarMember, attribute: &[u8], why: &str) -> ImageError {
     Refusal::invalid(
         "image.bad-attribute",
         format!(
@@ -1050,7 +1060,7 @@ fn bad_attribute(member: &Member, attribute: &[u8], why: &str) -> ImageError {
     .into()
 }
 
-fn device(member: &Member) -> ImageError {
+fn device(member: &TarMember) -> ImageError {
     Refusal::invalid(
         "image.device-node",
         format!(

@@ -9,7 +9,7 @@ use flate2::Crc;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 
 use super::ImageStore;
-use super::digest::Digest;
+use super::digest::Sha256Digest;
 use super::failure::{Doing, ImageError, shown};
 use super::lower;
 use super::record::LayerRecord;
@@ -41,10 +41,10 @@ impl ImageStore {
     /// Reads every file of an image again and compares checksum and length (CRC-32: finds damage,
     /// not forgery) and the number of entries of each layer. Costs one read of all bytes. Refuses
     /// `image.not-found`.
-    pub fn verify(&self, id: &Digest) -> Result<Verification, ImageError> {
+    pub fn verify(&self, id: &Sha256Digest) -> Result<Verification, ImageError> {
         let record = self.image(id)?;
         let mut found = Verification::default();
-        if Digest::of(record.config.as_bytes()) != record.id {
+        if Sha256Digest::of(record.config.as_bytes()) != record.id {
             found.damage("The configuration of the image was changed.".into());
         }
         for layer in &record.layers {

@@ -8,7 +8,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const PATIENCE_MS = 20_000;
+const TIMEOUT_MS = 20_000;
 
 /// The administrator whom `setUp` makes.
 export const PERSON = { name: "mina", password: "a long walk by the river 7" };
@@ -26,7 +26,7 @@ function freePort() {
 
 /// Waits until `ask` answers something true; fails with `what` when it does not in time.
 export async function until(what, ask) {
-  const end = Date.now() + PATIENCE_MS;
+  const end = Date.now() + TIMEOUT_MS;
   for (;;) {
     const answer = await ask();
     if (answer) return answer;
@@ -71,7 +71,7 @@ export async function openWith(variables, ...options) {
         async () => said.match(/https?:\/\/\S*\/setup\S*/)?.[0],
       ),
     /// What the command line says; the server's own socket, so no sign-in.
-    command: (...words) => execFileSync(binary, words, { env: environment, encoding: "utf8", timeout: PATIENCE_MS }),
+    command: (...words) => execFileSync(binary, words, { env: environment, encoding: "utf8", timeout: TIMEOUT_MS }),
     /// Ends every session and the server, waits, removes its folder.
     async close() {
       try {

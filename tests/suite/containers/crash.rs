@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use node::runtime::{ContainerName, Standing};
+use node::runtime::{RuntimeName, RuntimePhase};
 
 use super::ground::Ground;
 
 /// Every control group directory of a container, in every hierarchy.
-fn groups(ground: &Ground, name: &ContainerName) -> Vec<PathBuf> {
+fn groups(ground: &Ground, name: &RuntimeName) -> Vec<PathBuf> {
     let below = format!("{}/sessions/{name}", ground.runtime.box_id());
     let hierarchies = fs::read_dir("/sys/fs/cgroup")
         .into_iter()
@@ -58,7 +58,7 @@ fn a_container_without_its_shim_is_lost_and_its_processes_are_killed() {
     let pid = ground.running(&name);
     kill(ground.shim_of(&name));
     ground.wait(&name, |standing| {
-        matches!(standing, Standing::Lost { .. }).then_some(())
+        matches!(standing, RuntimePhase::Lost { .. }).then_some(())
     });
     assert!(goes(pid), "no orphan");
     assert!(
@@ -86,13 +86,13 @@ fn when_server_and_shim_die_together_the_next_server_declares_it_lost() {
     }
     ground.reopen();
     assert!(
-        matches!(ground.standing(&lost), Standing::Lost { .. }),
+        matches!(ground.standing(&lost), RuntimePhase::Lost { .. }),
         "{:?}",
         ground.standing(&lost)
     );
     assert!(goes(orphan));
     assert!(
-        matches!(ground.standing(&kept), Standing::Running { pid, .. } if pid == living),
+        matches!(ground.standing(&kept), RuntimePhase::Running { pid, .. } if pid == living),
         "the neighbour goes on"
     );
 }
@@ -129,7 +129,7 @@ fn a_reused_number_another_boot_or_a_stale_socket_is_never_adopted_or_signalled(
         fs::write(&path, record.to_string()).expect("written");
         ground.reopen();
         assert!(
-            matches!(ground.standing(&name), Standing::Lost { .. }),
+            matches!(ground.standing(&name), RuntimePhase::Lost { .. }),
             "{field}: {:?}",
             ground.standing(&name)
         );
@@ -200,7 +200,7 @@ fn a_new_server_adopts_twenty_within_a_second() {
     assert!(
         names
             .iter()
-            .all(|name| matches!(ground.standing(name), Standing::Running { .. }))
+            .all(|name| matches!(ground.standing(name), RuntimePhase::Running { .. }))
     );
     assert!(took < Duration::from_secs(1), "{took:?}");
 }

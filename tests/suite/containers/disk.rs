@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use base::link::ServerEnd;
 use base::observe::Clock;
 use node::disk::DiskWatch;
-use node::runtime::{ContainerName, Places, Runtime, Standing};
-use node::{Node, Options};
+use node::runtime::{Runtime, RuntimeName, RuntimePaths, RuntimePhase};
+use node::{LocalNode, NodeOptions};
 use rules::messages::{
-    Answer, Assignment, ContainerOrder, NodeReport, RootFileSystem, SightState, Want,
+    Assignment, ContainerOrder, EnforcementAction, NodeReport, ReportedState, RootFileSystem, Want,
 };
 use rules::names::NodeId;
 use rules::resources::Demand;
@@ -25,13 +25,13 @@ use store::images::limits::ImportLimits;
 use super::ground::Ground;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The depth that ended the server of the landed release.
 const DEEP: usize = 25_000;
 
 fn until(what: &str, ready: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !ready() {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
@@ -43,7 +43,7 @@ fn below(path: &Path) -> usize {
 }
 
 /// Ends a container and has it forgotten.
-fn end(ground: &Ground, name: &ContainerName) {
+fn end(ground: &Ground, name: &RuntimeName) {
     ground.runtime.kill(name).expect("it lives");
     ground.ended(name);
     until("its supervisor leaves", || {
@@ -169,22 +169,22 @@ fn watch(ground: &Ground) -> DiskWatch {
     DiskWatch::begin(runtime, Clock::system(), &record, || {}).expect("a thread")
 }
 
-fn is_paused(ground: &Ground, name: &ContainerName) -> bool {
+fn is_paused(ground: &Ground, name: &RuntimeName) -> bool {
     matches!(
         ground.standing(name),
-        Standing::Running { paused: true, .. }
+        RuntimePhase::Running { paused: true, .. }
     )
 }
 
 /// A session with a name as the product gives them, which incidents need.
-fn session(ground: &Ground, number: u32, script: &str) -> ContainerName {
+fn session(ground: &Ground, number: u32, script: &str) -> RuntimeName {
     let mut order = ground.shell(script);
     let name = format!("{number:032x}-1");
-    order.name = ContainerName::parse(&name).expect("a plain name");
+    order.name = RuntimeName::parse(&name).expect("a plain name");
     ground.start(&order)
 }
 
-fn answers(watch: &DiskWatch) -> Vec<Answer> {
+fn answers(watch: &DiskWatch) -> Vec<EnforcementAction> {
     watch.incidents().iter().map(|each| each.answer).collect()
 }
 
@@ -222,7 +222,7 @@ fn a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room() {
     let (left, _) = disk.free();
     assert!(left > 8 << 20, "{left} bytes are left for everybody else");
     let told = first_watch.incidents();
-    assert_eq!(answers(&first_watch), [Answer::Paused]);
+    assert_eq!(answers(&first_watch), [EnforcementAction::Paused]);
     assert_eq!(told[0].container.to_string(), greedy.as_str());
     assert_eq!(told[0].reason().code, "disk.paused");
     // The next server knows it too.
@@ -233,7 +233,10 @@ fn a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room() {
     // Somebody makes room: then it may go on, and whoever lets it go on finds it where it stood.
     fs::remove_file(&ballast).expect("removed");
     until("it may go on", || !watch.holds(&greedy));
-    assert_eq!(answers(&watch), [Answer::Paused, Answer::Resumed]);
+    assert_eq!(
+        answers(&watch),
+        [EnforcementAction::Paused, EnforcementAction::Resumed]
+    );
     ground.runtime.resume(&greedy).expect("it goes on");
     until("it is paused again", || is_paused(&ground, &greedy));
     assert!(watch.holds(&greedy) && !is_paused(&ground, &quiet));
@@ -328,7 +331,7 @@ async fn heard(
     what: &str,
     shows: impl Fn(&NodeReport) -> bool,
 ) -> Arc<NodeReport> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let report = tokio::time::timeout(left, link.report()).await;
@@ -344,7 +347,7 @@ fn stands_still(report: &NodeReport) -> bool {
     report
         .containers
         .iter()
-        .any(|each| matches!(each.state, SightState::Running { paused: true, .. }))
+        .any(|each| matches!(each.state, ReportedState::Running { paused: true, .. }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -354,12 +357,12 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         return;
     };
     let at = |name: &str| disk.at().join(name);
-    let places = Places {
+    let places = RuntimePaths {
         data: at("data"),
         run: at("run"),
         shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
     };
-    let options = Options {
+    let options = NodeOptions {
         id: NodeId(uuid::Uuid::from_u128(1)),
         places: places.clone(),
         host_environment: true,
@@ -371,7 +374,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         keep_days: 1,
     };
     let images = ImageStore::open(&at("images"), ImportLimits::default()).expect("it opens");
-    let machine = Node::open(options, Arc::new(images), Clock::system()).expect("it opens");
+    let machine = LocalNode::open(options, Arc::new(images), Clock::system()).expect("it opens");
     let mut findings = machine.findings().iter();
     if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
         skips::skip(NAME, &finding.what);
@@ -407,7 +410,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         stands_still(report) && !report.incidents.is_empty()
     });
     let told = told.await;
-    assert_eq!(told.incidents[0].answer, Answer::Paused);
+    assert_eq!(told.incidents[0].answer, EnforcementAction::Paused);
     assert_eq!(told.incidents[0].reason().code, "disk.paused");
     // It is wanted to run all the while: that does not let it go on.
     link.send(assign(2, vec![order]));
@@ -417,9 +420,10 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
     assert!(stands_still(&later) && later.incidents.len() == 1);
     fs::remove_file(&ballast).expect("removed");
     heard(&mut link, "it goes on", |report| {
-        let answers: Vec<Answer> = report.incidents.iter().map(|each| each.answer).collect();
+        let answers: Vec<EnforcementAction> =
+            report.incidents.iter().map(|each| each.answer).collect();
         // It may have filled the disk once more before this was heard.
-        answers.starts_with(&[Answer::Paused, Answer::Resumed])
+        answers.starts_with(&[EnforcementAction::Paused, EnforcementAction::Resumed])
             && (answers.len() > 2 || !stands_still(report))
     })
     .await;

@@ -6,21 +6,21 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use node::runtime::ContainerName;
-use node::runtime::wire::{Kind, Request, put_json};
+use node::runtime::RuntimeName;
+use node::runtime::wire::{FrameKind, ShimRequest, put_json};
 
 use super::ground::Ground;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a supervisor that asks for this and then reads nothing.
-fn client(ground: &Ground, name: &ContainerName, request: &Request) -> UnixStream {
+fn client(ground: &Ground, name: &RuntimeName, request: &ShimRequest) -> UnixStream {
     let place = ground.directory.path().join("run/c").join(name.as_str());
     let mut stream = UnixStream::connect(place.join("shim.sock")).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     let mut words = Vec::new();
-    put_json(&mut words, Kind::Request, request);
+    put_json(&mut words, FrameKind::Request, request);
     stream.write_all(&words).expect("taken");
     stream
 }
@@ -39,7 +39,7 @@ fn until_let_go(mut stream: UnixStream) -> Option<usize> {
 }
 
 fn wait_until(true_now: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while Instant::now() < until {
         if true_now() {
             return true;
@@ -59,7 +59,7 @@ fn a_supervisor_lets_a_reader_go_that_does_not_read() {
                   head -c 4000000 /dev/zero | tr '\\0' x; touch /tmp/said; exec sleep 1000";
     let name = ground.start(&ground.shell(script));
     let first = ground.running(&name);
-    let deaf = client(&ground, &name, &Request::Attach { size: None });
+    let deaf = client(&ground, &name, &ShimRequest::Attach { size: None });
     // The supervisor answers before anything is said.
     let mut answer = [0; 4];
     (&deaf).read_exact(&mut answer).expect("an answer");
@@ -83,7 +83,7 @@ fn a_supervisor_tells_four_of_its_changes_and_lets_the_oldest_go() {
     };
     let name = ground.start(&ground.shell("exec sleep 1000"));
     ground.running(&name);
-    let subscribe = || client(&ground, &name, &Request::Subscribe);
+    let subscribe = || client(&ground, &name, &ShimRequest::Subscribe);
     let oldest = subscribe();
     let later: Vec<UnixStream> = (0..4).map(|_| subscribe()).collect();
     assert!(until_let_go(oldest).is_some(), "a fifth is told too");

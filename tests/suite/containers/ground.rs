@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use node::runtime::wire::Kind;
+use node::runtime::wire::FrameKind;
 use node::runtime::{
-    ContainerName, ContainerOrder, ContainerStream, ExitRecord, IdRange, Places, RootOrder,
-    Runtime, Standing, UserOrder,
+    ContainerSpec, ContainerStream, IdRange, RootOrder, Runtime, RuntimeExit, RuntimeName,
+    RuntimePaths, RuntimePhase, UserOrder,
 };
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Id ranges and names must differ between tests that run at the same time.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -59,10 +59,10 @@ impl Ground {
     }
 
     /// An order for `command` in the host environment as root inside.
-    pub(crate) fn order(&self, command: &[&str]) -> ContainerOrder {
+    pub(crate) fn order(&self, command: &[&str]) -> ContainerSpec {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        ContainerOrder {
-            name: ContainerName::parse(&format!("t{number}.1")).expect("a plain name"),
+        ContainerSpec {
+            name: RuntimeName::parse(&format!("t{number}.1")).expect("a plain name"),
             root: RootOrder {
                 layers: vec![],
                 host_environment: true,
@@ -88,16 +88,16 @@ impl Ground {
         }
     }
 
-    pub(crate) fn shell(&self, script: &str) -> ContainerOrder {
+    pub(crate) fn shell(&self, script: &str) -> ContainerSpec {
         self.order(&["sh", "-c", script])
     }
 
-    pub(crate) fn start(&self, order: &ContainerOrder) -> ContainerName {
+    pub(crate) fn start(&self, order: &ContainerSpec) -> RuntimeName {
         self.runtime.start(order).expect("the start is accepted");
         order.name.clone()
     }
 
-    pub(crate) fn standing(&self, name: &ContainerName) -> Standing {
+    pub(crate) fn standing(&self, name: &RuntimeName) -> RuntimePhase {
         self.runtime
             .sight(name)
             .expect("a known container")
@@ -107,10 +107,10 @@ impl Ground {
     /// Waits until `ready` gives something for the container's standing.
     pub(crate) fn wait<T>(
         &self,
-        name: &ContainerName,
-        ready: impl Fn(&Standing) -> Option<T>,
+        name: &RuntimeName,
+        ready: impl Fn(&RuntimePhase) -> Option<T>,
     ) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let standing = self.standing(name);
             if let Some(value) = ready(&standing) {
@@ -126,10 +126,10 @@ impl Ground {
     }
 
     /// Waits until the command runs; gives its first process.
-    pub(crate) fn running(&self, name: &ContainerName) -> i32 {
+    pub(crate) fn running(&self, name: &RuntimeName) -> i32 {
         self.wait(name, |standing| match standing {
-            Standing::Running { pid, .. } => Some(Ok(*pid)),
-            Standing::Ended(record) => Some(Err(record.clone())),
+            RuntimePhase::Running { pid, .. } => Some(Ok(*pid)),
+            RuntimePhase::Ended(record) => Some(Err(record.clone())),
             _ => None,
         })
         .unwrap_or_else(|record| {
@@ -140,16 +140,16 @@ impl Ground {
         })
     }
 
-    pub(crate) fn ended(&self, name: &ContainerName) -> ExitRecord {
+    pub(crate) fn ended(&self, name: &RuntimeName) -> RuntimeExit {
         self.wait(name, |standing| match standing {
-            Standing::Ended(record) => Some(record.clone()),
-            Standing::Lost { why } => panic!("{name} was lost: {why}"),
+            RuntimePhase::Ended(record) => Some(record.clone()),
+            RuntimePhase::Lost { why } => panic!("{name} was lost: {why}"),
             _ => None,
         })
     }
 
     /// Runs to the end; gives the record and everything that was written.
-    pub(crate) fn run(&self, order: &ContainerOrder) -> (ExitRecord, String) {
+    pub(crate) fn run(&self, order: &ContainerSpec) -> (RuntimeExit, String) {
         let name = self.start(order);
         let record = self.ended(&name);
         let text = self.log(&name);
@@ -168,7 +168,7 @@ impl Ground {
         text.trim().to_owned()
     }
 
-    pub(crate) fn log(&self, name: &ContainerName) -> String {
+    pub(crate) fn log(&self, name: &RuntimeName) -> String {
         String::from_utf8_lossy(
             &self
                 .runtime
@@ -181,7 +181,7 @@ impl Ground {
     }
 
     /// The process that supervises a container.
-    pub(crate) fn shim_of(&self, name: &ContainerName) -> i32 {
+    pub(crate) fn shim_of(&self, name: &RuntimeName) -> i32 {
         let record = self
             .directory
             .path()
@@ -193,7 +193,7 @@ impl Ground {
         record["shim"]["pid"].as_i64().expect("a number") as i32
     }
 
-    fn diagnosis(&self, name: &ContainerName) -> String {
+    fn diagnosis(&self, name: &RuntimeName) -> String {
         let path = self
             .directory
             .path()
@@ -207,7 +207,10 @@ impl Ground {
 impl Drop for Ground {
     fn drop(&mut self) {
         for sight in self.runtime.sights() {
-            if !matches!(sight.standing, Standing::Ended(_) | Standing::Lost { .. }) {
+            if !matches!(
+                sight.standing,
+                RuntimePhase::Ended(_) | RuntimePhase::Lost { .. }
+            ) {
                 let _ = self.runtime.kill(&sight.name);
             }
         }
@@ -222,7 +225,7 @@ impl Drop for Ground {
 }
 
 fn open(directory: &TempDir) -> Arc<Runtime> {
-    let runtime = Runtime::open(Places {
+    let runtime = Runtime::open(RuntimePaths {
         data: directory.path().join("data"),
         run: directory.path().join("run"),
         shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
@@ -235,9 +238,9 @@ pub(crate) fn hear(stream: &mut ContainerStream) -> (String, String, Option<i32>
     let (mut output, mut errors, mut code) = (Vec::new(), Vec::new(), None);
     while let Some(frame) = stream.next().expect("the stream stays whole") {
         match frame.kind {
-            Kind::Output => output.extend(frame.payload),
-            Kind::Errors => errors.extend(frame.payload),
-            Kind::Exit => code = node::runtime::wire::number_of(&frame.payload),
+            FrameKind::Output => output.extend(frame.payload),
+            FrameKind::Errors => errors.extend(frame.payload),
+            FrameKind::Exit => code = node::runtime::wire::number_of(&frame.payload),
             other => panic!("a stream never says {other:?}"),
         }
     }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Longer than it takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn groups_of(pid: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it lives")
@@ -27,7 +27,7 @@ fn the_holder_takes_its_place_says_so_and_sleeps_until_it_is_told() {
     let name = format!("fardel-hold-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("a short name");
     let manager = UnixDatagram::bind_addr(&address).expect("a socket");
-    manager.set_read_timeout(Some(PATIENCE)).expect("a bound");
+    manager.set_read_timeout(Some(TIMEOUT)).expect("a bound");
     let mut holder = Command::new(env!("CARGO_BIN_EXE_fardel"))
         .arg("hold")
         .arg(data.path())

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use node::runtime::wire::Kind;
+use node::runtime::wire::FrameKind;
 use node::runtime::{ExecOrder, TerminalSize};
 
 use super::ground::{Ground, hear};
@@ -86,7 +86,7 @@ fn a_shim_rests_after_everything_that_came_and_went() {
 
     let mut attached = ground.runtime.attach(&name, Some(SIZE)).expect("attached");
     attached
-        .send(Kind::Input, b"echo here-$((1+1))\n")
+        .send(FrameKind::Input, b"echo here-$((1+1))\n")
         .expect("typed");
     let mut seen = String::new();
     while !seen.contains("here-2") {

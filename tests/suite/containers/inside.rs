@@ -6,8 +6,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 
-use node::runtime::wire::{Kind, size_bytes};
-use node::runtime::{ContainerName, ExecOrder, TerminalSize};
+use node::runtime::wire::{FrameKind, size_bytes};
+use node::runtime::{ExecOrder, RuntimeName, TerminalSize};
 
 use super::ground::{Ground, hear};
 
@@ -26,7 +26,7 @@ fn exec(command: &[&str], terminal: bool) -> ExecOrder {
     }
 }
 
-fn idle(ground: &Ground) -> ContainerName {
+fn idle(ground: &Ground) -> RuntimeName {
     let name = ground.start(&ground.shell("sleep 1000"));
     ground.running(&name);
     name
@@ -156,9 +156,11 @@ fn exec_gives_output_errors_code_input_and_user() {
         .exec(&name, &exec(&["sh", "-c", "wc -c; exit 3"], false))
         .expect("accepted");
     for _ in 0..32 {
-        stream.send(Kind::Input, &[b'x'; 32 * 1024]).expect("taken");
+        stream
+            .send(FrameKind::Input, &[b'x'; 32 * 1024])
+            .expect("taken");
     }
-    stream.send(Kind::InputEnd, b"").expect("taken");
+    stream.send(FrameKind::InputEnd, b"").expect("taken");
     assert_eq!(
         hear(&mut stream),
         ("1048576\n".into(), String::new(), Some(3)),
@@ -195,7 +197,7 @@ fn a_terminal_keeps_its_scrollback_across_a_new_server_and_takes_input_and_size(
     ground.running(&name);
     let mut stream = ground.runtime.attach(&name, None).expect("attached");
     stream
-        .send(Kind::Input, b"stty size; echo first-$((40+2))\n")
+        .send(FrameKind::Input, b"stty size; echo first-$((40+2))\n")
         .expect("typed");
     read_until(&mut stream, "first-42");
     drop(stream);
@@ -209,7 +211,7 @@ fn a_terminal_keeps_its_scrollback_across_a_new_server_and_takes_input_and_size(
     );
     stream
         .send(
-            Kind::Resize,
+            FrameKind::Resize,
             &size_bytes(TerminalSize {
                 columns: 80,
                 rows: 24,
@@ -218,7 +220,7 @@ fn a_terminal_keeps_its_scrollback_across_a_new_server_and_takes_input_and_size(
         .expect("resized");
     stream
         .send(
-            Kind::Input,
+            FrameKind::Input,
             b"stty size; test -t 0 && echo is-a-$((1))-terminal; exit 5\n",
         )
         .expect("typed");

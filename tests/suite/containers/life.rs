@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use node::runtime::Standing;
+use node::runtime::RuntimePhase;
 
 use super::ground::Ground;
 
@@ -80,7 +80,7 @@ fn a_new_server_learns_the_code_of_a_container_that_lived_on() {
     std::thread::sleep(Duration::from_millis(800));
     ground.reopen();
     assert!(
-        matches!(ground.standing(&late), Standing::Running { pid: now, .. } if now == pid),
+        matches!(ground.standing(&late), RuntimePhase::Running { pid: now, .. } if now == pid),
         "adopted as it was"
     );
     assert_eq!(ground.ended(&early).code, 44, "ended while no server lived");
@@ -107,7 +107,7 @@ fn a_signal_that_ends_nothing_changes_no_standing() {
         .expect("asked");
     hears("heard");
     assert!(
-        matches!(ground.standing(&name), Standing::Running { pid: now, .. } if now == pid),
+        matches!(ground.standing(&name), RuntimePhase::Running { pid: now, .. } if now == pid),
         "{:?}",
         ground.standing(&name)
     );

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use node::runtime::{ExecOrder, Standing};
+use node::runtime::{ExecOrder, RuntimePhase};
 
 use super::ground::{Ground, hear};
 
@@ -234,7 +234,7 @@ fn a_pause_stops_the_clock_and_refuses_exec() {
     ground.runtime.pause(&name).expect("paused");
     assert!(matches!(
         ground.standing(&name),
-        Standing::Running { paused: true, .. }
+        RuntimePhase::Running { paused: true, .. }
     ));
     let before = ground
         .runtime
@@ -261,7 +261,7 @@ fn a_pause_stops_the_clock_and_refuses_exec() {
     assert!(
         matches!(
             ground.standing(&name),
-            Standing::Running { paused: true, .. }
+            RuntimePhase::Running { paused: true, .. }
         ),
         "a new server sees the pause"
     );

@@ -6,20 +6,20 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use node::runtime::{ContainerName, ExecOrder};
+use node::runtime::{ExecOrder, RuntimeName};
 
 use super::ground::{Ground, hear};
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a script and waits until it says `word`.
-fn says(ground: &Ground, script: &str, word: &str) -> ContainerName {
+fn says(ground: &Ground, script: &str, word: &str) -> RuntimeName {
     let mut order = ground.shell(script);
     order.cpu_hundredths = 10;
     let name = ground.start(&order);
     ground.running(&name);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !ground.log(&name).contains(word) {
         assert!(Instant::now() < until, "it said {}", ground.log(&name));
         std::thread::sleep(Duration::from_millis(10));

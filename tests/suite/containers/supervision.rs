@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use node::runtime::{
-    ContainerName, ContainerStream, ExecOrder, Places, Runtime, RuntimeFault, Standing,
+    ContainerStream, ExecOrder, Runtime, RuntimeFault, RuntimeName, RuntimePaths, RuntimePhase,
 };
 
 use super::ground::Ground;
@@ -77,7 +77,7 @@ fn nursery(ground: &Ground) -> i32 {
 }
 
 /// The shim that a record names, and whether the container has a first process.
-fn record(ground: &Ground, name: &ContainerName) -> Option<(i32, bool)> {
+fn record(ground: &Ground, name: &RuntimeName) -> Option<(i32, bool)> {
     let path = ground.directory.path().join("run/c").join(name.as_str());
     let text = fs::read(path.join("run.json")).ok()?;
     let record: serde_json::Value = serde_json::from_slice(&text).ok()?;
@@ -87,7 +87,7 @@ fn record(ground: &Ground, name: &ContainerName) -> Option<(i32, bool)> {
     ))
 }
 
-fn program(ground: &Ground, name: &ContainerName) -> Result<ContainerStream, RuntimeFault> {
+fn program(ground: &Ground, name: &RuntimeName) -> Result<ContainerStream, RuntimeFault> {
     let order = ExecOrder {
         command: vec!["sleep".into(), "1000".into()],
         environment: vec![],
@@ -119,7 +119,7 @@ fn a_start_that_waits_for_its_fork_server_holds_up_nobody_else() {
         .args([at("draft"), at("slow")])
         .status();
     assert!(copied.expect("it runs").success());
-    let runtime = Runtime::open(Places {
+    let runtime = Runtime::open(RuntimePaths {
         data: at("other/data"),
         run: at("other/run"),
         shim_binary: at("slow"),
@@ -323,7 +323,7 @@ fn twenty_stopped_supervisors_hold_up_no_new_server_and_lose_nothing() {
     assert!(took < Duration::from_secs(10), "one wait for all: {took:?}");
     for (name, pid) in names.iter().zip(&pids) {
         assert!(
-            matches!(ground.standing(name), Standing::Running { pid: now, .. } if now == *pid),
+            matches!(ground.standing(name), RuntimePhase::Running { pid: now, .. } if now == *pid),
             "{:?}",
             ground.standing(name)
         );
@@ -339,7 +339,7 @@ fn twenty_stopped_supervisors_hold_up_no_new_server_and_lose_nothing() {
     );
     for (name, pid) in names.iter().zip(&pids) {
         assert!(
-            matches!(ground.standing(name), Standing::Running { pid: now, .. } if now == *pid),
+            matches!(ground.standing(name), RuntimePhase::Running { pid: now, .. } if now == *pid),
             "no container was killed by the restart: {:?}",
             ground.standing(name)
         );
@@ -388,12 +388,15 @@ fn directories_that_somebody_swapped_are_adopted_under_their_own_names() {
     ground.reopen();
     for (name, pid) in [&one, &two].into_iter().zip(pids) {
         assert!(
-            matches!(ground.standing(name), Standing::Running { pid: now, .. } if now == pid),
+            matches!(ground.standing(name), RuntimePhase::Running { pid: now, .. } if now == pid),
             "{name}: {:?}",
             ground.standing(name)
         );
     }
     ground.runtime.kill(&one).expect("asked");
     assert_eq!(ground.ended(&one).code, 137);
-    assert!(matches!(ground.standing(&two), Standing::Running { .. }));
+    assert!(matches!(
+        ground.standing(&two),
+        RuntimePhase::Running { .. }
+    ));
 }

@@ -14,10 +14,10 @@ use super::http::{self, Answer};
 
 /// Sessions without an end of their own that live together. More: the machine's cores are full and
 /// nothing ends by itself.
-const MOST_LONG: usize = 4;
+const MAX_LONG: usize = 4;
 /// Longest time without any answer: the servers are killed every few hundred milliseconds and come
 /// back.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a session has to look like, from answers alone.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl Client<'_> {
             match self.dice.below(13) {
                 0..=4 => self.launch(true),
                 5..=6 => {
-                    if self.live_long().len() < MOST_LONG {
+                    if self.live_long().len() < MAX_LONG {
                         self.launch(false);
                     }
                 }
@@ -83,7 +83,7 @@ impl Client<'_> {
     fn ask(&mut self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         self.count += 1;
         let key = format!("{}-{}", self.mark, self.count);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match http::call(&self.socket, method, path, Some(&key), body) {
                 Ok(answer) if answer.status < 500 => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Longer than any answer takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An answer that arrived whole, so the server stands by it.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(crate) fn call(
     body: Option<&Value>,
 ) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let body = body.map(Value::to_string).unwrap_or_default();
     let mut head = format!(
         "{method} {path} HTTP/1.1\r\nhost: box\r\nconnection: close\r\ncontent-length: {}\r\n",

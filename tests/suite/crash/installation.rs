@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use node::runtime::{Places, Runtime};
+use node::runtime::{Runtime, RuntimePaths};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::{self, Answer};
 
 /// Longer than a start takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Installation {
     directory: TempDir,
@@ -63,7 +63,7 @@ impl Installation {
 
     /// The runtime as the server would open it; looks, touches nothing.
     fn runtime(&self) -> Runtime {
-        Runtime::open(Places {
+        Runtime::open(RuntimePaths {
             data: self.data(),
             run: self.run(),
             shim_binary: PathBuf::from(env!("CARGO_BIN_EXE_fardel")),
@@ -129,7 +129,7 @@ impl Installation {
                 .as_mut()
                 .and_then(|c| c.try_wait().ok().flatten());
             assert!(
-                ended.is_none() && began.elapsed() < PATIENCE,
+                ended.is_none() && began.elapsed() < TIMEOUT,
                 "the server does not serve ({ended:?}):\n{}",
                 self.said()
             );
@@ -151,7 +151,7 @@ impl Installation {
         let mut child = self.server.take().expect("a running server");
         // SAFETY: the child has not been waited for, so the number is still its own.
         unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = child.try_wait().expect("the server can be waited for") {
                 return status;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A start that does not end in this time is one that succeeded, which no test here wants.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn serve(place: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fardel"));
@@ -34,7 +34,7 @@ fn refusal(mut command: Command) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait().expect("it can be waited for") {
             break status;
@@ -71,7 +71,7 @@ fn with_server(place: &TempDir, meanwhile: impl FnOnce()) {
         super::http::call(&socket, "GET", "/api/v1/sessions?limit=1", None, None)
             .is_ok_and(|answer| answer.is_good())
     };
-    let up = super::wait_until(PATIENCE, answers);
+    let up = super::wait_until(TIMEOUT, answers);
     if up.is_ok() {
         meanwhile();
     }

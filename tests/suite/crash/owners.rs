@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::installation::Installation;
-use super::{PATIENCE, http, wait_until};
+use super::{TIMEOUT, http, wait_until};
 
 /// Starts a second server, which must refuse; gives what it says.
 fn refused(installation: &Installation, settings: &[(&str, &std::path::Path)]) -> String {
@@ -20,7 +20,7 @@ fn refused(installation: &Installation, settings: &[(&str, &std::path::Path)]) -
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while child.try_wait().expect("it can be waited for").is_none() {
         if Instant::now() > until {
             child.kill().expect("it can be killed");
@@ -58,7 +58,7 @@ fn a_run_directory_is_one_states_and_a_second_server_touches_nothing_in_it() {
     };
     installation.start();
     let id = launch(&installation);
-    wait_until(PATIENCE, || show(&installation, &id)["state"] == "running").expect("it runs");
+    wait_until(TIMEOUT, || show(&installation, &id)["state"] == "running").expect("it runs");
     let shims = installation.shims();
     let other = tempfile::tempdir().expect("a directory");
     let elsewhere = [("FARDEL_DATA", other.path())];

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Message, WebSocket};
 
 use super::installation::Installation;
-use super::{PATIENCE, http, session_of, wait_until};
+use super::{TIMEOUT, http, session_of, wait_until};
 
 const SESSIONS: usize = 20;
 const OUTPUT: u8 = 1;
@@ -53,7 +53,7 @@ fn twenty_sessions_and_a_terminal_survive_the_server() {
         hears_the_end(&mut terminal),
         "the terminal's connection ends with the server"
     );
-    wait_until(PATIENCE, || installation.shims().len() == SESSIONS + 1)
+    wait_until(TIMEOUT, || installation.shims().len() == SESSIONS + 1)
         .expect("one session ends while no server runs, the others do not");
     let answers = installation.start();
     let adopted_in = Instant::now();
@@ -82,7 +82,7 @@ fn twenty_sessions_and_a_terminal_survive_the_server() {
         .expect("typing works");
     read_until(&mut terminal, "again2");
     let mut over = Value::Null;
-    wait_until(PATIENCE, || {
+    wait_until(TIMEOUT, || {
         over = show(&installation, &ends);
         over["state"] == "ended"
     })
@@ -99,7 +99,7 @@ fn twenty_sessions_and_a_terminal_survive_the_server() {
             http::call(&installation.socket(), "POST", &path, None, None).expect("an answer");
         assert!(answer.is_good(), "{}", answer.json());
     }
-    wait_until(PATIENCE, || {
+    wait_until(TIMEOUT, || {
         installation
             .sessions()
             .expect("an answer")
@@ -135,7 +135,7 @@ fn a_server_that_is_told_to_leave_ends_no_session() {
     let path = format!("/api/v1/sessions/{id}/kill");
     let answer = http::call(&installation.socket(), "POST", &path, None, None).expect("an answer");
     assert!(answer.is_good(), "{}", answer.json());
-    wait_until(PATIENCE, || show(&installation, &id)["state"] == "ended").expect("it can be ended");
+    wait_until(TIMEOUT, || show(&installation, &id)["state"] == "ended").expect("it can be ended");
 }
 
 fn launch(installation: &Installation, name: &str, kind: &str, command: &[&str]) -> String {
@@ -162,7 +162,7 @@ fn show(installation: &Installation, id: &str) -> Value {
 
 fn wait_for_running(installation: &Installation, wanted: usize) {
     let mut rows = Vec::new();
-    wait_until(PATIENCE, || {
+    wait_until(TIMEOUT, || {
         rows = installation.sessions().expect("an answer");
         rows.iter().filter(|row| row["state"] == "running").count() == wanted
     })
@@ -191,7 +191,7 @@ fn standing(installation: &Installation) -> Vec<(String, String, String)> {
 fn attach(installation: &Installation, id: &str) -> WebSocket<UnixStream> {
     let stream = UnixStream::connect(installation.socket()).expect("the socket is open");
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a timeout can be set");
     let mut request = format!("ws://box/api/v1/sessions/{id}/attach?cols=80&rows=24")
         .into_client_request()
@@ -207,7 +207,7 @@ fn attach(installation: &Installation, id: &str) -> WebSocket<UnixStream> {
 
 fn read_until<S: Read + Write>(terminal: &mut WebSocket<S>, wanted: &str) {
     let mut seen = String::new();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !seen.contains(wanted) {
         assert!(Instant::now() < until, "{wanted} was not shown in {seen:?}");
         if let Message::Binary(bytes) = terminal.read().expect("the terminal goes on") {

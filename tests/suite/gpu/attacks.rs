@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use base::observe::Clock;
 use node::gpu::inject::Pages;
 use node::gpu::limits::{NotHeld, Offers, Walls};
-use node::gpu::watchdog::{Answer, Held, Truth};
-use node::runtime::{ContainerName, ContainerOrder, MountOrder, Standing};
-use node::watch::{Beyond, DeviceId, Grant, Grants, Incident, Watch};
+use node::gpu::watchdog::{ProcessMemory, Truth, WatchdogAction};
+use node::runtime::{ContainerSpec, MountOrder, RuntimeName, RuntimePhase};
+use node::watch::{Beyond, DeviceId, Enforcer, Grants, MemoryGrant, WatchIncident};
 
 use super::rig::{MIB, PLACE, state};
 use super::session::{Machine, VERSION, slice_of};
@@ -22,7 +22,7 @@ use super::views::{KERNEL, READER, python};
 const LIMIT: u64 = 64 * MIB;
 const HELD: &str = "got 67108864 code 2";
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Reads memory through ctypes, as notebooks do.
 const CTYPES: &str = "
@@ -117,14 +117,14 @@ fn every_attack_that_a_hook_can_hold_is_held_inside_a_session() {
 struct FakeTruth(state::Hold);
 
 impl Truth for FakeTruth {
-    fn held(&self) -> Option<Vec<Held>> {
+    fn held(&self) -> Option<Vec<ProcessMemory>> {
         let rows = self.0.state.row.iter().enumerate();
         let held = rows.filter_map(|(at, row)| {
             let bytes = row.bytes[0].load(SeqCst);
             // As the real one: a process is listed once it has a context.
             let listed = row.pid.load(SeqCst) != 0 && row.contexts.load(SeqCst) != 0;
             (listed && bytes > 0).then_some(())?;
-            Some(Held {
+            Some(ProcessMemory {
                 pid: self.0.holder(at)?,
                 device: state::uuid(0),
                 bytes,
@@ -149,15 +149,15 @@ impl Walls for NoWalls {
 
 /// Slices by container, with the folders of their pages.
 #[derive(Default)]
-struct Slices(Mutex<BTreeMap<ContainerName, (PathBuf, u64)>>);
+struct Slices(Mutex<BTreeMap<RuntimeName, (PathBuf, u64)>>);
 
 impl Slices {
-    fn put(&self, name: &ContainerName, place: PathBuf, limit: u64) {
+    fn put(&self, name: &RuntimeName, place: PathBuf, limit: u64) {
         let mut all = self.0.lock().expect("no test dies here");
         all.insert(name.clone(), (place, limit));
     }
 
-    fn pages(&self, container: &ContainerName) -> Option<Pages> {
+    fn pages(&self, container: &RuntimeName) -> Option<Pages> {
         let (place, limit) = self
             .0
             .lock()
@@ -169,13 +169,13 @@ impl Slices {
 }
 
 impl Grants for Slices {
-    fn granted(&self) -> Vec<Grant> {
+    fn granted(&self) -> Vec<MemoryGrant> {
         let all = self.0.lock().expect("no test dies here").clone();
         all.into_iter()
             .map(|(container, (_, limit))| {
                 let pages = self.pages(&container);
                 let sum = pages.and_then(|pages| Some(pages.account().ok()?.sum(0)));
-                Grant {
+                MemoryGrant {
                     charged: sum.map(|sum| sum.total),
                     contexts: sum.map_or(0, |sum| sum.made),
                     container,
@@ -186,7 +186,7 @@ impl Grants for Slices {
             .collect()
     }
 
-    fn set_overhead(&self, container: &ContainerName, _: &DeviceId, beyond: Beyond) {
+    fn set_overhead(&self, container: &RuntimeName, _: &DeviceId, beyond: Beyond) {
         if let Some(pages) = self.pages(container) {
             pages.control().device[0].saw(beyond.bytes, beyond.contexts);
         }
@@ -197,7 +197,7 @@ impl Grants for Slices {
 struct Guarded {
     machine: Machine,
     slices: Arc<Slices>,
-    watch: Watch,
+    watch: Enforcer,
     runtime: Arc<node::runtime::Runtime>,
 }
 
@@ -215,10 +215,10 @@ impl Guarded {
         })
     }
 
-    fn watch(machine: &Machine, slices: &Arc<Slices>) -> Watch {
+    fn watch(machine: &Machine, slices: &Arc<Slices>) -> Enforcer {
         let path = machine.rig.place.join("state");
         let truth = state::Hold::open(&path.to_string_lossy()).expect("the state was made");
-        Watch::new(
+        Enforcer::new(
             Arc::new(FakeTruth(truth)),
             Arc::new(NoWalls),
             Arc::clone(slices) as Arc<dyn Grants>,
@@ -234,8 +234,8 @@ impl Guarded {
         &self,
         name: &str,
         script: &str,
-        change: impl FnOnce(&mut ContainerOrder),
-    ) -> ContainerName {
+        change: impl FnOnce(&mut ContainerSpec),
+    ) -> RuntimeName {
         let (injection, _pages) = self.machine.slice(name, LIMIT);
         let mut order = self.machine.order(script, &injection);
         change(&mut order);
@@ -247,14 +247,14 @@ impl Guarded {
         name
     }
 
-    fn incidents(&self, container: &ContainerName) -> Vec<Incident> {
+    fn incidents(&self, container: &RuntimeName) -> Vec<WatchIncident> {
         let mut all = self.watch.incidents();
         all.retain(|incident| incident.container == *container);
         all
     }
 
     /// What the driver says that a container holds.
-    fn holds(&self, container: &ContainerName) -> u64 {
+    fn holds(&self, container: &RuntimeName) -> u64 {
         let path = self.machine.rig.place.join("state");
         let truth = FakeTruth(state::Hold::open(&path.to_string_lossy()).expect("it was made"));
         let held = truth.held().expect("the fake driver answers");
@@ -266,7 +266,7 @@ impl Guarded {
 }
 
 fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(value) = ready() {
             return value;
@@ -334,7 +334,7 @@ fn whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_
         (guarded.holds(&neighbour) == LIMIT).then_some(())
     });
     assert!(guarded.watch.is_awake());
-    let rows: Vec<(&str, ContainerName)> = beyond_any_hook()
+    let rows: Vec<(&str, RuntimeName)> = beyond_any_hook()
         .into_iter()
         .enumerate()
         .map(|(at, (row, script))| (row, guarded.start(&format!("row{at}"), &script, |_| {})))
@@ -354,26 +354,33 @@ fn whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_
             }
             let frozen = incidents
                 .last()
-                .is_some_and(|last| last.answer == Answer::Freeze);
+                .is_some_and(|last| last.answer == WatchdogAction::Freeze);
             if frozen && guarded.watch.holds(name) {
                 let still = matches!(
                     guarded.machine.ground.standing(name),
-                    Standing::Running { paused: true, .. }
+                    RuntimePhase::Running { paused: true, .. }
                 );
                 *stood_still.entry(row).or_default() |= still;
             }
         }
-        let ended = |(_, name): &(&str, ContainerName)| {
-            matches!(guarded.machine.ground.standing(name), Standing::Ended(_))
+        let ended = |(_, name): &(&str, RuntimeName)| {
+            matches!(
+                guarded.machine.ground.standing(name),
+                RuntimePhase::Ended(_)
+            )
         };
         rows.iter().all(ended).then_some(())
     });
     for (row, name) in &rows {
         let incidents = guarded.incidents(name);
-        let answers: Vec<Answer> = incidents.iter().map(|each| each.answer).collect();
+        let answers: Vec<WatchdogAction> = incidents.iter().map(|each| each.answer).collect();
         assert_eq!(
             answers,
-            [Answer::Warn, Answer::Freeze, Answer::Stop],
+            [
+                WatchdogAction::Warn,
+                WatchdogAction::Freeze,
+                WatchdogAction::Stop
+            ],
             "{row}: {incidents:?}"
         );
         assert!(
@@ -393,7 +400,7 @@ fn whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_
             stood_still.get(row) == Some(&true),
             "{row} was not seen frozen"
         );
-        let Standing::Ended(record) = guarded.machine.ground.standing(name) else {
+        let RuntimePhase::Ended(record) = guarded.machine.ground.standing(name) else {
             panic!("{row} has not ended");
         };
         assert_eq!(record.code, 137, "{row}: {record:?}");
@@ -404,7 +411,7 @@ fn whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_
     assert_eq!(guarded.holds(&neighbour), LIMIT);
     let standing = guarded.machine.ground.standing(&neighbour);
     assert!(
-        matches!(standing, Standing::Running { paused: false, .. }),
+        matches!(standing, RuntimePhase::Running { paused: false, .. }),
         "{standing:?}"
     );
     guarded.runtime.kill(&neighbour).expect("it runs");
@@ -425,14 +432,17 @@ fn what_the_watchdog_answered_holds_when_its_server_is_replaced() {
     let thief = guarded.start("thief", &script, |_| {});
     let paused = |guarded: &Guarded| {
         let standing = guarded.machine.ground.standing(&thief);
-        matches!(standing, Standing::Running { paused: true, .. })
+        matches!(standing, RuntimePhase::Running { paused: true, .. })
     };
     until("it stands still", || paused(&guarded).then_some(()));
     let before = guarded.incidents(&thief);
-    let answers = |incidents: &[Incident]| -> Vec<Answer> {
+    let answers = |incidents: &[WatchIncident]| -> Vec<WatchdogAction> {
         incidents.iter().map(|each| each.answer).collect()
     };
-    assert_eq!(answers(&before), [Answer::Warn, Answer::Freeze]);
+    assert_eq!(
+        answers(&before),
+        [WatchdogAction::Warn, WatchdogAction::Freeze]
+    );
     // Its owner wants it to run, and the next server is asked before its watchdog has looked.
     guarded.watch = Guarded::watch(&guarded.machine, &guarded.slices);
     assert!(guarded.watch.holds(&thief), "nobody else lets it go on");
@@ -453,7 +463,11 @@ fn what_the_watchdog_answered_holds_when_its_server_is_replaced() {
     let all = guarded.incidents(&thief);
     assert_eq!(
         answers(&all),
-        [Answer::Warn, Answer::Freeze, Answer::Clear],
+        [
+            WatchdogAction::Warn,
+            WatchdogAction::Freeze,
+            WatchdogAction::Clear
+        ],
         "{all:?}"
     );
     guarded.runtime.kill(&thief).expect("it is there");
@@ -499,7 +513,7 @@ fn memory_that_the_page_does_not_know_of_is_charged_within_a_second() {
 
 /// A program that has a context of 40 MiB and then takes all that it is given of its 64, while so much is kept
 /// for the context: what it was given, what it holds, and what the watchdog answered.
-fn fills_its_slice_at_once(test: &str, room: u64) -> Option<(String, u64, Vec<Answer>)> {
+fn fills_its_slice_at_once(test: &str, room: u64) -> Option<(String, u64, Vec<WatchdogAction>)> {
     let guarded = Guarded::make(test)?;
     let path = guarded.machine.rig.place.join("state");
     let hold = state::Hold::open(&path.to_string_lossy()).expect("the state was made");
@@ -542,7 +556,7 @@ fn a_program_that_fills_its_slice_at_once_is_never_called_to_account_for_its_con
     let (said, held, answers) = fills_its_slice_at_once(NAME, 0).expect("it ran before");
     assert!(said.contains(HELD), "{said}");
     assert_eq!(held, LIMIT + 40 * MIB);
-    assert_eq!(answers, [Answer::Warn, Answer::Freeze]);
+    assert_eq!(answers, [WatchdogAction::Warn, WatchdogAction::Freeze]);
 }
 
 #[test]
@@ -617,7 +631,7 @@ fn tools_inside_read_that_they_are_to_make_no_device_nodes() {
 }
 
 /// Shows a Python's packages inside, where the machine's own Python of that version looks by itself.
-fn with_packages(order: &mut ContainerOrder, python: &std::path::Path) {
+fn with_packages(order: &mut ContainerSpec, python: &std::path::Path) {
     let asked = std::process::Command::new(python)
         .args([
             "-c",

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use node::gpu::limits::{self, NotHeld, Part, Wall};
-use node::gpu::lookout::{Ground, Lookout, Seen};
-use node::gpu::probe::{Patience, number_of};
+use node::gpu::limits::{self, LimitTarget, NotHeld, Wall};
+use node::gpu::lookout::{DeviceMonitor, MonitorConfig, MonitorStatus};
+use node::gpu::probe::{ProbeTimeouts, number_of};
 use node::gpu::watchdog::Truth as _;
 use rules::devices::{Health, Hold};
 use rules::names::BootId;
@@ -22,21 +22,21 @@ use super::views::Holder;
 struct Machine {
     rig: Rig,
     root: tempfile::TempDir,
-    ground: Ground,
+    ground: MonitorConfig,
 }
 
 impl Machine {
     fn with(cards: usize) -> Self {
         let rig = Rig::with(cards, 8192 * MIB, 4096 * MIB);
         let root = tempfile::tempdir().expect("a directory");
-        let ground = Ground {
+        let ground = MonitorConfig {
             pace: Duration::from_millis(100),
             reopened: Duration::from_secs(1),
-            patience: Patience {
+            patience: ProbeTimeouts {
                 first: Duration::from_secs(20),
                 later: Duration::from_millis(800),
             },
-            ..Ground::new(
+            ..MonitorConfig::new(
                 root.path(),
                 &root.path().join("data"),
                 BootId(uuid::Uuid::from_u128(1)),
@@ -104,19 +104,19 @@ impl Machine {
         fs::remove_dir_all(self.root.path().join(Self::place(at))).expect("it was listed");
     }
 
-    fn lookout(&self) -> Arc<Lookout> {
-        Lookout::open(self.ground.clone())
+    fn lookout(&self) -> Arc<DeviceMonitor> {
+        DeviceMonitor::open(self.ground.clone())
     }
 }
 
-fn words(seen: &Seen) -> Vec<&'static str> {
+fn words(seen: &MonitorStatus) -> Vec<&'static str> {
     seen.devices
         .iter()
         .map(|device| device.health.word())
         .collect()
 }
 
-fn codes(seen: &Seen) -> Vec<&str> {
+fn codes(seen: &MonitorStatus) -> Vec<&str> {
     seen.problems
         .iter()
         .map(|problem| problem.code.as_str())
@@ -124,7 +124,11 @@ fn codes(seen: &Seen) -> Vec<&str> {
 }
 
 /// Waits until what was seen is so; nobody waits for a driver meanwhile.
-fn until(lookout: &Lookout, what: &str, so: impl Fn(&Seen) -> bool) -> Seen {
+fn until(
+    lookout: &DeviceMonitor,
+    what: &str,
+    so: impl Fn(&MonitorStatus) -> bool,
+) -> MonitorStatus {
     let begun = Instant::now();
     loop {
         let asked = Instant::now();
@@ -153,7 +157,7 @@ fn real_cards_are_told_with_what_they_do_and_who_holds_what() {
     assert_eq!(words(&lookout.seen()), ["failing", "failing"]);
     let woken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&woken);
-    let count = move |_: &Seen| {
+    let count = move |_: &MonitorStatus| {
         counted.fetch_add(1, SeqCst);
         true
     };
@@ -207,9 +211,9 @@ fn a_slice_is_held_by_the_best_wall_that_there_is_and_the_card_says_by_which() {
     let group = machine.root.path().join("groups/session");
     fs::create_dir_all(&group).expect("made");
     machine.ground.groups = Some(machine.root.path().join("groups"));
-    let slice = Part::Slice { bytes: MIB };
+    let slice = LimitTarget::Slice { bytes: MIB };
     let card = state::uuid(0);
-    let held = |lookout: &Lookout| limits::hold(lookout, &card, &group, slice, &Wall::None);
+    let held = |lookout: &DeviceMonitor| limits::hold(lookout, &card, &group, slice, &Wall::None);
     // The driver's own call, as its helper says.
     let lookout = machine.lookout();
     lookout.look();
@@ -258,7 +262,7 @@ fn a_driver_that_hangs_or_dies_makes_cards_unknown_and_nobody_waits_for_it() {
         let seen = until(&lookout, "it is unknown", |seen| words(seen) == ["unknown"]);
         assert_eq!(codes(&seen), ["gpu.driver-silent"]);
         // What is known of it stays: sessions go on with their shares.
-        let known = |seen: &Seen| {
+        let known = |seen: &MonitorStatus| {
             let device = &seen.devices[0];
             (device.memory, device.uuid.clone(), seen.real.clone())
         };
@@ -304,7 +308,7 @@ fn a_card_that_falls_off_the_bus_fails_and_is_well_when_it_is_back() {
         (next.devices.len(), next.devices[1].uuid.clone()),
         (2, seen.devices[1].uuid.clone())
     );
-    let later = Lookout::open(Ground {
+    let later = DeviceMonitor::open(MonitorConfig {
         boot: BootId(uuid::Uuid::from_u128(2)),
         ..machine.ground.clone()
     });
@@ -371,14 +375,14 @@ fn without_a_driver_nobody_looks_and_nothing_is_said_until_one_is_loaded() {
     fs::rename(&proc, &kept).expect("it is there");
     let lookout = machine.lookout();
     let (told, ended) = std::sync::mpsc::channel::<()>();
-    let never = move |_: &Seen| told.send(()).is_ok();
+    let never = move |_: &MonitorStatus| told.send(()).is_ok();
     lookout.begin(never).expect("nothing to start");
     // A thread would have it; without one it is gone already.
     assert!(matches!(
         ended.try_recv(),
         Err(std::sync::mpsc::TryRecvError::Disconnected)
     ));
-    assert_eq!(lookout.seen(), Seen::default());
+    assert_eq!(lookout.seen(), MonitorStatus::default());
     assert!(
         !machine.root.path().join("data").exists(),
         "something was written"

@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use node::gpu::probe::{PROBE, Patience, Probe, Unanswered, number_of};
+use node::gpu::probe::{PROBE, Probe, ProbeError, ProbeTimeouts, number_of};
 
 use super::rig::{MIB, Rig, state};
 
-const PATIENCE: Patience = Patience {
+const TIMEOUTS: ProbeTimeouts = ProbeTimeouts {
     first: Duration::from_secs(20),
     later: Duration::from_millis(1500),
 };
@@ -20,15 +20,15 @@ fn copy(rig: &Rig) -> PathBuf {
 }
 
 fn probe(rig: &Rig) -> Probe {
-    Probe::new(&rig.place.join("libnvidia-ml.so.1"), None, &copy(rig)).with_patience(PATIENCE)
+    Probe::new(&rig.place.join("libnvidia-ml.so.1"), None, &copy(rig)).with_patience(TIMEOUTS)
 }
 
 /// Waits out the pause after a failure; the probe's answer then.
-fn again<T>(mut ask: impl FnMut() -> Result<T, Unanswered>) -> Result<T, Unanswered> {
+fn again<T>(mut ask: impl FnMut() -> Result<T, ProbeError>) -> Result<T, ProbeError> {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         match ask() {
-            Err(Unanswered::Resting(_)) if Instant::now() < until => {
+            Err(ProbeError::Resting(_)) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(50));
             }
             told => return told,
@@ -204,7 +204,7 @@ fn the_helper_has_the_driver_hold_a_control_group_and_no_older_driver_is_asked()
         ),
     ] {
         let refused = probe.limit(card, group, bytes).expect_err("it refuses");
-        assert!(matches!(refused, Unanswered::Library(_)), "{refused}");
+        assert!(matches!(refused, ProbeError::Library(_)), "{refused}");
     }
     assert!(stands().starts_with(&format!("2 0 {} ", u64::MAX)));
     // An older one lacks the name.
@@ -220,7 +220,7 @@ fn the_helper_has_the_driver_hold_a_control_group_and_no_older_driver_is_asked()
     std::fs::create_dir(&older).expect("made");
     std::fs::write(older.join("libnvidia-ml.so.1"), bytes).expect("written");
     let mut older =
-        Probe::new(&older.join("libnvidia-ml.so.1"), None, &copy(&rig)).with_patience(PATIENCE);
+        Probe::new(&older.join("libnvidia-ml.so.1"), None, &copy(&rig)).with_patience(TIMEOUTS);
     assert!(!older.cards().expect("it answers").limits);
     let refused = older.limit(&card, &group, None).expect_err("there is none");
     assert!(refused.to_string().contains("no such call"), "{refused}");
@@ -241,22 +241,22 @@ fn a_helper_that_hangs_dies_or_talks_nonsense_is_replaced_and_costs_one_answer()
         let asked = Instant::now();
         let fault = probe.cards().expect_err(name);
         assert!(
-            asked.elapsed() < PATIENCE.later + Duration::from_secs(2),
+            asked.elapsed() < TIMEOUTS.later + Duration::from_secs(2),
             "{name}"
         );
         match trouble {
-            state::HANGS => assert!(matches!(fault, Unanswered::Silent(_)), "{fault}"),
+            state::HANGS => assert!(matches!(fault, ProbeError::Silent(_)), "{fault}"),
             state::CRASHES => {
                 assert!(fault.to_string().contains("dies as it was told"), "{fault}");
             }
-            _ => assert!(matches!(fault, Unanswered::Rubbish), "{fault}"),
+            _ => assert!(matches!(fault, ProbeError::Rubbish), "{fault}"),
         }
         // Nothing of it is left, and nobody is asked again at once.
         assert_eq!(probe.pid(), None, "{name}");
         assert!(!Path::new(&format!("/proc/{before}")).exists(), "{name}");
         let asked = Instant::now();
         assert!(
-            matches!(probe.held(), Err(Unanswered::Resting(1))),
+            matches!(probe.held(), Err(ProbeError::Resting(1))),
             "{name}"
         );
         assert!(asked.elapsed() < Duration::from_millis(500), "{name}");
@@ -267,7 +267,7 @@ fn a_helper_that_hangs_dies_or_talks_nonsense_is_replaced_and_costs_one_answer()
     // A library that refuses is no fault of the helper, which is kept.
     let before = probe.pid();
     rig.state.nvml_trouble.store(state::REFUSES, SeqCst);
-    assert!(matches!(probe.cards(), Err(Unanswered::Library(_))));
+    assert!(matches!(probe.cards(), Err(ProbeError::Library(_))));
     rig.state.nvml_trouble.store(0, SeqCst);
     probe.cards().expect("it answers");
     assert_eq!(probe.pid(), before);
@@ -277,10 +277,10 @@ fn a_helper_that_hangs_dies_or_talks_nonsense_is_replaced_and_costs_one_answer()
 fn without_the_vendors_library_the_helper_says_so_and_the_printed_table_is_read() {
     let rig = Rig::new(64 * MIB);
     let missing = rig.place.join("missing.so.1");
-    let mut probe = Probe::new(&missing, None, &copy(&rig)).with_patience(PATIENCE);
+    let mut probe = Probe::new(&missing, None, &copy(&rig)).with_patience(TIMEOUTS);
     let fault = probe.cards().expect_err("there is no library");
     assert!(
-        matches!(&fault, Unanswered::Library(text) if !text.is_empty()),
+        matches!(&fault, ProbeError::Library(text) if !text.is_empty()),
         "{fault}"
     );
     // It is opened as soon as it is there.
@@ -302,7 +302,7 @@ fn without_the_vendors_library_the_helper_says_so_and_the_printed_table_is_read(
     std::fs::set_permissions(&smi, mode).expect("its mode");
     rig.state.nvml_trouble.store(state::CRASHES, SeqCst);
     let library = rig.place.join("libnvidia-ml.so.1");
-    let mut probe = Probe::new(&library, Some(&smi), &copy(&rig)).with_patience(PATIENCE);
+    let mut probe = Probe::new(&library, Some(&smi), &copy(&rig)).with_patience(TIMEOUTS);
     let told = probe.cards().expect("the table is read");
     assert_eq!(told.cards[0].model.as_deref(), Some("NVIDIA H200"));
     let held = probe.held().expect("the table is read");
@@ -313,7 +313,7 @@ fn without_the_vendors_library_the_helper_says_so_and_the_printed_table_is_read(
     rig.state.nvml_trouble.store(0, SeqCst);
     let told = again(|| match probe.cards() {
         Ok(told) if told.cards[0].model.as_deref() == Some("NVIDIA H200") => {
-            Err(Unanswered::Resting(0))
+            Err(ProbeError::Resting(0))
         }
         told => told,
     });

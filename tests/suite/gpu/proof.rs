@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::link::streams::{
-    ByteStream, ExecRequest, Later, LogStream, Size, Streams, TermOutput, TermStream,
+    BoxFuture, ByteStream, ExecRequest, LogStream, Streams, TermOutput, TermStream, WindowSize,
 };
 use rules::devices::{Health, Hold};
 use rules::names::ContainerName;
@@ -109,11 +109,11 @@ impl Programs {
 }
 
 impl Streams for Programs {
-    fn attach(&self, _: ContainerName, _: Option<Size>) -> Later<TermStream> {
+    fn attach(&self, _: ContainerName, _: Option<WindowSize>) -> BoxFuture<TermStream> {
         Box::pin(async { Err(nobody()) })
     }
 
-    fn exec(&self, container: ContainerName, request: ExecRequest) -> Later<TermStream> {
+    fn exec(&self, container: ContainerName, request: ExecRequest) -> BoxFuture<TermStream> {
         assert_eq!(request.argv[0], "/usr/lib/fardel/gpu/test");
         let here = self.clone();
         Box::pin(async move {
@@ -139,11 +139,11 @@ impl Streams for Programs {
         })
     }
 
-    fn logs(&self, _: ContainerName, _: u64, _: bool) -> Later<LogStream> {
+    fn logs(&self, _: ContainerName, _: u64, _: bool) -> BoxFuture<LogStream> {
         Box::pin(async { Err(nobody()) })
     }
 
-    fn dial(&self, _: ContainerName, _: u16) -> Later<ByteStream> {
+    fn dial(&self, _: ContainerName, _: u16) -> BoxFuture<ByteStream> {
         Box::pin(async { Err(nobody()) })
     }
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cuda_hook::region::{Account, Control, DeviceTerms, MODE_OFF};
+use cuda_hook::region::{AccountPage, Control, DeviceTerms, MODE_OFF};
 
 #[path = "../../../packaging/hooks.rs"]
 mod hooks;
@@ -277,7 +277,7 @@ fn run(mut command: Command, what: &str) -> Result<(), String> {
 pub(super) struct Rig {
     pub(super) place: PathBuf,
     pub(super) control: &'static Control,
-    pub(super) account: &'static Account,
+    pub(super) account: &'static AccountPage,
     pub(super) state: &'static state::State,
 }
 

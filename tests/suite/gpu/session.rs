@@ -5,18 +5,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use node::gpu::inject::{Injection, Pages, Slice, inject};
+use node::gpu::inject::{InjectedSlice, Injection, Pages, inject};
 use node::gpu::region::{DeviceTerms, MODE_OFF};
 use node::gpu::{FileOrder, FileUse};
-use node::runtime::ContainerOrder;
-use rules::proof::{self, Verdict};
+use node::runtime::ContainerSpec;
+use rules::proof::{self, TestVerdict};
 
 use super::rig::{MIB, PLACE, Rig, state, works};
 use crate::containers::ground::Ground;
 
 /// A slice of the only card: all of its time, and that much of its memory.
-pub(super) fn slice_of(limit: u64) -> Slice {
-    Slice {
+pub(super) fn slice_of(limit: u64) -> InjectedSlice {
+    InjectedSlice {
         card: 0,
         terms: DeviceTerms {
             uuid: state::uuid(0),
@@ -89,7 +89,7 @@ impl Machine {
     }
 
     /// An order with the slice, the test programs, and the fake driver's state.
-    pub(super) fn order(&self, script: &str, injection: &Injection) -> ContainerOrder {
+    pub(super) fn order(&self, script: &str, injection: &Injection) -> ContainerSpec {
         let mut order = self.ground.shell(script);
         order.devices.clone_from(&injection.devices);
         order.files.clone_from(&injection.files);
@@ -219,13 +219,13 @@ fn the_self_tests_program_stands_in_every_slice_and_finds_it_held() {
     let said = |words: &str| machine.said(&format!("{PLACE}/test {words}"), &injection).1;
     for path in ["plain", "own-pool", "physical"] {
         let finding = proof::memory(path, 4, slice, &said(&format!("measure {path} 4")));
-        assert_eq!(finding.verdict, Verdict::Held, "{finding:?}");
+        assert_eq!(finding.verdict, TestVerdict::Held, "{finding:?}");
     }
     let words = format!("ways emptied libcuda.so.1 {} 20", 16 * MIB);
     let finding = proof::way("emptied", slice, &said(&words));
-    assert_eq!(finding.verdict, Verdict::Held, "{finding:?}");
+    assert_eq!(finding.verdict, TestVerdict::Held, "{finding:?}");
     // It has one card, and neither the page nor another card opens.
     for finding in proof::fence(1, &said("fence")) {
-        assert_eq!(finding.verdict, Verdict::Held, "{finding:?}");
+        assert_eq!(finding.verdict, TestVerdict::Held, "{finding:?}");
     }
 }

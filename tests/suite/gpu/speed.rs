@@ -11,7 +11,7 @@ use cuda_hook::region::{DeviceTerms, MODE_WINDOW};
 use super::rig::{MIB, Rig, said, terms};
 
 /// Nanoseconds that the hook may add to a launch.
-const MOST: f64 = 150.0;
+const MAX_NANOS: f64 = 150.0;
 
 /// Nanoseconds for one launch of an empty kernel, over half a million.
 fn launch(rig: &Rig, library: &Path, way: &str) -> f64 {
@@ -53,7 +53,7 @@ fn added(rig: &Rig, way: &str, what: &str) -> f64 {
 fn a_launch_costs_at_most_150_nanoseconds_more_than_without_the_hook() {
     let rig = Rig::new(64 * MIB);
     let more = added(&rig, "plain", "no turns,");
-    assert!(more <= MOST, "{more:.1} ns");
+    assert!(more <= MAX_NANOS, "{more:.1} ns");
 }
 
 #[test]
@@ -86,6 +86,6 @@ fn a_launch_through_an_open_gate_costs_at_most_150_nanoseconds_more() {
         costs
     });
     for (way, more) in costs {
-        assert!(more <= MOST, "{way}: {more:.1} ns");
+        assert!(more <= MAX_NANOS, "{way}: {more:.1} ns");
     }
 }

@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use node::gpu::arbiter::Mode;
-use node::gpu::inject::{Pages, Slice};
+use node::gpu::inject::{InjectedSlice, Pages};
 use node::gpu::region::{DeviceTerms, MODE_OFF, MODE_WINDOW};
-use node::gpu::turns::{Seat, Turns, now};
+use node::gpu::turns::{Seat, TimeSlicer, now};
 use rules::names::{ContainerName, SessionId};
 
 use super::rig::{MIB, Rig, state};
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Device time that both together have to use before anybody compares.
 const ENOUGH: u64 = 1_500_000_000;
 
@@ -49,7 +49,7 @@ fn name(number: u128) -> ContainerName {
 
 /// The host's side of a rig's pages.
 fn seat(rig: &Rig, share_milli: u32) -> Seat {
-    let slice = Slice {
+    let slice = InjectedSlice {
         card: 0,
         terms: DeviceTerms {
             uuid: state::uuid(0),
@@ -80,7 +80,7 @@ fn used(rig: &Rig, program: &Program) -> u64 {
 fn of_two_programs_the_one_with_the_larger_share_gets_more() {
     let small = Rig::new(64 * MIB);
     let large = Rig::beside(&small, 64 * MIB);
-    let mut turns = Turns::new(Mode::Hard);
+    let mut turns = TimeSlicer::new(Mode::Hard);
     turns.take(name(1), seat(&small, 300)).expect("a thread");
     turns.take(name(2), seat(&large, 700)).expect("a thread");
     assert_eq!(small.control.device[0].mode.load(SeqCst), MODE_WINDOW);
@@ -100,7 +100,7 @@ fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
     let begun = Instant::now();
     while now().contains(&0) {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "not both got a turn: {:?}",
             now()
         );
@@ -115,10 +115,7 @@ fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
         if got[0] + got[1] >= ENOUGH {
             break got;
         }
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "only {got:?} ns within a minute"
-        );
+        assert!(begun.elapsed() < TIMEOUT, "only {got:?} ns within a minute");
     };
     let parts = got.map(|part| part as f64 / since.elapsed().as_nanos() as f64);
     println!("{parts:.3?} of the time");
@@ -129,7 +126,7 @@ fn got_of(rigs: [&Rig; 2], programs: &[Program; 2]) -> [u64; 2] {
 fn a_program_with_64_streams_gets_no_more_than_its_share() {
     let small = Rig::new(64 * MIB);
     let large = Rig::beside(&small, 64 * MIB);
-    let mut turns = Turns::new(Mode::Hard);
+    let mut turns = TimeSlicer::new(Mode::Hard);
     turns.take(name(1), seat(&small, 300)).expect("a thread");
     turns.take(name(2), seat(&large, 700)).expect("a thread");
     let many = small
@@ -149,7 +146,7 @@ fn a_program_with_64_streams_gets_no_more_than_its_share() {
 #[test]
 fn a_program_alone_is_held_to_its_share_and_let_go_when_it_has_all() {
     let rig = Rig::new(64 * MIB);
-    let mut turns = Turns::new(Mode::Hard);
+    let mut turns = TimeSlicer::new(Mode::Hard);
     turns.take(name(1), seat(&rig, 200)).expect("a thread");
     // 400 ms of work: two seconds at a fifth of the time, less what it may take at once and what is
     // queued at the end.
@@ -211,7 +208,7 @@ fn told_of(rig: &Rig, device: usize) -> [u64; 2] {
 #[test]
 fn whoever_waits_for_the_device_says_when_its_work_is_done() {
     let rig = Rig::new(64 * MIB);
-    let mut turns = Turns::new(Mode::Hard);
+    let mut turns = TimeSlicer::new(Mode::Hard);
     turns.take(name(1), seat(&rig, 500)).expect("a thread");
     let program = waited(&rig, ["plain", "40", "spin1000", "wait"]);
     // It launches nothing more, and is not at the gate.
@@ -224,7 +221,7 @@ fn whoever_waits_for_the_device_says_when_its_work_is_done() {
 #[test]
 fn work_of_another_stream_is_not_done_because_one_was_waited_for() {
     let rig = Rig::new(64 * MIB);
-    let mut turns = Turns::new(Mode::Hard);
+    let mut turns = TimeSlicer::new(Mode::Hard);
     turns.take(name(1), seat(&rig, 500)).expect("a thread");
     let program = waited(&rig, ["two", "1", "spin20000000", "wait"]);
     let [sent, done] = told(&rig);

@@ -15,7 +15,7 @@ use crate::crash::http;
 use crate::crash::installation::Installation;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 const VERSION: &str = "999.99.01";
 const CARD: u64 = 8192 * MIB;
 
@@ -195,7 +195,7 @@ impl Whole {
                 return found;
             }
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TIMEOUT,
                 "{what} never came: {} {}",
                 self.get("/api/v1/gpus"),
                 self.get("/api/v1/sessions")
@@ -227,7 +227,7 @@ impl Whole {
                 assert_eq!(now["state"], "succeeded", "{now}");
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE * 4, "it never ends: {now}");
+            assert!(begun.elapsed() < TIMEOUT * 4, "it never ends: {now}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }

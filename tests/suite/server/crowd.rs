@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use super::lan::House;
 
 /// Longer than any answer takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn connect(house: &House) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", house.console)).expect("listening");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
     stream
 }
 
@@ -66,7 +66,7 @@ fn two_thousand_silent_strangers_shut_nobody_out() {
     let mine = get(&house, "/api/v1/me", &bearer);
     assert!(mine.starts_with("HTTP/1.1 200"), "{mine}");
     // Those that had to go are closed by tasks of their own.
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let held = open_files(&house).saturating_sub(files);
         if held < 600 {
@@ -153,7 +153,7 @@ fn what_a_burst_of_sign_ins_needed_is_given_back() {
             scope.spawn(|| ask(&house, &request));
         }
     });
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let grown = memory(&house).saturating_sub(before);
         if grown <= 30 {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::lan::House;
 
 /// Longer than every deadline of the listener together; only a missing one reaches it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Whoever says this and then nothing more.
 fn silent(port: u16, said: &[u8]) -> TcpStream {
@@ -106,7 +106,7 @@ fn every_silence_on_a_plain_port_has_its_end_and_a_stream_of_somebody_signed_in_
         ),
         ("a body that drips", dripping, "HTTP/1.1 408"),
     ];
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     for (silence, stream, said) in &silences {
         let heard = ended(stream, until);
         let heard = heard.unwrap_or_else(|| panic!("{silence}: never ended"));
@@ -152,7 +152,7 @@ fn every_silence_before_and_after_a_handshake_has_its_end() {
         ("half a preface", encrypted(&house, &HTTP2[..12])),
         ("half a head", encrypted(&house, b"GET / HTTP/1.1\r\n")),
     ];
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     for (silence, stream) in &silences {
         assert!(ended(stream, until).is_some(), "{silence}: never ended");
     }
@@ -278,7 +278,7 @@ fn an_answer_that_is_not_read_has_its_end_over_both_protocols() {
     };
     // No room at all, and room for some of it.
     let windows = [shut(0), shut(1000)];
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let reader = std::thread::spawn(move || {
         // Pauses, and goes on in time.
         let mut piece = vec![0; 256 << 10];
@@ -313,7 +313,7 @@ fn a_request_names_one_host_on_every_port() {
             house.console,
             format!("{head}Connection: close\r\n\r\n").as_bytes(),
         );
-        ended(&stream, Instant::now() + PATIENCE).expect("an answer")
+        ended(&stream, Instant::now() + TIMEOUT).expect("an answer")
     };
     for (head, code) in [
         ("GET /healthz HTTP/1.1\r\n", "host.missing"),

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use base::link::NodeEnd;
 use base::link::streams::{
-    ByteStream, ExecRequest, Later, LogChunk, LogStream, Size, Streams, TermInput, TermOutput,
-    TermStream,
+    BoxFuture, ByteStream, ExecRequest, LogChunk, LogStream, Streams, TermInput, TermOutput,
+    TermStream, WindowSize,
 };
 use bytes::Bytes;
-use rules::messages::{Assignment, ContainerSight, ExitRecord, NodeReport, SightState, Want};
+use rules::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
 use rules::names::{BootId, ContainerName, NodeId, SessionId};
 use rules::refusal::Refusal;
 use rules::resources::{Capacity, Device, DeviceShare};
@@ -24,7 +24,7 @@ pub(crate) const GIBIBYTES: u64 = 8;
 pub(crate) struct FakeMachine {
     node: NodeId,
     boot: BootId,
-    sights: BTreeMap<ContainerName, SightState>,
+    sights: BTreeMap<ContainerName, ReportedState>,
     devices: Vec<Device>,
     /// Whether it offers its own programs.
     host_environment: bool,
@@ -68,7 +68,7 @@ impl FakeMachine {
             let sight = self
                 .sights
                 .entry(order.name)
-                .or_insert(SightState::Running {
+                .or_insert(ReportedState::Running {
                     since: now,
                     paused: false,
                 });
@@ -84,7 +84,7 @@ impl FakeMachine {
                 (Want::Stop, _) => *sight = ended(143, now),
                 (Want::Run, Some(code)) => *sight = ended(code, now),
                 (want, _) => {
-                    *sight = SightState::Running {
+                    *sight = ReportedState::Running {
                         since: now,
                         paused: want == Want::Pause,
                     }
@@ -111,7 +111,7 @@ impl FakeMachine {
             containers: self
                 .sights
                 .iter()
-                .map(|(name, state)| ContainerSight {
+                .map(|(name, state)| ContainerStatus {
                     name: *name,
                     state: state.clone(),
                     usage: None,
@@ -127,8 +127,8 @@ impl FakeMachine {
     }
 }
 
-fn ended(exit_code: i32, now: Timestamp) -> SightState {
-    SightState::Ended(ExitRecord {
+fn ended(exit_code: i32, now: Timestamp) -> ReportedState {
+    ReportedState::Ended(ExitRecord {
         exit_code,
         started_at: Some(now),
         ended_at: now,
@@ -150,12 +150,12 @@ pub(crate) struct FakeStreams {
 
 impl Streams for FakeStreams {
     /// Says `ready`, then gives back what is typed until the input ends; ends with 0.
-    fn attach(&self, _: ContainerName, _: Option<Size>) -> Later<TermStream> {
+    fn attach(&self, _: ContainerName, _: Option<WindowSize>) -> BoxFuture<TermStream> {
         Box::pin(async { Ok(echo("ready\n", 0)) })
     }
 
     /// Gives back what is typed until the input ends; `exit N` ends with N at once, `absent` is refused.
-    fn exec(&self, _: ContainerName, request: ExecRequest) -> Later<TermStream> {
+    fn exec(&self, _: ContainerName, request: ExecRequest) -> BoxFuture<TermStream> {
         self.execs
             .lock()
             .expect("no test panics with it")
@@ -184,7 +184,7 @@ impl Streams for FakeStreams {
         })
     }
 
-    fn logs(&self, _: ContainerName, since: u64, _: bool) -> Later<LogStream> {
+    fn logs(&self, _: ContainerName, since: u64, _: bool) -> BoxFuture<LogStream> {
         Box::pin(async move {
             let (words, output) = mpsc::channel(4);
             let from = usize::try_from(since).unwrap_or(0).min(LOG.len());
@@ -200,7 +200,7 @@ impl Streams for FakeStreams {
     }
 
     /// Gives back every byte.
-    fn dial(&self, _: ContainerName, port: u16) -> Later<ByteStream> {
+    fn dial(&self, _: ContainerName, port: u16) -> BoxFuture<ByteStream> {
         Box::pin(async move {
             if port == 1 {
                 return Err(Refusal::conflict("port.closed", "Nobody listens there."));
@@ -214,7 +214,7 @@ impl Streams for FakeStreams {
         })
     }
 
-    fn forget_logs(&self, sessions: Vec<SessionId>) -> Later<()> {
+    fn forget_logs(&self, sessions: Vec<SessionId>) -> BoxFuture<()> {
         let forgotten = Arc::clone(&self.forgotten);
         Box::pin(async move {
             forgotten

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than a start takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PASSWORD: &str = super::the_box::PASSWORD;
 
 /// A server process with a console, a way to it and a second origin, all on loopback.
@@ -71,7 +71,7 @@ impl House {
         while !house.said().contains("stop ") {
             let ended = house.child.try_wait().expect("looked");
             assert!(
-                ended.is_none() && began.elapsed() < PATIENCE,
+                ended.is_none() && began.elapsed() < TIMEOUT,
                 "the server does not serve ({ended:?}):\n{}",
                 house.said()
             );
@@ -286,7 +286,7 @@ fn plain_http_is_shown_the_way_and_nothing_else() {
     let house = House::open();
     let ask = |port: u16, request: &str| -> String {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("open");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
         stream.write_all(request.as_bytes()).expect("sent");
         let mut said = Vec::new();
         let _ = stream.read_to_end(&mut said);
@@ -720,7 +720,7 @@ fn nothing_leaves_the_machine_and_a_new_address_is_served_without_dropping_anybo
         if inside(&named).trim() == "ok" {
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "{}", inside(&named));
+        assert!(began.elapsed() < TIMEOUT, "{}", inside(&named));
         std::thread::sleep(Duration::from_secs(1));
     }
     assert!(

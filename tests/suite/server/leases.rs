@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Request;
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::BodyExt;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt;
@@ -131,7 +131,7 @@ async fn everything_that_a_token_opened_ends_when_it_is_revoked() {
     the_box.launch(&who, later).await;
     // Later than the token that opens the streams, which is therefore the last of the list.
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let other = the_box.token("mina", &Verb::ALL, None).await;
+    let other = the_box.token("mina", &Permission::ALL, None).await;
 
     let (address, _) = the_box.serve().await;
     let terminal = socket(
@@ -248,7 +248,7 @@ async fn a_journal_ends_with_the_account_and_with_the_time_of_its_token() {
     }
     let now = the_box.server.clock().now();
     let end = rules::units::Timestamp::from_millis(now.as_millis() + 2500);
-    let short = the_box.token("ada", &Verb::ALL, Some(end)).await;
+    let short = the_box.token("ada", &Permission::ALL, Some(end)).await;
     let mut journal = Open::get(&the_box, &short, "/api/v1/events").await;
     journal.ends().await;
     assert!(journal.heard.contains("token.expired"), "{}", journal.heard);

@@ -16,7 +16,7 @@ use super::leases::socket;
 use super::the_box::{As, TheBox};
 
 /// Longer than any answer takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const LAUNCH: &str = "/api/v1/sessions?dry_run=true";
 
@@ -342,7 +342,7 @@ async fn a_message_beyond_its_bound_closes_the_stream() {
             }
             (count, false)
         };
-        let (count, whole) = tokio::time::timeout(PATIENCE, echoed)
+        let (count, whole) = tokio::time::timeout(TIMEOUT, echoed)
             .await
             .expect("it neither answers nor ends");
         assert_eq!(whole, survives, "{count} bytes of {size} came back");
@@ -355,7 +355,7 @@ async fn a_message_beyond_its_bound_closes_the_stream() {
 /// What a server of its own says to a head, up to the end of the connection.
 fn said(house: &House, head: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", house.console)).expect("listening");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     // It may answer and close before it has read all of it.
     let _ = stream.write_all(head.as_bytes());
     let mut answer = Vec::new();
@@ -432,7 +432,7 @@ fn a_head_has_its_longest_and_a_connection_its_streams() {
     assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
 
     let mut stream = TcpStream::connect(("127.0.0.1", house.console)).expect("listening");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let mut asked = HTTP2.to_vec();
     asked.extend(frame(SETTINGS, 0, 0, &[]));
     // Each of them hears the journal without end.

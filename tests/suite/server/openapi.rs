@@ -252,3 +252,44 @@ async fn real_answers_have_the_shapes_of_the_document() {
         );
     }
 }
+
+/// The actions hold to numbers of their own: those of the document are the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_text_of_the_length_in_the_document_is_taken_and_no_longer_one() {
+    let the_box = TheBox::open().await;
+    let document = document();
+    // Varied letters, for a password must not be simple.
+    let letters = |length: usize| -> String { ('a'..='z').cycle().take(length).collect() };
+    let mut tried = 0;
+    for (schema, field, path, body) in [
+        (
+            "NewToken",
+            "name",
+            "/api/v1/me/tokens",
+            json!({"scopes": ["me"]}),
+        ),
+        (
+            "NewUser",
+            "password",
+            "/api/v1/users",
+            json!({"name": "long"}),
+        ),
+        ("LaunchRequest", "image", "/api/v1/sessions", json!({})),
+    ] {
+        let longest = document["components"]["schemas"][schema]["properties"][field]["maxLength"]
+            .as_u64()
+            .and_then(|longest| usize::try_from(longest).ok())
+            .expect("a length");
+        for (length, fits) in [(longest, true), (longest + 1, false)] {
+            let mut body = body.clone();
+            body[field] = letters(length).into();
+            let answer = the_box.post(&the_box.admin, path, body).await;
+            // What fits may name nothing that there is.
+            let refused = answer.short();
+            let wrong = refused.ends_with("too-long") || refused.ends_with("-invalid");
+            assert_eq!(wrong, !fits, "{schema} {field} of {length}: {refused}");
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 6);
+}

@@ -237,6 +237,27 @@ async fn every_post_that_acts_does_so_once_a_key() {
     assert_eq!(odd.short(), "400 idempotency.key-invalid");
 }
 
+/// An upload is declared in headers: they belong to what a key was used for, as a body does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_good_for_one_declaration_of_an_upload() {
+    let the_box = TheBox::open().await;
+    let declare = |length: &'static str| {
+        let request = TheBox::request(&the_box.admin, "POST", "/api/v1/uploads")
+            .header("tus-resumable", "1.0.0")
+            .header("idempotency-key", "u")
+            .header("upload-length", length)
+            .body(Body::empty())
+            .expect("a request");
+        the_box.send(request)
+    };
+    let first = declare("10").await;
+    assert_eq!(first.status, 201, "{}", first.json());
+    let again = declare("10").await;
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.json(), first.json());
+    assert_eq!(declare("11").await.short(), "422 idempotency.key-reused");
+}
+
 /// The client goes away as soon as its act is written down, and asks again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_act_under_a_key_ends_without_its_client_and_is_not_done_again() {
@@ -589,7 +610,7 @@ async fn the_probes_say_what_monitors_need() {
         "{text}"
     );
     let narrow = the_box
-        .token("ada", &[rules::permissions::Verb::Me], None)
+        .token("ada", &[rules::permissions::Permission::Me], None)
         .await;
     assert_eq!(the_box.get(&narrow, "/metrics").await.status, 403);
 }

@@ -3,14 +3,14 @@
 //! without a row here, and a row without a route, fail.
 
 use axum::body::Body;
-use fardel::doors::api::openapi::{Needs, ROUTES, Reply, Route};
-use rules::permissions::Verb;
+use fardel::doors::api::openapi::{DocumentedRoute, Needs, ROUTES, SuccessReply};
+use rules::permissions::Permission;
 use serde_json::json;
 
 use super::the_box::{As, TheBox};
 
 /// A path of the table with its parameters filled in for a session of mina's.
-fn filled(route: &Route, session: &str) -> String {
+fn filled(route: &DocumentedRoute, session: &str) -> String {
     route
         .path
         .replace("/sessions/{id}", &format!("/sessions/{session}"))
@@ -21,7 +21,7 @@ fn filled(route: &Route, session: &str) -> String {
 }
 
 /// Words of a body that is taken by its route, as far as the role decides.
-fn body(route: &Route) -> String {
+fn body(route: &DocumentedRoute) -> String {
     match route.body {
         Some("LaunchRequest") => json!({"command": ["true"], "kind": "batch"}).to_string(),
         Some("SessionPatch") => json!({"labels": {"a": "b"}}).to_string(),
@@ -52,7 +52,7 @@ fn body(route: &Route) -> String {
     }
 }
 
-async fn ask(the_box: &TheBox, who: &As, route: &Route, session: &str) -> (u16, String) {
+async fn ask(the_box: &TheBox, who: &As, route: &DocumentedRoute, session: &str) -> (u16, String) {
     let path = filled(route, session);
     let mut request = TheBox::request(who, route.method, &path);
     if route.body.is_some() {
@@ -68,7 +68,7 @@ async fn ask(the_box: &TheBox, who: &As, route: &Route, session: &str) -> (u16, 
             .header("content-type", "application/offset+octet-stream");
     }
     let request = request.body(Body::from(body(route))).expect("a request");
-    if route.answer == Reply::Events && matches!(who, As::Token(_)) {
+    if route.answer == SuccessReply::Events && matches!(who, As::Token(_)) {
         use tower::ServiceExt;
         let router = the_box.router.clone();
         let response = router.oneshot(request).await.expect("an answer");
@@ -113,7 +113,7 @@ async fn every_route_answers_each_role_as_the_table_says() {
     let the_box = TheBox::open().await;
     let past =
         rules::units::Timestamp::from_millis(the_box.server.clock().now().as_millis() + 3000);
-    let expired = the_box.token("mina", &Verb::ALL, Some(past)).await;
+    let expired = the_box.token("mina", &Permission::ALL, Some(past)).await;
     tokio::time::sleep(std::time::Duration::from_millis(3100)).await;
     let invented = As::Token("fardel_invented".into());
     let mut seen = 0;
@@ -154,7 +154,8 @@ async fn every_route_answers_each_role_as_the_table_says() {
             }
         }
         if let Needs::Verb(verb) = route.needs {
-            let others: Vec<Verb> = Verb::ALL.into_iter().filter(|v| *v != verb).collect();
+            let others: Vec<Permission> =
+                Permission::ALL.into_iter().filter(|v| *v != verb).collect();
             let narrow = the_box.token("ada", &others, None).await;
             let answer = ask(&the_box, &narrow, route, &session).await;
             assert_eq!(
@@ -166,11 +167,11 @@ async fn every_route_answers_each_role_as_the_table_says() {
 
             let administrators_only = matches!(
                 verb,
-                Verb::ImagesWrite
-                    | Verb::PeopleRead
-                    | Verb::PeopleWrite
-                    | Verb::SystemRead
-                    | Verb::SystemWrite
+                Permission::ImagesWrite
+                    | Permission::PeopleRead
+                    | Permission::PeopleWrite
+                    | Permission::SystemRead
+                    | Permission::SystemWrite
             );
             let (status, code) = ask(&the_box, &the_box.jae, route, &session).await;
             if administrators_only {

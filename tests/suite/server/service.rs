@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Longer: the suite hangs when the server does. Shorter: a loaded machine fails for nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server that a test started; gone with the test.
 struct Served(Child);
@@ -34,7 +34,7 @@ fn a_service_says_when_it_serves_and_leaves_and_never_its_setup_code() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let socket = folder.path().join("manager");
     let manager = UnixDatagram::bind(&socket).expect("a socket");
-    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    manager.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let address = TcpListener::bind("127.0.0.1:0")
         .and_then(|taken| taken.local_addr())
         .expect("a free port");

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer: the suite hangs when the server does. Shorter: a loaded machine fails for nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "correct-horse-planted-77";
 
 struct Box {
@@ -36,7 +36,7 @@ impl Box {
             .stderr(Stdio::null())
             .spawn()
             .expect("the binary starts");
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let socket = folder.path().join("run/fardel.sock");
         while UnixStream::connect(&socket).is_err() {
             assert!(Instant::now() < end, "the server does not listen");

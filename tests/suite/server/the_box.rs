@@ -12,7 +12,7 @@ use base::settings::Settings;
 use fardel::doors;
 use fardel::doors::peer::Peer;
 use http_body_util::BodyExt;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::units::Timestamp;
 use serde_json::{Value, json};
 use server::Server;
@@ -189,9 +189,9 @@ impl TheBox {
             streams,
             folder,
         };
-        opened.admin = opened.token("ada", &Verb::ALL, None).await;
-        opened.mina = opened.token("mina", &Verb::ALL, None).await;
-        opened.jae = opened.token("jae", &Verb::ALL, None).await;
+        opened.admin = opened.token("ada", &Permission::ALL, None).await;
+        opened.mina = opened.token("mina", &Permission::ALL, None).await;
+        opened.jae = opened.token("jae", &Permission::ALL, None).await;
         opened.wait_for_the_machine().await;
         opened
     }
@@ -214,7 +214,7 @@ impl TheBox {
     pub(crate) async fn token(
         &self,
         name: &str,
-        scopes: &[Verb],
+        scopes: &[Permission],
         expires_at: Option<Timestamp>,
     ) -> As {
         let here = std::net::Ipv4Addr::LOCALHOST.into();

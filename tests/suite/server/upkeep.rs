@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Longer than a start takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct House {
     folder: tempfile::TempDir,
@@ -106,7 +106,7 @@ impl House {
         let began = Instant::now();
         while self.say("-q top").code != Some(0) {
             assert!(
-                began.elapsed() < PATIENCE,
+                began.elapsed() < TIMEOUT,
                 "it does not serve: {}",
                 self.log()
             );
@@ -128,7 +128,7 @@ impl House {
         let began = Instant::now();
         while !self.log().contains(words) {
             assert!(
-                began.elapsed() < PATIENCE,
+                began.elapsed() < TIMEOUT,
                 "the log never says {words}: {}",
                 self.log()
             );

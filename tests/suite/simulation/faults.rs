@@ -1,12 +1,12 @@
 //! Faults to plant: each is a wrong idea somebody could build in good faith. They live in the
 //! simulation's own wrappers around passes, links and machines; the product has no switch for them.
 
-use rules::messages::{ExitRecord, NodeReport, SightState};
+use rules::messages::{ExitRecord, NodeReport, ReportedState};
 use rules::names::IncidentId;
 use rules::placement::{self, Decision};
 use rules::session::{Phase, Session};
 use rules::units::Timestamp;
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 
 /// What is wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,11 @@ impl Fault {
 }
 
 /// Places as the scheduler chooses them, or as it would with the planted fault.
-pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec<Decision> {
+pub(super) fn decide(
+    fault: Option<Fault>,
+    world: &ClusterSnapshot,
+    now: Timestamp,
+) -> Vec<Decision> {
     let mut world = world.clone();
     match fault {
         Some(Fault::ShareFreedWhileStopping) => {
@@ -125,7 +129,7 @@ pub(super) fn decide(fault: Option<Fault>, world: &World, now: Timestamp) -> Vec
 }
 
 /// Everybody is decided on as if nobody else waited.
-fn whatever_fits(mut world: World, now: Timestamp) -> Vec<Decision> {
+fn whatever_fits(mut world: ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
     let mut waiting: Vec<Session> = world.sessions.clone();
     waiting.retain(|s| s.phase == Phase::Pending);
     waiting.sort_by_key(|s| (s.queued_at, s.id));
@@ -177,8 +181,8 @@ pub(super) fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
             sight.ran = None;
         }
         match (fault, &sight.state) {
-            (Some(Fault::EndedWhileItLives), SightState::Stopping { .. }) => {
-                sight.state = SightState::Ended(ExitRecord {
+            (Some(Fault::EndedWhileItLives), ReportedState::Stopping { .. }) => {
+                sight.state = ReportedState::Ended(ExitRecord {
                     exit_code: 143,
                     started_at: None,
                     ended_at: report.at,
@@ -187,7 +191,7 @@ pub(super) fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
                 });
             }
             (Some(Fault::DeadLeftRunning), state) if state.is_over() => {
-                sight.state = SightState::Running {
+                sight.state = ReportedState::Running {
                     since: report.at,
                     paused: false,
                 };
@@ -199,7 +203,7 @@ pub(super) fn read(fault: Option<Fault>, mut report: NodeReport) -> NodeReport {
 }
 
 /// What `SilenceReadAsAbsence` makes of nodes that it has not heard from.
-pub(super) fn invented(world: &World, now: Timestamp) -> Vec<NodeReport> {
+pub(super) fn invented(world: &ClusterSnapshot, now: Timestamp) -> Vec<NodeReport> {
     world
         .nodes
         .iter()

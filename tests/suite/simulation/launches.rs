@@ -7,7 +7,7 @@ use rules::units::Timestamp;
 use server::Failure;
 use server::actions::IdempotencyKey;
 use server::actions::sessions::{self, LaunchRequest};
-use server::rehearsal::{Fate, Rehearsal};
+use server::rehearsal::{Fate, Simulation};
 
 use super::dice::Dice;
 use super::run::{at_once, caller};
@@ -18,7 +18,7 @@ const LAUNCHES: u64 = 150;
 #[test]
 fn a_death_at_its_commit_neither_loses_nor_doubles_a_launch() {
     let start = Timestamp::from_millis(1_790_000_000_000);
-    let mut server = Rehearsal::open(start).expect("a catalog in memory opens");
+    let mut server = Simulation::open(start).expect("a catalog in memory opens");
     let kim = caller(
         server.person("kim", start).expect("an empty catalog"),
         "kim",

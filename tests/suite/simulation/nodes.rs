@@ -3,22 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rules::housekeeping::{self, Step};
+use rules::housekeeping::{self, ReconcileStep};
 use rules::messages::{
-    Answer, Assignment, ContainerOrder, ContainerSight, Incident, NodeReport, SightState,
+    Assignment, ContainerOrder, ContainerStatus, EnforcementAction, MemoryIncident, NodeReport,
+    ReportedState,
 };
 use rules::names::{BootId, ContainerName, IncidentId, NodeId};
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::{Bytes, CpuShare, Timestamp};
-use server::rehearsal::stand_in::{Life, Moment, Plan, StandIn};
+use server::rehearsal::stand_in::{ContainerPlan, FakeNode, Life, SimulatedMoment};
 
 use super::dice::Dice;
 use super::faults::Fault;
 
 /// One machine and its link. Times are on the steady clock.
 pub(super) struct Machine {
-    pub stand_in: StandIn,
+    pub stand_in: FakeNode,
     /// Its agent is dead until then: containers go on, nobody tends them, nothing is said.
     pub agent_back_at: Timestamp,
     /// Nothing passes the link until then, either way.
@@ -34,7 +35,7 @@ pub(super) struct Machine {
     /// next agent goes on there, but for the time that passed.
     cases: BTreeMap<ContainerName, Case>,
     /// Every answer that was ever given here.
-    pub answered: BTreeMap<IncidentId, Incident>,
+    pub answered: BTreeMap<IncidentId, MemoryIncident>,
     thieves: u8,
     dice: Dice,
 }
@@ -43,13 +44,13 @@ pub(super) struct Machine {
 #[derive(Default)]
 struct Case {
     since: Option<Timestamp>,
-    told: Vec<Incident>,
+    told: Vec<MemoryIncident>,
     /// For `Fault::IncidentToldOnce`: how many of them were in some report.
     said: usize,
 }
 
 impl Case {
-    fn last(&self) -> Option<Answer> {
+    fn last(&self) -> Option<EnforcementAction> {
         self.told.last().map(|incident| incident.answer)
     }
 }
@@ -93,7 +94,7 @@ impl Machine {
             others: Vec::new(),
         };
         Self {
-            stand_in: StandIn::new(id, &format!("box-{number}"), boot, capacity),
+            stand_in: FakeNode::new(id, &format!("box-{number}"), boot, capacity),
             agent_back_at: now,
             link_back_at: now,
             starts: BTreeMap::new(),
@@ -109,7 +110,7 @@ impl Machine {
     }
 
     /// Looks at everybody's devices, as the real watchdog does.
-    fn watch(&mut self, now: Moment) {
+    fn watch(&mut self, now: SimulatedMoment) {
         let there: BTreeSet<ContainerName> = self
             .stand_in
             .containers
@@ -129,13 +130,13 @@ impl Machine {
             let case = self.cases.entry(name).or_default();
             let ran = now.steady.seconds_since(since.steady);
             // What stands still lets go of nothing.
-            let frozen =
-                case.last() >= Some(Answer::Frozen) && case.last() != Some(Answer::Cleared);
+            let frozen = case.last() >= Some(EnforcementAction::Frozen)
+                && case.last() != Some(EnforcementAction::Cleared);
             if !(from..until).contains(&ran) && !frozen {
-                let warned = case.last() == Some(Answer::Warned);
+                let warned = case.last() == Some(EnforcementAction::Warned);
                 case.since = None;
                 if warned {
-                    steps.push((name, Answer::Cleared));
+                    steps.push((name, EnforcementAction::Cleared));
                 }
                 continue;
             }
@@ -143,10 +144,16 @@ impl Machine {
                 .steady
                 .seconds_since(*case.since.get_or_insert(now.steady));
             let (after, answer) = match case.last() {
-                None | Some(Answer::Cleared) => (WARNED_AFTER, Answer::Warned),
-                Some(Answer::Warned) => (FROZEN_AFTER, Answer::Frozen),
-                Some(Answer::Frozen) => (STOPPED_AFTER, Answer::Stopped),
-                Some(Answer::Stopped | Answer::Paused | Answer::Resumed) => continue,
+                None | Some(EnforcementAction::Cleared) => {
+                    (WARNED_AFTER, EnforcementAction::Warned)
+                }
+                Some(EnforcementAction::Warned) => (FROZEN_AFTER, EnforcementAction::Frozen),
+                Some(EnforcementAction::Frozen) => (STOPPED_AFTER, EnforcementAction::Stopped),
+                Some(
+                    EnforcementAction::Stopped
+                    | EnforcementAction::Paused
+                    | EnforcementAction::Resumed,
+                ) => continue,
             };
             if over >= after {
                 steps.push((name, answer));
@@ -157,7 +164,7 @@ impl Machine {
             let mut dice = [0; 10];
             dice[..8].copy_from_slice(&number.to_be_bytes());
             dice[8] = self.stand_in.name.bytes().last().unwrap_or(0);
-            let incident = Incident {
+            let incident = MemoryIncident {
                 id: IncidentId::make(now.wall, dice),
                 at: now.wall,
                 container: name,
@@ -169,9 +176,12 @@ impl Machine {
             self.answered.insert(incident.id, incident.clone());
             self.cases.entry(name).or_default().told.push(incident);
             let step = match answer {
-                Answer::Frozen => Step::Pause(name),
-                Answer::Stopped => Step::Kill(name),
-                Answer::Warned | Answer::Cleared | Answer::Paused | Answer::Resumed => continue,
+                EnforcementAction::Frozen => ReconcileStep::Pause(name),
+                EnforcementAction::Stopped => ReconcileStep::Kill(name),
+                EnforcementAction::Warned
+                | EnforcementAction::Cleared
+                | EnforcementAction::Paused
+                | EnforcementAction::Resumed => continue,
             };
             self.stand_in
                 .perform(step, now, &mut |order| plan(order, &mut self.dice));
@@ -180,7 +190,7 @@ impl Machine {
 
     fn is_frozen(&self, name: ContainerName) -> bool {
         let last = self.cases.get(&name).and_then(Case::last);
-        last == Some(Answer::Frozen)
+        last == Some(EnforcementAction::Frozen)
     }
 
     /// A container that was frozen for what it holds, and goes on all the same, whatever the agent
@@ -192,7 +202,8 @@ impl Machine {
             let mut told = self.answered.values();
             told.any(|incident| incident.container == name && incident.answer == answer)
         };
-        let frozen = |name| was(name, Answer::Frozen) && !was(name, Answer::Stopped);
+        let frozen =
+            |name| was(name, EnforcementAction::Frozen) && !was(name, EnforcementAction::Stopped);
         self.stand_in
             .containers
             .iter()
@@ -201,15 +212,15 @@ impl Machine {
     }
 
     /// What the agent tells of a container that is there.
-    pub(super) fn told(&self, name: ContainerName) -> &[Incident] {
+    pub(super) fn told(&self, name: ContainerName) -> &[MemoryIncident] {
         self.cases.get(&name).map_or(&[], |case| &case.told)
     }
 
-    pub(super) fn agent_lives(&self, now: Moment) -> bool {
+    pub(super) fn agent_lives(&self, now: SimulatedMoment) -> bool {
         now.steady >= self.agent_back_at
     }
 
-    pub(super) fn linked(&self, now: Moment) -> bool {
+    pub(super) fn linked(&self, now: SimulatedMoment) -> bool {
         self.agent_lives(now) && now.steady >= self.link_back_at
     }
 
@@ -223,12 +234,12 @@ impl Machine {
     }
 
     /// One round of the agent.
-    pub(super) fn tend(&mut self, now: Moment, fault: Option<Fault>) {
+    pub(super) fn tend(&mut self, now: SimulatedMoment, fault: Option<Fault>) {
         self.stand_in.sweep(now);
         let steps = match (&self.stand_in.ledger, fault) {
             (Some(ledger), Some(Fault::StartRepeatedWhileStarting)) => {
                 let mut sights = self.stand_in.sights();
-                sights.retain(|s| !matches!(s.state, SightState::Preparing { .. }));
+                sights.retain(|s| !matches!(s.state, ReportedState::Preparing { .. }));
                 housekeeping::steps(ledger, &sights)
             }
             _ => self.stand_in.steps(),
@@ -247,13 +258,13 @@ impl Machine {
         } = self;
         for step in steps {
             // As the real machine: what its watchdog froze stands still, whatever is wanted.
-            if let Step::Resume(name) = &step
+            if let ReconcileStep::Resume(name) = &step
                 && held.contains(name)
                 && fault != Some(Fault::FrozenLetGo)
             {
                 continue;
             }
-            if let Step::Start(order) = &step {
+            if let ReconcileStep::Start(order) = &step {
                 *starts.entry(order.name).or_default() += 1;
             }
             stand_in.perform(step, now, &mut |order| plan(order, dice));
@@ -262,7 +273,11 @@ impl Machine {
     }
 
     /// The report of this moment, where there is something new to say or it is time again.
-    pub(super) fn report(&mut self, now: Moment, fault: Option<Fault>) -> Option<NodeReport> {
+    pub(super) fn report(
+        &mut self,
+        now: SimulatedMoment,
+        fault: Option<Fault>,
+    ) -> Option<NodeReport> {
         let mut report = self.stand_in.report(now);
         for case in self.cases.values_mut() {
             let from = match fault {
@@ -293,7 +308,7 @@ impl Machine {
                 _ => {}
             }
         }
-        let untimed = |report: &NodeReport| -> Vec<ContainerSight> {
+        let untimed = |report: &NodeReport| -> Vec<ContainerStatus> {
             let mut sights = report.containers.clone();
             sights.iter_mut().for_each(|sight| sight.ran = None);
             sights
@@ -313,7 +328,7 @@ impl Machine {
     }
 
     /// The agent dies and stays away for `seconds`; what it was making may stay half-made.
-    pub(super) fn kill_agent(&mut self, now: Moment, seconds: u64, fault: Option<Fault>) {
+    pub(super) fn kill_agent(&mut self, now: SimulatedMoment, seconds: u64, fault: Option<Fault>) {
         self.agent_back_at = now.steady.plus_seconds(seconds);
         self.last_report = None;
         if fault == Some(Fault::WatchForgotten) {
@@ -336,7 +351,7 @@ impl Machine {
     }
 
     /// Power off and on: nothing lives, and the agent comes back later.
-    pub(super) fn reboot(&mut self, now: Moment, seconds: u64) {
+    pub(super) fn reboot(&mut self, now: SimulatedMoment, seconds: u64) {
         let boot = BootId::make(now.wall, self.dice.bytes());
         self.stand_in.reboot(boot);
         self.cases.clear();
@@ -360,9 +375,9 @@ impl Machine {
 }
 
 /// How a container will behave: mostly well, sometimes slowly, sometimes badly.
-fn plan(order: &ContainerOrder, dice: &mut Dice) -> Plan {
+fn plan(order: &ContainerOrder, dice: &mut Dice) -> ContainerPlan {
     let slow = dice.chance(20);
-    Plan {
+    ContainerPlan {
         prepare: if slow {
             dice.between(5, 20)
         } else {

@@ -16,15 +16,15 @@ use rules::people::Role;
 use rules::permissions::Subject;
 use rules::placement::{self, Decision};
 use rules::resources::{Capacity, Demand, Used};
-use rules::session::{Environment, Order, Outcome, Phase, Session, SessionKind};
+use rules::session::{Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 use server::Failure;
 use server::access::{Caller, Via};
 use server::actions::sessions as actions;
 use server::actions::sessions::Resize;
-use server::rehearsal::stand_in::{Life, Moment};
-use server::rehearsal::{Fate, Rehearsal};
+use server::rehearsal::stand_in::{Life, SimulatedMoment};
+use server::rehearsal::{Fate, Simulation};
 
 use super::dice::Dice;
 use super::faults::{self, Fault};
@@ -43,14 +43,14 @@ const REST: u64 = 90;
 /// Seconds for stopping all that runs.
 const END: u64 = 60;
 /// Seconds that anything may take to move on once nobody disturbs.
-const PATIENCE: u64 = 45;
+const TIMEOUT: u64 = 45;
 /// Seconds that a decision may be left by the turns of a server that is well.
 const SECONDS_LEFT: u64 = 3;
 
 /// Seconds that a message may be on its way, and the next one wait for its turn.
 const SLOWEST: u64 = 50;
 /// Sessions of one machine of which every choice is tried; more would take long.
-const MOST_TRIED: usize = 10;
+const MAX_TRIED: usize = 10;
 
 /// What a run came to.
 #[derive(Debug, Default, Clone, Copy)]
@@ -155,7 +155,7 @@ pub(super) fn at_once<T>(action: impl Future<Output = T>) -> T {
 struct Run {
     dice: Dice,
     fault: Option<Fault>,
-    server: Rehearsal,
+    server: Simulation,
     /// The first of them wants most.
     people: Vec<Caller>,
     /// Says who wants something, and which catalog is served; the other dice know nothing of it.
@@ -201,7 +201,7 @@ struct Run {
     said: BTreeSet<(NodeId, u64)>,
     tally: Tally,
     trace: VecDeque<String>,
-    read: Option<(u64, Rc<World>)>,
+    read: Option<(u64, Rc<ClusterSnapshot>)>,
 }
 
 /// When a container started to run, by its machine, and when its row first said so.
@@ -249,7 +249,7 @@ impl Run {
     fn new(seed: u64, fault: Option<Fault>, thieves: u8) -> Self {
         let mut dice = Dice::new(seed);
         let start = Timestamp::from_millis(1_790_000_000_000);
-        let server = Rehearsal::open(start).expect("a catalog in memory opens");
+        let server = Simulation::open(start).expect("a catalog in memory opens");
         let people = PEOPLE.map(|name| {
             let person = server.person(name, start);
             caller(person.expect("an empty catalog takes people"), name)
@@ -350,9 +350,9 @@ impl Run {
         self.say("quiet".into());
     }
 
-    fn now(&self) -> Moment {
+    fn now(&self) -> SimulatedMoment {
         let steady = self.start.plus_seconds(self.second);
-        Moment {
+        SimulatedMoment {
             wall: Timestamp::from_millis(steady.as_millis() + self.ahead),
             steady,
         }
@@ -453,7 +453,7 @@ impl Run {
         died
     }
 
-    fn machines_live(&mut self, now: Moment) {
+    fn machines_live(&mut self, now: SimulatedMoment) {
         for at in 0..self.machines.len() {
             self.machines[at].stand_in.advance(now);
         }
@@ -486,7 +486,7 @@ impl Run {
     }
 
     /// Puts a message on the way: lost, doubled and late as the dice will.
-    fn post(&mut self, now: Moment, mail: impl Fn(()) -> Mail) {
+    fn post(&mut self, now: SimulatedMoment, mail: impl Fn(()) -> Mail) {
         let copies = if !self.trouble {
             1
         } else if self.dice.chance(10) {
@@ -514,7 +514,7 @@ impl Run {
     }
 
     /// What people do: launch, stop, restart, pause; and ask again where no answer came.
-    fn people(&mut self, now: Moment) {
+    fn people(&mut self, now: SimulatedMoment) {
         if let Some(asked) = self.unanswered.pop_front() {
             self.submit(asked);
         }
@@ -679,7 +679,7 @@ impl Run {
         self.people[at as usize].subject.user
     }
 
-    fn draft(&mut self, now: Moment) -> Session {
+    fn draft(&mut self, now: SimulatedMoment) -> Session {
         let kind = if self.dice.chance(60) {
             SessionKind::Batch
         } else {
@@ -706,9 +706,9 @@ impl Run {
         } else {
             Vec::new()
         };
-        let order = Order {
+        let order = SessionSpec {
             kind,
-            environment: Environment::Host,
+            environment: SessionEnvironment::Host,
             command: vec!["true".into()],
             env: BTreeMap::new(),
             demand: Demand {
@@ -736,7 +736,7 @@ impl Run {
 
     /// The server's second: reports that arrived, one turn each or all in one, then one for the
     /// clock.
-    fn serve(&mut self, now: Moment) -> Kept {
+    fn serve(&mut self, now: SimulatedMoment) -> Kept {
         let due: Vec<(Timestamp, u64)> = self
             .mail
             .range(..=(now.steady, u64::MAX))
@@ -766,7 +766,7 @@ impl Run {
         Ok(())
     }
 
-    fn turn(&mut self, now: Moment, reports: &[NodeReport]) -> Kept {
+    fn turn(&mut self, now: SimulatedMoment, reports: &[NodeReport]) -> Kept {
         if self.second < self.server_back_at {
             // It died within this second; what arrived is lost.
             return Ok(());
@@ -775,7 +775,7 @@ impl Run {
             self.heard.insert(report.node, self.second);
         }
         let fault = self.fault;
-        let decide = move |world: &World, now| faults::decide(fault, world, now);
+        let decide = move |world: &ClusterSnapshot, now| faults::decide(fault, world, now);
         let mut by = now;
         if fault == Some(Fault::LimitsByTheWall) {
             by.steady = by.wall;
@@ -810,7 +810,7 @@ impl Run {
         }
     }
 
-    fn send(&mut self, now: Moment, assignments: Vec<Assignment>) {
+    fn send(&mut self, now: SimulatedMoment, assignments: Vec<Assignment>) {
         for assignment in assignments {
             let first = self.said.insert((assignment.node, assignment.generation));
             if self.fault == Some(Fault::SaidOnlyOnce) && !first {
@@ -828,7 +828,7 @@ impl Run {
 
     /// The world as the rows have it, read anew only where they changed. Times at which nodes were
     /// heard of may be old.
-    fn world(&mut self) -> Result<Rc<World>, String> {
+    fn world(&mut self) -> Result<Rc<ClusterSnapshot>, String> {
         let revision = self.server.revision();
         if let Some((at, world)) = &self.read
             && *at == revision
@@ -849,7 +849,7 @@ impl Run {
     }
 
     /// Every promise, on the whole truth: rows and machines.
-    fn check(&mut self, now: Moment) -> Kept {
+    fn check(&mut self, now: SimulatedMoment) -> Kept {
         let world = self.world()?;
         if let Some(finding) = findings(&world).first() {
             return Err(format!("{}: {}", finding.code, finding.text));
@@ -869,7 +869,7 @@ impl Run {
     }
 
     /// What a machine's watchdog answered stands in the session's row, each once, and holds.
-    fn answers_are_kept(&self, world: &World) -> Kept {
+    fn answers_are_kept(&self, world: &ClusterSnapshot) -> Kept {
         for machine in &self.machines {
             if let Some(name) = machine.let_go() {
                 return Err(format!("{name} was frozen for what it holds, and goes on"));
@@ -889,14 +889,14 @@ impl Run {
                     ));
                 }
             }
-            let quiet = !self.trouble && self.second - self.quiet_since > PATIENCE;
+            let quiet = !self.trouble && self.second - self.quiet_since > TIMEOUT;
             let told = self
                 .machines
                 .iter()
                 .filter(|machine| Some(machine.stand_in.id) == session.node)
                 .flat_map(|machine| machine.told(session.container()));
             for incident in told {
-                let old = self.now().wall.seconds_since(incident.at) > PATIENCE;
+                let old = self.now().wall.seconds_since(incident.at) > TIMEOUT;
                 if quiet && old && !seen.contains(&incident.id) {
                     return Err(format!(
                         "{} was answered to, and its row never says so: {incident:?}",
@@ -951,7 +951,7 @@ impl Run {
 
     /// At most one container of a session lives anywhere, and while it does, its row holds its
     /// place.
-    fn living_have_rows(&self, world: &World) -> Kept {
+    fn living_have_rows(&self, world: &ClusterSnapshot) -> Kept {
         let mut living = BTreeSet::new();
         for machine in &self.machines {
             for container in machine.stand_in.containers.iter().filter(|c| c.lives()) {
@@ -980,7 +980,7 @@ impl Run {
         Ok(())
     }
 
-    fn requests_are_single(&self, world: &World) -> Kept {
+    fn requests_are_single(&self, world: &ClusterSnapshot) -> Kept {
         let mut seen: BTreeMap<u64, SessionId> = BTreeMap::new();
         let known = self.acknowledged.iter().map(|(id, number)| (*id, *number));
         let live = world.sessions.iter().map(|s| (s.id, request_of(s)));
@@ -1009,7 +1009,7 @@ impl Run {
 
     /// What got a place took nothing that one of its owner's in front of it could get there, whichever of those
     /// that hold the machine end: all choices of them are tried.
-    fn passing_delays_nobody(&mut self, world: &World, now: Moment) -> Kept {
+    fn passing_delays_nobody(&mut self, world: &ClusterSnapshot, now: SimulatedMoment) -> Kept {
         let holds = |s: &&Session| s.phase.holds_resources();
         let settled = |s: &&Session| s.unconfirmed.is_empty();
         let unsettled: BTreeSet<NodeId> = world
@@ -1032,7 +1032,7 @@ impl Run {
                 .iter()
                 .filter(holds)
                 .filter(|s| s.node == passing.node && !is_new(s))
-                .take(MOST_TRIED)
+                .take(MAX_TRIED)
                 .collect();
             let in_front = |s: &&Session| {
                 self.waited.contains(&s.id)
@@ -1080,7 +1080,7 @@ impl Run {
     /// A limit of its owner ends a session neither before it ran that long nor much later, however
     /// clocks were set, and however often the server died. A server that was started anew has to hear
     /// from the machine first, and what it hears may have been on the way for long.
-    fn limits_are_kept(&mut self, world: &World) -> Kept {
+    fn limits_are_kept(&mut self, world: &ClusterSnapshot) -> Kept {
         for session in &world.sessions {
             let name = session.container();
             if session.phase == Phase::Running && !self.ran.contains_key(&name) {
@@ -1167,7 +1167,7 @@ impl Run {
     }
 
     /// Once it is quiet, nothing stays where it cannot stay.
-    fn things_move(&mut self, world: &World, now: Moment) -> Kept {
+    fn things_move(&mut self, world: &ClusterSnapshot, now: SimulatedMoment) -> Kept {
         let second = self.second;
         let mut in_phase = BTreeMap::new();
         for s in &world.sessions {
@@ -1211,7 +1211,7 @@ impl Run {
         if self.trouble {
             return Ok(());
         }
-        let stuck = |since: u64| second - since.max(self.quiet_since) > PATIENCE;
+        let stuck = |since: u64| second - since.max(self.quiet_since) > TIMEOUT;
         for s in &world.sessions {
             let (phase, _, since) = self.in_phase[&s.id];
             let moves = matches!(phase, Phase::Scheduled | Phase::Preparing | Phase::Stopping);
@@ -1228,14 +1228,14 @@ impl Run {
         if let Some((name, _)) = self.unwanted.iter().find(|(_, since)| stuck(**since)) {
             return Err(format!("{name} is unwanted, and still there"));
         }
-        if second - self.quiet_since > PATIENCE {
+        if second - self.quiet_since > TIMEOUT {
             self.decisions_are_taken(world, now)?;
         }
         Ok(())
     }
 
     /// What got a place changes whose turn it is, and so who is next: a second turn may find one more.
-    fn decisions_are_taken(&mut self, world: &World, now: Moment) -> Kept {
+    fn decisions_are_taken(&mut self, world: &ClusterSnapshot, now: SimulatedMoment) -> Kept {
         let mut left = BTreeMap::new();
         for decision in placement::decide(world, now.wall) {
             let id = match &decision {
@@ -1272,7 +1272,7 @@ impl Run {
 
 /// Whether its owner has as many sessions starting as one owner may: one for every two processors, at least one
 /// and at most eight of a machine, those of the last ten seconds counted.
-fn waits_for_own_starts(world: &World, session: &Session, now: Timestamp) -> bool {
+fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
             && matches!(s.phase, Phase::Scheduled | Phase::Preparing)
@@ -1284,7 +1284,7 @@ fn waits_for_own_starts(world: &World, session: &Session, now: Timestamp) -> boo
 }
 
 /// Whether nothing but room keeps a session from its start.
-fn waits_for_room(world: &World, session: &Session, now: Timestamp) -> bool {
+fn waits_for_room(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let order = &session.order;
     session.phase == Phase::Pending
         && !waits_for_own_starts(world, session, now)

@@ -20,7 +20,7 @@ import time
 from urllib.parse import urlencode, urlsplit
 
 NAME, PASSWORD = "operator", "correct horse battery"
-PATIENCE = 120
+TIMEOUT = 120
 # What a person puts up with while the server is replaced.
 SILENCE = 10.0
 COOKIES = "/root/browser.json"
@@ -33,7 +33,7 @@ def fail(sentence):
 
 def soon(what, try_it):
     """Asks until the answer is true; connections may break meanwhile."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     last = None
     while time.monotonic() < until:
         try:
@@ -43,7 +43,7 @@ def soon(what, try_it):
         except (OSError, http.client.HTTPException, EOFError) as error:
             last = error
         time.sleep(0.2)
-    fail(f"{what}: not within {PATIENCE} s, last: {last!r}")
+    fail(f"{what}: not within {TIMEOUT} s, last: {last!r}")
 
 
 class Browser:
@@ -63,7 +63,7 @@ class Browser:
             self.context.check_hostname = False
             self.context.verify_mode = ssl.CERT_NONE
 
-    def dial(self, patience=PATIENCE):
+    def dial(self, patience=TIMEOUT):
         stream = socket.create_connection((self.host, self.port), timeout=patience)
         return self.context.wrap_socket(stream, server_hostname=self.host) if self.secure else stream
 
@@ -75,7 +75,7 @@ class Browser:
             "Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()),
         }
 
-    def ask(self, method, path, form=None, patience=PATIENCE):
+    def ask(self, method, path, form=None, patience=TIMEOUT):
         kind = http.client.HTTPSConnection if self.secure else http.client.HTTPConnection
         extra = {"context": self.context} if self.secure else {}
         link = kind(self.host, self.port, timeout=patience, **extra)
@@ -174,7 +174,7 @@ class Terminal:
         self.stream.sendall(head + mask + masked)
 
     def expect(self, wanted):
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while wanted not in self.seen:
             if time.monotonic() > until:
                 raise OSError(f"{wanted!r} does not come: {self.seen[-500:]!r}")
@@ -305,7 +305,7 @@ def crowd(count, open_terminals, package):
                 break
         else:
             refused += 1
-        if now - begun > 8 * PATIENCE:
+        if now - begun > 8 * TIMEOUT:
             fail("the terminals do not come back")
         time.sleep(0.05)
     said = dpkg.stdout.read()

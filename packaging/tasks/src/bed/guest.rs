@@ -23,10 +23,10 @@ const RUN: &str = "/run/fardel";
 const ANSWERED: &str = "/run/bed-answered";
 
 /// Longer than anything takes in a guest on a loaded host; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Sessions of the client that live at the same time. More: the guest's one processor is full of them.
-const MOST_LIVING: usize = 4;
+const MAX_LIVING: usize = 4;
 
 /// Does what a scenario's script asks for.
 pub(super) fn main(words: &[&str]) -> Result<(), Failure> {
@@ -49,7 +49,7 @@ fn fault(what: &str) -> impl Fn(io::Error) -> Failure {
 /// Notes when the box answers for the first time after a boot. Started early by a unit of its own,
 /// because the client itself starts when everything else is up.
 fn watch() -> Result<(), Failure> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !ask("GET", "/healthz", None).is_ok_and(|answer| answer.is_good()) {
         if Instant::now() > until {
             return Err(Failure::new("the box does not answer"));
@@ -64,7 +64,7 @@ fn watch() -> Result<(), Failure> {
 /// Tells when the box served, lists what there is as often as the host wants, then works until the
 /// power goes.
 fn work(mut dice: Dice) -> Result<(), Failure> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !ask("GET", "/api/v1/sessions?limit=1", None).is_ok_and(|answer| answer.is_good()) {
         if Instant::now() > until {
             let log = journal()?;
@@ -204,7 +204,7 @@ fn next_deed(dice: &mut Dice) -> Result<Deed, Failure> {
     let all = ids(&|_| true);
     let word = format!("{:08x}", dice.next() >> 32);
     let deed = match dice.below(8) {
-        0..=2 if living.len() < MOST_LIVING => {
+        0..=2 if living.len() < MAX_LIVING => {
             let code = (dice.below(2) == 0).then(|| i64::try_from(dice.below(100)).unwrap_or(0));
             Some(Deed::Launch {
                 name: format!("s-{word}"),
@@ -346,7 +346,7 @@ impl Answer {
 /// One request on a connection of its own. HTTP/1.0, so that the body ends with the connection.
 fn ask(method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(SOCKET)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let body = body.map(Value::to_string).unwrap_or_default();
     write!(
         stream,

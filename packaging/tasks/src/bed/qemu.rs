@@ -19,7 +19,7 @@ const VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// How long a computed guest may neither say nor do anything: on a loaded machine its firmware alone
 /// takes minutes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const BOOT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The machine that is computed.
 pub(super) struct Emulated {

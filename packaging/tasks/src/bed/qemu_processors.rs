@@ -14,7 +14,7 @@ const PROCESSORS: u32 = 2;
 pub(super) fn run(root: &Root, packages: &Packages) -> Result<(), Failure> {
     let mut order = Order::new(root, include_str!("qemu-processors.sh"));
     order.hardware = Hardware::Emulated(Emulated::ready(PROCESSORS, false)?);
-    order.patience = qemu::PATIENCE;
+    order.patience = qemu::BOOT_TIMEOUT;
     packages.give(&mut order);
     match run_to_the_end(&order, None)? {
         0 => Ok(()),

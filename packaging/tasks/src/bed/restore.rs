@@ -27,7 +27,7 @@ pub(super) const TENTH: Held = Held {
 };
 
 /// What either way may take, in seconds.
-const MOST: &str = "120";
+const MAX_SECONDS: &str = "120";
 
 /// What may travel: the file, and what the second machine is compared with.
 const CARRIED_BYTES: u64 = 1 << 30;
@@ -40,13 +40,15 @@ pub(super) fn run(root: &Root, packages: &Packages, held: &Held) -> Result<(), F
         ("browser.py", include_str!("browser.py")),
         ("history.py", include_str!("history.py")),
     ];
-    old.arguments = [held.people, held.events, MOST].map(str::to_owned).to_vec();
+    old.arguments = [held.people, held.events, MAX_SECONDS]
+        .map(str::to_owned)
+        .to_vec();
     packages.give(&mut old);
     ended(run_to_the_end(&old, Some(carried.path()))?, "old")?;
 
     let mut new = Order::new(root, include_str!("restore-new.sh"));
     new.files.clone_from(&old.files);
-    new.arguments = [held.people, MOST].map(str::to_owned).to_vec();
+    new.arguments = [held.people, MAX_SECONDS].map(str::to_owned).to_vec();
     packages.give(&mut new);
     // What was left there lies in a folder of that name.
     let out = carried.path().join("out");

@@ -125,7 +125,7 @@ pub(super) fn run(product: &Path, emulated: bool, extent: Extent) -> Result<(), 
     let mut order = Order::new(&root, SCRIPT);
     if emulated {
         order.hardware = Hardware::Emulated(Emulated::ready(PROCESSORS, false)?);
-        order.patience = qemu::PATIENCE;
+        order.patience = qemu::BOOT_TIMEOUT;
     }
     order.memory_mib = MEMORY;
     order.shares = vec![

@@ -8,8 +8,8 @@ use rcgen::{
 
 const NOW: i64 = 1_795_000_000_000;
 
-fn names(hosts: &[&str]) -> Names {
-    Names {
+fn names(hosts: &[&str]) -> HostNames {
+    HostNames {
         host: hosts[0].to_owned(),
         hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
         addresses: ["10.1.4.20", "127.0.0.1"]
@@ -18,12 +18,12 @@ fn names(hosts: &[&str]) -> Names {
     }
 }
 
-struct Place {
+struct KeeperFixture {
     folder: tempfile::TempDir,
     clock: Clock,
 }
 
-impl Place {
+impl KeeperFixture {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().expect("a folder"),
@@ -103,7 +103,7 @@ fn good(host: &str) -> Site {
 
 #[test]
 fn the_authority_is_made_once_and_the_certificate_follows_the_machine() {
-    let place = Place::new();
+    let place = KeeperFixture::new();
     let first = place.open().expect("made");
     let authority = first.authority();
     let own = first.shown().expect("shown").certificate;
@@ -142,7 +142,7 @@ fn the_authority_is_made_once_and_the_certificate_follows_the_machine() {
 
 #[test]
 fn a_clock_that_jumps_leaves_a_certificate_that_browsers_take() {
-    let place = Place::new();
+    let place = KeeperFixture::new();
     let keeper = place.open().expect("made");
     let own = keeper.shown().expect("shown").certificate;
     let whole = own.not_after.seconds_since(own.not_before) / DAY;
@@ -158,7 +158,7 @@ fn a_clock_that_jumps_leaves_a_certificate_that_browsers_take() {
     assert_eq!(codes, ["clock.behind"]);
 
     // A box whose clock starts in 1970 makes certificates that are good today.
-    let dead = Place::new();
+    let dead = KeeperFixture::new();
     dead.clock.set(Timestamp::from_millis(0));
     let made = dead
         .open()
@@ -173,7 +173,7 @@ fn a_clock_that_jumps_leaves_a_certificate_that_browsers_take() {
     );
 
     // Made while the clock was five years ahead: made anew once it is right.
-    let ahead = Place::new();
+    let ahead = KeeperFixture::new();
     ahead.days(5 * 365);
     let keeper = ahead.open().expect("made");
     ahead.days(0);
@@ -183,7 +183,7 @@ fn a_clock_that_jumps_leaves_a_certificate_that_browsers_take() {
 #[test]
 fn a_damaged_or_open_authority_is_not_replaced_in_silence() {
     use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::new();
+    let place = KeeperFixture::new();
     drop(place.open().expect("made"));
     let path = place.folder.path().join("authority.pem");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("set");
@@ -201,7 +201,7 @@ fn a_damaged_or_open_authority_is_not_replaced_in_silence() {
 #[test]
 fn bad_certificates_are_refused_by_name_and_change_nothing() {
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-    let place = Place::new();
+    let place = KeeperFixture::new();
     let keeper = place.open().expect("made");
     let before = keeper.shown().expect("shown");
     let ours = good("gpu-01");
@@ -236,19 +236,22 @@ fn bad_certificates_are_refused_by_name_and_change_nothing() {
         let done = keeper.import(certificate, key.map(String::as_str), None);
         assert_eq!(code(done), expected);
     }
-    assert_eq!(code(keeper.reset(Kind::Site)), "tls.nothing-before");
+    assert_eq!(
+        code(keeper.reset(CertificateKind::Site)),
+        "tls.nothing-before"
+    );
     assert_eq!(keeper.shown().expect("shown"), before);
     assert_eq!(place.file("site.pem"), "");
 }
 
 #[test]
 fn a_sites_certificate_is_served_kept_and_put_back() {
-    let place = Place::new();
+    let place = KeeperFixture::new();
     let keeper = place.open().expect("made");
     let (one, two) = (good("gpu-01"), good("ai.lab"));
     let chain = format!("{}{}", one.certificate, one.middle);
     keeper.import(&chain, Some(&one.key), None).expect("taken");
-    assert_eq!(keeper.shown().expect("shown").kind, Kind::Site);
+    assert_eq!(keeper.shown().expect("shown").kind, CertificateKind::Site);
     assert!(!keeper.authority().in_use);
     keeper
         .import(&two.certificate, Some(&two.key), Some("ai.lab"))
@@ -256,7 +259,10 @@ fn a_sites_certificate_is_served_kept_and_put_back() {
     assert_eq!(keeper.worries()[0].code, "certificate.other-name");
     let shown = keeper.shown().expect("shown");
     assert_eq!(shown.previous.expect("kept").names, ["gpu-01"]);
-    assert_eq!(keeper.reset(Kind::Site).expect("back").names, ["gpu-01"]);
+    assert_eq!(
+        keeper.reset(CertificateKind::Site).expect("back").names,
+        ["gpu-01"]
+    );
     drop(keeper);
     let keeper = place.open().expect("read");
     assert_eq!(keeper.shown().expect("shown").certificate.names, ["gpu-01"]);
@@ -266,10 +272,13 @@ fn a_sites_certificate_is_served_kept_and_put_back() {
     assert_eq!(worry.code, "certificate.ends-soon", "{worry:?}");
     place.days(900);
     assert_eq!(keeper.worries()[0].code, "certificate.expired");
-    keeper.reset(Kind::Own).expect("own");
+    keeper.reset(CertificateKind::Own).expect("own");
     keeper.renew(names(&["gpu-01"])).expect("renewed");
     assert!(keeper.worries().is_empty(), "{:?}", keeper.worries());
-    assert_eq!(code(keeper.reset(Kind::Site)), "tls.certificate-expired");
+    assert_eq!(
+        code(keeper.reset(CertificateKind::Site)),
+        "tls.certificate-expired"
+    );
 
     // A file that broke on the disk leaves the box reachable.
     std::fs::write(place.folder.path().join("site.pem"), "broken").expect("written");
@@ -282,7 +291,7 @@ fn a_sites_certificate_is_served_kept_and_put_back() {
 
 #[test]
 fn the_key_of_a_request_never_leaves_and_its_certificate_is_taken_without_it() {
-    let place = Place::new();
+    let place = KeeperFixture::new();
     let keeper = place.open().expect("made");
     for wrong in ["a b", "-x", "*.*.lab", "höst"] {
         assert_eq!(

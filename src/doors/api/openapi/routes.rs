@@ -1,18 +1,18 @@
 //! Every route of the API, one row each. A handler without a row fails the tests, and so does a row
 //! without a handler.
 
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
 use super::schemas as shape;
-use super::{Needs, Reply, Route, collect};
+use super::{DocumentedRoute, Needs, SuccessReply, collect};
 
-const READ: Needs = Needs::Verb(Verb::SessionsRead);
-const WRITE: Needs = Needs::Verb(Verb::SessionsWrite);
-const ENTER: Needs = Needs::Verb(Verb::SessionsEnter);
+const READ: Needs = Needs::Verb(Permission::SessionsRead);
+const WRITE: Needs = Needs::Verb(Permission::SessionsWrite);
+const ENTER: Needs = Needs::Verb(Permission::SessionsEnter);
 
-const ROUTE: Route = Route {
+const ROUTE: DocumentedRoute = DocumentedRoute {
     method: "GET",
     path: "",
     operation: "",
@@ -22,23 +22,24 @@ const ROUTE: Route = Route {
     query: &[],
     body: None,
     status: 200,
-    answer: Reply::Json,
+    answer: SuccessReply::Json,
+    dry_run: None,
     refusals: &[],
 };
 
-const PEOPLE_READ: Needs = Needs::Verb(Verb::PeopleRead);
-const PEOPLE_WRITE: Needs = Needs::Verb(Verb::PeopleWrite);
-const IMAGES_READ: Needs = Needs::Verb(Verb::ImagesRead);
-const IMAGES_WRITE: Needs = Needs::Verb(Verb::ImagesWrite);
-const ME: Needs = Needs::Verb(Verb::Me);
-const SYSTEM: Needs = Needs::Verb(Verb::SystemRead);
-const SYSTEM_WRITE: Needs = Needs::Verb(Verb::SystemWrite);
+const PEOPLE_READ: Needs = Needs::Verb(Permission::PeopleRead);
+const PEOPLE_WRITE: Needs = Needs::Verb(Permission::PeopleWrite);
+const IMAGES_READ: Needs = Needs::Verb(Permission::ImagesRead);
+const IMAGES_WRITE: Needs = Needs::Verb(Permission::ImagesWrite);
+const ME: Needs = Needs::Verb(Permission::Me);
+const SYSTEM: Needs = Needs::Verb(Permission::SystemRead);
+const SYSTEM_WRITE: Needs = Needs::Verb(Permission::SystemWrite);
 
-const SESSION: Reply = Reply::Schema("Session");
+const SESSION: SuccessReply = SuccessReply::Schema("Session");
 
 /// The routes, in the order of the document.
-pub const ROUTES: &[Route] = &[
-    Route {
+pub const ROUTES: &[DocumentedRoute] = &[
+    DocumentedRoute {
         path: "/api/v1/sessions",
         operation: "listSessions",
         summary: "List sessions",
@@ -56,11 +57,11 @@ pub const ROUTES: &[Route] = &[
             ("cursor", "from the page before"),
             ("scope", "mine or all"),
         ],
-        answer: Reply::Schema("SessionPage"),
+        answer: SuccessReply::Schema("SessionPage"),
         refusals: &[400, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sessions",
         operation: "launch",
@@ -69,11 +70,12 @@ pub const ROUTES: &[Route] = &[
         query: &[("dry_run", "true: explain what would happen, make nothing")],
         body: Some("LaunchRequest"),
         status: 201,
-        answer: Reply::Either("Session", "SessionPage"),
+        answer: SuccessReply::Either("Session", "SessionPage"),
+        dry_run: Some(SuccessReply::Schema("Explanation")),
         refusals: &[400, 404, 409, 413, 422, 429, 503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}",
         operation: "getSession",
         summary: "Show one session",
@@ -86,7 +88,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[404, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "PATCH",
         path: "/api/v1/sessions/{id}",
         operation: "changeSession",
@@ -97,18 +99,18 @@ pub const ROUTES: &[Route] = &[
         refusals: &[400, 404, 409, 412, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/sessions/{id}",
         operation: "deleteSession",
         summary: "Remove an ended session and its log",
         needs: WRITE,
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sessions/{id}/stop",
         operation: "stopSession",
@@ -119,7 +121,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sessions/{id}/kill",
         operation: "killSession",
@@ -129,7 +131,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sessions/{id}/restart",
         operation: "restartSession",
@@ -139,7 +141,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sessions/{id}/pause",
         operation: "pauseSession",
@@ -149,7 +151,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sessions/{id}/resume",
         operation: "resumeSession",
@@ -159,35 +161,35 @@ pub const ROUTES: &[Route] = &[
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sessions/{id}/duplicate",
         operation: "duplicateSession",
         summary: "The request that would make another one like it",
         needs: READ,
-        answer: Reply::Schema("LaunchRequest"),
+        answer: SuccessReply::Schema("LaunchRequest"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/why",
         operation: "explainSession",
         summary: "Why it waits, runs where it runs, or ended",
         needs: READ,
-        answer: Reply::Schema("Explanation"),
+        answer: SuccessReply::Schema("Explanation"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/events",
         operation: "listSessionEvents",
         summary: "What happened to a session",
         needs: READ,
-        answer: Reply::Schema("EventPage"),
+        answer: SuccessReply::Schema("EventPage"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/logs",
         operation: "readLog",
         tag: "streams",
@@ -197,11 +199,11 @@ pub const ROUTES: &[Route] = &[
             ("since", "first byte wanted"),
             ("follow", "1: stay until the session is over"),
         ],
-        answer: Reply::Text,
+        answer: SuccessReply::Text,
         refusals: &[400, 404, 409, 429],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/attach",
         operation: "attach",
         tag: "streams",
@@ -209,11 +211,11 @@ pub const ROUTES: &[Route] = &[
         needs: ENTER,
         query: &[("cols", "columns"), ("rows", "rows")],
         status: 101,
-        answer: Reply::Socket("v1.term"),
+        answer: SuccessReply::Socket("v1.term"),
         refusals: &[404, 409, 422, 426],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/exec",
         operation: "exec",
         tag: "streams",
@@ -228,59 +230,59 @@ pub const ROUTES: &[Route] = &[
             ("rows", "rows"),
         ],
         status: 101,
-        answer: Reply::Socket("v1.term"),
+        answer: SuccessReply::Socket("v1.term"),
         refusals: &[404, 409, 413, 422, 426],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/ports/{port}",
         operation: "openPort",
         tag: "streams",
         summary: "A TCP connection to a port inside",
         needs: ENTER,
         status: 101,
-        answer: Reply::Socket("v1.tcp"),
+        answer: SuccessReply::Socket("v1.tcp"),
         refusals: &[404, 409, 422, 426],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/queue",
         operation: "listQueue",
         summary: "What waits, in the order it will start, and why",
         needs: READ,
-        answer: Reply::Schema("WaitingPage"),
+        answer: SuccessReply::Schema("WaitingPage"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/metrics",
         operation: "listSamples",
         summary: "Processor and memory use over time",
         needs: READ,
         query: &[("since", "RFC 3339; only what is later")],
-        answer: Reply::Schema("SamplePage"),
+        answer: SuccessReply::Schema("SamplePage"),
         refusals: &[400, 404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/gpus",
         operation: "listGpus",
         tag: "gpus",
         summary: "List devices with the slices of all users",
         needs: READ,
-        answer: Reply::Schema("Gpus"),
+        answer: SuccessReply::Schema("Gpus"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/gpus/{id}",
         operation: "getGpu",
         tag: "gpus",
         summary: "Show one device, by its name or index",
         needs: READ,
-        answer: Reply::Schema("Gpu"),
+        answer: SuccessReply::Schema("Gpu"),
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/gpus/{id}/cordon",
         operation: "cordonGpu",
@@ -288,22 +290,22 @@ pub const ROUTES: &[Route] = &[
         summary: "Cordon a device",
         needs: SYSTEM_WRITE,
         body: Some("CordonRequest"),
-        answer: Reply::Schema("Gpu"),
+        answer: SuccessReply::Schema("Gpu"),
         refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/gpus/{id}/uncordon",
         operation: "uncordonGpu",
         tag: "gpus",
         summary: "Let a device take new slices again",
         needs: SYSTEM_WRITE,
-        answer: Reply::Schema("Gpu"),
+        answer: SuccessReply::Schema("Gpu"),
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/gpus/{id}/drain",
         operation: "drainGpu",
@@ -311,11 +313,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Drain a device: end its sessions, take no new ones",
         needs: SYSTEM_WRITE,
         body: Some("DrainRequest"),
-        answer: Reply::Schema("Drained"),
+        answer: SuccessReply::Schema("Drained"),
         refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/gpus/{id}/cut",
         operation: "cutGpu",
@@ -323,11 +325,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Cut a device into hardware partitions, or make it whole again",
         needs: SYSTEM_WRITE,
         body: Some("CutRequest"),
-        answer: Reply::Schema("Cut"),
+        answer: SuccessReply::Schema("Cut"),
         refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/gpus/{id}/test",
         operation: "testGpu",
@@ -336,30 +338,30 @@ pub const ROUTES: &[Route] = &[
         needs: SYSTEM_WRITE,
         body: Some("TestRequest"),
         status: 202,
-        answer: Reply::Schema("Operation"),
+        answer: SuccessReply::Schema("Operation"),
         refusals: &[400, 404, 409, 422, 503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/gpus/{id}/proof",
         operation: "getGpuProof",
         tag: "gpus",
         summary: "What the newest self-test of a card found, signed",
         needs: READ,
-        answer: Reply::Schema("Proof"),
+        answer: SuccessReply::Schema("Proof"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/images",
         operation: "listImages",
         tag: "images",
         summary: "List images",
         needs: IMAGES_READ,
-        answer: Reply::Schema("ImagePage"),
+        answer: SuccessReply::Schema("ImagePage"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/images/import",
         operation: "importImage",
@@ -368,21 +370,21 @@ pub const ROUTES: &[Route] = &[
         needs: IMAGES_WRITE,
         body: Some("ImportRequest"),
         status: 202,
-        answer: Reply::Schema("Operation"),
+        answer: SuccessReply::Schema("Operation"),
         refusals: &[400, 404, 409, 422, 503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/images/{id}",
         operation: "getImage",
         tag: "images",
         summary: "Show one image, by id or reference",
         needs: IMAGES_READ,
-        answer: Reply::Schema("Image"),
+        answer: SuccessReply::Schema("Image"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/images/{id}",
         operation: "removeImage",
@@ -390,50 +392,50 @@ pub const ROUTES: &[Route] = &[
         summary: "Remove an image that no live session uses",
         needs: IMAGES_WRITE,
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/operations",
         operation: "listOperations",
         tag: "images",
         summary: "List long work, newest first",
         needs: IMAGES_READ,
-        answer: Reply::Schema("OperationPage"),
+        answer: SuccessReply::Schema("OperationPage"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/operations/{id}",
         operation: "getOperation",
         tag: "images",
         summary: "Show one piece of long work",
         needs: IMAGES_READ,
-        answer: Reply::Schema("Operation"),
+        answer: SuccessReply::Schema("Operation"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/operations/{id}/cancel",
         operation: "cancelOperation",
         tag: "images",
         summary: "Call long work off; what it did is undone",
         needs: IMAGES_WRITE,
-        answer: Reply::Schema("Operation"),
+        answer: SuccessReply::Schema("Operation"),
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/uploads",
         operation: "listUploads",
         tag: "images",
         summary: "List your uploads under way",
         needs: IMAGES_WRITE,
-        answer: Reply::Schema("UploadPage"),
+        answer: SuccessReply::Schema("UploadPage"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "OPTIONS",
         path: "/api/v1/uploads",
         operation: "describeUploads",
@@ -441,10 +443,10 @@ pub const ROUTES: &[Route] = &[
         summary: "What this server knows of tus",
         needs: Needs::Nothing,
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/uploads",
         operation: "createUpload",
@@ -452,22 +454,22 @@ pub const ROUTES: &[Route] = &[
         summary: "Begin an upload (tus 1.0.0)",
         needs: IMAGES_WRITE,
         status: 201,
-        answer: Reply::Schema("Upload"),
+        answer: SuccessReply::Schema("Upload"),
         refusals: &[400, 409, 412, 413, 422, 503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "HEAD",
         path: "/api/v1/uploads/{id}",
         operation: "getUpload",
         tag: "images",
         summary: "How far an upload is (tus 1.0.0)",
         needs: IMAGES_WRITE,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[404, 412],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "PATCH",
         path: "/api/v1/uploads/{id}",
         operation: "appendUpload",
@@ -475,11 +477,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Send a piece of an upload (tus 1.0.0)",
         needs: IMAGES_WRITE,
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[400, 404, 409, 412, 413, 415, 503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/uploads/{id}",
         operation: "abortUpload",
@@ -487,20 +489,20 @@ pub const ROUTES: &[Route] = &[
         summary: "Call an upload off (tus 1.0.0)",
         needs: IMAGES_WRITE,
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[404, 409, 412],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/users",
         operation: "listUsers",
         tag: "people",
         summary: "List users",
         needs: PEOPLE_READ,
-        answer: Reply::Schema("UserPage"),
+        answer: SuccessReply::Schema("UserPage"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/users",
         operation: "createUser",
@@ -509,21 +511,21 @@ pub const ROUTES: &[Route] = &[
         needs: PEOPLE_WRITE,
         body: Some("NewUser"),
         status: 201,
-        answer: Reply::Schema("User"),
+        answer: SuccessReply::Schema("User"),
         refusals: &[400, 409, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/users/{id}",
         operation: "getUser",
         tag: "people",
         summary: "Show one user",
         needs: PEOPLE_READ,
-        answer: Reply::Schema("User"),
+        answer: SuccessReply::Schema("User"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "PATCH",
         path: "/api/v1/users/{id}",
         operation: "changeUser",
@@ -531,11 +533,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Give a user another role (needs If-Match)",
         needs: PEOPLE_WRITE,
         body: Some("UserPatch"),
-        answer: Reply::Schema("User"),
+        answer: SuccessReply::Schema("User"),
         refusals: &[400, 404, 409, 412, 422, 428],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/users/{id}/password",
         operation: "setPassword",
@@ -543,11 +545,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Set a user's password; ends their sign-ins and revokes their tokens",
         needs: PEOPLE_WRITE,
         body: Some("NewPassword"),
-        answer: Reply::Schema("User"),
+        answer: SuccessReply::Schema("User"),
         refusals: &[400, 404, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/users/{id}/suspend",
         operation: "suspendUser",
@@ -555,11 +557,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Suspend a user, or admit them again",
         needs: PEOPLE_WRITE,
         body: Some("SuspendRequest"),
-        answer: Reply::Schema("User"),
+        answer: SuccessReply::Schema("User"),
         refusals: &[400, 404, 409, 412],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/users/{id}",
         operation: "removeUser",
@@ -567,20 +569,20 @@ pub const ROUTES: &[Route] = &[
         summary: "Remove a user who owns nothing any more",
         needs: PEOPLE_WRITE,
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[404, 409, 412],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/me",
         operation: "getMe",
         tag: "people",
         summary: "Who is calling",
         needs: ME,
-        answer: Reply::Schema("User"),
+        answer: SuccessReply::Schema("User"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "PATCH",
         path: "/api/v1/me",
         operation: "changeMe",
@@ -588,11 +590,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Set language, theme or time zone",
         needs: ME,
         body: Some("Preferences"),
-        answer: Reply::Schema("User"),
+        answer: SuccessReply::Schema("User"),
         refusals: &[400, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/me/password",
         operation: "changePassword",
@@ -601,20 +603,20 @@ pub const ROUTES: &[Route] = &[
         needs: ME,
         body: Some("PasswordChange"),
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[400, 422, 429],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/me/tokens",
         operation: "listTokens",
         tag: "people",
         summary: "List your tokens",
         needs: ME,
-        answer: Reply::Schema("TokenPage"),
+        answer: SuccessReply::Schema("TokenPage"),
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/me/tokens",
         operation: "createToken",
@@ -623,11 +625,11 @@ pub const ROUTES: &[Route] = &[
         needs: ME,
         body: Some("NewToken"),
         status: 201,
-        answer: Reply::Schema("MadeToken"),
+        answer: SuccessReply::Schema("MadeToken"),
         refusals: &[400, 409, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/me/tokens/{id}",
         operation: "revokeToken",
@@ -635,11 +637,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Revoke a token, by id or name",
         needs: ME,
         status: 204,
-        answer: Reply::Nothing,
+        answer: SuccessReply::Nothing,
         refusals: &[404, 409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/sign-in",
         operation: "signIn",
@@ -648,11 +650,11 @@ pub const ROUTES: &[Route] = &[
         needs: Needs::Nothing,
         body: Some("SignInRequest"),
         status: 201,
-        answer: Reply::Schema("SignedIn"),
+        answer: SuccessReply::Schema("SignedIn"),
         refusals: &[400, 401, 422, 429],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/setup",
         operation: "setUp",
@@ -661,11 +663,11 @@ pub const ROUTES: &[Route] = &[
         needs: Needs::Nothing,
         body: Some("SetupRequest"),
         status: 201,
-        answer: Reply::Schema("SignedIn"),
+        answer: SuccessReply::Schema("SignedIn"),
         refusals: &[400, 401, 403, 409, 422, 429],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/setup/link",
         operation: "drawSetupLink",
@@ -675,7 +677,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/events",
         operation: "followEvents",
         tag: "system",
@@ -688,11 +690,11 @@ pub const ROUTES: &[Route] = &[
             ),
             ("since", "number of the last change that is known"),
         ],
-        answer: Reply::Events,
+        answer: SuccessReply::Events,
         refusals: &[422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/overview",
         operation: "getOverview",
         tag: "system",
@@ -700,14 +702,14 @@ pub const ROUTES: &[Route] = &[
         needs: READ,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/capabilities",
         operation: "getCapabilities",
         tag: "system",
         summary: "What this server can do",
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/settings",
         operation: "getSettings",
         tag: "system",
@@ -715,7 +717,7 @@ pub const ROUTES: &[Route] = &[
         needs: SYSTEM,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/settings/reload",
         operation: "reloadSettings",
@@ -725,7 +727,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/backups",
         operation: "listBackups",
         tag: "system",
@@ -733,7 +735,7 @@ pub const ROUTES: &[Route] = &[
         needs: SYSTEM,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/backups",
         operation: "makeBackup",
@@ -744,17 +746,17 @@ pub const ROUTES: &[Route] = &[
         refusals: &[409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/backups/{name}",
         operation: "getBackup",
         tag: "system",
         summary: "One backup as a file; only its passphrase opens it",
         needs: SYSTEM_WRITE,
-        answer: Reply::File("application/octet-stream"),
+        answer: SuccessReply::File("application/octet-stream"),
         refusals: &[404],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/diagnostics",
         operation: "diagnose",
         tag: "system",
@@ -763,7 +765,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/support-bundles",
         operation: "makeSupportBundle",
@@ -771,11 +773,12 @@ pub const ROUTES: &[Route] = &[
         summary: "Logs, checks and states in one file, without secrets",
         needs: SYSTEM_WRITE,
         query: &[("dry_run", "true: show what it would hold, make nothing")],
-        answer: Reply::File("application/gzip"),
+        answer: SuccessReply::File("application/gzip"),
+        dry_run: Some(SuccessReply::Json),
         refusals: &[503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/findings",
         operation: "listFindings",
         tag: "system",
@@ -783,27 +786,27 @@ pub const ROUTES: &[Route] = &[
         needs: SYSTEM,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/trust",
         operation: "getTrust",
         tag: "system",
         summary: "This machine's own certificate authority, and its fingerprint",
         needs: Needs::Nothing,
-        answer: Reply::Schema("Authority"),
+        answer: SuccessReply::Schema("Authority"),
         refusals: &[409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/tls",
         operation: "getTls",
         tag: "system",
         summary: "The certificate that is served",
         needs: SYSTEM,
-        answer: Reply::Schema("Tls"),
+        answer: SuccessReply::Schema("Tls"),
         refusals: &[409],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/tls/request",
         operation: "requestCertificate",
@@ -814,7 +817,7 @@ pub const ROUTES: &[Route] = &[
         refusals: &[409, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/tls/certificate",
         operation: "importCertificate",
@@ -822,11 +825,11 @@ pub const ROUTES: &[Route] = &[
         summary: "Serve a site's certificate; one that does not fit changes nothing",
         needs: SYSTEM_WRITE,
         body: Some("CertificateImport"),
-        answer: Reply::Schema("Tls"),
+        answer: SuccessReply::Schema("Tls"),
         refusals: &[409, 413, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/tls/reset",
         operation: "resetCertificate",
@@ -834,20 +837,20 @@ pub const ROUTES: &[Route] = &[
         summary: "Serve this machine's own certificate again, or the site's from before",
         needs: SYSTEM_WRITE,
         body: Some("CertificateReset"),
-        answer: Reply::Schema("Tls"),
+        answer: SuccessReply::Schema("Tls"),
         refusals: &[409, 422],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/healthz",
         operation: "alive",
         tag: "system",
         summary: "The process lives",
         needs: Needs::Nothing,
-        answer: Reply::Text,
+        answer: SuccessReply::Text,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/readyz",
         operation: "ready",
         tag: "system",
@@ -856,16 +859,16 @@ pub const ROUTES: &[Route] = &[
         refusals: &[503],
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/metrics",
         operation: "figures",
         tag: "system",
         summary: "Figures as OpenMetrics text",
         needs: SYSTEM,
-        answer: Reply::Figures,
+        answer: SuccessReply::Figures,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/version",
         operation: "version",
         tag: "system",
@@ -873,7 +876,7 @@ pub const ROUTES: &[Route] = &[
         needs: Needs::Nothing,
         ..ROUTE
     },
-    Route {
+    DocumentedRoute {
         path: "/api/v1/openapi.json",
         operation: "describe",
         tag: "system",

@@ -855,8 +855,11 @@ pub(super) enum TlsKind {
 #[serde(deny_unknown_fields)]
 pub(super) struct CertificateRequest {
     /// Host names and addresses; left out: what the machine is called
-    names: Option<Vec<String>>,
-    organisation: Option<String>,
+    #[schema(required = false)]
+    names: Vec<String>,
+    /// Who runs the machine
+    #[schema(required = false)]
+    organisation: String,
 }
 
 #[derive(ToSchema, Deserialize)]
@@ -874,7 +877,8 @@ pub(super) struct CertificateImport {
 #[derive(ToSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CertificateReset {
-    to: Option<TlsKind>,
+    #[schema(required = false)]
+    to: TlsKind,
 }
 
 /// What a person may set about themselves; what is left out stays.

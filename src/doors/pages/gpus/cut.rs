@@ -11,17 +11,17 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self, CutRequest, Gpu, Partition, PlannedCut};
 
-use super::super::Console;
+use super::super::PagesContext;
 use super::super::answer;
-use super::super::parts::{self, Alert, Block, Fill, Kind, Row};
-use super::super::visit::Visit;
-use super::super::who::Who;
+use super::super::parts::{self, Alert, BarRow, Block, BlockKind, Fill};
+use super::super::visit::RequestContext;
+use super::super::who::PageCaller;
 use crate::doors::text::{Text, codes};
 
 /// The form, and the answer beside it.
 pub struct Cutting {
     pub profiles: Vec<Profile>,
-    pub answer: Answer,
+    pub answer: CutPreview,
 }
 
 /// How many partitions of one size.
@@ -33,14 +33,14 @@ pub struct Profile {
 
 /// What a cut comes to.
 #[derive(Default)]
-pub struct Answer {
+pub struct CutPreview {
     /// Class of the verdict: empty (nothing has to end), `wait`, `never`, `idle`.
     pub tone: &'static str,
     pub icon: &'static str,
     pub verdict: String,
     pub detail: String,
     /// The device as it would be; none where it does not fit.
-    pub row: Option<Row>,
+    pub row: Option<BarRow>,
     /// Sessions that would end.
     pub ends: Vec<String>,
     /// There is nothing to do.
@@ -59,13 +59,13 @@ pub struct Planned {
 }
 
 /// The largest number of one profile that any device takes.
-const MOST: usize = cut::MOST_PARTS;
+const MAX_PARTITION_FIELDS: usize = cut::MAX_PARTS;
 
 /// `POST /gpus/{id}/cut/preview`: what the typed numbers come to.
 pub async fn preview(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Response {
@@ -77,9 +77,9 @@ pub async fn preview(
 
 /// `POST /gpus/{id}/cut`: cuts it; or, without script, shows what that would come to.
 pub async fn act(
-    State(console): State<Console>,
-    visit: Visit,
-    Who(caller): Who,
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
     Path(id): Path<String>,
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Response {
@@ -132,14 +132,17 @@ fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
         };
         let number = match value.trim() {
             "" => Some(0),
-            typed => typed.parse::<usize>().ok().filter(|number| *number <= MOST),
+            typed => typed
+                .parse::<usize>()
+                .ok()
+                .filter(|number| *number <= MAX_PARTITION_FIELDS),
         };
         let number = number.ok_or_else(|| {
             Refusal::invalid(
                 "gpu.cut-number",
-                format!("A device has 0 to {MOST} partitions of {profile}."),
+                format!("A device has 0 to {MAX_PARTITION_FIELDS} partitions of {profile}."),
             )
-            .with("most", MOST)
+            .with("most", MAX_PARTITION_FIELDS)
             .with("profile", profile)
             .at(format!("/{name}"))
             .hint("0 or 1 would work.")
@@ -151,7 +154,7 @@ fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
 
 /// The form for one device; none where it cannot be cut.
 pub(super) async fn form(
-    console: &Console,
+    console: &PagesContext,
     t: Text,
     caller: &Caller,
     gpu: &Gpu,
@@ -177,7 +180,7 @@ pub(super) async fn form(
     });
     let profiles = profiles.collect();
     let answer = match wanted {
-        Ok(wanted) if cut::same(&wanted, &now) && gpu.planned.is_none() => Answer {
+        Ok(wanted) if cut::same(&wanted, &now) && gpu.planned.is_none() => CutPreview {
             tone: "idle",
             icon: "info",
             verdict: match now.is_empty() {
@@ -186,7 +189,7 @@ pub(super) async fn form(
             },
             detail: t.gpu_cut_change().to_owned(),
             blocked: true,
-            ..Answer::default()
+            ..CutPreview::default()
         },
         Ok(profiles) => {
             let request = CutRequest {
@@ -205,23 +208,23 @@ pub(super) async fn form(
     Ok(Some(Cutting { profiles, answer }))
 }
 
-fn refused(t: Text, refusal: &Refusal) -> Answer {
-    Answer {
+fn refused(t: Text, refusal: &Refusal) -> CutPreview {
+    CutPreview {
         tone: "never",
         icon: "circle-x",
         verdict: t.gpu_cut_never().to_owned(),
         detail: codes::refusal(t, refusal),
         blocked: true,
-        ..Answer::default()
+        ..CutPreview::default()
     }
 }
 
-fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> Answer {
+fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> CutPreview {
     let (tone, icon, verdict) = match cut.ends.len() {
         0 => ("", "circle-check", t.gpu_cut_free().to_owned()),
         n => ("wait", "hourglass", t.gpu_cut_ends(n)),
     };
-    Answer {
+    CutPreview {
         tone,
         icon,
         verdict,
@@ -230,10 +233,10 @@ fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> Answer {
             (true, false) => t.gpu_cut_when_empty().to_owned(),
             (false, _) => t.gpu_cut_by_machine(&gpu.node_name),
         },
-        row: Some(Row {
+        row: Some(BarRow {
             name: format!("GPU {}", gpu.index),
             blocks: blocks(t, gpu, &cut),
-            ..Row::default()
+            ..BarRow::default()
         }),
         ends: cut.ends,
         blocked: false,
@@ -243,7 +246,7 @@ fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> Answer {
 /// The partitions in their places, and what is left between and behind them.
 fn blocks(t: Text, gpu: &Gpu, cut: &gpus::Cut) -> Vec<Block> {
     let free = |name: String, weight: u8| Block {
-        kind: Kind::Free,
+        kind: BlockKind::Free,
         name,
         note: String::new(),
         hue: 0,
@@ -264,7 +267,7 @@ fn blocks(t: Text, gpu: &Gpu, cut: &gpus::Cut) -> Vec<Block> {
         }
         at = part.start + part.slices;
         all.push(Block {
-            kind: Kind::Session,
+            kind: BlockKind::Session,
             name: part.profile.to_string(),
             note: format!(
                 "{} · {}",

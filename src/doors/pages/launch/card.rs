@@ -10,11 +10,11 @@ use rules::units::{Bytes, GpuShare};
 use server::actions::gpus::{Gpu, Gpus};
 
 use super::super::{gpus, parts};
-use super::{Sent, Slider};
+use super::{LaunchForm, Slider};
 use crate::doors::text::Text;
 
 /// What the form shows of devices; it has no such part where no machine has one.
-pub struct Card {
+pub struct GpuPicker {
     /// None where every device is cut into partitions.
     pub share: Option<Slider>,
     /// The largest device, in GiB and multiprocessors, for the text while the user types.
@@ -24,16 +24,16 @@ pub struct Card {
     pub idle: String,
     /// What a typed share is of the largest device; empty where none can be read.
     pub now: String,
-    pub sizes: Vec<Size>,
+    pub sizes: Vec<NamedShare>,
     /// Memory of the fraction, as it was typed.
     pub memory: String,
     /// Empty where no device is cut.
-    pub partitions: Vec<Partition>,
+    pub partitions: Vec<PartitionChoice>,
     pub simulated: bool,
 }
 
 /// A share with a name.
-pub struct Size {
+pub struct NamedShare {
     /// As the box takes it; `0` empties it.
     pub value: String,
     pub name: String,
@@ -42,7 +42,7 @@ pub struct Size {
 }
 
 /// A profile that devices here are cut into; the empty value is none.
-pub struct Partition {
+pub struct PartitionChoice {
     pub value: String,
     pub name: String,
     pub note: String,
@@ -61,7 +61,7 @@ const SIZES: &[(u32, &str)] = &[
 ];
 
 /// The part of the form for these devices; none where there is none.
-pub(super) fn card(t: Text, all: &Gpus, sent: &Sent) -> Option<Card> {
+pub(super) fn card(t: Text, all: &Gpus, sent: &LaunchForm) -> Option<GpuPicker> {
     let largest = all.items.iter().max_by_key(|gpu| gpu.memory)?;
     let whole: Vec<&Gpu> = all
         .items
@@ -72,7 +72,7 @@ pub(super) fn card(t: Text, all: &Gpus, sent: &Sent) -> Option<Card> {
     let typed = GpuShare::parse(&sent.gpu)
         .ok()
         .filter(|share| *share > GpuShare::ZERO);
-    Some(Card {
+    Some(GpuPicker {
         share: free.map(|_| slider(t, &whole, sent)),
         sms: largest.sms,
         idle: free.map_or_else(String::new, |free| t.gpu_share_free(gpus::share(free))),
@@ -109,7 +109,7 @@ fn most(whole: &[&Gpu]) -> usize {
     whole.iter().map(on).max().unwrap_or_default()
 }
 
-fn slider(t: Text, whole: &[&Gpu], sent: &Sent) -> Slider {
+fn slider(t: Text, whole: &[&Gpu], sent: &LaunchForm) -> Slider {
     let value = sent.gpu.trim().parse::<f64>().unwrap_or(0.0);
     // One device is the usual case and gets the whole handle; more are typed, or picked below.
     let most = if value > 1.0 { most(whole) } else { 1 };
@@ -130,7 +130,12 @@ fn slider(t: Text, whole: &[&Gpu], sent: &Sent) -> Slider {
     }
 }
 
-fn sizes(t: Text, policy: &SharePolicy, whole: &[&Gpu], typed: Option<GpuShare>) -> Vec<Size> {
+fn sizes(
+    t: Text,
+    policy: &SharePolicy,
+    whole: &[&Gpu],
+    typed: Option<GpuShare>,
+) -> Vec<NamedShare> {
     let Some(largest) = whole.iter().max_by_key(|gpu| gpu.memory) else {
         return Vec::new();
     };
@@ -144,7 +149,7 @@ fn sizes(t: Text, policy: &SharePolicy, whole: &[&Gpu], typed: Option<GpuShare>)
             && largest.least.is_some_and(|least| share >= least)
             && policy.check(&demand).is_ok()
     };
-    let none = Size {
+    let none = NamedShare {
         value: "0".into(),
         name: t.gpu_size_none().to_owned(),
         note: String::new(),
@@ -158,7 +163,7 @@ fn sizes(t: Text, policy: &SharePolicy, whole: &[&Gpu], typed: Option<GpuShare>)
             true => parts::size(u64::try_from(memory).unwrap_or(u64::MAX)),
             false => String::new(),
         };
-        Size {
+        NamedShare {
             value: share.to_string(),
             name: (*name).to_owned(),
             note,
@@ -173,7 +178,7 @@ fn sizes(t: Text, policy: &SharePolicy, whole: &[&Gpu], typed: Option<GpuShare>)
         .collect()
 }
 
-fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<Partition> {
+fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<PartitionChoice> {
     let mut cuts: BTreeMap<MigProfile, (usize, usize)> = BTreeMap::new();
     for gpu in all {
         for part in &gpu.partitions {
@@ -185,7 +190,7 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<Partition> {
     if cuts.is_empty() && typed.is_empty() {
         return Vec::new();
     }
-    let none = Partition {
+    let none = PartitionChoice {
         value: String::new(),
         name: t.gpu_partition_none().to_owned(),
         note: String::new(),
@@ -194,19 +199,22 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<Partition> {
     let mut list = vec![none];
     // What a duplicate asks for stays in the form, so that the refusal stands beside it.
     if !typed.is_empty() && !cuts.keys().any(|profile| profile.to_string() == typed) {
-        list.push(Partition {
+        list.push(PartitionChoice {
             value: typed.to_owned(),
             name: typed.to_owned(),
             note: t.gpu_partition_free(0, 0),
             chosen: true,
         });
     }
-    list.extend(cuts.into_iter().map(|(profile, (free, number))| Partition {
-        value: profile.to_string(),
-        name: profile.to_string(),
-        note: t.gpu_partition_free(free, number),
-        chosen: profile.to_string() == typed,
-    }));
+    list.extend(
+        cuts.into_iter()
+            .map(|(profile, (free, number))| PartitionChoice {
+                value: profile.to_string(),
+                name: profile.to_string(),
+                note: t.gpu_partition_free(free, number),
+                chosen: profile.to_string() == typed,
+            }),
+    );
     list
 }
 
@@ -239,7 +247,7 @@ mod tests {
             health: Health::Well,
             driver: String::new(),
             hold: rules::devices::Hold::Nobody,
-            proof: rules::proof::Standing::None,
+            proof: rules::proof::SelfTestStatus::None,
             proved_at: None,
             answers: true,
             simulated: true,
@@ -260,7 +268,7 @@ mod tests {
         }
     }
 
-    fn shown(items: Vec<Gpu>, policy: SharePolicy, typed: &str) -> Option<Card> {
+    fn shown(items: Vec<Gpu>, policy: SharePolicy, typed: &str) -> Option<GpuPicker> {
         let all = Gpus {
             items,
             others: Vec::new(),
@@ -268,9 +276,9 @@ mod tests {
             context_overhead: Bytes::mib(512),
             simulated: true,
         };
-        let sent = Sent {
+        let sent = LaunchForm {
             gpu: typed.into(),
-            ..Sent::default()
+            ..LaunchForm::default()
         };
         card(Text::default(), &all, &sent)
     }
@@ -292,7 +300,7 @@ mod tests {
     #[test]
     fn only_sizes_that_the_rules_give_and_the_machine_has_are_offered() {
         let names =
-            |card: Card| -> Vec<String> { card.sizes.into_iter().map(|s| s.name).collect() };
+            |card: GpuPicker| -> Vec<String> { card.sizes.into_iter().map(|s| s.name).collect() };
         let two = || vec![gpu(0, &[]), gpu(1, &[])];
         let free = shown(two(), SharePolicy::default(), "").expect("a card");
         assert_eq!(names(free), ["None", "0.1", "¼", "½", "1", "2"]);

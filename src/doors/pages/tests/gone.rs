@@ -3,26 +3,27 @@
 use askama::Template as _;
 use axum::http::{HeaderMap, StatusCode};
 use base::observe::Clock;
-use base::settings::{Layer, Settings};
+use base::settings::{Settings, SettingsLayer};
 use rules::names::SessionId;
 use rules::session::Phase;
 use rules::units::{Bytes, CpuShare};
 use server::Server;
 use server::access;
-use server::actions::sessions::{self, Machine, Slice};
+use server::actions::sessions::{self, HeldSlice, NodeOverview};
 
-use super::super::visit::Visit;
+use super::super::visit::RequestContext;
 use super::super::{answer, overview};
 use crate::doors::text::Text;
 
 #[tokio::test]
 async fn a_session_that_was_removed_since_it_was_listed_fails_no_overview() {
-    let settings = Settings::read(Layer::default(), |_| None).expect("built-in settings are good");
+    let settings =
+        Settings::read(SettingsLayer::default(), |_| None).expect("built-in settings are good");
     let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
     let root = access::local_root(&server);
     let now = server.clock().now();
     let mut seen = sessions::overview(&server, &root).await.expect("seen");
-    seen.machines.push(Machine {
+    seen.machines.push(NodeOverview {
         id: server.node(),
         name: "box".to_owned(),
         seen_at: now,
@@ -39,7 +40,7 @@ async fn a_session_that_was_removed_since_it_was_listed_fails_no_overview() {
         devices: Vec::new(),
         cordoned: Default::default(),
         // Nobody has a row of it any more.
-        slices: vec![Slice {
+        slices: vec![HeldSlice {
             id: Some(SessionId(uuid::Uuid::from_u128(7))),
             name: Some("gone".to_owned()),
             owner: None,
@@ -63,7 +64,7 @@ async fn marks_that_turn_the_reading_direction_are_shown_as_such() {
     page.machine = "safe\u{202e}txt.exe\u{2066}<b>".to_owned();
     let markup = page.render().expect("sample renders");
     assert!(markup.contains('\u{202e}'), "nothing to show");
-    let visit = Visit::of(
+    let visit = RequestContext::of(
         &HeaderMap::new(),
         &axum::http::Extensions::new(),
         "/".to_owned(),

@@ -4,27 +4,30 @@
 use askama::Template as _;
 
 use super::super::docs::{AboutPage, DocsPage};
-use super::super::frame::{Frame, Nav, Person, Theme};
+use super::super::frame::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::gpus::{self, GpuPage, GpusPage};
-use super::super::images::{Image, ImagePage, ImagesPage, Job, User};
-use super::super::launch::{self, LaunchPage, Preset, Preview, Slider, Typed};
+use super::super::images::{ImageDetailPage, ImageRow, ImageUse, ImagesPage, ImportRow};
+use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Preview, Slider};
 use super::super::login::LoginPage;
-use super::super::me::{MePage, Token};
-use super::super::overview::{self, Attention, Event, Figure, Legend, Node, OverviewPage};
+use super::super::me::{MePage, OwnTokenRow};
+use super::super::overview::{
+    self, Attention, Figure, Legend, NodeRow, OverviewEvent, OverviewPage,
+};
 use super::super::parts::{
-    self, Alert, Block, Check, Choice, Fact, Fault, Fill, Kind, Markup, Row,
+    self, Alert, BarRow, Block, BlockKind, CheckRow, Choice, Fill, FormFieldError, IconFact, Markup,
 };
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::proofs::{self, ProofPage};
-use super::super::queue::{self, Ending, QueuePage};
+use super::super::queue::{self, EndingRow, QueuePage};
 use super::super::sessions::{
-    Chart, End, Line, SessionPage, SessionsPage, Step, Strip, Tab, Verbs, Wait,
+    Chart, SessionDetailPage, SessionEnd, SessionRow, SessionTab, SessionsPage, Strip,
+    TimelineStep, Verbs, Wait,
 };
 use super::super::setup::SetupPage;
 use super::super::system::{self, SystemPage};
 use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
-use super::super::wizard::{self, View, WizardPage};
+use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::text::{Language, Text, codes};
 
 /// Every page with a name for its file.
@@ -38,27 +41,27 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("launch-refused", launch(t, true).render()),
         (
             "session",
-            session(t, Tab::Terminal, Moment::Running).render(),
+            session(t, SessionTab::Terminal, SampleMoment::Running).render(),
         ),
         (
             "session-logs",
-            session(t, Tab::Logs, Moment::Running).render(),
+            session(t, SessionTab::Logs, SampleMoment::Running).render(),
         ),
         (
             "session-metrics",
-            session(t, Tab::Metrics, Moment::Running).render(),
+            session(t, SessionTab::Metrics, SampleMoment::Running).render(),
         ),
         (
             "session-waiting",
-            session(t, Tab::Terminal, Moment::Waiting).render(),
+            session(t, SessionTab::Terminal, SampleMoment::Waiting).render(),
         ),
         (
             "session-preparing",
-            session(t, Tab::Terminal, Moment::Preparing).render(),
+            session(t, SessionTab::Terminal, SampleMoment::Preparing).render(),
         ),
         (
             "session-ended",
-            session(t, Tab::Terminal, Moment::Ended).render(),
+            session(t, SessionTab::Terminal, SampleMoment::Ended).render(),
         ),
         ("gpus", gpus(t, false).render()),
         ("gpus-empty", gpus(t, true).render()),
@@ -72,23 +75,23 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("me", me(t).render()),
         (
             "system-checks",
-            system(t, system::Tab::Checks, true).render(),
+            system(t, system::SystemTab::Checks, true).render(),
         ),
         (
             "system-settings",
-            system(t, system::Tab::Settings, true).render(),
+            system(t, system::SystemTab::Settings, true).render(),
         ),
         (
             "system-backups",
-            system(t, system::Tab::Backups, true).render(),
+            system(t, system::SystemTab::Backups, true).render(),
         ),
         (
             "system-backups-off",
-            system(t, system::Tab::Backups, false).render(),
+            system(t, system::SystemTab::Backups, false).render(),
         ),
         (
             "system-support",
-            system(t, system::Tab::Support, true).render(),
+            system(t, system::SystemTab::Support, true).render(),
         ),
         ("docs", docs(t, None).render()),
         ("docs-search", docs(t, Some("docker")).render()),
@@ -145,15 +148,15 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn frame(t: Text, here: Nav, live: bool) -> Frame {
-    Frame {
+fn frame(t: Text, here: Nav, live: bool) -> PageLayout {
+    PageLayout {
         text: t,
         theme: Theme::System,
         here,
         host: "fardel-01".into(),
         address: "fardel-01.lab.internal".into(),
         version: "0.1.0",
-        person: Some(Person::new("mina.park", t.me_role_administrator())),
+        person: Some(SignedInUser::new("mina.park", t.me_role_administrator())),
         administrator: true,
         nonce: "c2FtcGxl".into(),
         path: "/sample".into(),
@@ -165,8 +168,8 @@ fn frame(t: Text, here: Nav, live: bool) -> Frame {
     }
 }
 
-fn stranger(t: Text) -> Frame {
-    Frame {
+fn stranger(t: Text) -> PageLayout {
+    PageLayout {
         person: None,
         administrator: false,
         ..frame(t, Nav::Nowhere, false)
@@ -175,7 +178,7 @@ fn stranger(t: Text) -> Frame {
 
 fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
     Block {
-        kind: Kind::Session,
+        kind: BlockKind::Session,
         name: name.into(),
         note: note.into(),
         hue: parts::hue(owner),
@@ -189,7 +192,7 @@ fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
 
 fn free(t: Text, left: &str, weight: u64) -> Block {
     Block {
-        kind: Kind::Free,
+        kind: BlockKind::Free,
         name: t.common_free(left),
         note: String::new(),
         hue: 0,
@@ -210,15 +213,15 @@ fn wave(count: usize, middle: f64, swing: f64, seed: f64) -> Vec<f64> {
         .collect()
 }
 
-fn cpu_row(t: Text) -> Row {
-    Row {
+fn cpu_row(t: Text) -> BarRow {
+    BarRow {
         name: t.plan_cpu().into(),
         note: t.common_cores(16),
         blocks: vec![
             block("vit-ablation", "6.00 · mina", 600, "mina", 84),
             block("whisper-ft", "4.00 · jae", 400, "jae", 91),
             Block {
-                kind: Kind::Paused,
+                kind: BlockKind::Paused,
                 ..block("nb-scratch", t.state_paused(), 150, "mina", 0)
             },
             block("ci", "0.50", 50, "ops", 22),
@@ -233,19 +236,19 @@ fn cpu_row(t: Text) -> Row {
         figure: "9.1".into(),
         figure_of: t.common_of_cores(16),
         figure_note: t.common_free("4.00"),
-        ..Row::default()
+        ..BarRow::default()
     }
 }
 
-fn memory_row(t: Text) -> Row {
-    Row {
+fn memory_row(t: Text) -> BarRow {
+    BarRow {
         name: t.plan_memory().into(),
         note: "64 GiB".into(),
         blocks: vec![
             block("vit-ablation", "24 GiB · mina", 24, "mina", 63),
             block("whisper-ft", "16 GiB · jae", 16, "jae", 88),
             Block {
-                kind: Kind::Paused,
+                kind: BlockKind::Paused,
                 ..block("nb-scratch", t.state_paused(), 8, "mina", 12)
             },
             block("ci", "2 GiB", 2, "ops", 41),
@@ -260,7 +263,7 @@ fn memory_row(t: Text) -> Row {
         figure: "31.2".into(),
         figure_of: t.common_of("64 GiB"),
         figure_note: t.common_free("14 GiB"),
-        ..Row::default()
+        ..BarRow::default()
     }
 }
 
@@ -322,7 +325,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
         ],
         gpus: Vec::new(),
         simulated: false,
-        nodes: vec![Node {
+        nodes: vec![NodeRow {
             title: t.plan_node("fardel-01", t.plan_ready()),
             rows: vec![cpu_row(t), memory_row(t)],
         }],
@@ -354,7 +357,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 t.state_failed(),
             ),
         ]
-        .map(|(name, facts, tone, state)| overview::Recent {
+        .map(|(name, facts, tone, state)| overview::RecentSession {
             hue: parts::hue(name),
             href: "/sessions/0199f0a3".into(),
             name: name.into(),
@@ -369,7 +372,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
             ("13:31", "i", "nb-scratch", t.timeline_paused(), "mina"),
             ("13:10", "w", "bert-probe", t.timeline_ended(), "jae"),
         ]
-        .map(|(when, tone, subject, what, who)| Event {
+        .map(|(when, tone, subject, what, who)| OverviewEvent {
             when: when.into(),
             tone,
             subject: subject.into(),
@@ -378,7 +381,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
         })
         .into(),
         waiting: vec![
-            overview::Waiting {
+            overview::WaitingRow {
                 hue: 7,
                 href: "/sessions/0199f0a4".into(),
                 name: "llama3-sft".into(),
@@ -386,7 +389,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 why: waiting_sentence(t).into(),
                 hint: Some(t.queue_eta("16:40", "vit-ablation")),
             },
-            overview::Waiting {
+            overview::WaitingRow {
                 hue: 3,
                 href: "/sessions/0199f0a5".into(),
                 name: "ocr-train-nightly".into(),
@@ -412,7 +415,7 @@ fn waiting_sentence(t: Text) -> &'static str {
     }
 }
 
-fn card(t: Text) -> Row {
+fn card(t: Text) -> BarRow {
     let block = |kind, name: &str, weight| Block {
         kind,
         name: name.into(),
@@ -424,29 +427,29 @@ fn card(t: Text) -> Row {
         href: Some("/sessions/x".into()),
         label: String::new(),
     };
-    Row {
+    BarRow {
         name: "GPU 2".into(),
         note: "80 GiB".into(),
         blocks: vec![
-            block(Kind::Session, "vit-ablation", 35),
-            block(Kind::Paused, "whisper-ft", 30),
+            block(BlockKind::Session, "vit-ablation", 35),
+            block(BlockKind::Paused, "whisper-ft", 30),
             Block {
                 href: None,
-                ..block(Kind::Free, &t.common_free("0.35"), 35)
+                ..block(BlockKind::Free, &t.common_free("0.35"), 35)
             },
         ],
         busy: "0.65".into(),
         figure: "52 GiB".into(),
         figure_of: t.common_of("80 GiB"),
         figure_note: t.gpu_simulated().into(),
-        ..Row::default()
+        ..BarRow::default()
     }
 }
 
-fn plan(t: Text, page: &str) -> gpus::Plan {
-    gpus::Plan {
+fn plan(t: Text, page: &str) -> gpus::FloorPlan {
+    gpus::FloorPlan {
         idle: true,
-        ..gpus::Plan::new(
+        ..gpus::FloorPlan::new(
             t,
             gpus::By::Load,
             page,
@@ -466,9 +469,9 @@ fn gpus(t: Text, empty: bool) -> GpusPage {
         groups: if empty {
             Vec::new()
         } else {
-            vec![gpus::Group {
+            vec![gpus::DeviceGroup {
                 title: t.gpu_socket(0),
-                rows: vec![gpus::Device {
+                rows: vec![gpus::DeviceCard {
                     href: "/gpus/SIMULATED-H100-2".into(),
                     cut: false,
                     row: card(t),
@@ -497,7 +500,7 @@ fn gpu(t: Text) -> GpuPage {
         may_write: true,
         row: card(t),
         facts: vec![(t.gpu_model().into(), "NVIDIA H100 80GB".into())],
-        slices: vec![gpus::Line {
+        slices: vec![gpus::SliceRow {
             hue: 2,
             href: Some("/sessions/x".into()),
             name: "vit-ablation".into(),
@@ -522,7 +525,7 @@ fn gpu(t: Text) -> GpuPage {
                 note: t.gpu_cut_size(40, 3),
                 number: 1,
             }],
-            answer: gpus::cut::Answer {
+            answer: gpus::cut::CutPreview {
                 tone: "wait",
                 icon: "hourglass",
                 verdict: t.gpu_cut_ends(1),
@@ -536,7 +539,7 @@ fn gpu(t: Text) -> GpuPage {
 }
 
 fn proof(t: Text, tested: bool) -> ProofPage {
-    let line = |held, name: &str, subject: &str, measured: &str, wanted: &str| proofs::Line {
+    let line = |held, name: &str, subject: &str, measured: &str, wanted: &str| proofs::TestRow {
         held,
         name: name.into(),
         subject: subject.into(),
@@ -553,13 +556,13 @@ fn proof(t: Text, tested: bool) -> ProofPage {
         never: (!tested).then(|| t.proof_never_simulated().into()),
         images: vec!["pytorch:2.9".into()],
         may_write: true,
-        running: tested.then(|| proofs::Running {
+        running: tested.then(|| proofs::TestProgress {
             step: "memory plain × 4".into(),
             figure: t.common_of_two(3, 34),
             percent: 9,
             may_cancel: true,
         }),
-        found: tested.then(|| proofs::Found {
+        found: tested.then(|| proofs::TestOutcome {
             passed: false,
             verdict: t.proof_some_failed(1, 2),
             facts: vec![(t.proof_driver().into(), "580.159.03".into())],
@@ -587,7 +590,7 @@ fn proof(t: Text, tested: bool) -> ProofPage {
 
 fn overview_empty(t: Text) -> OverviewPage {
     OverviewPage {
-        f: Frame {
+        f: PageLayout {
             sessions: 0,
             waiting: 0,
             ..frame(t, Nav::Overview, true)
@@ -604,30 +607,32 @@ fn overview_empty(t: Text) -> OverviewPage {
 
 fn sessions(t: Text, full: bool) -> SessionsPage {
     let line =
-        |name: &str, tone, state: &str, reason: &str, cpu_percent, memory_percent, may_stop| Line {
-            id: format!("id-{name}"),
-            href: "/sessions/0199f0a3".into(),
-            name: name.into(),
-            owner: "mina".into(),
-            tone,
-            state: state.into(),
-            reason: reason.into(),
-            image: "pytorch:2.9".into(),
-            gpu: if may_stop { "0.35" } else { "" }.into(),
-            gpu_note: if cpu_percent > 0 {
-                "GPU 0 · 28 GiB"
-            } else {
-                ""
+        |name: &str, tone, state: &str, reason: &str, cpu_percent, memory_percent, may_stop| {
+            SessionRow {
+                id: format!("id-{name}"),
+                href: "/sessions/0199f0a3".into(),
+                name: name.into(),
+                owner: "mina".into(),
+                tone,
+                state: state.into(),
+                reason: reason.into(),
+                image: "pytorch:2.9".into(),
+                gpu: if may_stop { "0.35" } else { "" }.into(),
+                gpu_note: if cpu_percent > 0 {
+                    "GPU 0 · 28 GiB"
+                } else {
+                    ""
+                }
+                .into(),
+                cpu: format!("{:.1} / 6.00", f64::from(cpu_percent) * 0.06),
+                cpu_percent,
+                memory: "15 / 24 GiB".into(),
+                memory_percent,
+                place: "fardel-01".into(),
+                age: parts::span(t, 11_520),
+                may_stop,
+                alive: memory_percent > 0,
             }
-            .into(),
-            cpu: format!("{:.1} / 6.00", f64::from(cpu_percent) * 0.06),
-            cpu_percent,
-            memory: "15 / 24 GiB".into(),
-            memory_percent,
-            place: "fardel-01".into(),
-            age: parts::span(t, 11_520),
-            may_stop,
-            alive: memory_percent > 0,
         };
     SessionsPage {
         t,
@@ -680,9 +685,9 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
     }
 }
 
-fn card_field(t: Text, refused: bool) -> launch::Card {
+fn card_field(t: Text, refused: bool) -> launch::GpuPicker {
     let typed = if refused { "1.01" } else { "0.35" };
-    launch::Card {
+    launch::GpuPicker {
         share: Some(Slider {
             name: "gpu",
             title: t.gpu_share(),
@@ -703,7 +708,7 @@ fn card_field(t: Text, refused: bool) -> launch::Card {
             ("0.5", "½", "40 GiB"),
             ("1", "1", "80 GiB"),
         ]
-        .map(|(value, name, note)| launch::Size {
+        .map(|(value, name, note)| launch::NamedShare {
             value: value.into(),
             name: name.into(),
             note: note.into(),
@@ -715,7 +720,7 @@ fn card_field(t: Text, refused: bool) -> launch::Card {
             ("", t.gpu_partition_none(), String::new()),
             ("1g.10gb", "1g.10gb", t.gpu_partition_free(1, 2)),
         ]
-        .map(|(value, name, note)| launch::Partition {
+        .map(|(value, name, note)| launch::PartitionChoice {
             value: value.into(),
             name: name.into(),
             note,
@@ -728,7 +733,7 @@ fn card_field(t: Text, refused: bool) -> launch::Card {
 
 fn launch(t: Text, refused: bool) -> LaunchPage {
     let ghost = |note: &str, weight| Block {
-        kind: Kind::Ghost,
+        kind: BlockKind::Ghost,
         name: t.preview_your_share(note),
         note: String::new(),
         hue: 0,
@@ -738,7 +743,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         href: None,
         label: String::new(),
     };
-    let mini = |row: Row, ghost: Block, left: &str| Row {
+    let mini = |row: BarRow, ghost: Block, left: &str| BarRow {
         blocks: {
             let mut blocks = row.blocks;
             blocks.pop();
@@ -763,7 +768,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             verdict: t.preview_never().into(),
             detail: waiting_sentence(t).into(),
             rows: Vec::new(),
-            checks: vec![Check::new(
+            checks: vec![CheckRow::new(
                 false,
                 t.preview_check_cpu("fardel-01"),
                 "40 / 16",
@@ -786,18 +791,18 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
                 mini(memory_row(t), ghost("8 GiB", 8), "6 GiB"),
             ],
             checks: vec![
-                Check::new(
+                CheckRow::new(
                     true,
                     t.preview_check_cpu("fardel-01"),
                     t.preview_before_after("12.00", "14.00", "16"),
                 ),
-                Check::new(
+                CheckRow::new(
                     true,
                     t.preview_check_memory("fardel-01"),
                     t.preview_before_after("50", "58", "64 GiB"),
                 ),
-                Check::new(true, t.preview_check_image(), t.preview_image_ready()),
-                Check::new(true, t.preview_check_name(), t.preview_name_free()),
+                CheckRow::new(true, t.preview_check_image(), t.preview_image_ready()),
+                CheckRow::new(true, t.preview_check_name(), t.preview_name_free()),
             ],
             what_if: Vec::new(),
             command_line: "fardel session create vit-ablation-2 --image host --cpu 2 --mem 8g"
@@ -822,14 +827,14 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
                 .code("placement.never-fits")
         }),
         faults: if refused {
-            vec![Fault {
+            vec![FormFieldError {
                 field: "cpu".into(),
                 message: waiting_sentence(t).into(),
             }]
         } else {
             Vec::new()
         },
-        recent: vec![launch::Recent {
+        recent: vec![launch::RecentLaunch {
             href: "/sessions/new?from=0199".into(),
             name: "vit-ablation".into(),
             facts: "host · 6.00 · 24 GiB".into(),
@@ -918,10 +923,10 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
                 typed: "8".into(),
             },
         ],
-        form: Typed {
+        form: LaunchFields {
             name: "vit-ablation-2".into(),
             copies: "1".into(),
-            ..Typed::default()
+            ..LaunchFields::default()
         },
         name_hint: "calm-otter".into(),
         preview,
@@ -929,21 +934,21 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Moment {
+enum SampleMoment {
     Waiting,
     Preparing,
     Running,
     Ended,
 }
 
-fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
+fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage {
     let (tone, state) = match moment {
-        Moment::Waiting => ("warn", t.state_waiting()),
-        Moment::Preparing => ("acc", t.state_preparing()),
-        Moment::Running => ("ok", t.state_running()),
-        Moment::Ended => ("bad", t.state_failed()),
+        SampleMoment::Waiting => ("warn", t.state_waiting()),
+        SampleMoment::Preparing => ("acc", t.state_preparing()),
+        SampleMoment::Running => ("ok", t.state_running()),
+        SampleMoment::Ended => ("bad", t.state_failed()),
     };
-    let alive = moment == Moment::Running;
+    let alive = moment == SampleMoment::Running;
     let steps = || {
         let mut steps = vec![
             ("10:42:07", "a", t.timeline_accepted().to_owned(), 12_000),
@@ -951,15 +956,15 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
             ("10:42:19", "a", t.timeline_prepared().to_owned(), 118),
             ("10:42:19", "", t.timeline_running().to_owned(), 62),
         ];
-        if moment == Moment::Waiting {
+        if moment == SampleMoment::Waiting {
             steps.truncate(1);
         }
-        if moment == Moment::Preparing {
+        if moment == SampleMoment::Preparing {
             steps.truncate(3);
         }
         steps
             .into_iter()
-            .map(|(when, tone, what, took)| Step {
+            .map(|(when, tone, what, took)| TimelineStep {
                 when: when.into(),
                 tone,
                 what,
@@ -987,10 +992,10 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         drawing: parts::chart(&wave(120, 60.0, 12.0, 4.0), 100.0, hue, Some(94.0), label),
     };
     let mut row = cpu_row(t);
-    row.blocks[0].kind = Kind::Mine;
+    row.blocks[0].kind = BlockKind::Mine;
     let mut memory = memory_row(t);
-    memory.blocks[0].kind = Kind::Mine;
-    SessionPage {
+    memory.blocks[0].kind = BlockKind::Mine;
+    SessionDetailPage {
         limit_gpu: Some(super::super::sessions::Fraction {
             typed: "0.35".into(),
             memory: String::new(),
@@ -1009,12 +1014,12 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         tone,
         state: state.into(),
         can: match moment {
-            Moment::Waiting => Verbs { cancel: true, rename: true, ..Verbs::default() },
-            Moment::Preparing => Verbs { stop: true, rename: true, ..Verbs::default() },
-            Moment::Running => {
+            SampleMoment::Waiting => Verbs { cancel: true, rename: true, ..Verbs::default() },
+            SampleMoment::Preparing => Verbs { stop: true, rename: true, ..Verbs::default() },
+            SampleMoment::Running => {
                 Verbs { pause: true, restart: true, limits: true, rename: true, stop: true, ..Verbs::default() }
             }
-            Moment::Ended => Verbs { restart: true, rename: true, remove: true, ..Verbs::default() },
+            SampleMoment::Ended => Verbs { restart: true, rename: true, remove: true, ..Verbs::default() },
         },
         kept: true,
         facts: [
@@ -1024,7 +1029,7 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
             ("cpu", t.where_given("6.00", "24 GiB")),
             ("server", "fardel-01".into()),
         ]
-        .map(|(icon, text)| Fact { icon, text })
+        .map(|(icon, text)| IconFact { icon, text })
         .into(),
         strips: if alive {
             vec![
@@ -1037,17 +1042,17 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         tab,
         attachable: alive,
         own_shell: true,
-        waiting: (moment == Moment::Waiting).then(|| Wait {
+        waiting: (moment == SampleMoment::Waiting).then(|| Wait {
             verdict: t.preview_waits().into(),
             sentence: waiting_sentence(t).into(),
             checks: vec![
-                Check::new(false, t.preview_check_cpu("fardel-01"), "8.00 / 4.00"),
-                Check::new(true, t.preview_check_memory("fardel-01"), "14 / 14 GiB"),
+                CheckRow::new(false, t.preview_check_cpu("fardel-01"), "8.00 / 4.00"),
+                CheckRow::new(true, t.preview_check_memory("fardel-01"), "14 / 14 GiB"),
             ],
             hints: vec![t.preview_what_if_less(t.common_cores(4))],
         }),
-        steps: if moment == Moment::Preparing { steps() } else { Vec::new() },
-        ended: (moment == Moment::Ended).then(|| End {
+        steps: if moment == SampleMoment::Preparing { steps() } else { Vec::new() },
+        ended: (moment == SampleMoment::Ended).then(|| SessionEnd {
             tone: "never",
             icon: "circle-x",
             verdict: t.ended_killed_memory().into(),
@@ -1063,7 +1068,7 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         log_note: t.logs_lines(3),
         log_text: "[13:54:39] epoch 4   step 1440/5004   loss 2.7581\n[13:55:07] epoch 4   step 1480/5004   loss 2.7466\n[13:55:12] saved checkpoint-1480 <to> /home/work\n".into(),
         charts: vec![chart(t.metrics_cpu().into(), "ci", "6", "5.8"), chart(t.metrics_memory().into(), "ca", "24 GiB", "21 GiB")],
-        neighbours: if moment == Moment::Waiting { Vec::new() } else { vec![row, memory] },
+        neighbours: if moment == SampleMoment::Waiting { Vec::new() } else { vec![row, memory] },
         limits: vec![
             (t.where_cpu_memory().into(), t.where_given("6.00", "24 GiB")),
             (t.where_shm().into(), "64 MiB".into()),
@@ -1074,8 +1079,8 @@ fn session(t: Text, tab: Tab, moment: Moment) -> SessionPage {
         limit_memory: "24g".into(),
         timeline: steps(),
         why: vec![
-            Check::new(true, t.preview_check_cpu("fardel-01"), t.common_free("4.00")),
-            Check::new(true, t.preview_check_memory("fardel-01"), t.common_free("14 GiB")),
+            CheckRow::new(true, t.preview_check_cpu("fardel-01"), t.common_free("4.00")),
+            CheckRow::new(true, t.preview_check_memory("fardel-01"), t.common_free("14 GiB")),
         ],
         settings: vec![
             (t.settings_command().into(), "python train.py --config ablate/patch14.yaml".into()),
@@ -1095,7 +1100,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
         alert: None,
         waiting: if full {
             vec![
-                queue::Waiting {
+                queue::QueueRow {
                     id: "0199f0a4".into(),
                     position: "1".into(),
                     hue: 7,
@@ -1108,7 +1113,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     hint: Some(t.queue_eta("16:40", "vit-ablation")),
                     may_cancel: true,
                 },
-                queue::Waiting {
+                queue::QueueRow {
                     id: "0199f0a5".into(),
                     position: "2".into(),
                     hue: 3,
@@ -1127,7 +1132,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
         },
         room: rows,
         ends: if full {
-            vec![Ending {
+            vec![EndingRow {
                 href: "/sessions/0199f0a3".into(),
                 name: "vit-ablation".into(),
                 when: "16:40".into(),
@@ -1140,7 +1145,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
 }
 
 fn images(t: Text) -> ImagesPage {
-    let row = |name: &str, what: &str, note: &str, size: &str, own: &str, used: &str| Image {
+    let row = |name: &str, what: &str, note: &str, size: &str, own: &str, used: &str| ImageRow {
         id: name.replace(':', "-"),
         value: name.into(),
         href: format!("/images/{name}"),
@@ -1191,7 +1196,7 @@ fn images(t: Text) -> ImagesPage {
         ],
         import_name: String::new(),
         jobs: vec![
-            Job {
+            ImportRow {
                 id: "1".into(),
                 name: "vllm-0.14.tar".into(),
                 state: t.jobs_running(62),
@@ -1199,7 +1204,7 @@ fn images(t: Text) -> ImagesPage {
                 percent: 62,
                 step: "sha256:77aa10 · 3 / 7".into(),
             },
-            Job {
+            ImportRow {
                 id: "2".into(),
                 name: "python-ml.tar".into(),
                 state: t.jobs_done().into(),
@@ -1211,8 +1216,8 @@ fn images(t: Text) -> ImagesPage {
     }
 }
 
-fn image(t: Text) -> ImagePage {
-    ImagePage {
+fn image(t: Text) -> ImageDetailPage {
+    ImageDetailPage {
         t,
         f: frame(t, Nav::Images, false),
         alert: None,
@@ -1223,11 +1228,11 @@ fn image(t: Text) -> ImagePage {
         may_remove: true,
         impact: t.image_impact(1, "9.8 GiB"),
         facts: vec![
-            Fact {
+            IconFact {
                 icon: "hard-drive",
                 text: "9.8 GiB".into(),
             },
-            Fact {
+            IconFact {
                 icon: "clock",
                 text: t.common_ago(parts::span(t, 259_200)),
             },
@@ -1239,7 +1244,7 @@ fn image(t: Text) -> ImagePage {
             (t.image_directory().into(), "/home/work".into()),
             ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
         ],
-        used_by: vec![User {
+        used_by: vec![ImageUse {
             href: "/sessions/0199f0a3".into(),
             name: "whisper-ft".into(),
             tone: "ok",
@@ -1258,7 +1263,7 @@ fn me(t: Text) -> MePage {
         user: "mina.park".into(),
         shortest: 10,
         new_token: Some("fardel_3kQ9sample".into()),
-        tokens: vec![Token {
+        tokens: vec![OwnTokenRow {
             id: "1".into(),
             name: "nightly".into(),
             hint: "fardel_3kQ9…".into(),
@@ -1308,7 +1313,7 @@ fn trust_page(t: Text, encrypted: bool) -> TrustPage {
     TrustPage {
         t,
         f: stranger(t),
-        authority: encrypted.then(|| trust::Shown {
+        authority: encrypted.then(|| trust::AuthorityView {
             subject: "fardel fardel-01 9F2C".into(),
             fingerprint: PRINT.into(),
             groups: PRINT
@@ -1327,7 +1332,7 @@ fn trust_page(t: Text, encrypted: bool) -> TrustPage {
 fn wizard_page(t: Text, at: usize) -> WizardPage {
     let environments = || {
         ["host", "pytorch:2.9-with-a-rather-long-name-for-a-phone"]
-            .map(|name| wizard::Environment {
+            .map(|name| wizard::EnvironmentChoice {
                 name: name.into(),
                 note: t.wizard_environment_host().into(),
             })
@@ -1341,21 +1346,21 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
         ]
     };
     let view = match at {
-        0 => View::Time {
+        0 => WizardView::Time {
             now: "14:02:11".into(),
             zone: "Asia/Seoul".into(),
             warning: Some("1970".into()),
         },
-        1 => View::Certificate {
+        1 => WizardView::Certificate {
             authority: trust_page(t, true).authority,
         },
-        2 => View::Environment {
+        2 => WizardView::Environment {
             environments: environments(),
             ready: false,
         },
-        3 => View::Test {
+        3 => WizardView::Test {
             environments: environments(),
-            result: Some(wizard::Outcome {
+            result: Some(wizard::TrialOutcome {
                 class: "ok",
                 icon: "circle-check",
                 title: t.wizard_test_passed(),
@@ -1364,7 +1369,7 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
                 href: "/sessions/0199f0a3".into(),
             }),
         },
-        _ => View::Report {
+        _ => WizardView::Report {
             facts: facts(),
             machines: vec![(
                 "fardel-01".into(),
@@ -1397,7 +1402,7 @@ fn tls_page(t: Text, asked: bool) -> TlsPage {
         t,
         f: frame(t, Nav::Nowhere, false),
         alert: (!asked).then(|| Alert::bad("tls.chain-order")),
-        served: Some(tls::Served {
+        served: Some(tls::ServedView {
             site: true,
             subject: "fardel-01.lab.internal".into(),
             issuer: "Lab issuing authority 2".into(),
@@ -1458,7 +1463,7 @@ fn an_empty_strip_still_is_a_picture_with_words() {
     assert!(drawn.as_str().contains("nothing yet"));
 }
 
-fn system(t: Text, tab: system::Tab, well: bool) -> SystemPage {
+fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
     let setting = |key: &str, value: &str, waiting: &str| system::Setting {
         key: key.into(),
         about: "directory of the state: catalog, images, logs".into(),
@@ -1469,7 +1474,7 @@ fn system(t: Text, tab: system::Tab, well: bool) -> SystemPage {
         waiting: waiting.into(),
         changed: !waiting.is_empty(),
     };
-    let line = |id: &str, tone: &'static str, fix: &str| system::Line {
+    let line = |id: &str, tone: &'static str, fix: &str| system::SystemCheckRow {
         told: codes::check(t, id),
         id: id.into(),
         icon: if tone == "ok" {
@@ -1508,7 +1513,7 @@ fn system(t: Text, tab: system::Tab, well: bool) -> SystemPage {
             setting("data", "/var/lib/fardel", ""),
             setting("listen", "0.0.0.0:7860", &t.system_waits("0.0.0.0:443")),
         ],
-        backups: system::Backups {
+        backups: system::BackupOverview {
             directory: well.then(|| "/mnt/backups/fardel".to_owned()),
             files: if well {
                 vec![backup(21), backup(20)]
@@ -1517,7 +1522,7 @@ fn system(t: Text, tab: system::Tab, well: bool) -> SystemPage {
             },
             plan: t.backups_plan(24, 7, "02:00"),
         },
-        members: vec![system::Member {
+        members: vec![system::BundleFileRow {
             name: "doctor.json".into(),
             size: "12 KB".into(),
             redacted: t.system_redacted(3),

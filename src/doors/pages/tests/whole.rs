@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
-use base::link::streams::{ByteStream, ExecRequest, Later, LogStream, Streams, TermStream};
+use base::link::streams::{BoxFuture, ByteStream, ExecRequest, LogStream, Streams, TermStream};
 use base::observe::Clock;
-use base::settings::{Layer, Settings};
+use base::settings::{Settings, SettingsLayer};
 use http_body_util::BodyExt as _;
 use rules::names::ContainerName;
 use rules::refusal::Refusal;
@@ -18,9 +18,9 @@ use tower::ServiceExt as _;
 use super::lint;
 
 /// No machine: nothing can be entered.
-struct Nobody;
+struct NoNode;
 
-fn nothing<T: Send + 'static>() -> Later<T> {
+fn nothing<T: Send + 'static>() -> BoxFuture<T> {
     Box::pin(async {
         Err(Refusal::conflict(
             "container.not-running",
@@ -29,30 +29,30 @@ fn nothing<T: Send + 'static>() -> Later<T> {
     })
 }
 
-impl Streams for Nobody {
-    fn attach(&self, _: ContainerName, _: Option<(u16, u16)>) -> Later<TermStream> {
+impl Streams for NoNode {
+    fn attach(&self, _: ContainerName, _: Option<(u16, u16)>) -> BoxFuture<TermStream> {
         nothing()
     }
-    fn exec(&self, _: ContainerName, _: ExecRequest) -> Later<TermStream> {
+    fn exec(&self, _: ContainerName, _: ExecRequest) -> BoxFuture<TermStream> {
         nothing()
     }
-    fn logs(&self, _: ContainerName, _: u64, _: bool) -> Later<LogStream> {
+    fn logs(&self, _: ContainerName, _: u64, _: bool) -> BoxFuture<LogStream> {
         nothing()
     }
-    fn dial(&self, _: ContainerName, _: u16) -> Later<ByteStream> {
+    fn dial(&self, _: ContainerName, _: u16) -> BoxFuture<ByteStream> {
         nothing()
     }
 }
 
 /// The console and a folder that goes when it goes.
-struct House {
+struct PagesFixture {
     router: Router,
     server: Server,
     _folder: tempfile::TempDir,
 }
 
 /// What came back.
-struct Answer {
+struct PageAnswer {
     status: StatusCode,
     location: String,
     cookie: String,
@@ -60,24 +60,24 @@ struct Answer {
     body: String,
 }
 
-impl House {
-    fn open() -> House {
+impl PagesFixture {
+    fn open() -> PagesFixture {
         let folder = tempfile::tempdir().expect("a folder");
-        let layer = Layer {
+        let layer = SettingsLayer {
             data: Some(folder.path().join("data")),
             run: Some(folder.path().join("run")),
             tls: Some("on".into()),
-            ..Layer::default()
+            ..SettingsLayer::default()
         };
         let settings = Settings::read(layer, |_| None).expect("settings");
         let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
         let router = super::super::router(
             server.clone(),
-            Arc::new(Nobody),
+            Arc::new(NoNode),
             "box",
             crate::doors::reference(),
         );
-        House {
+        PagesFixture {
             router,
             server,
             _folder: folder,
@@ -90,7 +90,7 @@ impl House {
         path: &str,
         headers: &[(&str, &str)],
         form: &[(&str, &str)],
-    ) -> Answer {
+    ) -> PageAnswer {
         let body: String = form
             .iter()
             .map(|(name, value)| format!("{name}={}", super::super::answer::encoded(value)))
@@ -130,7 +130,7 @@ impl House {
             .await
             .expect("a body")
             .to_bytes();
-        Answer {
+        PageAnswer {
             status,
             location,
             cookie,
@@ -139,12 +139,12 @@ impl House {
         }
     }
 
-    async fn get(&self, cookie: &str, path: &str) -> Answer {
+    async fn get(&self, cookie: &str, path: &str) -> PageAnswer {
         self.ask(Method::GET, path, &[("cookie", cookie)], &[])
             .await
     }
 
-    async fn post(&self, cookie: &str, path: &str, form: &[(&str, &str)]) -> Answer {
+    async fn post(&self, cookie: &str, path: &str, form: &[(&str, &str)]) -> PageAnswer {
         self.ask(
             Method::POST,
             path,
@@ -209,7 +209,7 @@ const PAGES: [&str; 19] = [
 
 #[tokio::test]
 async fn strangers_are_led_to_the_door() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let answer = house.get("", "/sessions").await;
     assert_eq!(
         (answer.status, answer.location.as_str()),
@@ -243,7 +243,7 @@ async fn strangers_are_led_to_the_door() {
 
 #[tokio::test]
 async fn every_page_of_a_real_box_keeps_the_rules_in_both_languages() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     let launched = house
         .post(
@@ -306,7 +306,7 @@ async fn every_page_of_a_real_box_keeps_the_rules_in_both_languages() {
 
 #[tokio::test]
 async fn a_fragment_is_the_block_of_the_page() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     for path in ["/sessions", "/sessions?q=nobody", "/sessions?state=ended"] {
         let page = house.get(&cookie, path).await.body;
@@ -329,7 +329,7 @@ async fn a_fragment_is_the_block_of_the_page() {
 
 #[tokio::test]
 async fn a_refused_launch_keeps_everything_that_was_typed() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     let typed = [
         ("kind", "batch"),
@@ -365,7 +365,7 @@ async fn a_refused_launch_keeps_everything_that_was_typed() {
 
 #[tokio::test]
 async fn hostile_text_never_breaks_a_form() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     let long = "x".repeat(400_000);
     let table = [
@@ -411,7 +411,7 @@ async fn hostile_text_never_breaks_a_form() {
 
 #[tokio::test]
 async fn other_sites_change_nothing() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     for origin in ["http://evil", "http://box:8443", "null"] {
         let headers = [("cookie", cookie.as_str()), ("origin", origin)];
@@ -443,7 +443,7 @@ async fn other_sites_change_nothing() {
 
 #[tokio::test]
 async fn signing_out_and_in_again() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     let out = house.post(&cookie, "/logout", &[]).await;
     assert_eq!(
@@ -490,7 +490,7 @@ async fn signing_out_and_in_again() {
 
 #[tokio::test]
 async fn tokens_are_shown_once() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     let made = house
         .post(
@@ -510,7 +510,7 @@ async fn tokens_are_shown_once() {
 
 #[tokio::test]
 async fn tastes_are_kept_by_the_browser() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let form = [("language", "ko"), ("theme", "dark"), ("back", "/login")];
     let answer = house.post("", "/preferences", &form).await;
     assert_eq!(
@@ -527,7 +527,7 @@ async fn tastes_are_kept_by_the_browser() {
 
 #[tokio::test]
 async fn whom_to_trust_is_shown_before_anybody_signs_in() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let authority = house.server.certificates().expect("made").authority();
     for (agent, open) in [
         ("Mozilla/5.0 (Windows NT 10.0; Win64; x64)", "Windows"),
@@ -574,7 +574,7 @@ async fn whom_to_trust_is_shown_before_anybody_signs_in() {
 
 #[tokio::test]
 async fn a_certificate_that_does_not_fit_is_refused_on_the_page_and_its_key_is_shown_nowhere() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     let asked = house
         .post(
@@ -651,7 +651,7 @@ async fn a_certificate_that_does_not_fit_is_refused_on_the_page_and_its_key_is_s
 
 #[tokio::test]
 async fn an_installation_that_was_left_goes_on_where_it_stands() {
-    let house = House::open();
+    let house = PagesFixture::open();
     assert_eq!(
         house.get("", "/setup/time").await.location,
         "/setup",
@@ -730,7 +730,7 @@ async fn an_installation_that_was_left_goes_on_where_it_stands() {
 
 #[tokio::test]
 async fn a_form_has_its_largest() {
-    let house = House::open();
+    let house = PagesFixture::open();
     let cookie = house.set_up().await;
     for (size, status) in [(1 << 20, 422), ((1 << 20) + 1, 413)] {
         let name = "x".repeat(size - "name=".len());

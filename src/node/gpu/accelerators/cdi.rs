@@ -12,7 +12,7 @@ use super::super::DeviceOrder;
 use super::{Edits, Mount, numbers};
 
 /// Largest file that is read.
-const LARGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A device as its vendor describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,21 +37,21 @@ struct File {
     version: String,
     kind: String,
     #[serde(default)]
-    devices: Vec<Device>,
+    devices: Vec<CdiDevice>,
     #[serde(default, rename = "containerEdits")]
-    edits: Raw,
+    edits: CdiEdits,
 }
 
 #[derive(Deserialize)]
-struct Device {
+struct CdiDevice {
     name: String,
     #[serde(default, rename = "containerEdits")]
-    edits: Raw,
+    edits: CdiEdits,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Raw {
+struct CdiEdits {
     env: Vec<String>,
     device_nodes: Vec<RawNode>,
     mounts: Vec<RawMount>,
@@ -124,7 +124,7 @@ pub fn discover(root: &Path) -> (Vec<Described>, Vec<Left>) {
 
 fn read(path: &Path) -> Result<File, String> {
     let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if size > LARGEST {
+    if size > MAX_FILE_BYTES {
         return Err(format!("{size} bytes are too many for a description"));
     }
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
@@ -145,7 +145,7 @@ fn read(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-fn taken(root: &Path, all: &[&Raw]) -> Result<Edits, String> {
+fn taken(root: &Path, all: &[&CdiEdits]) -> Result<Edits, String> {
     let mut edits = Edits::default();
     for raw in all {
         if !raw.hooks.is_empty() {

@@ -5,9 +5,9 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use super::*;
 
 /// A made-up machine, gone afterwards.
-struct Machine(tempfile::TempDir);
+struct AcceleratorFixture(tempfile::TempDir);
 
-impl Machine {
+impl AcceleratorFixture {
     /// None where nodes cannot be made; said as a skip of that test.
     fn make(test: &str) -> Option<Self> {
         let machine = Self(tempfile::tempdir().expect("a directory"));
@@ -57,16 +57,16 @@ impl Machine {
         std::os::unix::fs::symlink(&device, class).expect("a link");
     }
 
-    fn of(&self, family: &str) -> Vec<Found> {
+    fn of(&self, family: &str) -> Vec<Accelerator> {
         discover(self.root())
             .into_iter()
             .filter(|found| found.family.name == family)
             .collect()
     }
 
-    fn edits(&self, found: &[Found], chosen: &[usize]) -> Edits {
-        let devices: Vec<&Found> = chosen.iter().map(|at| &found[*at]).collect();
-        Found::edits(&devices, self.root())
+    fn edits(&self, found: &[Accelerator], chosen: &[usize]) -> Edits {
+        let devices: Vec<&Accelerator> = chosen.iter().map(|at| &found[*at]).collect();
+        Accelerator::edits(&devices, self.root())
     }
 }
 
@@ -80,7 +80,8 @@ fn places(edits: &Edits) -> Vec<(&str, u32, u32)> {
 
 #[test]
 fn render_nodes_are_told_apart_by_their_vendor() {
-    let Some(machine) = Machine::make("render_nodes_are_told_apart_by_their_vendor") else {
+    let Some(machine) = AcceleratorFixture::make("render_nodes_are_told_apart_by_their_vendor")
+    else {
         return;
     };
     machine.file("etc/group", "root:x:0:\nvideo:x:44:mina\nrender:x:105:\n");
@@ -137,7 +138,7 @@ fn render_nodes_are_told_apart_by_their_vendor() {
 #[test]
 fn every_family_of_named_nodes_is_found_and_gets_what_it_needs() {
     let Some(machine) =
-        Machine::make("every_family_of_named_nodes_is_found_and_gets_what_it_needs")
+        AcceleratorFixture::make("every_family_of_named_nodes_is_found_and_gets_what_it_needs")
     else {
         return;
     };
@@ -234,7 +235,9 @@ fn every_family_of_named_nodes_is_found_and_gets_what_it_needs() {
 
 #[test]
 fn plain_files_links_and_other_names_are_no_devices() {
-    let Some(machine) = Machine::make("plain_files_links_and_other_names_are_no_devices") else {
+    let Some(machine) =
+        AcceleratorFixture::make("plain_files_links_and_other_names_are_no_devices")
+    else {
         return;
     };
     machine.file("dev/npu0", "no device");
@@ -244,14 +247,14 @@ fn plain_files_links_and_other_names_are_no_devices() {
     machine.node("dev/accel/accel_controlD0", 261, 1);
     assert_eq!(discover(machine.root()), []);
     assert_eq!(discover(Path::new("/nonexistent")), []);
-    assert_eq!(Found::edits(&[], machine.root()), Edits::default());
+    assert_eq!(Accelerator::edits(&[], machine.root()), Edits::default());
 }
 
 #[test]
 fn what_a_vendor_describes_is_taken_and_what_wants_to_run_is_refused() {
-    let Some(machine) =
-        Machine::make("what_a_vendor_describes_is_taken_and_what_wants_to_run_is_refused")
-    else {
+    let Some(machine) = AcceleratorFixture::make(
+        "what_a_vendor_describes_is_taken_and_what_wants_to_run_is_refused",
+    ) else {
         return;
     };
     machine.node("dev/vendor/npu0", 250, 7);

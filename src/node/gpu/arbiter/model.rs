@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Arbiter, MILLISECOND, Mode, Nanos, Order, SECOND};
+use super::{Arbiter, MILLISECOND, Mode, Nanos, SECOND, SliceCommand};
 
 const RUN: Nanos = 30 * SECOND;
 /// Work that a tenant has waiting on the device at most.
@@ -14,7 +14,7 @@ const SLICE: Nanos = 2 * MILLISECOND;
 
 /// Somebody who always wants more, in pieces of one length.
 #[derive(Clone, Copy)]
-struct Tenant {
+struct ModelTenant {
     /// Thousandths.
     share: u32,
     kernel: Nanos,
@@ -24,8 +24,8 @@ struct Tenant {
     pause: Nanos,
 }
 
-fn tenant(share: u32, kernel_us: u64) -> Tenant {
-    Tenant {
+fn tenant(share: u32, kernel_us: u64) -> ModelTenant {
+    ModelTenant {
         share,
         kernel: kernel_us * 1000,
         grid: 1024,
@@ -38,7 +38,7 @@ type Achieved = Vec<f64>;
 
 /// What one window's worth of launches is on the device: how long it is busy, and when the last is done.
 /// A launch goes through while the window is open and less than `QUEUED` waits.
-fn window(tenant: &Tenant, opened: Nanos, until: Nanos) -> (Nanos, Nanos) {
+fn window(tenant: &ModelTenant, opened: Nanos, until: Nanos) -> (Nanos, Nanos) {
     let (mut launch, mut done, mut busy) = (opened, opened, 0);
     while launch < until {
         done = done.max(launch) + tenant.kernel;
@@ -48,7 +48,7 @@ fn window(tenant: &Tenant, opened: Nanos, until: Nanos) -> (Nanos, Nanos) {
     (busy, done)
 }
 
-fn windows(tenants: &[Tenant], mode: Mode) -> Achieved {
+fn windows(tenants: &[ModelTenant], mode: Mode) -> Achieved {
     let mut arbiter = Arbiter::new(mode, 0);
     for (id, tenant) in tenants.iter().enumerate() {
         arbiter.set(0, id, tenant.share);
@@ -58,24 +58,24 @@ fn windows(tenants: &[Tenant], mode: Mode) -> Achieved {
     let (mut now, mut opened) = (0, 0);
     while now < RUN {
         match arbiter.next(now) {
-            Order::Open { until, .. } => {
+            SliceCommand::Open { until, .. } => {
                 opened = now;
                 now = until;
             }
-            Order::Close { tenant } => {
+            SliceCommand::Close { tenant } => {
                 let (busy, done) = window(&tenants[tenant], opened, now);
                 now = now.max(done);
                 used[tenant] += busy;
                 arbiter.drained(now, tenant, busy);
             }
-            Order::Wait { until } => now = until.expect("everybody always wants"),
+            SliceCommand::Wait { until } => now = until.expect("everybody always wants"),
         }
     }
     used.iter().map(|used| *used as f64 / now as f64).collect()
 }
 
 /// The driver's own way: everybody in turn, whatever they paid for.
-fn slices(tenants: &[Tenant]) -> Achieved {
+fn slices(tenants: &[ModelTenant]) -> Achieved {
     let mut used = vec![0; tenants.len()];
     let mut now = 0;
     while now < RUN {
@@ -90,7 +90,7 @@ fn slices(tenants: &[Tenant]) -> Achieved {
 /// Tokens: a launch costs its grid; each 120 ms the rate at which a bucket fills moves by how far the
 /// utilisation, averaged over the last second, is from what is allowed. The steps are those that the
 /// peer's documentation and discussion give; the device slices time among whoever has work on it.
-fn tokens(tenants: &[Tenant]) -> Achieved {
+fn tokens(tenants: &[ModelTenant]) -> Achieved {
     const PROCESSORS: i64 = 132;
     const THREADS: i64 = 2048;
     const TOTAL: i64 = PROCESSORS * THREADS * 32;
@@ -165,7 +165,7 @@ fn tokens(tenants: &[Tenant]) -> Achieved {
 }
 
 /// The largest distance of anybody's part of the time from their share, in percentage points.
-fn error(tenants: &[Tenant], achieved: &Achieved) -> f64 {
+fn error(tenants: &[ModelTenant], achieved: &Achieved) -> f64 {
     tenants
         .iter()
         .zip(achieved)
@@ -173,8 +173,8 @@ fn error(tenants: &[Tenant], achieved: &Achieved) -> f64 {
         .fold(0.0, f64::max)
 }
 
-fn mixes() -> Vec<(&'static str, Vec<Tenant>)> {
-    let grid = |tenant: Tenant, grid| Tenant { grid, ..tenant };
+fn mixes() -> Vec<(&'static str, Vec<ModelTenant>)> {
+    let grid = |tenant: ModelTenant, grid| ModelTenant { grid, ..tenant };
     vec![
         ("0.30 / 0.70", vec![tenant(300, 200), tenant(700, 200)]),
         (
@@ -251,7 +251,7 @@ fn what_nobody_owns_is_given_in_the_ratio_of_the_shares() {
 #[test]
 fn a_tenant_whose_processor_is_slow_does_not_pay_for_it() {
     // 100 us of work each 400 us: of a window of 4 ms it uses 1 ms.
-    let starved = Tenant {
+    let starved = ModelTenant {
         pause: 400_000,
         ..tenant(500, 100)
     };
@@ -269,34 +269,37 @@ fn whoever_comes_back_begins_at_once_and_a_long_kernel_is_waited_for() {
     arbiter.wants(0, "training", true);
     let mut now = 10 * SECOND;
     // It has kept 20 ms of its own meanwhile, and is more ahead than the other.
-    let Order::Open { tenant, until } = arbiter.next(now) else {
+    let SliceCommand::Open { tenant, until } = arbiter.next(now) else {
         panic!("nobody is let in");
     };
     assert_eq!((tenant, until), ("training", now + super::WINDOW));
     now = until;
-    assert_eq!(arbiter.next(now), Order::Close { tenant: "training" });
+    assert_eq!(
+        arbiter.next(now),
+        SliceCommand::Close { tenant: "training" }
+    );
     arbiter.drained(now, "training", super::WINDOW);
     arbiter.wants(now, "request", true);
     assert!(matches!(
         arbiter.next(now),
-        Order::Open {
+        SliceCommand::Open {
             tenant: "request",
             ..
         }
     ));
     // One kernel of 100 ms: 80 ms too much, which a tenth of a device pays back in 800 ms.
     now += 100 * MILLISECOND;
-    assert_eq!(arbiter.next(now), Order::Close { tenant: "request" });
+    assert_eq!(arbiter.next(now), SliceCommand::Close { tenant: "request" });
     arbiter.drained(now, "request", 100 * MILLISECOND);
     arbiter.wants(now, "training", false);
-    let Order::Wait { until: Some(until) } = arbiter.next(now) else {
+    let SliceCommand::Wait { until: Some(until) } = arbiter.next(now) else {
         panic!("it works on credit");
     };
     let waits = until - now;
     assert!((690..=810).contains(&(waits / MILLISECOND)), "{waits}");
     assert!(matches!(
         arbiter.next(until),
-        Order::Open {
+        SliceCommand::Open {
             tenant: "request",
             ..
         }
@@ -311,17 +314,17 @@ fn work_that_never_ends_keeps_nobody_away_for_ever() {
     }
     let mut now = SECOND;
     arbiter.wants(now, "endless", true);
-    assert!(matches!(arbiter.next(now), Order::Open { .. }));
+    assert!(matches!(arbiter.next(now), SliceCommand::Open { .. }));
     now += super::WINDOW;
-    assert_eq!(arbiter.next(now), Order::Close { tenant: "endless" });
+    assert_eq!(arbiter.next(now), SliceCommand::Close { tenant: "endless" });
     arbiter.wants(now, "other", true);
-    let Order::Wait { until: Some(until) } = arbiter.next(now) else {
+    let SliceCommand::Wait { until: Some(until) } = arbiter.next(now) else {
         panic!("two at once");
     };
-    assert_eq!(until, now + super::DRAINED_WITHIN);
+    assert_eq!(until, now + super::DRAIN_TIMEOUT);
     assert!(matches!(
         arbiter.next(until),
-        Order::Open {
+        SliceCommand::Open {
             tenant: "other",
             ..
         }
@@ -331,43 +334,52 @@ fn work_that_never_ends_keeps_nobody_away_for_ever() {
     arbiter.drained(late, "endless", 3600 * SECOND);
     arbiter.drained(late, "other", 0);
     arbiter.wants(late, "other", false);
-    let Order::Wait { until: Some(until) } = arbiter.next(late) else {
+    let SliceCommand::Wait { until: Some(until) } = arbiter.next(late) else {
         panic!("an hour too much is forgotten");
     };
-    assert!(until - late <= super::PAID_WITHIN + 1);
+    assert!(until - late <= super::REPAY_INTERVAL + 1);
 }
 
 #[test]
 fn a_tenant_that_leaves_a_clock_that_jumps_and_a_share_that_changes_upset_nothing() {
     let mut arbiter = Arbiter::new(Mode::Hard, SECOND);
-    assert_eq!(arbiter.next(SECOND), Order::Wait { until: None });
+    assert_eq!(arbiter.next(SECOND), SliceCommand::Wait { until: None });
     arbiter.set(SECOND, 1, 500);
     arbiter.wants(SECOND, 1, true);
     // The clock goes back: no credit, and no panic.
-    assert!(matches!(arbiter.next(0), Order::Wait { until: Some(_) }));
+    assert!(matches!(
+        arbiter.next(0),
+        SliceCommand::Wait { until: Some(_) }
+    ));
     let now = 2 * SECOND;
-    assert!(matches!(arbiter.next(now), Order::Open { tenant: 1, .. }));
+    assert!(matches!(
+        arbiter.next(now),
+        SliceCommand::Open { tenant: 1, .. }
+    ));
     arbiter.remove(now, 1);
     arbiter.drained(now, 1, SECOND);
-    assert_eq!(arbiter.next(now), Order::Wait { until: None });
+    assert_eq!(arbiter.next(now), SliceCommand::Wait { until: None });
     // Nothing is not let in; something is, from the next decision on.
     arbiter.set(now, 2, 0);
     arbiter.wants(now, 2, true);
-    assert_eq!(arbiter.next(3 * SECOND), Order::Wait { until: None });
+    assert_eq!(arbiter.next(3 * SECOND), SliceCommand::Wait { until: None });
     arbiter.set(3 * SECOND, 2, 10);
     assert!(matches!(
         arbiter.next(4 * SECOND),
-        Order::Open { tenant: 2, .. }
+        SliceCommand::Open { tenant: 2, .. }
     ));
     arbiter.yielded(4 * SECOND + 1, 2);
-    assert_eq!(arbiter.next(4 * SECOND + 1), Order::Close { tenant: 2 });
+    assert_eq!(
+        arbiter.next(4 * SECOND + 1),
+        SliceCommand::Close { tenant: 2 }
+    );
 }
 
 /// A request of 4 ms each 50 ms beside somebody who always wants more: how long it takes, in the middle
 /// and at worst.
 fn requests(mode: Mode) -> (f64, f64) {
     const WORK: Nanos = 4 * MILLISECOND;
-    const EVERY: Nanos = 50 * MILLISECOND;
+    const INTERVAL: Nanos = 50 * MILLISECOND;
     let training = tenant(700, 200);
     let mut arbiter = Arbiter::new(mode, 0);
     arbiter.set(0, 0, 300);
@@ -379,20 +391,20 @@ fn requests(mode: Mode) -> (f64, f64) {
     while now < RUN {
         if waiting.is_none() && due <= now {
             waiting = Some((due, WORK));
-            due += EVERY + 1_234_567 % (due % 7 + 1);
+            due += INTERVAL + 1_234_567 % (due % 7 + 1);
             arbiter.wants(now, 0, true);
         }
         match arbiter.next(now) {
-            Order::Open { until, .. } => {
+            SliceCommand::Open { until, .. } => {
                 opened = now;
                 now = until;
             }
-            Order::Close { tenant: 1 } => {
+            SliceCommand::Close { tenant: 1 } => {
                 let (busy, done) = window(&training, opened, now);
                 now = now.max(done);
                 arbiter.drained(now, 1, busy);
             }
-            Order::Close { tenant } => {
+            SliceCommand::Close { tenant } => {
                 let (began, left) = waiting.take().expect("it wanted");
                 let busy = left.min(now - opened + QUEUED);
                 let done = opened + busy;
@@ -405,7 +417,7 @@ fn requests(mode: Mode) -> (f64, f64) {
                     waiting = Some((began, left - busy));
                 }
             }
-            Order::Wait { until } => {
+            SliceCommand::Wait { until } => {
                 now = until.unwrap_or(due).min(due.max(now + 1));
             }
         }

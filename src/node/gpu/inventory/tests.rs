@@ -9,8 +9,8 @@ fn name(at: u32) -> String {
     format!("GPU-00000000-0000-0000-0000-{at:012}")
 }
 
-fn listed(at: u32) -> Card {
-    Card {
+fn listed(at: u32) -> KernelCard {
+    KernelCard {
         pci: format!("0000:{:02x}:00.0", 0x41 + at),
         model: "NVIDIA H200".into(),
         uuid: name(at),
@@ -30,23 +30,27 @@ fn told(at: u32) -> CardTold {
     }
 }
 
-fn look(inventory: &mut Inventory, cards: &[Card], told: Option<Vec<CardTold>>) -> Vec<String> {
+fn look(
+    inventory: &mut Inventory,
+    cards: &[KernelCard],
+    told: Option<Vec<CardTold>>,
+) -> Vec<String> {
     look_at(inventory, cards, told, Vec::new(), Instant::now())
 }
 
 fn look_at(
     inventory: &mut Inventory,
-    cards: &[Card],
+    cards: &[KernelCard],
     told: Option<Vec<CardTold>>,
     faults: Vec<FaultTold>,
     now: Instant,
 ) -> Vec<String> {
-    let told = told.map(|cards| Told {
+    let told = told.map(|cards| DriverReport {
         cards,
         faults,
         limits: false,
     });
-    let sight = Sight {
+    let sight = CardStatus {
         listed: cards,
         told: told.as_ref(),
         broken: None,
@@ -126,7 +130,7 @@ fn a_card_that_goes_keeps_its_number_fails_meanwhile_and_may_come_back() {
         ["well", "well"]
     );
     // A new card gets a number of its own, also where another was.
-    let other = Card {
+    let other = KernelCard {
         pci: listed(0).pci,
         ..listed(7)
     };
@@ -166,7 +170,7 @@ fn what_nobody_answers_for_is_unknown_and_keeps_what_was_known() {
     let mut next: Inventory = serde_json::from_str(&text).expect("it was just written");
     assert_eq!(look(&mut next, &cards, None), ["unknown"]);
     // The driver cannot be used at all.
-    let sight = Sight {
+    let sight = CardStatus {
         listed: &cards,
         told: None,
         broken: Some("Half of the driver is missing."),
@@ -180,7 +184,7 @@ fn what_nobody_answers_for_is_unknown_and_keeps_what_was_known() {
 #[test]
 fn a_card_without_a_name_is_known_by_its_place_until_it_has_one() {
     let mut inventory = Inventory::default();
-    let nameless = Card {
+    let nameless = KernelCard {
         uuid: String::new(),
         ..listed(0)
     };
@@ -293,7 +297,7 @@ fn links_make_groups_and_a_switch_makes_one() {
         pci: Some(format!("00000000:{:02X}:00.0", 0x41 + at)),
         switch: Some(switch),
     };
-    let cards: Vec<Card> = (0..5).map(listed).collect();
+    let cards: Vec<KernelCard> = (0..5).map(listed).collect();
     let groups = |links: &[&[LinkTold]]| {
         let mut inventory = Inventory::default();
         let told = (0..).zip(links).map(|(at, links)| CardTold {

@@ -15,15 +15,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 /// Bytes of one answer at most: what sixteen cards and a thousand processes say is a tenth of it.
-const MOST_SAID: usize = 4 << 20;
+const MAX_SAID: usize = 4 << 20;
 /// Letters of its last words; the loader repeats itself.
-const MOST_LAST_WORDS: usize = 300;
+const MAX_LAST_WORDS: usize = 300;
 /// How long a process that was killed is waited for before it counts as stuck.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Why a line had no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ProbeFault {
     Silent,
     Ended,
 }
@@ -104,11 +104,15 @@ impl Child {
     }
 
     /// Says a line and gives the next one it says, without its end.
-    pub(super) fn exchange(&mut self, line: &[u8], patience: Duration) -> Result<Vec<u8>, Fault> {
+    pub(super) fn exchange(
+        &mut self,
+        line: &[u8],
+        patience: Duration,
+    ) -> Result<Vec<u8>, ProbeFault> {
         let until = Instant::now() + patience;
-        let input = self.process.stdin.as_mut().ok_or(Fault::Ended)?;
+        let input = self.process.stdin.as_mut().ok_or(ProbeFault::Ended)?;
         // A line is shorter than a pipe, and the helper reads one before it is told another.
-        input.write_all(line).map_err(|_| Fault::Ended)?;
+        input.write_all(line).map_err(|_| ProbeFault::Ended)?;
         self.read(until, |said| said.ends_with(b"\n"))
             .map(|mut said| {
                 said.pop();
@@ -117,29 +121,33 @@ impl Child {
     }
 
     /// All that it says until it leaves.
-    pub(super) fn all(&mut self, patience: Duration) -> Result<Vec<u8>, Fault> {
+    pub(super) fn all(&mut self, patience: Duration) -> Result<Vec<u8>, ProbeFault> {
         drop(self.process.stdin.take());
         let mut whole = Vec::new();
         let until = Instant::now() + patience;
         loop {
             match self.read(until, |said| !said.is_empty()) {
-                Ok(said) if whole.len() + said.len() <= MOST_SAID => whole.extend(said),
-                Ok(_) => return Err(Fault::Silent),
-                Err(Fault::Ended) => return Ok(whole),
-                Err(Fault::Silent) => return Err(Fault::Silent),
+                Ok(said) if whole.len() + said.len() <= MAX_SAID => whole.extend(said),
+                Ok(_) => return Err(ProbeFault::Silent),
+                Err(ProbeFault::Ended) => return Ok(whole),
+                Err(ProbeFault::Silent) => return Err(ProbeFault::Silent),
             }
         }
     }
 
-    fn read(&mut self, until: Instant, whole: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>, Fault> {
-        let output = self.process.stdout.as_mut().ok_or(Fault::Ended)?;
+    fn read(
+        &mut self,
+        until: Instant,
+        whole: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, ProbeFault> {
+        let output = self.process.stdout.as_mut().ok_or(ProbeFault::Ended)?;
         let mut said = Vec::new();
         let mut piece = [0; 1 << 14];
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // Whoever says more than anybody has to say is not listened to until it is done.
-            if left.is_zero() || said.len() > MOST_SAID {
-                return Err(Fault::Silent);
+            if left.is_zero() || said.len() > MAX_SAID {
+                return Err(ProbeFault::Silent);
             }
             let left = rustix::time::Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -147,10 +155,10 @@ impl Child {
             };
             match poll(&mut [PollFd::new(&*output, PollFlags::IN)], Some(&left)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return Err(Fault::Ended),
+                Err(_) => return Err(ProbeFault::Ended),
             }
             match output.read(&mut piece) {
-                Ok(0) => return Err(Fault::Ended),
+                Ok(0) => return Err(ProbeFault::Ended),
                 Ok(n) => {
                     said.extend_from_slice(&piece[..n]);
                     if whole(&said) {
@@ -162,7 +170,7 @@ impl Child {
                         error.kind(),
                         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                     ) => {}
-                Err(_) => return Err(Fault::Ended),
+                Err(_) => return Err(ProbeFault::Ended),
             }
         }
     }
@@ -179,7 +187,7 @@ impl Child {
         let words = words.join(" ");
         let words = words.chars().filter(|c| !c.is_control());
         // What is at fault stands at the end.
-        let skip = words.clone().count().saturating_sub(MOST_LAST_WORDS);
+        let skip = words.clone().count().saturating_sub(MAX_LAST_WORDS);
         words.skip(skip).collect()
     }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::child::Child;
-use super::{CardTold, FigureTold, Told, number_of};
-use crate::gpu::watchdog::Held;
+use super::{CardTold, DriverReport, FigureTold, number_of};
+use crate::gpu::watchdog::ProcessMemory;
 
 const MIB: u64 = 1 << 20;
 
@@ -19,8 +19,8 @@ const CARDS: &str = "--query-gpu=uuid,name,pci.bus_id,memory.total,mig.mode.curr
 const FIGURES: &str = "--query-gpu=uuid,memory.used,utilization.gpu,temperature.gpu,power.draw";
 const HELD: &str = "--query-compute-apps=gpu_uuid,pid,used_gpu_memory";
 
-pub(super) fn cards(program: &Path, patience: Duration) -> Result<Told, Unreadable> {
-    Ok(Told {
+pub(super) fn cards(program: &Path, patience: Duration) -> Result<DriverReport, Unreadable> {
+    Ok(DriverReport {
         cards: read_cards(&printed(program, CARDS, patience)?)?,
         faults: Vec::new(),
         // It prints, and sets nothing.
@@ -32,7 +32,7 @@ pub(super) fn figures(program: &Path, patience: Duration) -> Result<Vec<FigureTo
     read_figures(&printed(program, FIGURES, patience)?)
 }
 
-pub(super) fn held(program: &Path, patience: Duration) -> Result<Vec<Held>, Unreadable> {
+pub(super) fn held(program: &Path, patience: Duration) -> Result<Vec<ProcessMemory>, Unreadable> {
     read_held(&printed(program, HELD, patience)?)
 }
 
@@ -102,9 +102,9 @@ fn read_figures(text: &str) -> Result<Vec<FigureTold>, Unreadable> {
     figures.collect()
 }
 
-fn read_held(text: &str) -> Result<Vec<Held>, Unreadable> {
+fn read_held(text: &str) -> Result<Vec<ProcessMemory>, Unreadable> {
     let held = rows::<3>(text)?.into_iter().map(|[uuid, pid, memory]| {
-        Ok(Held {
+        Ok(ProcessMemory {
             pid: pid.parse().map_err(|_| Unreadable)?,
             device: number_of(uuid).ok_or(Unreadable)?,
             bytes: memory.parse::<u64>().map_err(|_| Unreadable)? * MIB,

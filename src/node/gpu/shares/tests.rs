@@ -10,7 +10,7 @@ use super::*;
 const UUID: &str = "GPU-7f2b1c90-1111-2222-3333-444455556666";
 const OTHER: &str = "GPU-7f2b1c90-1111-2222-3333-444455557777";
 
-struct Machine {
+struct SharesFixture {
     folder: Folder,
     boot: BootId,
 }
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-impl Machine {
+impl SharesFixture {
     /// Two cards and a driver, as far as files tell.
     fn make() -> Self {
         let machine = Self {
@@ -85,7 +85,7 @@ impl Machine {
     /// A server, with these containers still running.
     fn server(&self, living: &[ContainerName]) -> Shares {
         let at = |name| self.folder.path().join(name);
-        let places = Places {
+        let places = SharePaths {
             driver: at("root"),
             hooks: at("data"),
             pages: at("run"),
@@ -118,7 +118,7 @@ fn control(shares: &Shares, name: ContainerName) -> Arc<Pages> {
 
 #[test]
 fn a_grant_has_its_devices_its_pages_and_its_turns() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let shares = machine.server(&[]);
     let wanted = [share(0, 35, 28), share(1, 100, 80)];
     let given = shares.grant(name(1), &wanted).expect("everything is there");
@@ -149,8 +149,8 @@ fn a_grant_has_its_devices_its_pages_and_its_turns() {
 
 #[test]
 fn whatever_is_missing_has_a_code_and_nothing_is_left() {
-    let lacks = |spoil: &dyn Fn(&Machine), wanted: &[DeviceShare]| {
-        let machine = Machine::make();
+    let lacks = |spoil: &dyn Fn(&SharesFixture), wanted: &[DeviceShare]| {
+        let machine = SharesFixture::make();
         spoil(&machine);
         let shares = machine.server(&[]);
         let reason = shares
@@ -162,24 +162,28 @@ fn whatever_is_missing_has_a_code_and_nothing_is_left() {
         reason.code
     };
     let one = [share(0, 35, 28)];
-    let nothing = |_: &Machine| {};
+    let nothing = |_: &SharesFixture| {};
     for (code, spoil) in [
-        ("gpu.no-driver", &|machine: &Machine| {
+        ("gpu.no-driver", &|machine: &SharesFixture| {
             machine.remove("root/proc/driver/nvidia/version") as _
         }),
-        ("gpu.driver-version", &|machine: &Machine| {
+        ("gpu.driver-version", &|machine: &SharesFixture| {
             machine.driver("1000.1")
         }),
-        ("gpu.driver-unknown", &|machine: &Machine| {
+        ("gpu.driver-unknown", &|machine: &SharesFixture| {
             machine.driver("later")
         }),
-        ("gpu.no-device-number", &|machine: &Machine| {
+        ("gpu.no-device-number", &|machine: &SharesFixture| {
             machine.file("root/proc/devices", "")
         }),
         // A file where the folder should be: root may write anywhere else.
-        ("gpu.no-hook", &|machine: &Machine| machine.file("data", "")),
-        ("gpu.no-page", &|machine: &Machine| machine.file("run", "")),
-    ] as [(&str, &dyn Fn(&Machine)); 6]
+        ("gpu.no-hook", &|machine: &SharesFixture| {
+            machine.file("data", "")
+        }),
+        ("gpu.no-page", &|machine: &SharesFixture| {
+            machine.file("run", "")
+        }),
+    ] as [(&str, &dyn Fn(&SharesFixture)); 6]
     {
         assert_eq!(lacks(spoil, &one), code);
     }
@@ -196,7 +200,7 @@ fn whatever_is_missing_has_a_code_and_nothing_is_left() {
 
 #[test]
 fn a_partition_has_its_own_nodes_and_number_or_nothing() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let own = "MIG-7f2b1c90-9999-2222-3333-444455556666";
     let shares = machine.server(&[]);
     shares.know(vec![Real {
@@ -243,7 +247,7 @@ fn a_partition_has_its_own_nodes_and_number_or_nothing() {
 
 #[test]
 fn a_running_container_is_held_to_other_shares_of_the_same_devices_only() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let shares = machine.server(&[]);
     shares.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
     assert!(shares.set_overhead(name(1), &uuid(UUID).expect("a number"), 77, 0));
@@ -280,7 +284,7 @@ fn a_running_container_is_held_to_other_shares_of_the_same_devices_only() {
 
 #[test]
 fn the_next_server_goes_on_with_what_containers_hold_and_removes_the_rest() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let first = machine.server(&[]);
     first.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
     first.grant(name(2), &[share(0, 20, 16)]).expect("a grant");
@@ -301,7 +305,7 @@ fn the_next_server_goes_on_with_what_containers_hold_and_removes_the_rest() {
     );
     assert!(page.control().heartbeat.load(SeqCst) > 1, "turns are given");
     // Another start of the machine: containers ended with the last one.
-    let later = Machine {
+    let later = SharesFixture {
         boot: BootId(uuid::Uuid::from_u128(2)),
         folder: machine.folder,
     };
@@ -311,7 +315,7 @@ fn the_next_server_goes_on_with_what_containers_hold_and_removes_the_rest() {
 
 #[test]
 fn pages_of_another_version_are_left_alone_and_named() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let first = machine.server(&[]);
     first.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
     drop(first);
@@ -343,7 +347,7 @@ fn pages_of_another_version_are_left_alone_and_named() {
 
 #[test]
 fn a_page_of_another_version_is_neither_trusted_nor_written() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let first = machine.server(&[]);
     first.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
     drop(first);
@@ -385,7 +389,7 @@ fn a_page_of_another_version_is_neither_trusted_nor_written() {
 
 #[test]
 fn a_record_that_cannot_be_read_is_a_problem_with_a_name() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let first = machine.server(&[]);
     first.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
     drop(first);
@@ -397,7 +401,7 @@ fn a_record_that_cannot_be_read_is_a_problem_with_a_name() {
 
 #[test]
 fn whoever_compares_sees_limits_charges_and_overhead() {
-    let machine = Machine::make();
+    let machine = SharesFixture::make();
     let shares = machine.server(&[]);
     shares.grant(name(1), &[share(0, 35, 28)]).expect("a grant");
     let number = uuid(UUID).expect("a number");

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt as _;
 
 use rules::names::SessionId;
 
-use super::super::inject::Slice;
-use super::super::region::{Account, DeviceTerms, MAGIC, Slot, SlotDevice, VERSION};
+use super::super::inject::InjectedSlice;
+use super::super::region::{AccountPage, DeviceTerms, MAGIC, Slot, SlotDevice, VERSION};
 use super::*;
 
 /// One step of virtual time.
@@ -56,7 +56,7 @@ struct Guest {
     used: Nanos,
 }
 
-struct World {
+struct SlicingFixture {
     table: Table,
     guests: Vec<Guest>,
     /// What the device has to do, in order: whose, and how long yet.
@@ -66,7 +66,7 @@ struct World {
     steps: u64,
 }
 
-impl World {
+impl SlicingFixture {
     fn new(mode: Mode) -> Self {
         Self {
             table: Table::new(mode, BEGIN),
@@ -85,7 +85,7 @@ impl World {
             incarnation: 1,
         };
         let folder = tempfile::tempdir().expect("a directory");
-        let slice = Slice {
+        let slice = InjectedSlice {
             card: 0,
             terms: DeviceTerms {
                 uuid: [7; 16],
@@ -115,8 +115,8 @@ impl World {
             waited: 0,
             used: 0,
         };
-        guest.write(offset_of!(Account, high), &1_u32.to_le_bytes());
-        let owner = offset_of!(Account, slot) + offset_of!(Slot, owner);
+        guest.write(offset_of!(AccountPage, high), &1_u32.to_le_bytes());
+        let owner = offset_of!(AccountPage, slot) + offset_of!(Slot, owner);
         guest.write(owner, &77_u64.to_le_bytes());
         if manner == Manner::Garbled {
             guest.write(0, &[0xa5; 70_000]);
@@ -190,7 +190,7 @@ impl Guest {
     }
 
     fn say(&self, field: usize, bytes: &[u8]) {
-        let place = offset_of!(Account, slot) + offset_of!(Slot, device) + field;
+        let place = offset_of!(AccountPage, slot) + offset_of!(Slot, device) + field;
         self.write(place, bytes);
     }
 
@@ -272,7 +272,7 @@ fn whoever_always_wants_more_gets_their_share_through_real_pages() {
         (&[350, 300, 200, 150], &[35.0, 30.0, 20.0, 15.0]),
         (&[250], &[25.0]),
     ] {
-        let mut world = World::new(Mode::Hard);
+        let mut world = SlicingFixture::new(Mode::Hard);
         for share in shares {
             world.enter(*share, Manner::Saturating, KERNEL);
         }
@@ -282,7 +282,7 @@ fn whoever_always_wants_more_gets_their_share_through_real_pages() {
         near(&got, right, 1.0);
     }
     // Long work beside short.
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(250, Manner::Saturating, 20 * MILLISECOND);
     world.enter(750, Manner::Saturating, 100 * MICROSECOND);
     world.run(SECOND);
@@ -293,7 +293,7 @@ fn whoever_always_wants_more_gets_their_share_through_real_pages() {
 #[test]
 fn unused_time_is_idle_or_given_away_as_told() {
     for (mode, right) in [(Mode::Hard, [20.0, 30.0]), (Mode::Elastic, [40.0, 60.0])] {
-        let mut world = World::new(mode);
+        let mut world = SlicingFixture::new(mode);
         world.enter(200, Manner::Saturating, KERNEL);
         world.enter(300, Manner::Saturating, KERNEL);
         world.run(SECOND);
@@ -304,7 +304,7 @@ fn unused_time_is_idle_or_given_away_as_told() {
 
 #[test]
 fn whoever_is_alone_where_time_is_given_away_takes_no_turns_and_costs_no_thread() {
-    let mut world = World::new(Mode::Elastic);
+    let mut world = SlicingFixture::new(Mode::Elastic);
     world.enter(200, Manner::Saturating, KERNEL);
     world.run(SECOND);
     assert!(world.guests[0].used > SECOND * 99 / 100);
@@ -325,7 +325,7 @@ fn whoever_is_alone_where_time_is_given_away_takes_no_turns_and_costs_no_thread(
 
 #[test]
 fn a_share_that_changes_holds_from_there_on() {
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(300, Manner::Saturating, KERNEL);
     world.enter(300, Manner::Saturating, KERNEL);
     world.run(SECOND);
@@ -343,7 +343,7 @@ fn a_share_that_changes_holds_from_there_on() {
 
 #[test]
 fn a_request_after_a_pause_begins_soon_beside_somebody_who_always_wants_more() {
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(700, Manner::Saturating, KERNEL);
     world.enter(300, Manner::Every(40 * MILLISECOND), 4 * MILLISECOND);
     world.run(2 * SECOND);
@@ -356,14 +356,14 @@ fn a_request_after_a_pause_begins_soon_beside_somebody_who_always_wants_more() {
 
 #[test]
 fn whoever_claims_turns_and_does_not_use_them_takes_none_of_their_neighbours_share() {
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(300, Manner::Idler, KERNEL);
     world.enter(700, Manner::Saturating, KERNEL);
     world.run(SECOND);
     let got = world.shares(2 * SECOND);
     assert!(got[1] > 67.0, "{got:?}");
     // Nor of what is given away, but for a moment now and then.
-    let mut world = World::new(Mode::Elastic);
+    let mut world = SlicingFixture::new(Mode::Elastic);
     world.enter(300, Manner::Idler, KERNEL);
     world.enter(700, Manner::Saturating, KERNEL);
     world.run(SECOND);
@@ -373,7 +373,7 @@ fn whoever_claims_turns_and_does_not_use_them_takes_none_of_their_neighbours_sha
 
 #[test]
 fn a_garbled_page_and_a_cut_one_cost_their_owner_only() {
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(400, Manner::Garbled, KERNEL);
     world.enter(600, Manner::Saturating, KERNEL);
     world.run(SECOND);
@@ -385,7 +385,7 @@ fn a_garbled_page_and_a_cut_one_cost_their_owner_only() {
     // Numbers as large as they can be, in every slot.
     let guest = &world.guests[0];
     guest.page.set_len(0).expect("cut");
-    guest.write(0, &vec![0xff; size_of::<Account>()]);
+    guest.write(0, &vec![0xff; size_of::<AccountPage>()]);
     guest.write(0, &MAGIC.to_le_bytes());
     guest.write(8, &VERSION.to_le_bytes());
     let got = world.shares(2 * SECOND);
@@ -395,7 +395,7 @@ fn a_garbled_page_and_a_cut_one_cost_their_owner_only() {
 #[test]
 fn work_that_nobody_saw_the_end_of_keeps_the_others_away_for_a_moment_only() {
     for manner in [Manner::Killed, Manner::Once] {
-        let mut world = World::new(Mode::Hard);
+        let mut world = SlicingFixture::new(Mode::Hard);
         world.enter(500, manner, KERNEL);
         world.enter(500, Manner::Saturating, KERNEL);
         world.run(4 * SECOND);
@@ -407,14 +407,14 @@ fn work_that_nobody_saw_the_end_of_keeps_the_others_away_for_a_moment_only() {
 
 #[test]
 fn a_process_that_never_looks_takes_nothing_from_another_of_its_container() {
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(300, Manner::Saturating, KERNEL);
     world.enter(600, Manner::Saturating, KERNEL);
     // A second process of the first: an empty kernel ten times a second, of which only the next launch tells.
-    let beside = offset_of!(Account, slot) + size_of::<Slot>();
+    let beside = offset_of!(AccountPage, slot) + size_of::<Slot>();
     let device = beside + offset_of!(Slot, device);
     let guest = &world.guests[0];
-    guest.write(offset_of!(Account, high), &2_u32.to_le_bytes());
+    guest.write(offset_of!(AccountPage, high), &2_u32.to_le_bytes());
     guest.write(beside + offset_of!(Slot, owner), &78_u64.to_le_bytes());
     let mut before = Vec::new();
     for launched in 1..=30_u64 {
@@ -445,7 +445,7 @@ fn a_process_that_never_looks_takes_nothing_from_another_of_its_container() {
 
 #[test]
 fn whoever_leaves_amid_their_turn_leaves_the_turn() {
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(300, Manner::Saturating, KERNEL);
     world.enter(600, Manner::Saturating, KERNEL);
     world.run(SECOND);
@@ -468,11 +468,11 @@ fn whoever_leaves_amid_their_turn_leaves_the_turn() {
 
 #[test]
 fn the_thread_gives_turns_and_ends_with_its_owner() {
-    let mut world = World::new(Mode::Hard);
+    let mut world = SlicingFixture::new(Mode::Hard);
     world.enter(500, Manner::Idler, KERNEL);
     let guest = world.guests.pop().expect("it entered");
     guest.say(offset_of!(SlotDevice, waiting), &1_u32.to_le_bytes());
-    let mut turns = Turns::new(Mode::Hard);
+    let mut turns = TimeSlicer::new(Mode::Hard);
     let seat = Seat {
         pages: Arc::clone(&guest.pages),
         at: 0,

@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 use libcontainer::error::{ErrInvalidSpec, LibcontainerError};
 use serde_json::{Value, json};
 
-use super::super::cgroup::{Group, Hierarchies};
-use super::super::order::ContainerName;
+use super::super::cgroup::{ControlGroup, Hierarchies};
+use super::super::order::RuntimeName;
 use super::*;
 
 /// Names the directory that a copy of this binary works in; there it makes containers.
 const WORKER: &str = "FARDEL_TEST_BARE";
 
 /// Longer than any of these takes on a loaded machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 const OPEN_FILES: u64 = 4096;
 const OOM_SCORE: i32 = 200;
@@ -43,7 +43,7 @@ impl Executor for Witness {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
         // As an executor should: a filter where the specification that it is handed asks for one.
         if asks_for_filter(spec) {
-            Filter::compile(Revealing::Allowed)
+            SeccompFilter::compile(Revealing::Allowed)
                 .install(Revealing::Allowed)
                 .map_err(|error| ExecutorError::Other(error.to_string()))?;
         }
@@ -150,7 +150,7 @@ impl Bare {
             },
         });
         let (ear, mouth) = UnixDatagram::pair().expect("a pair of sockets");
-        ear.set_read_timeout(Some(PATIENCE)).expect("a bound");
+        ear.set_read_timeout(Some(STEP_TIMEOUT)).expect("a bound");
         Self {
             directory: directory.to_owned(),
             spec,
@@ -229,7 +229,7 @@ impl Bare {
     }
 }
 
-fn group(directory: &Path) -> Group {
+fn group(directory: &Path) -> ControlGroup {
     let name = directory.file_name().expect("a directory has a name");
     let plain: String = name
         .to_string_lossy()
@@ -238,7 +238,7 @@ fn group(directory: &Path) -> Group {
         .collect();
     Hierarchies::detect().expect("found before").session(
         &format!("bare-{plain}"),
-        &ContainerName::parse("bare").expect("plain"),
+        &RuntimeName::parse("bare").expect("plain"),
     )
 }
 
@@ -269,7 +269,7 @@ fn alone(test: &str, act: fn(&Path) -> String) -> Option<String> {
         .stdout(Stdio::null())
         .spawn()
         .expect("started again");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + STEP_TIMEOUT;
     let ended = loop {
         match worker.try_wait().expect("asked") {
             Some(status) => break Some(status),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The container's own measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::runtime) struct Measure {
+pub(in crate::runtime) struct VirtualSysinfo {
     /// Whole processors shown.
     pub(in crate::runtime) processors: usize,
     /// Where counting begins, so that containers that pin themselves do not all meet on the first.
@@ -86,7 +86,7 @@ struct Question {
 
 /// The kernel's `struct seccomp_notif_resp`.
 #[repr(C)]
-struct Answer {
+struct NotifyResponse {
     id: u64,
     value: i64,
     error: i32,
@@ -96,7 +96,7 @@ struct Answer {
 /// Takes one question and answers it. A caller that died meanwhile is no fault.
 pub(in crate::runtime) fn answer_one(
     listener: &OwnedFd,
-    measure: impl FnOnce() -> Measure,
+    measure: impl FnOnce() -> VirtualSysinfo,
 ) -> io::Result<()> {
     let mut question = Question::default();
     // SAFETY: the structure has the kernel's layout and is zeroed as the kernel demands.
@@ -112,7 +112,7 @@ pub(in crate::runtime) fn answer_one(
         Ok(value) => (value, 0),
         Err(errno) => (0, -errno),
     };
-    let answer = Answer {
+    let answer = NotifyResponse {
         id: question.id,
         value,
         error,
@@ -133,7 +133,7 @@ fn gone_is_fine(error: io::Error) -> io::Result<()> {
     }
 }
 
-fn affinity(listener: &OwnedFd, question: &Question, measure: &Measure) -> Result<i64, i32> {
+fn affinity(listener: &OwnedFd, question: &Question, measure: &VirtualSysinfo) -> Result<i64, i32> {
     let [_, length, into, ..] = question.arguments;
     let mut real = [0u64; 128];
     // SAFETY: the buffer is as long as said. Asked about the caller, who cannot be reused while it waits.
@@ -172,7 +172,11 @@ fn shown_processors(allowed: &[u64; 128], count: usize, first: usize) -> [u64; 1
     shown
 }
 
-fn size_of_machine(listener: &OwnedFd, question: &Question, measure: &Measure) -> Result<i64, i32> {
+fn size_of_machine(
+    listener: &OwnedFd,
+    question: &Question,
+    measure: &VirtualSysinfo,
+) -> Result<i64, i32> {
     // SAFETY: an all-zero structure is valid, and the call fills it.
     let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
     // SAFETY: as above.

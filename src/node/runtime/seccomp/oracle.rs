@@ -15,7 +15,7 @@ const LAST_COMPARED: u32 = 600;
 const ARCHITECTURE_I386: u32 = 0x4000_0003;
 
 /// What the kernel would answer, for any program that it takes.
-fn run(program: &[Instruction], architecture: u32, call: u32, arguments: [u64; 2]) -> u32 {
+fn run(program: &[SockFilter], architecture: u32, call: u32, arguments: [u64; 2]) -> u32 {
     const JUMP: u16 = 0x05;
     const AND: u16 = 0x54;
     let mut data = [0u8; 64];
@@ -44,7 +44,7 @@ fn run(program: &[Instruction], architecture: u32, call: u32, arguments: [u64; 2
             RETURN => return step.value,
             JUMP_EQUAL => held == step.value,
             JUMP_GREATER => held > step.value,
-            JUMP_AT_LEAST => held >= step.value,
+            JUMP_GREATER_OR_EQUAL => held >= step.value,
             JUMP_ANY_BIT => held & step.value != 0,
             other => panic!("an instruction that neither compiler writes: {other:#x}"),
         };
@@ -122,7 +122,7 @@ fn rules(revealing: Revealing) -> Rules {
 }
 
 /// The program libseccomp makes of the rules; nothing after saying what is missing here.
-fn theirs(test: &str, rules: &Rules) -> Option<Vec<Instruction>> {
+fn theirs(test: &str, rules: &Rules) -> Option<Vec<SockFilter>> {
     if !std::path::Path::new("/usr/include/seccomp.h").exists() {
         skips::skip(test, "needs libseccomp's headers (package libseccomp-dev)");
         return None;
@@ -164,7 +164,7 @@ fn theirs(test: &str, rules: &Rules) -> Option<Vec<Instruction>> {
         String::from_utf8_lossy(&said.stderr)
     );
     assert!(!said.stdout.is_empty() && said.stdout.len().is_multiple_of(8));
-    let instructions = said.stdout.chunks_exact(8).map(|bytes| Instruction {
+    let instructions = said.stdout.chunks_exact(8).map(|bytes| SockFilter {
         code: u16::from_le_bytes([bytes[0], bytes[1]]),
         on_true: bytes[2],
         on_false: bytes[3],
@@ -205,7 +205,7 @@ fn the_filter_answers_as_libseccomps_does() {
         let Some(theirs) = theirs(NAME, &rules(revealing)) else {
             return;
         };
-        let ours = Filter::compile(revealing).program;
+        let ours = SeccompFilter::compile(revealing).program;
         let (mut compared, mut different, mut answers) = (0u32, 0u32, BTreeSet::new());
         for (architecture, bit) in [
             (ARCHITECTURE_X86_64, 0),
@@ -259,7 +259,7 @@ fn compiling_a_filter_costs_nothing_to_speak_of() {
     };
     let before = used();
     for _ in 0..TIMES {
-        std::hint::black_box(Filter::compile(Revealing::ToShim));
+        std::hint::black_box(SeccompFilter::compile(Revealing::ToShim));
     }
     let each = (used() - before) / i64::from(TIMES);
     assert!(each < 850, "{each} microseconds of processor time each");

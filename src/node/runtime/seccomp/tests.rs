@@ -3,7 +3,7 @@
 use super::*;
 
 /// What the kernel would answer for a call with these arguments.
-fn verdict(filter: &Filter, architecture: u32, call: u32, arguments: [u64; 2]) -> u32 {
+fn verdict(filter: &SeccompFilter, architecture: u32, call: u32, arguments: [u64; 2]) -> u32 {
     let mut data = [0u8; 64];
     data[0..4].copy_from_slice(&call.to_le_bytes());
     data[4..8].copy_from_slice(&architecture.to_le_bytes());
@@ -23,7 +23,7 @@ fn verdict(filter: &Filter, architecture: u32, call: u32, arguments: [u64; 2]) -
             RETURN => return step.value,
             JUMP_EQUAL => held == step.value,
             JUMP_GREATER => held > step.value,
-            JUMP_AT_LEAST => held >= step.value,
+            JUMP_GREATER_OR_EQUAL => held >= step.value,
             JUMP_ANY_BIT => held & step.value != 0,
             other => panic!("an instruction the generator never writes: {other}"),
         };
@@ -33,7 +33,7 @@ fn verdict(filter: &Filter, architecture: u32, call: u32, arguments: [u64; 2]) -
 
 fn native(call: libc::c_long, arguments: [u64; 2]) -> u32 {
     verdict(
-        &Filter::compile(Revealing::ToShim),
+        &SeccompFilter::compile(Revealing::ToShim),
         ARCHITECTURE_X86_64,
         call as u32,
         arguments,
@@ -60,7 +60,7 @@ fn every_refused_call_is_refused_and_ordinary_work_is_allowed() {
 
 #[test]
 fn a_foreign_architecture_is_killed_and_x32_does_not_exist() {
-    let filter = Filter::compile(Revealing::Allowed);
+    let filter = SeccompFilter::compile(Revealing::Allowed);
     assert_eq!(
         verdict(&filter, 0x4000_0003, libc::SYS_read as u32, [0, 0]),
         KILL_PROCESS
@@ -133,7 +133,7 @@ fn the_size_of_the_machine_is_asked_of_the_shim() {
         assert_eq!(native(call, [0, 0]), NOTIFY);
         assert_eq!(
             verdict(
-                &Filter::compile(Revealing::Allowed),
+                &SeccompFilter::compile(Revealing::Allowed),
                 ARCHITECTURE_X86_64,
                 call as u32,
                 [0, 0]

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::super::order::{ContainerName, IdRange, RootOrder, TerminalSize, UserOrder};
+use super::super::order::{IdRange, RootOrder, RuntimeName, TerminalSize, UserOrder};
 use super::*;
 
-fn order() -> ContainerOrder {
-    ContainerOrder {
-        name: ContainerName::parse("s-1.1").expect("plain"),
+fn order() -> ContainerSpec {
+    ContainerSpec {
+        name: RuntimeName::parse("s-1.1").expect("plain"),
         root: RootOrder {
             layers: vec!["/layers/a".into()],
             host_environment: false,
@@ -33,8 +33,8 @@ fn order() -> ContainerOrder {
     }
 }
 
-fn ground() -> Ground {
-    Ground {
+fn ground() -> PreparedRoot {
+    PreparedRoot {
         root: PathBuf::from("/mnt/root"),
         cgroup_path: "/fardel/b0/sessions/s-1.1".into(),
         user_namespace: PathBuf::from("/proc/self/fd/7"),
@@ -163,7 +163,7 @@ fn clocks_begin_at_zero_where_the_kernel_can() {
             .as_array()
             .is_some_and(|list| list.contains(&time))
     );
-    let bare = Ground {
+    let bare = PreparedRoot {
         time_namespace: None,
         ..ground()
     };

@@ -4,7 +4,7 @@
 use super::*;
 
 /// Sessions on machines and in the queue, of every sort.
-fn crowded(numbers: &mut Numbers) -> World {
+fn crowded(numbers: &mut Numbers) -> ClusterSnapshot {
     let mut world = machines(numbers);
     for node in &mut world.nodes {
         // Tight in each respect, now and then.
@@ -28,9 +28,9 @@ fn any(numbers: &mut Numbers) -> Demand {
     demand
 }
 
-fn add(world: &mut World, numbers: &mut Numbers, n: u32) {
+fn add(world: &mut ClusterSnapshot, numbers: &mut Numbers, n: u32) {
     let wish = any(numbers);
-    if wish.check().is_err() || possible(world, &wish, &Environment::Host).is_err() {
+    if wish.check().is_err() || possible(world, &wish, &SessionEnvironment::Host).is_err() {
         return;
     }
     let mut session = super::world(&format!("s{n} 1 1g 0")).sessions.remove(0);
@@ -44,7 +44,7 @@ fn add(world: &mut World, numbers: &mut Numbers, n: u32) {
 const NOW: Timestamp = Timestamp::from_millis(1000);
 
 /// One pass; the ids of those who got a place.
-fn pass(world: &mut World) -> Vec<SessionId> {
+fn pass(world: &mut ClusterSnapshot) -> Vec<SessionId> {
     let mut placed = Vec::new();
     for decision in decide(world, NOW) {
         if let Decision::Place {
@@ -68,7 +68,7 @@ fn pass(world: &mut World) -> Vec<SessionId> {
 }
 
 /// Whether somebody who waits would have a place on one machine if nobody else waited.
-fn fits_on(world: &World, node: NodeId, waiting: &Session) -> bool {
+fn fits_on(world: &ClusterSnapshot, node: NodeId, waiting: &Session) -> bool {
     let mut alone = world.clone();
     alone.nodes.retain(|n| n.id == node);
     alone.sessions.retain(|s| s.phase.holds_resources());
@@ -169,7 +169,7 @@ fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
 #[test]
 fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
     // Nothing runs longer than this many rounds.
-    const LONGEST: u32 = 5;
+    const MAX_RUN: u32 = 5;
     for (large, small) in [
         (("1", "1g", "4"), ("1", "1g", "0.2")),
         (("60", "1g", "0"), ("1", "1g", "0")),
@@ -196,7 +196,7 @@ fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
                 world.sessions.push(session);
             }
             for id in pass(&mut world) {
-                left.insert(id, 1 + numbers.below(LONGEST));
+                left.insert(id, 1 + numbers.below(MAX_RUN));
                 let n = id.0.as_u128() - 1000;
                 larges += u32::from(n.is_multiple_of(40));
             }
@@ -208,7 +208,7 @@ fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
             };
             first = now_first;
             assert!(
-                first.is_none() || rounds_first <= LONGEST,
+                first.is_none() || rounds_first <= MAX_RUN,
                 "{large:?} is passed by {small:?} without end"
             );
             for rounds in left.values_mut() {

@@ -22,7 +22,7 @@ fn at(second: u64) -> Timestamp {
 }
 
 /// Places who may start and ends them at once; gives whose they were, in order.
-fn serve(world: &mut World, now: Timestamp) -> Vec<UserId> {
+fn serve(world: &mut ClusterSnapshot, now: Timestamp) -> Vec<UserId> {
     let mut served = Vec::new();
     for decision in decide(world, now) {
         let Decision::Place { session, .. } = decision else {
@@ -37,7 +37,7 @@ fn serve(world: &mut World, now: Timestamp) -> Vec<UserId> {
     served
 }
 
-fn one_core() -> World {
+fn one_core() -> ClusterSnapshot {
     let mut world = world("node a 1 64g 0");
     world.nodes[0].seen_at = at(1_000_000);
     world
@@ -155,7 +155,7 @@ fn why_and_preview_count_turns() {
         told.blockers.iter().map(|b| b.code.clone()).collect()
     };
     assert!(!codes(&told).contains(&"queue.turn".to_owned()), "{told:?}");
-    let new = Draft {
+    let new = RequestDraft {
         owner: Some(lee),
         ..draft("1")
     };
@@ -181,7 +181,7 @@ fn a_node_starts_one_session_of_each_owner_before_the_second_of_any() {
         world.sessions.push(session);
     }
     world.sessions[2].phase = Phase::Running;
-    let told = |world: &World| -> Vec<String> {
+    let told = |world: &ClusterSnapshot| -> Vec<String> {
         let mut lists = crate::assignment::for_nodes(world, |_| None);
         let list = lists.remove(&node).expect("its list");
         list.into_iter().map(|order| order.hostname).collect()

@@ -11,7 +11,7 @@ use crate::upgrade::{rollback, standing};
 use base::observe::Clock;
 
 fn serve(data: &Path) -> Result<Server, Failure> {
-    let layer = base::settings::Layer {
+    let layer = base::settings::SettingsLayer {
         data: Some(data.to_owned()),
         ..Default::default()
     };

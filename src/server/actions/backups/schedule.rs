@@ -7,7 +7,7 @@ use crate::appliance::backups::{make_if_due, standing};
 use base::observe::Clock;
 use std::os::unix::fs::PermissionsExt as _;
 
-struct House {
+struct ScheduleFixture {
     folder: tempfile::TempDir,
     server: Server,
     clock: Clock,
@@ -17,14 +17,14 @@ fn at(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }
 
-fn house(with_passphrase: bool) -> House {
+fn house(with_passphrase: bool) -> ScheduleFixture {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("passphrase");
     if with_passphrase {
         std::fs::write(&secret, "four random words here\n").unwrap();
         std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    let layer = base::settings::Layer {
+    let layer = base::settings::SettingsLayer {
         data: Some(folder.path().join("data")),
         backup_dir: Some(folder.path().join("backups")),
         backup_every_hours: Some(24),
@@ -35,14 +35,14 @@ fn house(with_passphrase: bool) -> House {
     let settings = base::settings::Settings::read(layer, |_| None).unwrap();
     let clock = Clock::set_by_hand(at("2026-11-21T02:00:00Z"));
     let server = Server::start(settings, clock.clone()).unwrap();
-    House {
+    ScheduleFixture {
         folder,
         server,
         clock,
     }
 }
 
-impl House {
+impl ScheduleFixture {
     async fn days(&self) -> Vec<String> {
         make_if_due(&self.server).await;
         standing(&self.server)

@@ -9,26 +9,26 @@ use std::os::unix::fs::PermissionsExt as _;
 use rules::units::Timestamp;
 
 use crate::access::{set_up, setup_link};
-use crate::backup::{Passphrase, Places, create, restore, verify};
+use crate::backup::{BackupPaths, Passphrase, create, restore, verify};
 use crate::{Failure, Server, catalog};
 
 const GOOD: &str = "correct horse battery";
 const HERE: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-struct House {
+struct BackupFixture {
     folder: tempfile::TempDir,
 }
 
-impl House {
-    fn places(&self) -> Places {
+impl BackupFixture {
+    fn places(&self) -> BackupPaths {
         self.places_of("one")
     }
 
-    fn places_of(&self, name: &str) -> Places {
+    fn places_of(&self, name: &str) -> BackupPaths {
         let home = self.folder.path().join(name);
         std::fs::create_dir_all(home.join("etc")).unwrap();
         std::fs::create_dir_all(home.join("data")).unwrap();
-        Places {
+        BackupPaths {
             data: home.join("data"),
             settings: home.join("etc/fardel.toml"),
         }
@@ -73,8 +73,8 @@ fn passphrase() -> Passphrase {
     Passphrase::new("four random words here").unwrap()
 }
 
-fn serve(places: &Places) -> Server {
-    let layer = base::settings::Layer {
+fn serve(places: &BackupPaths) -> Server {
+    let layer = base::settings::SettingsLayer {
         data: Some(places.data.clone()),
         ..Default::default()
     };
@@ -104,7 +104,7 @@ fn listed(folder: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     let reached = r#"{"began_at":null,"done":{"time":"2026-11-20T09:00:00Z"},"test":null,"finished_at":null}"#;
     std::fs::write(places.data.join("installation.json"), reached).unwrap();
@@ -167,7 +167,7 @@ async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
 
 #[tokio::test]
 async fn every_way_a_backup_can_be_wrong_has_its_code_and_changes_nothing() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let backup = house.backup();
     let whole = std::fs::read(&backup).unwrap();
     let fresh = house.places_of("two");
@@ -244,7 +244,7 @@ async fn every_way_a_backup_can_be_wrong_has_its_code_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_backup_with_a_newer_catalog_is_refused_by_name() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     catalog::copy::pretend_version(&places.data, 99);
     let backup = house.backup();
@@ -257,7 +257,7 @@ async fn a_backup_with_a_newer_catalog_is_refused_by_name() {
 
 #[tokio::test]
 async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     let backup = house.backup();
     let server = serve(&places);
@@ -284,7 +284,7 @@ async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
         "keep_days = 9\n"
     );
     let names = |data: &Path| {
-        let server = serve(&Places {
+        let server = serve(&BackupPaths {
             data: data.to_owned(),
             settings: places.settings.clone(),
         });
@@ -305,7 +305,7 @@ async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
 }
 
 /// Launches a session with a secret in its environment; gives its id.
-async fn secretive(places: &Places) -> rules::names::SessionId {
+async fn secretive(places: &BackupPaths) -> rules::names::SessionId {
     let server = serve(places);
     let root = crate::access::local_root(&server);
     let node = machine(&server);
@@ -325,7 +325,7 @@ async fn secretive(places: &Places) -> rules::names::SessionId {
     launched.await.unwrap().sessions[0].id
 }
 
-fn token_of(places: &Places, id: rules::names::SessionId) -> String {
+fn token_of(places: &BackupPaths, id: rules::names::SessionId) -> String {
     let server = serve(places);
     let read = server.catalog().read_now("read", |view| view.session(id));
     read.unwrap().expect("the session").order.env["TOKEN"].clone()
@@ -333,7 +333,7 @@ fn token_of(places: &Places, id: rules::names::SessionId) -> String {
 
 #[tokio::test]
 async fn a_backup_brings_the_key_of_what_is_sealed_in_it() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     let id = secretive(&places).await;
     let backup = house.backup();
@@ -345,7 +345,7 @@ async fn a_backup_brings_the_key_of_what_is_sealed_in_it() {
     let own = secretive(&third).await;
     let done = restore(&backup, &passphrase(), &third, true, now()).unwrap();
     assert_eq!(token_of(&third, id), "secret");
-    let aside = Places {
+    let aside = BackupPaths {
         data: done.aside.expect("the old state"),
         settings: third.settings.clone(),
     };
@@ -356,7 +356,7 @@ async fn a_backup_brings_the_key_of_what_is_sealed_in_it() {
 
 #[tokio::test]
 async fn a_restore_replaces_a_key_file_that_cannot_be_read() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     let id = secretive(&places).await;
     let backup = house.backup();
@@ -379,7 +379,7 @@ async fn a_restore_replaces_a_key_file_that_cannot_be_read() {
 
 #[tokio::test]
 async fn a_restore_that_would_bring_too_many_keys_changes_nothing() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     secretive(&house.places()).await;
     let backup = house.backup();
     let full = house.places_of("two");
@@ -403,7 +403,7 @@ async fn a_restore_that_would_bring_too_many_keys_changes_nothing() {
 
 #[tokio::test]
 async fn no_backup_is_made_that_cannot_be_restored() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     secretive(&places).await;
     let key = places.data.join("seal.key");
@@ -422,8 +422,8 @@ async fn no_backup_is_made_that_cannot_be_restored() {
 }
 
 /// The machine that a server stands on.
-fn machine(server: &Server) -> rules::world::Node {
-    rules::world::Node {
+fn machine(server: &Server) -> rules::world::NodeRecord {
+    rules::world::NodeRecord {
         id: server.node(),
         name: "fardel-01".into(),
         boot: rules::names::BootId(uuid::Uuid::from_u128(1)),
@@ -484,7 +484,7 @@ fn session_of(server: &Server, id: rules::names::SessionId) -> rules::session::S
 #[tokio::test]
 async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alone() {
     use rules::session::{Outcome, Phase};
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     let server = serve(&places);
     let session = running(&server).await;
@@ -518,7 +518,7 @@ async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alo
 
 #[tokio::test]
 async fn settings_that_say_something_else_stay_and_the_backups_lie_beside() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let backup = house.backup();
     let fresh = house.places_of("two");
     std::fs::write(&fresh.settings, "keep_days = 2\n").unwrap();
@@ -536,7 +536,7 @@ async fn settings_that_say_something_else_stay_and_the_backups_lie_beside() {
 
 #[tokio::test]
 async fn a_backup_is_never_overwritten_and_needs_a_state_and_a_place() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let backup = house.backup();
     let places = house.places();
     let again = create(&places, &passphrase(), &backup, now());
@@ -585,7 +585,7 @@ fn a_passphrase_that_others_may_read_or_that_is_short_is_refused() {
 #[tokio::test]
 #[ignore = "writes half a gigabyte; run by itself: cargo test -p server -- --ignored two_minutes"]
 async fn ten_thousand_people_and_a_million_events_take_less_than_two_minutes() {
-    let house = House::furnished().await;
+    let house = BackupFixture::furnished().await;
     let places = house.places();
     catalog::copy::pretend_history(&places.data, 10_000, 1_000_000);
     let took = |what: &str, began: std::time::Instant| {
@@ -616,9 +616,9 @@ async fn ten_thousand_people_and_a_million_events_take_less_than_two_minutes() {
 }
 
 /// A file system of its own with few bytes; None (and said so) where this user may not mount.
-struct SmallDisk(PathBuf);
+struct BackupDisk(PathBuf);
 
-impl SmallDisk {
+impl BackupDisk {
     fn mount(test: &str, at: PathBuf, size: &str) -> Option<Self> {
         use rustix::mount::{MountFlags, mount};
         std::fs::create_dir_all(&at).unwrap();
@@ -639,7 +639,7 @@ impl SmallDisk {
     }
 }
 
-impl Drop for SmallDisk {
+impl Drop for BackupDisk {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
     }
@@ -648,8 +648,8 @@ impl Drop for SmallDisk {
 #[tokio::test]
 async fn a_full_disk_refuses_the_backup_and_the_restore_and_leaves_nothing() {
     let test = "a_full_disk_refuses_the_backup_and_the_restore_and_leaves_nothing";
-    let house = House::furnished().await;
-    let Some(small) = SmallDisk::mount(test, house.path("small"), "100k") else {
+    let house = BackupFixture::furnished().await;
+    let Some(small) = BackupDisk::mount(test, house.path("small"), "100k") else {
         return;
     };
     let places = house.places();
@@ -666,7 +666,7 @@ async fn a_full_disk_refuses_the_backup_and_the_restore_and_leaves_nothing() {
     drop(server);
 
     let backup = house.backup();
-    let fresh = Places {
+    let fresh = BackupPaths {
         data: small.0.join("data"),
         settings: small.0.join("fardel.toml"),
     };

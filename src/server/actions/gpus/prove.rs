@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use base::link::streams::{ExecRequest, Streams, TermOutput};
 use rules::devices::Health;
 use rules::names::{ContainerName, OperationId, SessionId};
-use rules::permissions::Verb;
-use rules::proof::{self, Finding, PATHS, PROCESSES, Statement, WAYS};
+use rules::permissions::Permission;
+use rules::proof::{self, PATHS, PROCESSES, Statement, TestFinding, WAYS};
 use rules::refusal::Refusal;
 use rules::resources::DeviceShare;
 use rules::session::{Phase, SessionKind};
@@ -22,15 +22,15 @@ use super::Gpu;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::actions::images;
-use crate::actions::operations::{Operation, show};
+use crate::actions::operations::{OperationView, show};
 use crate::actions::sessions::{self, LaunchRequest, Resources};
 use crate::actions::system::refuse_unwell;
-use crate::appliance::imports::Seen;
+use crate::appliance::imports::ImportProgress;
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::{OperationRow, OperationState};
 use crate::catalog::proofs::ProofRow;
-use crate::{Failure, Fault, Server};
+use crate::{Failure, Server, ServerFault};
 
 /// The kind of these operations.
 pub const KIND: &str = "gpu.test";
@@ -43,7 +43,7 @@ const LIBRARY: &str = "libcuda.so.1";
 const LABEL: &str = "gpu-test";
 
 /// How long both sessions may take to run.
-const STARTED_WITHIN: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// One step. Filling a large slice of a slow card in small pieces takes seconds.
 const STEP: Duration = Duration::from_secs(60);
 /// How long both compute for the comparison of their shares.
@@ -53,27 +53,27 @@ const LAUNCHES: u32 = 512;
 const SAMPLES: usize = 5;
 /// How long a session that took too much is watched for an enforcement action. The watchdog's last one comes
 /// after about fourteen seconds.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pieces of a slice in which memory is taken on a way to the driver.
 const PIECES: u64 = 16;
 /// Pieces that are asked for: a quarter more than the slice, which the test's other slice has room for.
 const ASKED: u64 = 20;
 const LOOK: Duration = Duration::from_millis(200);
 /// No session of a test outlives this, even without its server.
-const LONGEST_SECONDS: u64 = 1800;
+const MAX_RUN_SECONDS: u64 = 1800;
 
 /// What the tests of this server share with those who ask about them.
 #[derive(Default)]
 pub struct Proofs {
     streams: OnceLock<Arc<dyn Streams>>,
-    state: Mutex<State>,
+    state: Mutex<SelfTestQueue>,
     rung: tokio::sync::Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct SelfTestQueue {
     waiting: VecDeque<Task>,
-    seen: BTreeMap<OperationId, Seen>,
+    seen: BTreeMap<OperationId, ImportProgress>,
     cancelled: BTreeSet<OperationId>,
 }
 
@@ -99,7 +99,7 @@ impl Proofs {
     }
 
     /// How far this one is; None where it is none of ours.
-    pub(crate) fn seen(&self, id: OperationId) -> Option<Seen> {
+    pub(crate) fn seen(&self, id: OperationId) -> Option<ImportProgress> {
         self.locked().seen.get(&id).cloned()
     }
 
@@ -110,7 +110,7 @@ impl Proofs {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, SelfTestQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,8 +139,8 @@ pub async fn test(
     caller: &Caller,
     id: &str,
     request: TestRequest,
-) -> Result<Operation, Failure> {
-    allowed(caller, Verb::SystemWrite)?;
+) -> Result<OperationView, Failure> {
+    allowed(caller, Permission::SystemWrite)?;
     refuse_unwell(server)?;
     if server.proofs().streams.get().is_none() {
         return Err(Refusal::unavailable(
@@ -168,7 +168,7 @@ pub async fn test(
     // Before the row is there: it must not be taken for one of an earlier server.
     server.proofs().locked().seen.insert(
         id,
-        Seen {
+        ImportProgress {
             step: "waiting".to_owned(),
             done: 0,
             total: STEPS,
@@ -210,7 +210,7 @@ pub async fn running(
     server: &Server,
     caller: &Caller,
     id: &str,
-) -> Result<Option<Operation>, Failure> {
+) -> Result<Option<OperationView>, Failure> {
     let gpu = super::get(server, caller, id).await?;
     let open = server
         .catalog()
@@ -248,7 +248,7 @@ pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, 
     Ok(Proof {
         id: row.id,
         result: serde_json::from_str(&row.statement)
-            .map_err(|error| Fault::new("read a proof", error))?,
+            .map_err(|error| ServerFault::new("read a proof", error))?,
         statement: row.statement,
         signature: base64(&row.signature),
         authority: authority.pem,
@@ -423,7 +423,7 @@ async fn forget_interrupted(server: &Server) -> Result<(), Failure> {
 fn end(rows: &crate::catalog::Rows<'_>, session: SessionId) -> Result<(), Failure> {
     let because = rules::session::Reason::new("session.test-over", "The test that it ran is over.");
     rows.change_session(session, None, "server", Some("session.test-over"), |row| {
-        row.stop(rules::session::Wish::Kill, because, rows.now)
+        row.stop(rules::session::DesiredState::Kill, because, rows.now)
     })?;
     Ok(())
 }
@@ -486,7 +486,7 @@ async fn prove(server: &Server, task: &Task) -> Result<(), Failure> {
 /// Signs what was found, and writes it with the end of the operation in one commit.
 async fn keep(server: &Server, task: &Task, statement: Statement) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(&statement)
-        .map_err(|error| Fault::new("write a statement", error))?;
+        .map_err(|error| ServerFault::new("write a statement", error))?;
     let signature = server
         .certificates()?
         .sign(text.as_bytes())
@@ -506,7 +506,7 @@ async fn keep(server: &Server, task: &Task, statement: Statement) -> Result<(), 
         .write(Lane::Loops, "keep what a self-test found", move |rows| {
             rows.insert_proof(&proof)?;
             let word = if proof.passed { "passed" } else { "failed" };
-            rows.note(Note {
+            rows.note(NewEvent {
                 actor: actor.as_str(),
                 topic: "gpus",
                 object: &proof.device,
@@ -534,13 +534,13 @@ struct Trial<'a> {
     streams: Arc<dyn Streams>,
     gpu: Gpu,
     /// Tries everything; has twice the other's share.
-    prober: Ground,
-    neighbour: Ground,
+    prober: TestSession,
+    neighbour: TestSession,
     began_at: Timestamp,
 }
 
 /// One session of a test.
-struct Ground {
+struct TestSession {
     session: SessionId,
     container: ContainerName,
     part: DeviceShare,
@@ -548,10 +548,9 @@ struct Ground {
 
 impl<'a> Trial<'a> {
     async fn new(server: &'a Server, task: &'a Task) -> Result<Self, Failure> {
-        let streams =
-            server.proofs().streams.get().cloned().ok_or_else(|| {
-                Fault::new("look into sessions", "no way into sessions was given")
-            })?;
+        let streams = server.proofs().streams.get().cloned().ok_or_else(|| {
+            ServerFault::new("look into sessions", "no way into sessions was given")
+        })?;
         let began_at = server.clock().now();
         let gpu = super::get(server, &task.caller, &task.device).await?;
         let (larger, smaller) = testable(server, &gpu)?;
@@ -570,7 +569,7 @@ impl<'a> Trial<'a> {
                     gpu: Some(share),
                     ..Resources::default()
                 },
-                longest_run_seconds: Some(LONGEST_SECONDS),
+                longest_run_seconds: Some(MAX_RUN_SECONDS),
                 only_on: Some(gpu.id.clone()),
                 ..LaunchRequest::default()
             };
@@ -578,9 +577,9 @@ impl<'a> Trial<'a> {
             both.extend(launched.sessions.first().map(|session| session.id));
         }
         let [prober, neighbour] = both[..] else {
-            return Err(Fault::new("launch two sessions", "fewer were launched").into());
+            return Err(ServerFault::new("launch two sessions", "fewer were launched").into());
         };
-        let until = Instant::now() + STARTED_WITHIN;
+        let until = Instant::now() + START_TIMEOUT;
         let prober = started(server, task, prober, until).await?;
         let neighbour = started(server, task, neighbour, until).await?;
         Ok(Self {
@@ -595,7 +594,7 @@ impl<'a> Trial<'a> {
     }
 
     async fn through(self) -> Result<Statement, Failure> {
-        let mut findings: Vec<Finding> = Vec::new();
+        let mut findings: Vec<TestFinding> = Vec::new();
         let before = self.neighbour_looks().await?;
         let slice = self.prober.part.memory;
         for path in PATHS {
@@ -644,7 +643,7 @@ impl<'a> Trial<'a> {
         findings.push(proof::neighbour(&before, &after));
         let passed = findings
             .iter()
-            .all(|finding| finding.verdict == proof::Verdict::Held);
+            .all(|finding| finding.verdict == proof::TestVerdict::Held);
         Ok(Statement {
             version: 1,
             passed,
@@ -671,7 +670,7 @@ impl<'a> Trial<'a> {
         }
         state.seen.insert(
             id,
-            Seen {
+            ImportProgress {
                 step: step.to_owned(),
                 done: done as u64,
                 total: STEPS,
@@ -706,7 +705,12 @@ impl<'a> Trial<'a> {
     }
 
     /// What the program says, in one of the sessions; why it says nothing, where it does not.
-    async fn exec(&self, ground: &Ground, words: &[&str], environment: &[(&str, &str)]) -> String {
+    async fn exec(
+        &self,
+        ground: &TestSession,
+        words: &[&str],
+        environment: &[(&str, &str)],
+    ) -> String {
         let mut said = String::new();
         let done = self.listen(ground, words, environment, &mut said, |_| false);
         match tokio::time::timeout(STEP, done).await {
@@ -719,7 +723,7 @@ impl<'a> Trial<'a> {
     /// Runs the program until it ends or `enough` of it was heard.
     async fn listen(
         &self,
-        ground: &Ground,
+        ground: &TestSession,
         words: &[&str],
         environment: &[(&str, &str)],
         said: &mut String,
@@ -769,9 +773,9 @@ impl<'a> Trial<'a> {
     }
 
     /// Takes memory by the real driver, past our library, and watches what becomes of it.
-    async fn trespass(&self, slice: Bytes) -> Result<Finding, Failure> {
+    async fn trespass(&self, slice: Bytes) -> Result<TestFinding, Failure> {
         let piece = (slice.0 / PIECES).to_string();
-        let (asked, kept) = (ASKED.to_string(), ANSWERED_WITHIN.as_secs().to_string());
+        let (asked, kept) = (ASKED.to_string(), ANSWER_TIMEOUT.as_secs().to_string());
         let words = ["ways", "dlopen", REAL, &piece, &asked, &kept];
         let mut said = String::new();
         let taken = self.listen(&self.prober, &words, &[], &mut said, |said| {
@@ -779,7 +783,7 @@ impl<'a> Trial<'a> {
         });
         let _ = tokio::time::timeout(STEP, taken).await;
         let begun = Instant::now();
-        while begun.elapsed() < ANSWERED_WITHIN {
+        while begun.elapsed() < ANSWER_TIMEOUT {
             let row = session(self.server, self.prober.session).await?;
             let after = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let what = match row {
@@ -794,7 +798,7 @@ impl<'a> Trial<'a> {
             }
             // What did not get past the slice needs no answer.
             let finding = proof::trespass(slice, &said, None);
-            if finding.verdict == proof::Verdict::Held {
+            if finding.verdict == proof::TestVerdict::Held {
                 return Ok(finding);
             }
             self.step(STEPS as usize - 2, "trespass")?;
@@ -835,7 +839,7 @@ async fn started(
     task: &Task,
     id: SessionId,
     until: Instant,
-) -> Result<Ground, Failure> {
+) -> Result<TestSession, Failure> {
     loop {
         if server.proofs().locked().cancelled.contains(&task.operation) {
             return Err(called_off().into());
@@ -844,9 +848,9 @@ async fn started(
         match row {
             Some(row) if row.phase == Phase::Running => {
                 let part = row.devices.first().copied().ok_or_else(|| {
-                    Fault::new("look at a test's session", "it runs without a share")
+                    ServerFault::new("look at a test's session", "it runs without a share")
                 })?;
-                return Ok(Ground {
+                return Ok(TestSession {
                     session: id,
                     container: row.container(),
                     part,

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::uploads::{abort, append, create, head};
 use super::*;
 use crate::access::{local_root, new_person};
-use crate::actions::operations::{self, Operation};
+use crate::actions::operations::{self, OperationView};
 use crate::actions::sessions::{LaunchRequest, launch, stop};
 use crate::catalog::jobs::OperationState;
 
@@ -108,7 +108,7 @@ async fn uploaded(b: &Box1, caller: &Caller, bytes: Vec<u8>) -> UploadId {
     upload.id
 }
 
-async fn over(b: &Box1, operation: Operation) -> Operation {
+async fn over(b: &Box1, operation: OperationView) -> OperationView {
     let begun = Instant::now();
     loop {
         let now = operations::get(&b.server, &b.root, operation.id)
@@ -122,7 +122,7 @@ async fn over(b: &Box1, operation: Operation) -> Operation {
     }
 }
 
-async fn imported(b: &Box1, bytes: Vec<u8>, reference: Option<&str>) -> Operation {
+async fn imported(b: &Box1, bytes: Vec<u8>, reference: Option<&str>) -> OperationView {
     let upload = uploaded(b, &b.root, bytes).await;
     let source = ImportSource::Upload(upload);
     let begun = import(&b.server, &b.root, source, reference.map(str::to_owned))
@@ -273,7 +273,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
     };
     let upload = uploaded(&b, &b.root, archive("tiny:1", "hello")).await;
     let input = Input {
-        source: Source::Upload {
+        source: ImportOrigin::Upload {
             id: upload.0,
             owner: b.root.subject.user.to_string(),
         },

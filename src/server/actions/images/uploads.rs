@@ -2,18 +2,18 @@
 
 use bytes::Bytes;
 use rules::names::UploadId;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::session::plain;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::images::digest::Digest;
+use store::images::digest::Sha256Digest;
 use store::uploads::{Declared, UploadStatus};
 
 use super::*;
 
 /// One upload under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Upload {
+pub struct UploadView {
     pub id: UploadId,
     /// The file's name as the person knows it.
     pub name: String,
@@ -26,7 +26,7 @@ pub struct Upload {
     pub expires_at: Timestamp,
 }
 
-impl Upload {
+impl UploadView {
     fn of(status: UploadStatus) -> Self {
         Self {
             id: UploadId(status.id),
@@ -49,12 +49,12 @@ pub async fn create(
     size: u64,
     name: &str,
     digest: Option<&str>,
-) -> Result<Upload, Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+) -> Result<UploadView, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
     plain("upload", "/name", name)?;
     let digest = digest
         .map(|text| {
-            Digest::parse(text).ok_or_else(|| {
+            Sha256Digest::parse(text).ok_or_else(|| {
                 Refusal::invalid("digest.invalid", "That is not a digest.")
                     .at("/digest")
                     .hint("sha256: and 64 hexadecimal digits would work.")
@@ -72,7 +72,7 @@ pub async fn create(
         let uploads = server.uploads()?;
         uploads.expire(now).map_err(upload_failure)?;
         let status = uploads.create(declared, now);
-        status.map(Upload::of).map_err(upload_failure)
+        status.map(UploadView::of).map_err(upload_failure)
     })
     .await
 }
@@ -86,43 +86,43 @@ pub async fn append(
     id: UploadId,
     offset: u64,
     piece: Bytes,
-) -> Result<Upload, Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+) -> Result<UploadView, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
     let owner = caller.subject.user.to_string();
     blocking(server, move |server| {
         let mut from: &[u8] = &piece;
         let status = server.uploads()?.append(id.0, &owner, offset, &mut from);
-        status.map(Upload::of).map_err(upload_failure)
+        status.map(UploadView::of).map_err(upload_failure)
     })
     .await
 }
 
 /// How far an upload is. Errors: `upload.not-found`, also for another user's.
-pub async fn head(server: &Server, caller: &Caller, id: UploadId) -> Result<Upload, Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+pub async fn head(server: &Server, caller: &Caller, id: UploadId) -> Result<UploadView, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
     let owner = caller.subject.user.to_string();
     blocking(server, move |server| {
         let status = server.uploads()?.status(id.0, &owner);
-        status.map(Upload::of).map_err(upload_failure)
+        status.map(UploadView::of).map_err(upload_failure)
     })
     .await
 }
 
 /// The caller's uploads under way, oldest first.
-pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Upload>, Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<UploadView>, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
     let owner = caller.subject.user.to_string();
     blocking(server, move |server| {
         let mut all = server.uploads()?.list().map_err(upload_failure)?;
         all.retain(|status| status.declared.owner == owner);
-        Ok(all.into_iter().map(Upload::of).collect())
+        Ok(all.into_iter().map(UploadView::of).collect())
     })
     .await
 }
 
 /// Calls an upload off and forgets its bytes. Errors: `upload.not-found`, `upload.busy`.
 pub async fn abort(server: &Server, caller: &Caller, id: UploadId) -> Result<(), Failure> {
-    allowed(caller, Verb::ImagesWrite)?;
+    allowed(caller, Permission::ImagesWrite)?;
     let owner = caller.subject.user.to_string();
     blocking(server, move |server| {
         server
@@ -140,5 +140,5 @@ async fn blocking<T: Send + 'static>(
     let server = server.clone();
     tokio::task::spawn_blocking(move || work(&server))
         .await
-        .map_err(|ended| Fault::new("keep an upload", ended))?
+        .map_err(|ended| ServerFault::new("keep an upload", ended))?
 }

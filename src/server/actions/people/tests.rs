@@ -218,7 +218,7 @@ async fn a_password_that_an_administrator_sets_ends_sign_ins_and_tokens_unless_k
     let (_, other) = tokens::create(&server, &boss, "other", &["me".into()], None)
         .await
         .unwrap();
-    let valid = async |secret: &Secret| {
+    let valid = async |secret: &SecretText| {
         let known = by_token(&server, secret.reveal(), HERE).await;
         known.unwrap().is_some()
     };
@@ -275,7 +275,7 @@ async fn a_token_is_shown_once_expires_and_can_be_revoked() {
     let robot = by_token(&server, text, HERE).await.unwrap().unwrap();
     assert_eq!(
         robot.subject.scopes,
-        Some(vec![Verb::SessionsRead, Verb::Me])
+        Some(vec![Permission::SessionsRead, Permission::Me])
     );
     let listed = tokens::list(&server, &robot).await.unwrap();
     assert_eq!(listed[0].used_from.as_deref(), Some("192.0.2.7"));
@@ -324,7 +324,7 @@ async fn preferences_are_checked_and_kept() {
         set_me(
             &server,
             &mina,
-            Preferences {
+            UserPreferences {
                 language: Some(language.into()),
                 theme: Some(theme.into()),
                 time_zone: Some(zone.into()),
@@ -343,7 +343,7 @@ async fn preferences_are_checked_and_kept() {
         code(set("en", "dark", "../etc/passwd").await),
         "time-zone.unknown"
     );
-    let unchanged = set_me(&server, &mina, Preferences::default())
+    let unchanged = set_me(&server, &mina, UserPreferences::default())
         .await
         .unwrap();
     assert_eq!(unchanged.time_zone, "Asia/Seoul");

@@ -4,19 +4,19 @@
 use std::net::IpAddr;
 
 use rules::names::TokenId;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 
 use super::*;
 use crate::access::TOKEN_PREFIX;
 use crate::catalog::people::TokenRow;
 
 /// Tokens one person may have. More would be a leak in a script.
-const MOST: usize = 100;
-const LONGEST_NAME: usize = 64;
+const MAX_TOKENS: usize = 100;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// One token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
+pub struct TokenView {
     pub id: TokenId,
     pub name: String,
     /// Words of what it may do, such as `sessions:read`.
@@ -29,7 +29,7 @@ pub struct Token {
     pub used_from: Option<String>,
 }
 
-impl Token {
+impl TokenView {
     fn of(row: TokenRow) -> Self {
         Self {
             id: row.id,
@@ -48,12 +48,12 @@ impl Token {
 }
 
 /// The caller's tokens, newest first.
-pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<Token>, Failure> {
-    allowed(caller, Verb::Me)?;
+pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<TokenView>, Failure> {
+    allowed(caller, Permission::Me)?;
     let rows = server
         .catalog()
         .read_now("list tokens", |view| view.tokens(caller.subject.user))?;
-    Ok(rows.into_iter().map(Token::of).collect())
+    Ok(rows.into_iter().map(TokenView::of).collect())
 }
 
 /// Makes a token and gives its secret, this once.
@@ -66,13 +66,13 @@ pub async fn create(
     name: &str,
     scopes: &[String],
     expires_at: Option<Timestamp>,
-) -> Result<(Token, Secret), Failure> {
-    allowed(caller, Verb::Me)?;
+) -> Result<(TokenView, SecretText), Failure> {
+    allowed(caller, Permission::Me)?;
     if caller.subject.user == ROOT {
         return Err(not_an_account().into());
     }
     let name = name.trim().to_owned();
-    text("token", "/name", &name, LONGEST_NAME)?;
+    text("token", "/name", &name, MAX_NAME_LENGTH)?;
     plain("token", "/name", &name)?;
     if name.is_empty() {
         return Err(
@@ -91,7 +91,7 @@ pub async fn create(
                 .into(),
         );
     }
-    let secret = Secret::draw(TOKEN_PREFIX);
+    let secret = SecretText::draw(TOKEN_PREFIX);
     let hash = secret.hash();
     let row = TokenRow {
         id: TokenId::make(now, base::observe::dice()),
@@ -107,26 +107,26 @@ pub async fn create(
     let token = server
         .catalog()
         .write(Lane::People, "make a token", move |rows| {
-            if rows.tokens(row.person)?.len() >= MOST {
+            if rows.tokens(row.person)?.len() >= MAX_TOKENS {
                 return Err(Refusal::conflict(
                     "token.too-many",
-                    format!("You have {MOST} tokens already."),
+                    format!("You have {MAX_TOKENS} tokens already."),
                 )
-                .with("most", MOST)
+                .with("most", MAX_TOKENS)
                 .hint("Revoke those that are not used any more.")
                 .into());
             }
             rows.insert_token(&row, &hash)?;
             token_note(rows, &actor, &row, "token.made")?;
-            Ok(Token::of(row))
+            Ok(TokenView::of(row))
         })
         .await?;
     Ok((token, secret))
 }
 
 /// Revokes a token at once. Errors: `token.not-found`.
-pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Token, Failure> {
-    allowed(caller, Verb::Me)?;
+pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<TokenView, Failure> {
+    allowed(caller, Permission::Me)?;
     let (person, actor) = (caller.subject.user, caller.name.clone());
     server
         .catalog()
@@ -138,13 +138,13 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
                 .ok_or_else(|| Refusal::not_found("token.not-found", "There is no such token."))?;
             rows.forget_token(id, person)?;
             token_note(rows, &actor, &row, "token.revoked")?;
-            Ok(Token::of(row))
+            Ok(TokenView::of(row))
         })
         .await
 }
 
-fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Verb>, Refusal> {
-    let all: Vec<&str> = Verb::ALL.iter().map(|verb| verb.word()).collect();
+fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Permission>, Refusal> {
+    let all: Vec<&str> = Permission::ALL.iter().map(|verb| verb.word()).collect();
     let hint = format!("Any of {} would work.", all.join(", "));
     if words.is_empty() {
         return Err(Refusal::invalid(
@@ -157,7 +157,7 @@ fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Verb>, Refusal> 
     }
     let mut scopes = Vec::new();
     for word in words {
-        let verb = Verb::parse(word).ok_or_else(|| {
+        let verb = Permission::parse(word).ok_or_else(|| {
             let shown: String = word.chars().take(40).flat_map(char::escape_debug).collect();
             Refusal::invalid("scope.unknown", format!("There is no scope {shown}."))
                 .with("typed", &shown)
@@ -188,7 +188,7 @@ fn token_note(
     row: &TokenRow,
     code: &str,
 ) -> Result<(), Failure> {
-    rows.note(Note {
+    rows.note(NewEvent {
         actor: actor.as_str(),
         topic: "people",
         object: &row.id.to_string(),

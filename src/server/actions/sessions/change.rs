@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use rules::names::SessionName;
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::placement;
 use rules::refusal::Refusal;
-use rules::session::{self, Environment, Phase, Reason, Wish};
+use rules::session::{self, DesiredState, Phase, Reason, SessionEnvironment};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::{Deserialize, Serialize};
 
 use super::find::find;
 use super::launch::{refuse_document_gone, refuse_own_full_queue};
-use super::view::{Names, Session};
+use super::view::{NameCache, SessionView};
 use crate::access::Caller;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -25,7 +25,7 @@ pub async fn stop(
     caller: &Caller,
     id: &str,
     force: bool,
-) -> Result<Session, Failure> {
+) -> Result<SessionView, Failure> {
     let by = caller.name.clone();
     change(
         server,
@@ -35,7 +35,11 @@ pub async fn stop(
         None,
         "stop a session",
         move |rows, session| {
-            let wish = if force { Wish::Kill } else { Wish::Stop };
+            let wish = if force {
+                DesiredState::Kill
+            } else {
+                DesiredState::Stop
+            };
             let because =
                 Reason::new("session.stopped", format!("It was stopped by {by}.")).with("by", &by);
             let no_restart = std::mem::take(&mut session.restart);
@@ -50,7 +54,7 @@ pub async fn stop(
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
 /// image is gone, `session.document-gone`.
-pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let by = caller.name.clone();
     change(
         server,
@@ -61,7 +65,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
         "restart a session",
         move |rows, session| {
             refuse_document_gone(session)?;
-            if let Environment::Image { id, reference } = &session.order.environment
+            if let SessionEnvironment::Image { id, reference } = &session.order.environment
                 && rows.image(*id)?.is_none()
             {
                 return Err(Refusal::conflict(
@@ -84,7 +88,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = Reason::new("session.restarting", format!("{by} restarts it."))
                         .with("by", &by);
-                    Ok(session.stop(Wish::Stop, because, rows.now) || !before)
+                    Ok(session.stop(DesiredState::Stop, because, rows.now) || !before)
                 }
             }
         },
@@ -101,7 +105,7 @@ pub async fn rename(
     id: &str,
     name: &str,
     if_match: Option<u64>,
-) -> Result<Session, Failure> {
+) -> Result<SessionView, Failure> {
     let name = SessionName::parse(name.trim())?;
     let code = Some("session.renamed");
     change(
@@ -131,7 +135,7 @@ pub async fn set_labels(
     id: &str,
     labels: BTreeMap<String, String>,
     if_match: Option<u64>,
-) -> Result<Session, Failure> {
+) -> Result<SessionView, Failure> {
     session::check_labels(&labels)?;
     let code = Some("session.labelled");
     change(
@@ -179,7 +183,7 @@ pub async fn resize(
     id: &str,
     wanted: Resize,
     if_match: Option<u64>,
-) -> Result<Session, Failure> {
+) -> Result<SessionView, Failure> {
     let code = Some("session.resized");
     change(
         server,
@@ -235,7 +239,7 @@ fn resize_row(
     // Between its place and its first process, and while it stops, its machine may hold it
     // to the old limits for a while; what it gave back would be given away too early.
     let settled = matches!(session.phase, Phase::Pending | Phase::Running);
-    if !settled || session.wish != Wish::Run {
+    if !settled || session.wish != DesiredState::Run {
         return Err(Refusal::conflict(
             "session.not-running",
             format!(
@@ -286,12 +290,12 @@ fn has_fraction(share: GpuShare) -> bool {
 }
 
 /// Freezes a running session: it keeps its memory and its place, and uses no processor.
-pub async fn pause(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+pub async fn pause(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     set_paused(server, caller, id, true).await
 }
 
 /// Lets a frozen session go on.
-pub async fn resume(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+pub async fn resume(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     set_paused(server, caller, id, false).await
 }
 
@@ -300,7 +304,7 @@ async fn set_paused(
     caller: &Caller,
     id: &str,
     paused: bool,
-) -> Result<Session, Failure> {
+) -> Result<SessionView, Failure> {
     let (code, what) = if paused {
         ("session.paused", "pause a session")
     } else {
@@ -314,7 +318,7 @@ async fn set_paused(
         Some(code),
         what,
         move |_, session| {
-            if session.phase != Phase::Running || session.wish != Wish::Run {
+            if session.phase != Phase::Running || session.wish != DesiredState::Run {
                 return Err(Refusal::conflict(
                     "session.not-running",
                     format!(
@@ -334,12 +338,12 @@ async fn set_paused(
 /// Forgets an ended session; its history stays in the journal.
 ///
 /// Errors: `session.live`, `session.depended-on`.
-pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let (caller, id) = (caller.clone(), id.to_owned());
     server
         .catalog()
         .write(Lane::People, "delete a session", move |rows| {
-            let row = find(rows, &caller, Verb::SessionsWrite, &id)?;
+            let row = find(rows, &caller, Permission::SessionsWrite, &id)?;
             if row.phase != Phase::Ended {
                 return Err(Refusal::conflict(
                     "session.live",
@@ -362,7 +366,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
                 .hint("Delete it once that session has started and ended.")
                 .into());
             }
-            let shown = Names::new(rows)?.show(&row)?;
+            let shown = NameCache::new(rows)?.show(&row)?;
             rows.delete_session(row.id, caller.name.as_str())?;
             Ok(shown)
         })
@@ -383,12 +387,12 @@ async fn change(
     code: Option<&'static str>,
     what: &'static str,
     edit: impl FnOnce(&Rows<'_>, &mut session::Session) -> Result<bool, Failure> + Send + 'static,
-) -> Result<Session, Failure> {
+) -> Result<SessionView, Failure> {
     let (caller, id) = (caller.clone(), id.to_owned());
     server
         .catalog()
         .write(Lane::People, what, move |rows| {
-            let seen = find(rows, &caller, Verb::SessionsWrite, &id)?;
+            let seen = find(rows, &caller, Permission::SessionsWrite, &id)?;
             if if_match.is_some_and(|generation| generation != seen.generation) {
                 return Err(Refusal::stale(
                     "session.stale",
@@ -405,7 +409,7 @@ async fn change(
             let row = rows.edit_session(seen.id, caller.name.as_str(), code, |session| {
                 edit(rows, session)
             })?;
-            Names::new(rows)?.show(&row)
+            NameCache::new(rows)?.show(&row)
         })
         .await
 }

@@ -1,23 +1,23 @@
 //! Which session a person means by what they typed: its name, its id, or the beginning of its id.
 
 use rules::names::{SessionId, UserId};
-use rules::permissions::{Verb, may};
+use rules::permissions::{Permission, may};
 use rules::refusal::Refusal;
 use rules::session::{Phase, Session};
 
 use super::sees_all;
 use crate::Failure;
 use crate::access::Caller;
-use crate::catalog::View;
+use crate::catalog::ReadTransaction;
 
 /// Shorter beginnings of ids are not looked up: they say when, not which.
-const SHORTEST_PREFIX: usize = 4;
+const MIN_PREFIX: usize = 4;
 
 /// The session that `text` means to the caller, who may do `verb` to it.
 pub(super) fn find(
-    view: &View<'_>,
+    view: &ReadTransaction<'_>,
     caller: &Caller,
-    verb: Verb,
+    verb: Permission,
     text: &str,
 ) -> Result<Session, Failure> {
     // The capability itself first, so that a token without it learns nothing of what exists.
@@ -32,13 +32,17 @@ pub(super) fn find(
     };
     let session = found.ok_or_else(missing)?;
     may(&caller.subject, verb, Some(session.owner)).map_err(|refusal| match refusal.kind {
-        rules::refusal::Kind::NotFound => missing(),
+        rules::refusal::RefusalKind::NotFound => missing(),
         _ => refusal,
     })?;
     Ok(session)
 }
 
-fn named(view: &View<'_>, caller: &Caller, text: &str) -> Result<Option<Session>, Failure> {
+fn named(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    text: &str,
+) -> Result<Option<Session>, Failure> {
     if let Some(own) = view
         .sessions_called(text, Some(caller.subject.user))?
         .into_iter()
@@ -88,7 +92,7 @@ fn range(text: &str) -> Option<([u8; 16], [u8; 16])> {
         .filter(|c| *c != '-')
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect::<Option<_>>()?;
-    if !(SHORTEST_PREFIX..=32).contains(&digits.len()) {
+    if !(MIN_PREFIX..=32).contains(&digits.len()) {
         return None;
     }
     let fill = |with: u8| {

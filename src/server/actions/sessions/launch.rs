@@ -3,23 +3,23 @@
 
 use rules::devices::MigProfile;
 use rules::names::{SessionId, SessionName, UserId};
-use rules::permissions::{Verb, may};
+use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::resources::Demand;
-use rules::session::{self, Environment, Outcome, Phase, SessionKind, Wish};
+use rules::session::{self, DesiredState, Outcome, Phase, SessionEnvironment, SessionKind};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::discreet;
 use super::find::find;
-use super::view::Session;
+use super::view::SessionView;
 use crate::access::Caller;
 use crate::actions::system::refuse_unwell;
 use crate::actions::{IdempotencyKey, once, own_key};
-use crate::catalog::{Lane, Rows, View};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 
 /// What a person asks for: the JSON body of `POST /sessions`.
@@ -41,7 +41,7 @@ pub struct LaunchRequest {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
     #[serde(default = "one")]
     pub copies: u32,
@@ -133,17 +133,17 @@ impl Resources {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launched {
     /// One a copy, in order.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<SessionView>,
     /// This is the first answer to the same Idempotency-Key again; nothing new was launched.
     pub replayed: bool,
 }
 
 /// A request that was understood, checked and looked up.
-struct Draft {
+struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
     labels: BTreeMap<String, String>,
-    order: session::Order,
+    order: session::SessionSpec,
     only_on: Option<String>,
     copies: u32,
     /// The word a made-up name begins with.
@@ -165,7 +165,7 @@ pub async fn launch(
 ) -> Result<Launched, Failure> {
     may(
         &caller.subject,
-        Verb::SessionsWrite,
+        Permission::SessionsWrite,
         Some(caller.subject.user),
     )?;
     let key = own_key(caller, key)?;
@@ -180,7 +180,7 @@ pub async fn launch(
         .catalog()
         .write(Lane::People, "launch sessions", move |rows| {
             let launched = once(rows, key.as_ref(), || {
-                if let Environment::Image { id, reference } = &draft.order.environment
+                if let SessionEnvironment::Image { id, reference } = &draft.order.environment
                     && rows.image(*id)?.is_none()
                 {
                     return Err(no_image(reference).into());
@@ -189,7 +189,7 @@ pub async fn launch(
                 let nodes = rows.nodes()?;
                 Ok(written
                     .iter()
-                    .map(|row| Session::of(row, name.clone(), &nodes, rows.policy()))
+                    .map(|row| SessionView::of(row, name.clone(), &nodes, rows.policy()))
                     .collect())
             })?;
             Ok(Launched {
@@ -202,29 +202,29 @@ pub async fn launch(
 
 /// Live sessions the box takes. Every pass reads them all: higher makes decisions slow for everybody
 /// (100,000 rows take a good part of a second), lower turns a large sweep of batch jobs away.
-const MOST_LIVE: usize = 50_000;
+const MAX_LIVE: usize = 50_000;
 
 fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
-    if server.catalog().live_lately() < MOST_LIVE {
+    if server.catalog().live_lately() < MAX_LIVE {
         return Ok(());
     }
     Err(Refusal::too_often(
         "queue.full",
-        format!("This server has {MOST_LIVE} live sessions, which is its limit."),
+        format!("This server has {MAX_LIVE} live sessions, which is its limit."),
     )
-    .with("most", MOST_LIVE)
+    .with("most", MAX_LIVE)
     .hint("Launch more once some have ended.")
     .retry_after(60))
 }
 
 /// Sessions of one person that wait at once. Higher: one person's sweep makes every decision slow for
 /// everybody. Lower: a sweep has to be launched in parts.
-pub(super) const MOST_WAITING: u32 = 1_000;
+pub(super) const MAX_WAITING: u32 = 1_000;
 
 /// Bytes of commands and variables of one person's sessions that wait, all together. Every pass reads them:
 /// higher, and two requests for 500 long copies take the server's memory. Lower: a sweep of long commands has
 /// to be launched in parts.
-pub(super) const MOST_WAITING_BYTES: u64 = 16 << 20;
+pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
 /// Refuses where one person would have too many sessions that wait, or too large ones, with `more` of that
 /// order.
@@ -232,32 +232,32 @@ pub(super) fn refuse_own_full_queue(
     rows: &Rows<'_>,
     owner: UserId,
     more: u32,
-    order: &session::Order,
+    order: &session::SessionSpec,
 ) -> Result<(), Failure> {
     let waiting = rows.waiting_of(owner)?;
-    if waiting + more <= MOST_WAITING {
+    if waiting + more <= MAX_WAITING {
         let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * order.bytes();
-        if bytes <= MOST_WAITING_BYTES {
+        if bytes <= MAX_WAITING_BYTES {
             return Ok(());
         }
         return Err(Refusal::too_often(
             "queue.own-too-large",
             format!(
-                "Commands and variables of your waiting sessions would have {bytes} bytes together; {MOST_WAITING_BYTES} is the most."
+                "Commands and variables of your waiting sessions would have {bytes} bytes together; {MAX_WAITING_BYTES} is the most."
             ),
         )
         .with("bytes", bytes)
-        .with("most", MOST_WAITING_BYTES)
+        .with("most", MAX_WAITING_BYTES)
         .hint("Put long scripts into a file of the image, or launch more once some have started.")
         .retry_after(60)
         .into());
     }
     Err(Refusal::too_often(
         "queue.own-full",
-        format!("{waiting} of your sessions wait already; at most {MOST_WAITING} may."),
+        format!("{waiting} of your sessions wait already; at most {MAX_WAITING} may."),
     )
     .with("waiting", waiting)
-    .with("most", MOST_WAITING)
+    .with("most", MAX_WAITING)
     .hint("Launch more once some have started.")
     .retry_after(60)
     .into())
@@ -271,7 +271,7 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     may(
         &caller.subject,
-        Verb::SessionsWrite,
+        Permission::SessionsWrite,
         Some(caller.subject.user),
     )?;
     let (caller, now) = (caller.clone(), server.clock().now());
@@ -294,7 +294,7 @@ pub async fn preview(
             }
             let explained = placement::explain_draft(
                 &world,
-                &placement::Draft {
+                &placement::RequestDraft {
                     environment: draft.order.environment,
                     demand: draft.order.demand,
                     start_at: draft.order.start_at,
@@ -334,7 +334,7 @@ pub async fn duplicate(
     id: &str,
 ) -> Result<LaunchRequest, Failure> {
     server.catalog().read_now("duplicate a session", |view| {
-        let row = find(view, caller, Verb::SessionsRead, id)?;
+        let row = find(view, caller, Permission::SessionsRead, id)?;
         refuse_document_gone(&row)?;
         let demand = row.order.demand;
         Ok(LaunchRequest {
@@ -365,7 +365,11 @@ pub async fn duplicate(
 
 /// `vit` or `vit-2` → the first of `vit-2`, `vit-3` … that no live session of the caller has; None
 /// where all of them are taken or too long.
-fn free_name(view: &View<'_>, caller: &Caller, name: &str) -> Result<Option<String>, Failure> {
+fn free_name(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    name: &str,
+) -> Result<Option<String>, Failure> {
     let stem = match name.rsplit_once('-') {
         Some((stem, number)) if number.chars().all(|c| c.is_ascii_digit()) => stem,
         _ => name,
@@ -393,17 +397,17 @@ fn no_image(reference: &str) -> Refusal {
 }
 
 fn draft(
-    view: &View<'_>,
+    view: &ReadTransaction<'_>,
     caller: &Caller,
     request: LaunchRequest,
     now: Timestamp,
-) -> Result<Draft, Failure> {
-    if !(1..=session::MOST_COPIES).contains(&request.copies) {
+) -> Result<CheckedLaunch, Failure> {
+    if !(1..=session::MAX_COPIES).contains(&request.copies) {
         return Err(Refusal::invalid(
             "copies.out-of-range",
-            format!("A launch makes 1 to {} copies.", session::MOST_COPIES),
+            format!("A launch makes 1 to {} copies.", session::MAX_COPIES),
         )
-        .with("most", session::MOST_COPIES)
+        .with("most", session::MAX_COPIES)
         .at("/copies")
         .into());
     }
@@ -436,7 +440,7 @@ fn draft(
     }
     if request
         .start_at
-        .is_some_and(|start| start > now.plus_seconds(session::LONGEST_SECONDS))
+        .is_some_and(|start| start > now.plus_seconds(session::MAX_RUN_SECONDS))
     {
         return Err(Refusal::invalid(
             "start-at.too-far",
@@ -446,7 +450,7 @@ fn draft(
         .into());
     }
     let word = environment.word().to_owned();
-    let order = session::Order {
+    let order = session::SessionSpec {
         kind: request.kind,
         environment,
         command: request.command,
@@ -468,13 +472,13 @@ fn draft(
         .into());
     }
     // Whether it could ever start depends on the machines alone, so no session is read for it.
-    let machines = World {
+    let machines = ClusterSnapshot {
         nodes: view.nodes()?,
         policy: view.policy(),
-        ..World::default()
+        ..ClusterSnapshot::default()
     };
     placement::possible(&machines, &order.demand, &order.environment)?;
-    Ok(Draft {
+    Ok(CheckedLaunch {
         name,
         labels: request.labels,
         order,
@@ -485,12 +489,15 @@ fn draft(
 }
 
 /// What a session starts from, and whether that runs something by itself.
-fn environment(view: &View<'_>, typed: &str) -> Result<(Environment, bool), Failure> {
+fn environment(
+    view: &ReadTransaction<'_>,
+    typed: &str,
+) -> Result<(SessionEnvironment, bool), Failure> {
     let typed = typed.trim();
     if typed == "host" {
-        return Ok((Environment::Host, false));
+        return Ok((SessionEnvironment::Host, false));
     }
-    session::text("image", "/image", typed, rules::image::LONGEST_REFERENCE)?;
+    session::text("image", "/image", typed, rules::image::MAX_REFERENCE_LENGTH)?;
     let found = match typed.parse::<rules::names::ImageId>() {
         Ok(id) => view.image(id)?,
         Err(_) => view.image_called(&rules::image::parse_reference(typed)?)?,
@@ -498,7 +505,7 @@ fn environment(view: &View<'_>, typed: &str) -> Result<(Environment, bool), Fail
     let image = found.ok_or_else(|| no_image(typed))?;
     let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
     Ok((
-        Environment::Image {
+        SessionEnvironment::Image {
             id: image.id,
             reference: image.reference,
         },
@@ -509,27 +516,27 @@ fn environment(view: &View<'_>, typed: &str) -> Result<(Environment, bool), Fail
 /// The sessions that `typed` names, each once. A new session can depend on existing ones only, so no
 /// cycle can be made here but with itself.
 fn dependencies(
-    view: &View<'_>,
+    view: &ReadTransaction<'_>,
     caller: &Caller,
     typed: &[String],
     own_name: Option<&SessionName>,
 ) -> Result<Vec<SessionId>, Failure> {
-    if typed.len() > session::MOST_DEPENDENCIES {
+    if typed.len() > session::MAX_DEPENDENCIES {
         return Err(Refusal::invalid(
             "dependency.too-many",
             format!(
                 "A session depends on at most {} others.",
-                session::MOST_DEPENDENCIES
+                session::MAX_DEPENDENCIES
             ),
         )
-        .with("most", session::MOST_DEPENDENCIES)
+        .with("most", session::MAX_DEPENDENCIES)
         .at("/depends_on")
         .into());
     }
     let mut ids = Vec::new();
     for text in typed {
         let text = text.trim();
-        let found = match find(view, caller, Verb::SessionsRead, text) {
+        let found = match find(view, caller, Permission::SessionsRead, text) {
             Ok(session) => session,
             Err(Failure::Refusal(refusal)) if refusal.code == "session.not-found" => {
                 let refusal = if own_name.is_some_and(|name| name.as_str() == text) {
@@ -574,7 +581,7 @@ fn dependencies(
 /// Writes the rows of a launch and gives them.
 fn insert(
     rows: &Rows<'_>,
-    draft: &Draft,
+    draft: &CheckedLaunch,
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
@@ -598,7 +605,7 @@ fn insert(
 
 fn insert_named(
     rows: &Rows<'_>,
-    draft: &Draft,
+    draft: &CheckedLaunch,
     name: &SessionName,
     owner: UserId,
     actor: &str,
@@ -619,7 +626,7 @@ fn insert_named(
             labels: draft.labels.clone(),
             order: draft.order.clone(),
             phase: Phase::Pending,
-            wish: Wish::Run,
+            wish: DesiredState::Run,
             paused: false,
             restart: false,
             incarnation: 1,

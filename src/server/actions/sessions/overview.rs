@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use rules::devices::SharePolicy;
-use rules::findings::{Finding, findings};
+use rules::findings::{InvariantFinding, findings};
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
-use rules::permissions::Verb;
+use rules::permissions::Permission;
 use rules::resources::{Device, DeviceShare};
 use rules::session::{Phase, Reason};
 use rules::units::{Bytes, CpuShare, Timestamp};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::find::find;
 use super::sees_all;
-use super::view::{Event, Owner};
+use super::view::{EventView, Owner};
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::catalog::events::Audience;
@@ -28,14 +28,14 @@ const RECENT: u32 = 20;
 /// Everything of one moment that a person needs to judge the box.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Overview {
-    pub machines: Vec<Machine>,
+    pub machines: Vec<NodeOverview>,
     /// Sessions the caller may see, by state.
-    pub counts: Counts,
+    pub counts: StateCounts,
     /// Newest first, as the caller may hear.
-    pub recent: Vec<Event>,
+    pub recent: Vec<EventView>,
     /// Broken invariants; empty for a sound box, and for people who may not look at it.
-    pub findings: Vec<Finding>,
-    pub own: Own,
+    pub findings: Vec<InvariantFinding>,
+    pub own: OwnUsage,
     /// The administrator's rules for shares of devices.
     pub policy: SharePolicy,
     /// Devices here do not exist: sessions get none.
@@ -44,7 +44,7 @@ pub struct Overview {
 
 /// One machine with everything that holds room on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct NodeOverview {
     pub id: NodeId,
     pub name: String,
     pub seen_at: Timestamp,
@@ -65,12 +65,12 @@ pub struct Machine {
     /// Names of devices that take nothing new.
     pub cordoned: std::collections::BTreeSet<String>,
     /// What holds room, oldest first.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<HeldSlice>,
 }
 
 /// The room one session holds. Without id, name and owner where it is another user's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Slice {
+pub struct HeldSlice {
     pub id: Option<SessionId>,
     pub name: Option<String>,
     pub owner: Option<Owner>,
@@ -87,7 +87,7 @@ pub struct Slice {
 
 /// How many sessions stand where. Ended ones are those of the last day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct StateCounts {
     pub pending: u64,
     pub scheduled: u64,
     pub preparing: u64,
@@ -100,7 +100,7 @@ pub struct Counts {
 
 /// What the caller has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Own {
+pub struct OwnUsage {
     pub live: u64,
     pub waiting: u64,
     pub running: u64,
@@ -113,7 +113,7 @@ pub struct Own {
 
 /// One moment of a session's use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct UsageSample {
     pub at: Timestamp,
     /// Cores used since the sample before.
     pub cpu: f64,
@@ -146,7 +146,7 @@ pub struct GpuSample {
 
 /// The box as the caller may see it.
 pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Failure> {
-    allowed(caller, Verb::SessionsRead)?;
+    allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let rates = server.catalog().samples().rates();
     server
@@ -182,7 +182,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                             let mine = s.owner == caller.subject.user;
                             let shown = mine || everything;
                             let rate = rates.get(&s.id).filter(|_| shown);
-                            Slice {
+                            HeldSlice {
                                 id: shown.then_some(s.id),
                                 name: shown.then(|| s.name.to_string()),
                                 owner: owners.get(&s.owner).filter(|_| shown).map(|name| Owner {
@@ -200,7 +200,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                             }
                         })
                         .collect();
-                    Machine {
+                    NodeOverview {
                         id: node.id,
                         name: node.name.clone(),
                         seen_at: node.seen_at,
@@ -222,8 +222,8 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                     }
                 })
                 .collect();
-            let mut counts = Counts::default();
-            let mut own = Own::default();
+            let mut counts = StateCounts::default();
+            let mut own = OwnUsage::default();
             for session in &world.sessions {
                 let mine = session.owner == caller.subject.user;
                 if mine {
@@ -255,7 +255,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
             Ok(Overview {
                 machines,
                 counts,
-                recent: recent.into_iter().map(Event::of).collect(),
+                recent: recent.into_iter().map(EventView::of).collect(),
                 findings: if whole_box {
                     findings(&world)
                 } else {
@@ -280,9 +280,9 @@ pub async fn samples(
     caller: &Caller,
     id: &str,
     since: Option<Timestamp>,
-) -> Result<Vec<Sample>, Failure> {
+) -> Result<Vec<UsageSample>, Failure> {
     let row = server.catalog().read_now("show samples", |view| {
-        find(view, caller, Verb::SessionsRead, id)
+        find(view, caller, Permission::SessionsRead, id)
     })?;
     let rows = server
         .catalog()
@@ -313,7 +313,7 @@ pub async fn samples(
                 let (since, until) = (before.waited.map(of)?, after.waited.map(of)?);
                 Some(percent(until.saturating_sub(since) as f64, elapsed as f64).min(100.0))
             };
-            Sample {
+            UsageSample {
                 at: after.at,
                 cpu,
                 cpu_percent_of_limit: percent(cpu, demand.cpu.as_f64()),

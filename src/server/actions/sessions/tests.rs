@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use rules::names::{BootId, UserName};
 use rules::people::Role;
 use rules::placement::Verdict;
-use rules::refusal::Kind;
+use rules::refusal::RefusalKind;
 use rules::resources::Capacity;
-use rules::session::{Outcome, Reason, Wish};
+use rules::session::{DesiredState, Outcome, Reason};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 
 use super::*;
@@ -23,7 +23,7 @@ fn server() -> Server {
 }
 
 fn add_machine(server: &Server) {
-    let node = rules::world::Node {
+    let node = rules::world::NodeRecord {
         id: server.node(),
         name: "fardel-01".into(),
         boot: BootId(uuid::Uuid::from_u128(1)),
@@ -91,7 +91,11 @@ fn named(name: &str) -> LaunchRequest {
     }
 }
 
-async fn one(server: &Server, caller: &Caller, request: LaunchRequest) -> Result<Session, Failure> {
+async fn one(
+    server: &Server,
+    caller: &Caller,
+    request: LaunchRequest,
+) -> Result<SessionView, Failure> {
     let mut launched = launch(server, caller, request, None).await?;
     assert_eq!(launched.sessions.len(), 1);
     Ok(launched.sessions.remove(0))
@@ -220,7 +224,7 @@ async fn the_same_key_acts_once_and_another_body_is_refused() {
     let reused = refusal(launch(&server, &mina, named("b"), Some(key(2))).await);
     assert_eq!(
         (reused.kind, reused.code.as_str()),
-        (Kind::Invalid, "idempotency.key-reused")
+        (RefusalKind::Invalid, "idempotency.key-reused")
     );
     // Keys are everybody's own.
     assert!(
@@ -249,55 +253,55 @@ async fn bad_input_is_refused_by_field_and_nothing_is_left_behind() {
         change(&mut request);
         request
     };
-    let cases: Vec<(LaunchRequest, Kind, &str)> = vec![
+    let cases: Vec<(LaunchRequest, RefusalKind, &str)> = vec![
         (
             with(&|r| r.image = "nothing:here".into()),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "image.not-found",
         ),
         (
             with(&|r| r.image = "../etc".into()),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "image.reference-invalid",
         ),
         (
             with(&|r| r.image = long.clone()),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "image.too-long",
         ),
         (
             with(&|r| r.image = "a\0b".into()),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "image.nul",
         ),
         (
             with(&|r| r.name = Some("../x".into())),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "session.name-invalid",
         ),
         (
             with(&|r| r.name = Some("a\0".into())),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "session.name-invalid",
         ),
         (
             with(&|r| r.name = Some("\u{202e}abc".into())),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "session.name-invalid",
         ),
         (
             with(&|r| r.name = Some(long.clone())),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "session.name-invalid",
         ),
         (
             with(&|r| r.copies = 0),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "copies.out-of-range",
         ),
         (
             with(&|r| r.copies = 10_000),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "copies.out-of-range",
         ),
         (
@@ -305,112 +309,112 @@ async fn bad_input_is_refused_by_field_and_nothing_is_left_behind() {
                 r.copies = 500;
                 r.name = Some("x".repeat(62));
             }),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "session.name-invalid",
         ),
         (
             with(&|r| r.resources.memory = Some(Bytes(0))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "memory.too-small",
         ),
         (
             with(&|r| r.resources.memory = Some(Bytes(1_000_000_000_000))),
-            Kind::Capacity,
+            RefusalKind::Capacity,
             "memory.too-large",
         ),
         (
             with(&|r| r.resources.cpu = Some(CpuShare(0))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "cpu.too-small",
         ),
         (
             with(&|r| r.resources.cpu = Some(CpuShare(99_900))),
-            Kind::Capacity,
+            RefusalKind::Capacity,
             "cpu.too-large",
         ),
         (
             with(&|r| r.resources.gpu = Some(GpuShare(50))),
-            Kind::Capacity,
+            RefusalKind::Capacity,
             "gpu.none",
         ),
         (
             with(&|r| r.resources.shm = Some(Bytes::gib(5))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "shm.too-large",
         ),
         (
             with(&|r| r.kind = SessionKind::Batch),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "command.missing",
         ),
         (
             with(&|r| r.command = vec!["".into()]),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "command.empty",
         ),
         (
             with(&|r| r.command = vec!["a\0".into()]),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "command.nul",
         ),
         (
             with(&|r| r.command = vec![long.clone()]),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "command.too-long",
         ),
         (
             with(&|r| r.command = vec!["x".repeat(100_000); 4]),
-            Kind::TooLarge,
+            RefusalKind::TooLarge,
             "session.too-large",
         ),
         (
             with(&|r| drop(r.env.insert("A=B".into(), "".into()))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "env.name-invalid",
         ),
         (
             with(&|r| drop(r.env.insert("A".into(), "\0".into()))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "env.nul",
         ),
         (
             with(&|r| drop(r.labels.insert("a".into(), "\u{202e}".into()))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "label.hidden-characters",
         ),
         (
             with(&|r| drop(r.labels.insert("a".into(), long.clone()))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "label.too-long",
         ),
         (
             with(&|r| r.depends_on = vec!["ok".into()]),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "dependency.cycle",
         ),
         (
             with(&|r| r.depends_on = vec!["nobody".into()]),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "dependency.not-found",
         ),
         (
             with(&|r| r.depends_on = vec!["a".into(); 99]),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "dependency.too-many",
         ),
         (
             with(&|r| r.timeout_seconds = Some(5)),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "timeout.batch-only",
         ),
         (
             with(&|r| r.longest_run_seconds = Some(0)),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "seconds.out-of-range",
         ),
         (
             with(&|r| r.start_at = Some(Timestamp::from_millis(i64::MAX))),
-            Kind::Invalid,
+            RefusalKind::Invalid,
             "start-at.too-far",
         ),
     ];
@@ -418,7 +422,7 @@ async fn bad_input_is_refused_by_field_and_nothing_is_left_behind() {
         let refused = refusal(launch(&server, &mina, request.clone(), None).await);
         assert_eq!((refused.kind, refused.code.as_str()), (kind, wanted));
         assert!(
-            refused.pointer.is_some() || kind == Kind::TooLarge,
+            refused.pointer.is_some() || kind == RefusalKind::TooLarge,
             "{refused:?}"
         );
         // A preview refuses the same, but for what it may call impossible in its answer.
@@ -474,7 +478,7 @@ async fn others_sessions_do_not_exist_for_a_user() {
         }
     }
     assert_eq!(get(&server, &boss, "secret").await.unwrap().id, session.id);
-    let seen = |page: Page<Session>| page.items.len();
+    let seen = |page: ListPage<SessionView>| page.items.len();
     let all = ListQuery::default();
     let mine = ListQuery {
         scope: Some("mine".into()),
@@ -505,7 +509,7 @@ async fn a_token_does_only_what_its_scopes_say() {
     let server = server();
     let mut robot = person(&server, "robot", Role::Administrator);
     one(&server, &robot, named("a")).await.unwrap();
-    robot.subject.scopes = Some(vec![Verb::SessionsRead]);
+    robot.subject.scopes = Some(vec![Permission::SessionsRead]);
     assert!(get(&server, &robot, "a").await.is_ok());
     for result in [
         code(launch(&server, &robot, named("b"), None).await),
@@ -534,11 +538,11 @@ async fn stopping_is_graceful_then_forced_and_harmless_afterwards() {
     let stopping = stop(&server, &mina, "a", false).await.unwrap();
     assert_eq!(
         (stopping.state, stopping.wish),
-        (Phase::Stopping, Wish::Stop)
+        (Phase::Stopping, DesiredState::Stop)
     );
     assert_eq!(stopping.reason.unwrap().text, "It was stopped by mina.");
     let killed = stop(&server, &mina, "a", true).await.unwrap();
-    assert_eq!(killed.wish, Wish::Kill);
+    assert_eq!(killed.wish, DesiredState::Kill);
     let again = stop(&server, &mina, "a", false).await.unwrap();
     assert_eq!(again.generation, killed.generation);
     let waiting = one(&server, &mina, named("b")).await.unwrap();
@@ -612,7 +616,7 @@ async fn a_queue_without_end_is_refused_by_name() {
     let full = refusal(launch(&server, &mina, named("a"), None).await);
     assert_eq!(
         (full.kind, full.code.as_str()),
-        (Kind::TooOften, "queue.full")
+        (RefusalKind::TooOften, "queue.full")
     );
     server.catalog().note_live(49_999);
     one(&server, &mina, named("a")).await.unwrap();
@@ -650,7 +654,7 @@ async fn a_stale_change_is_refused_and_a_name_can_be_free_again() {
     let stale = refusal(rename(&server, &mina, "c", "d", Some(session.generation)).await);
     assert_eq!(
         (stale.kind, stale.code.as_str()),
-        (Kind::Stale, "session.stale")
+        (RefusalKind::Stale, "session.stale")
     );
     assert_eq!(
         code(rename(&server, &mina, "c", "b", None).await),
@@ -939,7 +943,7 @@ async fn an_overview_shows_others_work_as_room_without_names() {
         ),
         (0, 1, 1)
     );
-    assert_eq!(to_jae.own, Own::default());
+    assert_eq!(to_jae.own, OwnUsage::default());
     let to_boss = overview(&server, &boss).await.unwrap();
     assert_eq!(
         to_boss.machines[0].slices[0].name.as_deref(),
@@ -960,7 +964,7 @@ async fn samples_are_rates_of_the_limit() {
     let container = enter(&server, &mina, "a").await.unwrap().container;
     let start = server.clock().now();
     for tick in [0, 1, 2, 3_u64] {
-        let usage = rules::messages::Usage {
+        let usage = rules::messages::ContainerUsage {
             cpu_microseconds: tick * 1_000_000,
             memory: Bytes::mib(256),
             processes: 3,
@@ -1004,13 +1008,13 @@ async fn one_person_has_a_thousand_waiting_sessions_and_others_have_theirs() {
     let first = launch(&server, &kim, named("first"), None).await.unwrap();
     carry_out(&server, first.sessions[0].id, Some(0));
     for _ in 0..2 {
-        let half = launch::MOST_WAITING / 2;
+        let half = launch::MAX_WAITING / 2;
         launch(&server, &kim, copies(half), None).await.unwrap();
     }
     let refused = refusal(launch(&server, &kim, copies(1), None).await);
     assert_eq!(
         (refused.code.as_str(), refused.kind),
-        ("queue.own-full", Kind::TooOften)
+        ("queue.own-full", RefusalKind::TooOften)
     );
     assert!(refused.retry_after_seconds.is_some());
     assert_eq!(

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use rules::devices::{MigProfile, SharePolicy};
 use rules::names::{SessionId, SessionName, UserId, UserName};
 use rules::resources::{Demand, Device, DeviceShare};
-use rules::session::{self, Outcome, Phase, Reason, SessionKind, Wish};
+use rules::session::{self, DesiredState, Outcome, Phase, Reason, SessionKind};
 use rules::units::{Bytes, GpuShare, Timestamp};
-use rules::world::Node;
+use rules::world::NodeRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::catalog::View;
+use crate::catalog::ReadTransaction;
 use crate::catalog::events::EventRow;
 
 /// Whose a session is.
@@ -23,7 +23,7 @@ pub struct Owner {
 
 /// A share of one device as people see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grant {
+pub struct GrantView {
     pub index: u32,
     /// The device's own name; empty where its machine no longer reports it.
     pub uuid: String,
@@ -43,7 +43,7 @@ pub struct Grant {
     pub simulated: bool,
 }
 
-impl Grant {
+impl GrantView {
     /// `part`, of a device of which that much is known.
     pub(in crate::actions) fn of(
         part: &DeviceShare,
@@ -76,12 +76,12 @@ impl Grant {
 
 /// One session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
+pub struct SessionView {
     pub id: SessionId,
     pub name: SessionName,
     pub owner: Owner,
     pub state: Phase,
-    pub wish: Wish,
+    pub wish: DesiredState,
     pub kind: SessionKind,
     /// `host`, or the reference of an image.
     pub image: String,
@@ -101,7 +101,7 @@ pub struct Session {
     pub incarnation: u32,
     /// The name of the machine it is, or was, on.
     pub node: Option<String>,
-    pub devices: Vec<Grant>,
+    pub devices: Vec<GrantView>,
     /// Devices here do not exist: the session gets no device, even with a share.
     #[serde(default)]
     pub simulated: bool,
@@ -121,7 +121,7 @@ fn kept() -> bool {
     true
 }
 
-impl Session {
+impl SessionView {
     /// Whether its machine paused it, because it fills the disk.
     pub fn stands_still(&self) -> bool {
         let code = self.reason.as_ref().map(|reason| reason.code.as_str());
@@ -132,7 +132,7 @@ impl Session {
     pub(super) fn of(
         row: &session::Session,
         owner: UserName,
-        nodes: &[Node],
+        nodes: &[NodeRecord],
         policy: SharePolicy,
     ) -> Self {
         let node = row.node.and_then(|id| nodes.iter().find(|n| n.id == id));
@@ -170,7 +170,7 @@ impl Session {
             devices: row
                 .devices
                 .iter()
-                .map(|part| Grant::of(part, card(part.index), confirmed, policy))
+                .map(|part| GrantView::of(part, card(part.index), confirmed, policy))
                 .collect(),
             simulated: row.devices.iter().any(|part| part.simulated)
                 || (wants && row.devices.is_empty() && nodes.iter().any(has_simulated)),
@@ -186,19 +186,19 @@ impl Session {
     }
 }
 
-fn has_simulated(node: &Node) -> bool {
+fn has_simulated(node: &NodeRecord) -> bool {
     node.capacity.devices.iter().any(|device| device.simulated)
 }
 
 /// Names of people and machines, each looked up once a list.
-pub(super) struct Names<'v, 'c> {
-    view: &'v View<'c>,
-    nodes: Vec<Node>,
+pub(super) struct NameCache<'v, 'c> {
+    view: &'v ReadTransaction<'c>,
+    nodes: Vec<NodeRecord>,
     people: BTreeMap<UserId, UserName>,
 }
 
-impl<'v, 'c> Names<'v, 'c> {
-    pub(super) fn new(view: &'v View<'c>) -> Result<Self, Failure> {
+impl<'v, 'c> NameCache<'v, 'c> {
+    pub(super) fn new(view: &'v ReadTransaction<'c>) -> Result<Self, Failure> {
         Ok(Self {
             view,
             nodes: view.nodes()?,
@@ -206,24 +206,24 @@ impl<'v, 'c> Names<'v, 'c> {
         })
     }
 
-    pub(super) fn show(&mut self, row: &session::Session) -> Result<Session, Failure> {
+    pub(super) fn show(&mut self, row: &session::Session) -> Result<SessionView, Failure> {
         let owner = match self.people.get(&row.owner) {
             Some(name) => name.clone(),
             None => {
                 let name = self.view.person_name(row.owner)?.ok_or_else(|| {
-                    crate::Fault::new("show a session", "its owner was never known")
+                    crate::ServerFault::new("show a session", "its owner was never known")
                 })?;
                 self.people.insert(row.owner, name.clone());
                 name
             }
         };
-        Ok(Session::of(row, owner, &self.nodes, self.view.policy()))
+        Ok(SessionView::of(row, owner, &self.nodes, self.view.policy()))
     }
 }
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct EventView {
     pub sequence: u64,
     pub at: Timestamp,
     /// A person's name, or the part of the server that did it.
@@ -240,7 +240,7 @@ pub struct Event {
     pub after: String,
 }
 
-impl Event {
+impl EventView {
     pub(in crate::actions) fn of(row: EventRow) -> Self {
         Self {
             sequence: row.sequence,

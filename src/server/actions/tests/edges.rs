@@ -2,14 +2,14 @@
 //! asked for over HTTP, in `tests/suite/server/limits.rs`.
 
 use rules::names::{UserId, UserName};
-use rules::refusal::Kind;
+use rules::refusal::RefusalKind;
 use rules::units::Timestamp;
 
 use super::*;
 use crate::access::local_root;
 use crate::actions::sessions::LaunchRequest;
 use crate::catalog::Lane;
-use crate::catalog::events::Note;
+use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::OperationRow;
 
 /// Asks for so many pieces of long work of a kind that is never begun.
@@ -74,7 +74,7 @@ async fn sixty_four_imports_may_wait() {
     };
     assert_eq!(
         (refused.code.as_str(), refused.kind),
-        ("operation.too-many", Kind::TooOften)
+        ("operation.too-many", RefusalKind::TooOften)
     );
     assert!(refused.retry_after_seconds.is_some());
 }
@@ -93,7 +93,7 @@ async fn a_history_has_the_newest_five_hundred_events() {
         .catalog()
         .write_now(Lane::People, "note", move |rows| {
             (0..500).try_for_each(|number| {
-                rows.note(Note {
+                rows.note(NewEvent {
                     actor: "test",
                     topic: "sessions",
                     object: &object,
@@ -194,9 +194,9 @@ async fn what_one_person_has_waiting_is_bounded_in_bytes() {
 async fn a_loop_of_long_launches_and_stops_keeps_the_catalog_small() {
     /// Launch documents of ended sessions as they lie in their rows, and those of the waiting ones sealed: a
     /// third more than was sent. The rest is a few kilobytes a session.
-    const MOST_OF_THE_FILE: u64 = (64 << 20) + 4 * (16 << 20) / 3 + (8 << 20);
+    const MAX_FILE_BYTES: u64 = (64 << 20) + 4 * (16 << 20) / 3 + (8 << 20);
     /// What SQLite leaves of its log when it was brought home.
-    const MOST_OF_THE_LOG: u64 = 8 << 20;
+    const MAX_LOG_BYTES: u64 = 8 << 20;
     let folder = tempfile::tempdir().unwrap();
     let settings = base::settings::Settings {
         data: folder.path().to_path_buf(),
@@ -233,8 +233,8 @@ async fn a_loop_of_long_launches_and_stops_keeps_the_catalog_small() {
         .unwrap();
     let size = |name: &str| folder.path().join(name).metadata().unwrap().len();
     let (file, log) = (size("catalog.sqlite"), size("catalog.sqlite-wal"));
-    assert!(file <= MOST_OF_THE_FILE, "the file has {file} bytes");
-    assert!(log <= MOST_OF_THE_LOG, "its log has {log} bytes");
+    assert!(file <= MAX_FILE_BYTES, "the file has {file} bytes");
+    assert!(log <= MAX_LOG_BYTES, "its log has {log} bytes");
     // The oldest is still there, and says what it lost; it never begins again.
     let id = first.expect("launched above").to_string();
     let oldest = sessions::get(&server, &root, &id).await.unwrap();

@@ -9,7 +9,7 @@ use super::*;
 
 /// A row of its own, so that its commit is one.
 fn remark(rows: &Rows<'_>) -> Result<(), Failure> {
-    rows.note(events::Note {
+    rows.note(events::NewEvent {
         actor: "test",
         topic: "sessions",
         object: "x",
@@ -118,7 +118,7 @@ async fn two_lists_are_read_at_once_and_the_next_waits() {
 #[test]
 fn an_answer_is_kept_for_a_day() {
     let catalog = memory();
-    let key = idempotency::Key {
+    let key = idempotency::RequestKey {
         principal: owner(&catalog),
         route: "POST /x".to_owned(),
         key: "k".to_owned(),
@@ -156,7 +156,7 @@ fn what_was_rolled_back_is_no_live_session() {
         read.unwrap()
     };
     assert_eq!(live(), std::slice::from_ref(&written));
-    let change = |wish: Wish, fails: bool| {
+    let change = |wish: DesiredState, fails: bool| {
         let result = catalog.write_now(Lane::People, "change", move |rows| {
             rows.edit_session(written.id, "mina", None, |row| {
                 row.wish = wish;
@@ -172,11 +172,14 @@ fn what_was_rolled_back_is_no_live_session() {
         });
         assert_eq!(result.is_err(), fails);
     };
-    change(Wish::Kill, true);
-    assert_eq!(live()[0].wish, Wish::Run);
-    change(Wish::Stop, false);
+    change(DesiredState::Kill, true);
+    assert_eq!(live()[0].wish, DesiredState::Run);
+    change(DesiredState::Stop, false);
     let after = live();
-    assert_eq!((after[0].wish, after[0].generation), (Wish::Stop, 2));
+    assert_eq!(
+        (after[0].wish, after[0].generation),
+        (DesiredState::Stop, 2)
+    );
     let row = catalog.read_now("read", |view| view.session(after[0].id));
     assert_eq!(row.unwrap().as_ref(), after.first());
 }

@@ -34,7 +34,7 @@ fn end(catalog: &Catalog, id: SessionId, at: u64) {
             true
         })
     });
-    assert_eq!(written.unwrap(), sessions::Written::Yes);
+    assert_eq!(written.unwrap(), sessions::ConditionalWrite::Yes);
 }
 
 fn row(catalog: &Catalog, id: SessionId) -> Option<Session> {

@@ -16,8 +16,8 @@ fn with_secret(owner: UserId, name: &str) -> Session {
     made
 }
 
-fn key_of(principal: UserId) -> idempotency::Key {
-    idempotency::Key {
+fn key_of(principal: UserId) -> idempotency::RequestKey {
+    idempotency::RequestKey {
         principal,
         route: "POST /api/v1/sessions".into(),
         key: "k-of-a-launch".into(),
@@ -52,9 +52,9 @@ fn launch(catalog: &Catalog) -> (Session, Assignment) {
     insert(catalog, &made).unwrap();
     let assignment = told(catalog.founding().node, &made);
     let (key, answer) = (key_of(made.owner), format!("{{\"env\":\"{SECRET}\"}}"));
-    let writes = conducting::Writes {
+    let writes = conducting::PassChanges {
         sessions: vec![],
-        nodes: vec![rules::world::Node {
+        nodes: vec![rules::world::NodeRecord {
             id: assignment.node,
             name: "fardel-01".into(),
             boot: rules::names::BootId(uuid::Uuid::from_u128(1)),
@@ -100,7 +100,7 @@ fn holding(directory: &Path, text: &str) -> Vec<PathBuf> {
 }
 
 fn refused(directory: &tempfile::TempDir) -> String {
-    let place = Place::Directory(directory.path().to_path_buf());
+    let place = CatalogPlace::Directory(directory.path().to_path_buf());
     code(Catalog::open(&place, clock()))
 }
 
@@ -111,7 +111,7 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
     let (made, assignment) = launch(&catalog);
     // A row that was written over, with its environment and without.
     let moved = made.id;
-    for wish in [Wish::Stop, Wish::Kill] {
+    for wish in [DesiredState::Stop, DesiredState::Kill] {
         catalog
             .write_now(Lane::People, "stop", move |rows| {
                 rows.change_session(moved, None, "mina", None, |row| {
@@ -140,7 +140,7 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
             let read = view.assignment(assignment.node)?.unwrap();
             assert_eq!(read.containers, assignment.containers);
             assert!(view.answered(&key, now)?.unwrap().contains(SECRET));
-            let other = idempotency::Key {
+            let other = idempotency::RequestKey {
                 digest: [8; 32],
                 ..key
             };

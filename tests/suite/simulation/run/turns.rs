@@ -6,9 +6,9 @@ use rules::names::{SessionId, UserId};
 use rules::resources::Demand;
 use rules::session::Session;
 use rules::units::Timestamp;
-use rules::world::World;
+use rules::world::ClusterSnapshot;
 
-use super::{Kept, Moment, Run, waits_for_room};
+use super::{Kept, Run, SimulatedMoment, waits_for_room};
 
 /// Their owner's first that waits for room, and how many places each other person got meanwhile.
 #[derive(Default)]
@@ -21,7 +21,11 @@ pub(super) struct Firsts {
 impl Run {
     /// A session that waits for room as its owner's first lets at most one of each other person pass, among those
     /// that want no less.
-    pub(super) fn turns_are_taken(&mut self, world: &World, now: Moment) -> Kept {
+    pub(super) fn turns_are_taken(
+        &mut self,
+        world: &ClusterSnapshot,
+        now: SimulatedMoment,
+    ) -> Kept {
         let before = std::mem::take(&mut self.firsts.passed);
         if now.wall < self.firsts.latest {
             return Ok(());
@@ -60,7 +64,7 @@ impl Run {
 }
 
 /// The first of each owner that waits for nothing but room.
-fn firsts(world: &World, now: Timestamp) -> Vec<&Session> {
+fn firsts(world: &ClusterSnapshot, now: Timestamp) -> Vec<&Session> {
     let mut firsts: BTreeMap<UserId, &Session> = BTreeMap::new();
     let waiting = world.sessions.iter();
     for session in waiting.filter(|s| waits_for_room(world, s, now)) {

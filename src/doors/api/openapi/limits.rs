@@ -1,0 +1,371 @@
+//! What a shape cannot say by its types: patterns, lengths and rules across fields, so that a client knows
+//! before it asks. Never checks anything: the actions do, and a rule that only they can tell (a name that is
+//! taken, a password that is too common, a length in bytes) is not here.
+
+use rules::image::MAX_REFERENCE_LENGTH;
+use rules::permissions::Permission;
+use rules::session::{
+    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
+    MAX_RUN_SECONDS, MAX_VARIABLES,
+};
+use serde_json::{Map, Value, json};
+
+/// Characters that a person does not see, those above U+FFFF left out: not every dialect of patterns can
+/// write them.
+const HIDDEN: &str = r"\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb";
+/// Blanks besides the hidden ones.
+const BLANKS: &str = r" \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000";
+/// Text that may end up in a C string.
+const NO_NUL: &str = r"^[^\u0000]*$";
+const SESSION_NAME: &str = "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$";
+const VARIABLE_NAME: &str = "^[A-Za-z_][A-Za-z0-9_]{0,255}$";
+const VARIABLE: &str = r"^[^=\u0000]+=[^\u0000]*$";
+const PROFILE: &str = r"^[1-7]g\.[1-9][0-9]{0,2}gb(\+me)?$";
+/// A host, a path and a tag; an id of an image fits too.
+const IMAGE: &str = r"^([a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(:[0-9]+)?/)?[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*)*(:[A-Za-z0-9._-]{1,128})?$";
+const HOST_NAME: &str = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
+/// Shares have two decimals and seven digits before them.
+const MAX_SHARE: f64 = 9_999_999.99;
+/// About what a program's context takes of its slice of a device.
+const LEAST_SLICE: u64 = rules::devices::CONTEXT_OVERHEAD.0;
+
+fn plain() -> String {
+    format!("^[^{HIDDEN}]*$")
+}
+
+/// Plain text that is more than blanks.
+fn named() -> String {
+    format!("^[^{HIDDEN}]*[^{HIDDEN}{BLANKS}][^{HIDDEN}]*$")
+}
+
+fn image() -> Value {
+    json!({"pattern": IMAGE, "maxLength": MAX_REFERENCE_LENGTH})
+}
+
+/// Text for people. The actions count bytes: as many characters fit only where each is one.
+fn text(longest: usize) -> Value {
+    json!({"pattern": plain(), "maxLength": longest})
+}
+
+fn password() -> Value {
+    json!({"pattern": NO_NUL, "minLength": 10, "maxLength": 1024})
+}
+
+fn labels() -> Value {
+    json!({
+        "maxProperties": MAX_LABELS,
+        "propertyNames": {"pattern": plain(), "minLength": 1, "maxLength": MAX_LABEL_LENGTH},
+        "additionalProperties": {"pattern": plain(), "maxLength": MAX_LABEL_LENGTH},
+    })
+}
+
+fn seconds() -> Value {
+    json!({"minimum": 1, "maximum": MAX_RUN_SECONDS})
+}
+
+/// No `multipleOf`: validators that divide floating numbers say that 0.29 is no multiple of 0.01.
+fn share() -> Value {
+    json!({"minimum": 0.01, "maximum": MAX_SHARE})
+}
+
+/// Where in the schemas, and what is said there besides.
+fn all() -> Vec<(&'static str, Value)> {
+    let scopes: Vec<&str> = Permission::ALL.iter().map(|verb| verb.word()).collect();
+    vec![
+        (
+            "/LaunchRequest/properties/name",
+            json!({"pattern": SESSION_NAME}),
+        ),
+        ("/LaunchRequest/properties/image", image()),
+        (
+            "/LaunchRequest/properties/command",
+            json!({
+                "maxItems": MAX_ARGUMENTS,
+                "items": {"pattern": NO_NUL, "maxLength": MAX_ARGUMENT_LENGTH},
+                // The first word is the program to run.
+                "not": {"minItems": 1, "prefixItems": [{"const": ""}]},
+            }),
+        ),
+        (
+            "/LaunchRequest/properties/env",
+            json!({
+                "maxProperties": MAX_VARIABLES,
+                "propertyNames": {"pattern": VARIABLE_NAME},
+                "additionalProperties": {"pattern": NO_NUL, "maxLength": MAX_ARGUMENT_LENGTH},
+            }),
+        ),
+        ("/LaunchRequest/properties/labels", labels()),
+        ("/LaunchRequest/properties/timeout_seconds", seconds()),
+        ("/LaunchRequest/properties/longest_run_seconds", seconds()),
+        (
+            "/LaunchRequest/properties/depends_on",
+            json!({"maxItems": MAX_DEPENDENCIES}),
+        ),
+        (
+            // A time limit of the command is for batch sessions, and what the machine's own programs are to do
+            // in one has to be said.
+            "/LaunchRequest",
+            json!({
+                "if": {"required": ["timeout_seconds"], "properties": {"timeout_seconds": {"type": "integer"}}},
+                "then": {"required": ["kind"], "properties": {"kind": {"const": "batch"}}},
+                "dependentSchemas": {
+                    "kind": {
+                        "if": {"properties": {"kind": {"const": "batch"}, "image": {"const": "host"}}},
+                        "then": {"required": ["command"], "properties": {"command": {"minItems": 1}}},
+                    },
+                },
+            }),
+        ),
+        ("/LaunchResources/properties/cpu", share()),
+        ("/LaunchResources/properties/gpu", share()),
+        (
+            "/LaunchResources/properties/gpu_memory",
+            json!({"minimum": LEAST_SLICE}),
+        ),
+        (
+            "/LaunchResources/properties/mig",
+            json!({"pattern": PROFILE}),
+        ),
+        (
+            // Memory of a device comes with a fraction of it, and a partition without a share.
+            "/LaunchResources",
+            json!({
+                "if": {"required": ["gpu_memory"], "properties": {"gpu_memory": {"type": "integer"}}},
+                "then": {
+                    "required": ["gpu"],
+                    "properties": {"gpu": {"type": "number", "not": {"type": "integer"}}},
+                },
+                "dependentSchemas": {
+                    "mig": {
+                        "if": {"properties": {"mig": {"type": "string"}}},
+                        "then": {"properties": {"gpu": {"type": "null"}}},
+                    },
+                },
+            }),
+        ),
+        (
+            "/SessionPatch/properties/name",
+            json!({"pattern": SESSION_NAME}),
+        ),
+        ("/SessionPatch/properties/labels", labels()),
+        (
+            // Limits are changed alone.
+            "/SessionPatch",
+            json!({
+                "if": {"required": ["resources"], "properties": {"resources": {"type": "object"}}},
+                "then": {"properties": {"name": {"type": "null"}, "labels": {"type": "null"}}},
+            }),
+        ),
+        ("/ResourcesPatch/properties/cpu", share()),
+        ("/ResourcesPatch/properties/gpu", share()),
+        ("/CordonRequest/properties/note", text(256)),
+        ("/DrainRequest/properties/note", text(256)),
+        ("/CutRequest/properties/note", text(256)),
+        (
+            "/CutRequest/properties/profiles/items",
+            json!({"pattern": PROFILE}),
+        ),
+        ("/TestRequest/properties/image", image()),
+        ("/ImportRequest/properties/reference", image()),
+        (
+            // One archive to read from.
+            "/ImportRequest",
+            json!({
+                "if": {"required": ["upload"], "properties": {"upload": {"type": "string"}}},
+                "then": {"properties": {"path": {"type": "null"}}},
+                "else": {"required": ["path"], "properties": {"path": {"type": "string"}}},
+            }),
+        ),
+        ("/NewUser/properties/password", password()),
+        ("/NewPassword/properties/password", password()),
+        ("/SetupRequest/properties/password", password()),
+        ("/PasswordChange/properties/new", password()),
+        (
+            "/Preferences/properties/language",
+            json!({"enum": ["", "en", "ko", null]}),
+        ),
+        (
+            "/Preferences/properties/theme",
+            json!({"enum": ["light", "dark", "system", null]}),
+        ),
+        (
+            "/Preferences/properties/time_zone",
+            json!({"pattern": "^[A-Za-z0-9_+/-]*$", "maxLength": 64, "examples": ["Asia/Seoul"]}),
+        ),
+        ("/NewToken/properties/name", json!({"pattern": named()})),
+        ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
+        (
+            "/SignInRequest/properties/token_name",
+            json!({"pattern": named(), "minLength": 1, "maxLength": 64}),
+        ),
+        (
+            "/CertificateRequest/properties/names",
+            json!({
+                "maxItems": 50,
+                "items": {"anyOf": [
+                    {"pattern": HOST_NAME, "maxLength": 253},
+                    {"format": "ipv4"},
+                    {"format": "ipv6"},
+                ]},
+            }),
+        ),
+        (
+            "/CertificateRequest/properties/organisation",
+            json!({"pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$", "maxLength": 64}),
+        ),
+    ]
+}
+
+/// Adds every limit to the schema it belongs to.
+pub(super) fn add(schemas: &mut Value) {
+    for (at, limits) in all() {
+        if let (Some(schema), Value::Object(limits)) = (schemas.pointer_mut(at), limits) {
+            merge(schema, limits);
+        }
+    }
+}
+
+fn merge(into: &mut Value, from: Map<String, Value>) {
+    let Some(into) = into.as_object_mut() else {
+        return;
+    };
+    for (name, value) in from {
+        match (into.get_mut(&name), value) {
+            (Some(there @ Value::Object(_)), Value::Object(more)) => merge(there, more),
+            (_, value) => {
+                into.insert(name, value);
+            }
+        }
+    }
+}
+
+/// The schema of a parameter of a path, a query or a header, by the route's path and its name.
+pub(super) fn parameter(path: &str, name: &str) -> Value {
+    match name {
+        "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
+        "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
+        "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+        "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
+        "command" => json!({
+            "type": "array",
+            "items": {"type": "string", "pattern": NO_NUL},
+            "not": {"minItems": 1, "prefixItems": [{"const": ""}]},
+        }),
+        "env" => json!({"type": "array", "items": {"type": "string", "pattern": VARIABLE}}),
+        "cwd" | "user" => json!({"type": "string", "pattern": NO_NUL}),
+        "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
+        "q" => json!({"type": "string", "pattern": plain(), "maxLength": 1024}),
+        // An empty word is one that was left out.
+        "sort" => json!({"type": "string", "enum": [
+            "", "created_at", "-created_at", "started_at", "-started_at", "ended_at", "-ended_at", "name", "-name",
+        ]}),
+        "scope" => json!({"type": "string", "enum": ["", "mine", "all"]}),
+        "cursor" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]*$", "maxLength": 2048}),
+        "since" if path.ends_with("/metrics") => json!({"type": "string", "format": "date-time"}),
+        "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+        "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
+        "If-Match" => json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,18}")$"#}),
+        "Tus-Resumable" => json!({"type": "string", "enum": ["1.0.0"]}),
+        "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
+        _ => json!({"type": "string"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rules::devices::MigProfile;
+    use rules::image::parse_reference;
+    use rules::names::SessionName;
+    use rules::session::hidden;
+
+    #[test]
+    fn every_limit_belongs_to_a_schema() {
+        let schemas = &super::super::document()["components"]["schemas"];
+        for (at, _) in all() {
+            assert!(schemas.pointer(at).is_some(), "no schema {at}");
+        }
+    }
+
+    fn takes(pattern: &str, text: &str) -> bool {
+        regex::Regex::new(pattern).expect(pattern).is_match(text)
+    }
+
+    #[test]
+    fn hidden_characters_are_those_that_the_actions_refuse() {
+        let (plain, named) = (plain(), named());
+        let (plain, named) = (
+            regex::Regex::new(&plain).expect("a pattern"),
+            regex::Regex::new(&named).expect("a pattern"),
+        );
+        for c in (0..=0xffff).filter_map(char::from_u32) {
+            let text = c.to_string();
+            assert_eq!(plain.is_match(&text), !hidden(c), "{c:?}");
+            assert_eq!(
+                named.is_match(&text),
+                !hidden(c) && !c.is_whitespace(),
+                "{c:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_fit_their_patterns_where_the_actions_take_them() {
+        for name in [
+            "a",
+            "A-1",
+            "a-",
+            "-a",
+            "a_b",
+            "",
+            &"a".repeat(63),
+            &"a".repeat(64),
+        ] {
+            let taken = SessionName::parse(name).is_ok();
+            assert_eq!(takes(SESSION_NAME, name), taken, "{name}");
+        }
+        for image in [
+            "python-ml:1.2",
+            "lab/vision:latest",
+            "a",
+            "a:B_9",
+            "lab.example:5000/x/y:1",
+            "",
+            "A",
+            "a:",
+            "a..b",
+            "/a",
+            "a/",
+            "a//b",
+            "a b",
+            "-a",
+            "a:b c",
+        ] {
+            let taken = parse_reference(image).is_ok();
+            assert_eq!(takes(IMAGE, image), taken, "{image}");
+        }
+        for profile in [
+            "1g.10gb",
+            "7g.80gb",
+            "1g.10gb+me",
+            "",
+            "0g.10gb",
+            "8g.10gb",
+            "1g.0gb",
+            "1g.1000gb",
+            "1g10gb",
+        ] {
+            let taken = MigProfile::parse(profile).is_ok();
+            assert_eq!(takes(PROFILE, profile), taken, "{profile}");
+        }
+        for (name, taken) in [
+            ("A", true),
+            ("_a9", true),
+            ("9a", false),
+            ("", false),
+            ("a-b", false),
+        ] {
+            assert_eq!(takes(VARIABLE_NAME, name), taken, "{name}");
+        }
+    }
+}
