@@ -46,6 +46,9 @@ use crate::doors::peer::Peer;
 /// Threads that serve people. More: an idle box holds their stacks. Fewer: one slow answer holds
 /// up the next.
 const THREADS: usize = 2;
+/// Niceness of these threads. Lower: they hold up everything else where answers take long. Higher: an answer waits
+/// for its turn behind the sessions that begin and run.
+const NICE: i32 = -5;
 /// How long answers under way may take after SIGTERM before the process leaves.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
@@ -61,6 +64,7 @@ pub fn main(reading: LoadedSettings) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("serve")
+        .on_thread_start(prefer)
         .enable_all()
         .build();
     let served = match runtime {
@@ -89,6 +93,17 @@ pub fn main(reading: LoadedSettings) -> ExitCode {
             eprintln!("error: {}", chain(&fault));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Lets this thread run before sessions and their starts. An ordinary user may not; then it waits like them.
+fn prefer() {
+    // SAFETY: setpriority takes three numbers; 0 is the calling thread.
+    // Justification: the standard library has no way to set it.
+    let set = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) };
+    if set != 0 {
+        let error = std::io::Error::last_os_error();
+        tracing::debug!(%error, "threads that answer are as nice as all others");
     }
 }
 

@@ -200,6 +200,18 @@ fn free_address() -> SocketAddr {
     taken.local_addr().expect("its number")
 }
 
+/// The niceness of each thread of a process, by the thread's name.
+fn niceness(pid: impl std::fmt::Display) -> Vec<(String, i32)> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let threads = threads.flatten().flatten().filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+        let nice = rest.split_whitespace().nth(16)?.parse().ok()?;
+        Some((name.to_owned(), nice))
+    });
+    threads.collect()
+}
+
 fn memory_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -306,6 +318,20 @@ fn nobody_stops_the_box() {
         mina.works(round, &mut idle);
     }
     let pid = of.server_pid().expect("a server");
+    // Threads that answer come before sessions; whoever they start does not inherit it.
+    let threads = niceness(pid);
+    let answering = |name: &str| name == "serve";
+    let preferred = |(name, nice): &(String, i32)| !answering(name) || *nice == -5;
+    assert!(threads.iter().all(preferred), "{threads:?}");
+    assert!(
+        threads.iter().any(|(name, _)| answering(name)),
+        "{threads:?}"
+    );
+    for (name, shim) in of.shims() {
+        let threads = niceness(shim);
+        assert!(!threads.is_empty(), "{name} has no shim");
+        assert!(threads.iter().all(|(_, nice)| *nice == 0), "{threads:?}");
+    }
     let mut memory = 0;
     let mut beside = BTreeMap::new();
     let enough = AtomicBool::new(false);

@@ -237,6 +237,10 @@ fn settle() -> io::Result<Option<OwnedFd>> {
     unsafe { libc::syscall(libc::SYS_close_range, 4u32, u32::MAX, 0u32) };
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::chdir("/")?;
+    // A thread of the server that comes before sessions may have started this process.
+    if rustix::process::getpriority_process(None)? < 0 {
+        rustix::process::setpriority_process(None, 0)?;
+    }
     // A terminal's interrupt for the server is not meant for sessions.
     rustix::process::setsid()?;
     // SAFETY: this process has one thread.
