@@ -21,7 +21,7 @@ pub const fn starts_at_once(processors: usize) -> usize {
     }
 }
 
-/// How many of them may be of one owner, counted over all nodes together: half, at least one. So the first session of another owner starts
+/// How many of them may be of one owner, counted over all nodes that take sessions: half, at least one. So the first session of another owner starts
 /// at once, however many sessions one owner launches.
 pub fn starts_of_one_owner(processors: usize) -> usize {
     (starts_at_once(processors) / 2).max(1)

@@ -42,12 +42,12 @@ pub struct Simulation {
 }
 
 /// The catalog as it was at one moment.
-pub struct Copied {
+pub struct OlderCatalog {
     rows: RowsCopy,
     told: BTreeMap<NodeId, u64>,
 }
 
-impl Copied {
+impl OlderCatalog {
     /// The newest assignment that it says it told a machine; 0 where none.
     pub fn told(&self, node: NodeId) -> u64 {
         self.told.get(&node).copied().unwrap_or(0)
@@ -140,7 +140,7 @@ impl Simulation {
     }
 
     /// Copies the catalog as it is.
-    pub fn copy(&self) -> Result<Copied, Failure> {
+    pub fn copy(&self) -> Result<OlderCatalog, Failure> {
         let rows = self.catalog().copy_rows()?.ok_or_else(|| {
             ServerFault::new("copy a catalog in memory", "this one lies in files")
         })?;
@@ -154,11 +154,11 @@ impl Simulation {
                 .map(|list| (list.node, list.generation))
                 .collect())
         })?;
-        Ok(Copied { rows, told })
+        Ok(OlderCatalog { rows, told })
     }
 
     /// The server dies, and starts again with a catalog that was copied.
-    pub fn put_back(&mut self, copy: &Copied) -> Result<(), Failure> {
+    pub fn put_back(&mut self, copy: &OlderCatalog) -> Result<(), Failure> {
         self.catalog().put_rows_back(&copy.rows)?;
         self.crash();
         Ok(())

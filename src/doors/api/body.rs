@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use server::actions::IdempotencyKey;
 use sha2::{Digest, Sha256};
 
+use super::ApiContext;
 use super::dress::too_large;
+use super::who::prove_again;
 use crate::doors::problem::ProblemResponse;
 
 /// A JSON body and what belongs to acting on it once.
@@ -21,16 +23,17 @@ pub(super) struct JsonBody<T> {
     pub(super) key: Option<IdempotencyKey>,
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<ApiContext> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
+    async fn from_request(request: Request, api: &ApiContext) -> Result<Self, ProblemResponse> {
         let (parts, body) = request.into_parts();
         must_be_json(&parts.headers)?;
         let request = Request::from_parts(parts.clone(), body);
-        let bytes = Bytes::from_request(request, state)
+        let bytes = Bytes::from_request(request, api)
             .await
             .map_err(|_| too_large())?;
+        prove_again(api, &parts).await?;
         let value = read(&bytes)?;
         let key = key(&parts.method, &parts.uri, &parts.headers, &bytes);
         Ok(Self { value, key })

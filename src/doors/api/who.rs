@@ -1,9 +1,12 @@
 //! Who calls the API: a token in `Authorization`, the cookie of a browser on our own page, or root on
 //! the local socket. Never says what they may do.
 
+use std::time::{Duration, Instant};
+
 use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
+use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use server::access::{self, Caller};
 
@@ -14,8 +17,42 @@ use crate::doors::origin;
 use crate::doors::peer::Peer;
 use crate::doors::problem::ProblemResponse;
 
+/// A request whose body took longer is proven again: meanwhile its token may have been revoked, or its user
+/// suspended. Longer: what was revoked acts as long. Shorter: ordinary requests are proven twice.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The proven caller of a request.
 pub(super) struct ApiCaller(pub(super) Caller);
+
+/// Whose request it is, and since when that is proven.
+#[derive(Clone)]
+struct Proven {
+    subject: Subject,
+    at: Instant,
+}
+
+/// Proves once more a caller whose body was on its way for long. To be called when all of it is there; does
+/// nothing for a request that needs no caller.
+///
+/// Errors: those of proving; `token.invalid` where the same token or cookie now gives other rights.
+pub(super) async fn prove_again(api: &ApiContext, parts: &Parts) -> Result<(), ProblemResponse> {
+    let Some(before) = parts.extensions.get::<Proven>() else {
+        return Ok(());
+    };
+    if before.at.elapsed() < PROOF_TIMEOUT {
+        return Ok(());
+    }
+    let caller = prove(api, parts, peer(parts)).await?;
+    if caller.subject == before.subject {
+        return Ok(());
+    }
+    Err(Refusal::unauthenticated(
+        "token.invalid",
+        "What this token may do changed while the request was sent.",
+    )
+    .hint("Send the request again.")
+    .into())
+}
 
 impl FromRequestParts<ApiContext> for ApiCaller {
     type Rejection = ProblemResponse;
@@ -27,6 +64,10 @@ impl FromRequestParts<ApiContext> for ApiCaller {
         let peer = peer(parts);
         let mut caller = prove(api, parts, peer).await?;
         admission::proven(&parts.extensions, caller.subject.user);
+        parts.extensions.insert(Proven {
+            subject: caller.subject.clone(),
+            at: Instant::now(),
+        });
         caller.request = parts
             .extensions
             .get::<RequestId>()

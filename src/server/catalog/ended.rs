@@ -17,21 +17,23 @@ const MAX_ENDED_BYTES: u64 = 64 << 20;
 /// Ended sessions of one person that are kept. Higher: a loop of short sessions takes more of the disk. Lower: a
 /// month of sweeps is not seen whole.
 const MAX_ENDED: u64 = 50_000;
-/// Rows that go at once when there are too many: what live sessions wait for is looked up once for all of them.
+/// Rows that go, or lose their launch document, in one commit. Higher: an upgraded catalog far past its bounds
+/// keeps every other write waiting. Lower: what live sessions wait for is looked up more often.
 const MAX_REMOVED: u64 = 200;
 /// Who did it, in the journal.
 const ACTOR: &str = "retention";
 
 impl Rows<'_> {
-    /// Keeps both bounds of what `owner`'s ended sessions keep. Costs a look at one row, a visit of each session
-    /// that goes, and once in 200 of those one of each live session.
+    /// Keeps both bounds of what `owner`'s ended sessions keep, now that one more of theirs ended. Where a catalog of
+    /// an earlier version is past them, at most 200 go with each that ends. Costs a look at one row, a visit of
+    /// each session that goes, and once in 200 of those one of each live session.
     pub(super) fn bound_ended(&self, owner: UserId) -> Result<(), Failure> {
         let (bytes, rows) = kept(self.connection, owner)?;
         if let Some(beyond) = bytes.checked_sub(MAX_ENDED_BYTES).filter(|more| *more > 0) {
             self.forget_documents(owner, beyond)?;
         }
         if rows > MAX_ENDED {
-            self.remove_oldest(owner, rows - MAX_ENDED + MAX_REMOVED)?;
+            self.remove_oldest(owner, MAX_REMOVED)?;
         }
         Ok(())
     }
@@ -47,7 +49,7 @@ impl Rows<'_> {
         )?;
         let mut found = oldest.query([owner.0.as_bytes()])?;
         let (mut gone, mut freed) = (Vec::new(), 0);
-        while freed < bytes {
+        while freed < bytes && gone.len() < MAX_REMOVED as usize {
             let Some(row) = found.next()? else { break };
             freed += value::unsigned(row, "bytes")?;
             gone.push(SessionId(value::id(row, "id")?));

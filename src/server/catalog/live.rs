@@ -10,7 +10,7 @@ use rules::session::Session;
 /// Sessions kept at most. Higher: more memory while a long queue waits, about 1 KiB for each. Lower: passes over a
 /// longer queue read the rest of its rows each time.
 const MAX_KEPT: usize = 4096;
-/// Bytes of command and variables of one session that is kept. Higher: more memory. Lower: sessions with many
+/// Bytes of command, variables and labels of one session that is kept. Higher: more memory. Lower: sessions with many
 /// variables are read in every pass.
 const MAX_KEPT_BYTES: usize = 4096;
 
@@ -51,8 +51,10 @@ impl LiveSessions {
 fn bytes(session: &Session) -> usize {
     let variables = session.order.env.iter();
     let variables = variables.map(|(name, value)| name.len() + value.len());
+    let labels = session.labels.iter();
+    let labels = labels.map(|(name, value)| name.len() + value.len());
     let command = session.order.command.iter().map(String::len);
-    command.chain(variables).sum()
+    command.chain(variables).chain(labels).sum()
 }
 
 #[cfg(test)]

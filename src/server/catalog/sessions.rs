@@ -285,7 +285,7 @@ impl Rows<'_> {
         {
             self.put_served(after.owner, at)?;
         }
-        if after.phase == Phase::Ended {
+        if after.phase == Phase::Ended && before.phase != Phase::Ended {
             self.bound_ended(after.owner)?;
         }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);

@@ -21,8 +21,9 @@ const STARTING_SECONDS: u64 = 10;
 /// an owner who has as many sessions starting as one owner may: they would hold room that they cannot use
 /// yet, and another owner's session would wait for it. The pass after one of them started gives the next place.
 pub(crate) fn schedule(turn: &mut ControllerPass, decide: Decide<'_>) {
-    let all = turn.world.nodes.iter();
-    let processors = all.map(|node| node.capacity.cpu.0 as usize / 100);
+    let nodes = turn.world.nodes.iter();
+    let take = nodes.filter(|node| node.schedulable && !node.is_silent(turn.now));
+    let processors = take.map(|node| node.capacity.cpu.0 as usize / 100);
     let most = processors.map(starts_of_one_owner).sum();
     loop {
         let decisions = decide(&turn.world, turn.now);
@@ -52,7 +53,7 @@ fn starting(turn: &ControllerPass) -> BTreeMap<UserId, usize> {
     for session in &turn.world.sessions {
         let recent = session
             .scheduled_at
-            .is_some_and(|at| turn.now.seconds_since(at) < STARTING_SECONDS);
+            .is_some_and(|at| at <= turn.now && turn.now.seconds_since(at) < STARTING_SECONDS);
         if recent && matches!(session.phase, Phase::Scheduled | Phase::Preparing) {
             *starting.entry(session.owner).or_default() += 1;
         }

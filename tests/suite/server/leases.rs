@@ -312,3 +312,35 @@ async fn pages_and_journals_of_a_browser_end_when_it_signs_out() {
     kept.ends().await;
     assert!(kept.heard.contains("sign-in.ended"), "{}", kept.heard);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_long_on_its_way_acts_by_no_right_that_ended_meanwhile() {
+    let the_box = TheBox::open().await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let other = the_box.token("mina", &Permission::ALL, None).await;
+    let (feed, pieces) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
+    let pieces = futures_util::stream::unfold(pieces, |mut pieces| async move {
+        Some((pieces.recv().await?, pieces))
+    });
+    let request = TheBox::request(&the_box.mina, "POST", "/api/v1/me/tokens")
+        .header("content-type", "application/json")
+        .body(Body::from_stream(pieces))
+        .expect("a request");
+    feed.send(Ok(r#"{"name": "kept","#.into()))
+        .await
+        .expect("taken");
+    let router = the_box.router.clone();
+    let sending = tokio::spawn(async move { router.oneshot(request).await.expect("an answer") });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    revoke(&the_box, &other).await;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let rest = r#" "scopes": ["sessions:read"]}"#;
+    feed.send(Ok(rest.into())).await.expect("taken");
+    drop(feed);
+    let answer = tokio::time::timeout(SOON, sending).await;
+    let status = answer.expect("it is taken on").expect("no panic").status();
+    assert_eq!(status, 401);
+    let tokens = the_box.get(&other, "/api/v1/me/tokens").await.json();
+    let names: Vec<_> = tokens["items"].as_array().expect("a list").iter().collect();
+    assert_eq!(names.len(), 1, "{tokens}");
+}

@@ -92,6 +92,7 @@ impl Fault {
     /// Words of the promise that has to find it, where it has one of its own.
     pub(super) fn promise(self) -> Option<&'static str> {
         match self {
+            Self::PassesWhateverFits => Some("takes what it could get"),
             Self::TurnsIgnored => Some("second that gets a place while"),
             Self::QuarantineIgnored => Some("because an older catalog is served"),
             _ => None,

@@ -191,6 +191,9 @@ struct Run {
     ran: BTreeMap<ContainerName, Ran>,
     /// Who waited for nothing but room a second ago, and where every placed one was.
     waited: BTreeSet<SessionId>,
+    /// Whose owner had as many sessions starting as one owner may, then: an owner's own later session passes none
+    /// of them, another owner's may.
+    capped: BTreeSet<SessionId>,
     placed: BTreeSet<ContainerName>,
     /// Machines on which some grant was not confirmed a second ago.
     unsettled: BTreeSet<NodeId>,
@@ -307,6 +310,7 @@ impl Run {
             quiet_since: 0,
             ran: BTreeMap::new(),
             waited: BTreeSet::new(),
+            capped: BTreeSet::new(),
             placed: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             crashed_at: 0,
@@ -1037,6 +1041,9 @@ impl Run {
             let in_front = |s: &&Session| {
                 self.waited.contains(&s.id)
                     && waits_for_room(world, s, now.wall)
+                    && (s.owner == passing.owner
+                        || !self.capped.contains(&s.id)
+                            && !waits_for_own_starts(world, s, now.wall))
                     && s.owner == passing.owner
                     && (s.queued_at, s.id) < (passing.queued_at, passing.id)
             };
@@ -1066,6 +1073,12 @@ impl Run {
             .iter()
             .filter(holds)
             .map(Session::container)
+            .collect();
+        self.capped = world
+            .sessions
+            .iter()
+            .filter(|s| waits_for_own_starts(world, s, now.wall))
+            .map(|s| s.id)
             .collect();
         self.waited = world
             .sessions
@@ -1276,9 +1289,12 @@ fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timesta
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
             && matches!(s.phase, Phase::Scheduled | Phase::Preparing)
-            && s.scheduled_at.is_some_and(|at| now.seconds_since(at) < 10)
+            && s.scheduled_at
+                .is_some_and(|at| at <= now && now.seconds_since(at) < 10)
     });
-    let processors = world.nodes.iter().map(|n| n.capacity.cpu.0 / 100);
+    let nodes = world.nodes.iter();
+    let take = nodes.filter(|n| n.schedulable && !n.is_silent(now));
+    let processors = take.map(|n| n.capacity.cpu.0 / 100);
     let most: u32 = processors.map(|count| (count / 2).clamp(1, 8)).sum();
     starting.count() >= most as usize
 }
@@ -1287,7 +1303,6 @@ fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timesta
 fn waits_for_room(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let order = &session.order;
     session.phase == Phase::Pending
-        && !waits_for_own_starts(world, session, now)
         && order.start_at.is_none_or(|at| at <= now)
         && order
             .depends_on

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rules::messages::Want;
 use rules::names::ContainerName;
-use server::rehearsal::Copied;
+use server::rehearsal::OlderCatalog;
 
 use super::{Dice, Fault, Kept, Run, TROUBLE};
 
@@ -19,13 +19,13 @@ pub(super) struct Older {
     copied_at: Option<u64>,
     served_at: u64,
     seconds: u64,
-    copy: Option<Copied>,
+    copy: Option<OlderCatalog>,
     served: Option<Served>,
 }
 
 /// While it is served.
 struct Served {
-    newest: Copied,
+    newest: OlderCatalog,
     until: u64,
     /// What machines were told to have running.
     wanted: BTreeSet<ContainerName>,
@@ -91,7 +91,7 @@ impl Run {
     }
 
     /// Nothing that was on its way reaches the next server, and the disk has room.
-    fn put(&mut self, copy: &Copied) -> Result<(), server::Failure> {
+    fn put(&mut self, copy: &OlderCatalog) -> Result<(), server::Failure> {
         self.server.fill_disk(false);
         self.disk_free_at = 0;
         self.mail.clear();

@@ -8,7 +8,7 @@ use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
-use super::{Kept, Run, SimulatedMoment, waits_for_room};
+use super::{Kept, Run, SimulatedMoment, waits_for_own_starts, waits_for_room};
 
 /// Their owner's first that waits for room, and how many places each other person got meanwhile.
 #[derive(Default)]
@@ -67,7 +67,9 @@ impl Run {
 fn firsts(world: &ClusterSnapshot, now: Timestamp) -> Vec<&Session> {
     let mut firsts: BTreeMap<UserId, &Session> = BTreeMap::new();
     let waiting = world.sessions.iter();
-    for session in waiting.filter(|s| waits_for_room(world, s, now)) {
+    let waits =
+        |s: &&Session| waits_for_room(world, s, now) && !waits_for_own_starts(world, s, now);
+    for session in waiting.filter(waits) {
         let first = firsts.entry(session.owner).or_insert(session);
         if (session.queued_at, session.id) < (first.queued_at, first.id) {
             *first = session;
