@@ -33,7 +33,7 @@ pub fn starts_of_one_owner(processors: usize) -> usize {
 /// that got its place first goes first, so that nothing that comes later keeps a session waiting.
 ///
 /// `digest` gives the configuration digest of an image; a session whose image is unknown to it is
-/// left out (the conductor ends such a session with a reason). Costs O(n log n) over the sessions.
+/// left out (the controller ends such a session with a reason). Costs O(n log n) over the sessions.
 pub fn for_nodes(
     world: &ClusterSnapshot,
     digest: impl Fn(ImageId) -> Option<String>,

@@ -1,4 +1,4 @@
-//! The world simulation: real rules, real SQLite, every pass of the conductor; machines, links,
+//! The world simulation: real rules, real SQLite, every pass of the controller; machines, links,
 //! disks, clocks and people are played by dice. A seed that fails is printed and replays to the
 //! letter.
 

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
 use crate::names::{NodeId, SessionId, UserId};
-use crate::placement::ground::{ClusterState, FoundPlace, NodeState};
-use crate::placement::line::QueueWalk;
-use crate::placement::{PlacementBlocker, choice, fit, kept, order};
+use crate::placement::cluster_state::{ClusterState, FoundPlace, NodeState};
+use crate::placement::queue::QueueWalk;
+use crate::placement::{PlacementBlocker, choice, fit, order, reservations};
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{Phase, Reason, Session, SessionEnvironment};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -338,10 +338,10 @@ fn in_front(
         let own = own.find(|s| s.owner == owner && s.order.demand.wants_device());
         return own.map(|front| behind(front));
     }
-    let could_be_on = |spot: &&NodeState<'_>| kept::could(spot.node, demand, host);
+    let could_be_on = |spot: &&NodeState<'_>| reservations::could(spot.node, demand, host);
     let competitor = sizes.iter().find(|size| {
         let mut spots = ground.spots.iter().filter(could_be_on);
-        spots.any(|spot| kept::competes(spot, size, demand))
+        spots.any(|spot| reservations::competes(spot, size, demand))
     });
     if let Some(size) = competitor {
         return Some(behind(size.first));
@@ -353,7 +353,7 @@ fn in_front(
     let spot = &ground.spots[free?.spot];
     let size = sizes
         .iter()
-        .find(|size| kept::could(spot.node, &size.demand, size.host))?;
+        .find(|size| reservations::could(spot.node, &size.demand, size.host))?;
     let front = size.first;
     Some(PlacementBlocker {
         code: "queue.kept".into(),

@@ -1,5 +1,5 @@
 //! What a person may do with sessions: launch, look, stop, change. Writes wishes only; passes of the
-//! conductor make them so.
+//! controller make them so.
 
 use rules::names::{ContainerName, SessionId, SessionName};
 use rules::permissions::{Permission, may};

@@ -20,7 +20,7 @@ pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
-use crate::examiner::Examination;
+use crate::diagnostics::Examination;
 use crate::{Failure, Server};
 
 /// One thing that was looked at.

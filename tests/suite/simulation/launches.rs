@@ -7,7 +7,7 @@ use rules::units::Timestamp;
 use server::Failure;
 use server::actions::IdempotencyKey;
 use server::actions::sessions::{self, LaunchRequest};
-use server::rehearsal::{Fate, Simulation};
+use server::simulation::{Fate, Simulation};
 
 use super::dice::Dice;
 use super::run::{at_once, caller};

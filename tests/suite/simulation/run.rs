@@ -23,8 +23,8 @@ use server::Failure;
 use server::access::{Caller, Via};
 use server::actions::sessions as actions;
 use server::actions::sessions::Resize;
-use server::rehearsal::stand_in::{Life, SimulatedMoment};
-use server::rehearsal::{Fate, Simulation};
+use server::simulation::fake_node::{Life, SimulatedMoment};
+use server::simulation::{Fate, Simulation};
 
 use super::dice::Dice;
 use super::faults::{self, Fault};
@@ -411,7 +411,7 @@ impl Run {
             self.crash("killed");
         }
         for at in 0..self.machines.len() {
-            let name = self.machines[at].stand_in.name.clone();
+            let name = self.machines[at].fake_node.name.clone();
             if self.dice.chance(2) {
                 let seconds = self.dice.between(2, 60);
                 self.machines[at].link_back_at = now.steady.plus_seconds(seconds);
@@ -455,7 +455,7 @@ impl Run {
 
     fn machines_live(&mut self, now: SimulatedMoment) {
         for at in 0..self.machines.len() {
-            self.machines[at].stand_in.advance(now);
+            self.machines[at].fake_node.advance(now);
         }
         let due: Vec<(Timestamp, u64)> = self
             .mail
@@ -476,7 +476,7 @@ impl Run {
             }
             self.machines[at].tend(now, self.fault);
             // Some starts and stops take no time at all.
-            self.machines[at].stand_in.advance(now);
+            self.machines[at].fake_node.advance(now);
             if let Some(report) = self.machines[at].report(now, self.fault)
                 && self.machines[at].linked(now)
             {
@@ -688,7 +688,7 @@ impl Run {
         let devices = self
             .machines
             .iter()
-            .map(|m| m.stand_in.capacity.devices.len())
+            .map(|m| m.fake_node.capacity.devices.len())
             .max()
             .unwrap_or(0);
         let gpu = if devices > 0 && self.dice.chance(50) {
@@ -819,7 +819,7 @@ impl Run {
             let at = self
                 .machines
                 .iter()
-                .position(|m| m.stand_in.id == assignment.node);
+                .position(|m| m.fake_node.id == assignment.node);
             if let Some(at) = at {
                 self.post(now, |()| Mail::Down(at, assignment.clone()));
             }
@@ -893,7 +893,7 @@ impl Run {
             let told = self
                 .machines
                 .iter()
-                .filter(|machine| Some(machine.stand_in.id) == session.node)
+                .filter(|machine| Some(machine.fake_node.id) == session.node)
                 .flat_map(|machine| machine.told(session.container()));
             for incident in told {
                 let old = self.now().wall.seconds_since(incident.at) > TIMEOUT;
@@ -923,7 +923,7 @@ impl Run {
 
     fn capacities_hold(&self) -> Kept {
         for machine in &self.machines {
-            let node = &machine.stand_in;
+            let node = &machine.fake_node;
             let mut used = Used::default();
             for container in node.containers.iter().filter(|c| c.lives()) {
                 used.add(&container.order.demand, &container.held);
@@ -954,7 +954,7 @@ impl Run {
     fn living_have_rows(&self, world: &ClusterSnapshot) -> Kept {
         let mut living = BTreeSet::new();
         for machine in &self.machines {
-            for container in machine.stand_in.containers.iter().filter(|c| c.lives()) {
+            for container in machine.fake_node.containers.iter().filter(|c| c.lives()) {
                 let name = container.order.name;
                 if !living.insert(name.session) {
                     return Err(format!("two containers of {} live", name.session));
@@ -962,7 +962,7 @@ impl Run {
                 let held = world.session(name.session).is_some_and(|s| {
                     s.container() == name
                         && s.phase.holds_resources()
-                        && s.node == Some(machine.stand_in.id)
+                        && s.node == Some(machine.fake_node.id)
                 });
                 if !held {
                     let row =
@@ -971,7 +971,7 @@ impl Run {
                         });
                     return Err(format!(
                         "{name} lives on {}, and its row is {}",
-                        machine.stand_in.name,
+                        machine.fake_node.name,
                         row.unwrap_or_else(|| "not there".into())
                     ));
                 }
@@ -1144,7 +1144,7 @@ impl Run {
     fn started(&self, name: ContainerName) -> Option<u64> {
         self.machines
             .iter()
-            .flat_map(|m| &m.stand_in.containers)
+            .flat_map(|m| &m.fake_node.containers)
             .filter(|c| c.order.name == name)
             .find_map(|c| match &c.life {
                 Life::Running { since, .. } => Some(*since),
@@ -1177,7 +1177,7 @@ impl Run {
         let mut dead = BTreeMap::new();
         for s in world.sessions.iter().filter(|s| s.phase == Phase::Running) {
             let lives = self.machines.iter().any(|m| {
-                m.stand_in
+                m.fake_node
                     .containers
                     .iter()
                     .any(|c| c.order.name == s.container() && c.lives())
@@ -1189,7 +1189,7 @@ impl Run {
         self.dead = dead;
         let mut unwanted = BTreeMap::new();
         for machine in &self.machines {
-            for container in &machine.stand_in.containers {
+            for container in &machine.fake_node.containers {
                 let name = container.order.name;
                 let wanted = world
                     .session(name.session)
@@ -1262,7 +1262,7 @@ impl Run {
             return Err(format!("{} is {} at the end", s.name, s.phase.word()));
         }
         for machine in &self.machines {
-            if let Some(container) = machine.stand_in.containers.first() {
+            if let Some(container) = machine.fake_node.containers.first() {
                 return Err(format!("{} is left at the end", container.order.name));
             }
         }

@@ -490,7 +490,7 @@ async fn keep(server: &Server, task: &Task, statement: Statement) -> Result<(), 
     let signature = server
         .certificates()?
         .sign(text.as_bytes())
-        .map_err(crate::appliance::shelves::tls_failure)?;
+        .map_err(crate::appliance::lazy_stores::tls_failure)?;
     let proof = ProofRow {
         id: uuid::Uuid::from_bytes(base::observe::dice()),
         device: statement.device.clone(),

@@ -1,4 +1,4 @@
-//! One turn of the conductor, before it is written: a world, and what the passes changed in it.
+//! One pass of the controller, before it is written: a world, and what its steps changed in it.
 //! Passes work on this value alone; its maker writes all of it in one commit, or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub(crate) struct ControllerPass {
     pub(crate) state: Uuid,
     /// Root said that this catalog leads the machine, also if it followed another.
     pub(crate) is_accepted: bool,
-    /// Machines that are taken over in this turn.
+    /// Machines that are taken over in this pass.
     pub(crate) accepting: BTreeSet<NodeId>,
     sessions: BTreeMap<SessionId, Session>,
     nodes: BTreeSet<NodeId>,
@@ -56,8 +56,8 @@ impl ControllerPass {
     }
 
     /// Changes one live session and notes that its row must be written, where `change` says that it
-    /// changed anything. `actor` is the pass. A session that ends leaves the world at once and
-    /// stands among the ended, so that a later pass of the same turn gives its place away and
+    /// changed anything. `actor` is the step. A session that ends leaves the world at once and
+    /// stands among the ended, so that a later step of the same pass gives its place away and
     /// starts what waited for it.
     pub(crate) fn change(
         &mut self,
@@ -155,7 +155,7 @@ impl ControllerPass {
         self.assigned.insert(assignment.node, assignment);
     }
 
-    /// Everything to be written; None where the passes changed nothing.
+    /// Everything to be written; None where the steps changed nothing.
     ///
     /// Each session carries the generation it was read with; writing raises it.
     pub(crate) fn writes(&self) -> Option<PassChanges> {

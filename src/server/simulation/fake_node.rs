@@ -1,4 +1,4 @@
-//! A stand-in for a machine: keeps an assignment, takes the steps that `rules::housekeeping` names,
+//! A fake node: keeps an assignment, takes the steps that `rules::housekeeping` names,
 //! and reports what it sees. Its containers are notes with times on them. How long things take, and
 //! what goes wrong, is written on each container when it is made (`ContainerPlan`).
 //!
