@@ -17,8 +17,8 @@ use server::actions::sessions::{self, LaunchRequest, ListQuery, Resize, SessionV
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
+use super::authentication::ApiCaller;
 use super::body::{JsonBody, QueryParameters};
-use super::who::ApiCaller;
 use crate::doors::problem::ProblemResponse;
 
 /// Longest time one `?wait=` holds a request. Higher: proxies in between give up first. Lower: waiting

@@ -23,9 +23,9 @@ use tokio::time::{Duration, MissedTickBehavior, interval};
 
 use super::ApiContext;
 use super::answer::ApiResult;
+use super::authentication::ApiCaller;
 use super::body::QueryParameters;
 use super::followers::held;
-use super::who::ApiCaller;
 use crate::doors::problem::ProblemResponse;
 
 /// Terminals: binary messages, first byte the channel.

@@ -11,8 +11,8 @@ use server::Server;
 use server::access;
 use server::actions::sessions::{self, HeldSlice, NodeOverview};
 
-use super::super::visit::RequestContext;
-use super::super::{answer, overview};
+use super::super::request_context::RequestContext;
+use super::super::{overview, responses};
 use crate::doors::text::Text;
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn marks_that_turn_the_reading_direction_are_shown_as_such() {
         &axum::http::Extensions::new(),
         "/".to_owned(),
     );
-    let answer = answer::html(&visit, StatusCode::OK, markup);
+    let answer = responses::html(&visit, StatusCode::OK, markup);
     let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
     let sent = String::from_utf8(bytes.expect("whole").to_vec()).expect("text");
     assert!(!sent.contains(rules::session::turns_direction));
