@@ -17,7 +17,7 @@ use rules::placement::{self, explain_session};
 use rules::refusal::Refusal;
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{
-    DesiredState, Phase, Reason, Session, SessionEnvironment, SessionKind, SessionSpec,
+    DesiredState, Reason, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
@@ -393,7 +393,7 @@ impl RehearsalStage {
         let id = self.session(name)?.id;
         let now = self.now().wall;
         self.server.edit(id, move |s| {
-            if s.phase == Phase::Ended {
+            if s.phase == SessionState::Ended {
                 s.begin_again(now);
             } else {
                 let because = Reason::new("session.restarted", "It is restarted.");
@@ -585,7 +585,7 @@ fn because(session: &Session) -> String {
     };
     let said = matches!(
         session.phase,
-        Phase::Scheduled | Phase::Stopping | Phase::Ended
+        SessionState::Scheduled | SessionState::Stopping | SessionState::Ended
     );
     if let Some(reason) = session.reason.as_ref().filter(|_| said) {
         let _ = write!(text, " ({})", reason.text);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{NodeId, SessionId};
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{DesiredState, Outcome, Phase, Reason, SessionEnvironment};
+use crate::session::{DesiredState, Outcome, Reason, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
@@ -124,7 +124,7 @@ pub fn possible(
 pub fn overdue(world: &ClusterSnapshot, now: Timestamp) -> Vec<(SessionId, u64, Reason)> {
     let mut over = Vec::new();
     for session in &world.sessions {
-        if session.phase != Phase::Running || session.wish != DesiredState::Run {
+        if session.phase != SessionState::Running || session.wish != DesiredState::Run {
             continue;
         }
         if let Some((at, code)) = session.deadline()

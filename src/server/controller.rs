@@ -23,7 +23,7 @@ use rules::messages::{Assignment, NodeReport};
 use rules::names::NodeId;
 use rules::placement::Decision;
 use rules::refusal::Refusal;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
@@ -127,7 +127,7 @@ impl Controller {
             .world
             .sessions
             .iter()
-            .filter(|s| s.phase == Phase::Pending)
+            .filter(|s| s.phase == SessionState::Pending)
             .filter_map(|s| s.order.start_at.filter(|at| *at > pass.now))
             .map(|at| Duration::from_millis(at.millis_since(pass.now)));
         starts.chain(self.watch.next).min()

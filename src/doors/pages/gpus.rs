@@ -11,7 +11,7 @@ use axum::response::Response;
 use rules::devices::{Health, Hold, SharePolicy, Spreading, WHOLE};
 use rules::names::SessionId;
 use rules::resources::DeviceShare;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
@@ -829,10 +829,10 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
     let (tone, state) = match (slice.confirmed, slice.state) {
         (false, _) => ("warn", t.gpu_unconfirmed()),
-        (true, Phase::Running) if slice.paused => ("", t.state_paused()),
-        (true, Phase::Running) if idle(slice, now).is_some() => ("warn", t.gpu_idle()),
-        (true, Phase::Running) => ("ok", t.state_running()),
-        (true, Phase::Stopping) => ("warn", t.state_stopping()),
+        (true, SessionState::Running) if slice.paused => ("", t.state_paused()),
+        (true, SessionState::Running) if idle(slice, now).is_some() => ("warn", t.gpu_idle()),
+        (true, SessionState::Running) => ("ok", t.state_running()),
+        (true, SessionState::Stopping) => ("warn", t.state_stopping()),
         (true, _) => ("acc", t.state_preparing()),
     };
     SliceRow {

@@ -6,7 +6,7 @@ use rules::names::SessionId;
 use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::resources::Demand;
-use rules::session::{Outcome, Phase, SessionKind};
+use rules::session::{Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::actions::sessions::{EventView, NodeOverview, SessionView};
 
@@ -19,13 +19,13 @@ use crate::doors::text::{Text, codes};
 /// How its state looks: class of the pill, and the word.
 pub fn state(t: Text, session: &SessionView) -> (&'static str, &'static str) {
     match session.state {
-        Phase::Pending => ("warn", t.state_waiting()),
-        Phase::Scheduled | Phase::Preparing => ("acc", t.state_preparing()),
-        Phase::Running if session.paused => ("", t.state_paused()),
-        Phase::Running if session.stands_still() => ("warn", t.state_paused()),
-        Phase::Running => ("ok", t.state_running()),
-        Phase::Stopping => ("warn", t.state_stopping()),
-        Phase::Ended => match session.outcome {
+        SessionState::Pending => ("warn", t.state_waiting()),
+        SessionState::Scheduled | SessionState::Preparing => ("acc", t.state_preparing()),
+        SessionState::Running if session.paused => ("", t.state_paused()),
+        SessionState::Running if session.stands_still() => ("warn", t.state_paused()),
+        SessionState::Running => ("ok", t.state_running()),
+        SessionState::Stopping => ("warn", t.state_stopping()),
+        SessionState::Ended => match session.outcome {
             Some(Outcome::Succeeded) => ("", t.state_finished()),
             Some(Outcome::Stopped) => ("", t.state_stopped()),
             Some(Outcome::Failed | Outcome::Refused) => ("bad", t.state_failed()),
@@ -583,7 +583,7 @@ mod tests {
                 name: None,
                 owner: None,
                 mine: false,
-                state: Phase::Running,
+                state: SessionState::Running,
                 paused: false,
                 cpu: CpuShare(600),
                 memory: Bytes::gib(16),

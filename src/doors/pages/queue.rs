@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rules::devices::SharePolicy;
 use rules::placement::explain::Explanation;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
@@ -175,7 +175,7 @@ async fn read(
 fn end(session: &SessionView) -> Option<Timestamp> {
     let started = session
         .started_at
-        .filter(|_| session.state == Phase::Running)?;
+        .filter(|_| session.state == SessionState::Running)?;
     let seconds = [session.timeout_seconds, session.longest_run_seconds]
         .into_iter()
         .flatten()

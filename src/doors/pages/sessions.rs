@@ -10,7 +10,7 @@ use rules::names::ContainerName;
 use rules::people::Role;
 use rules::permissions::Permission as Right;
 use rules::refusal::Refusal;
-use rules::session::{Phase, SessionKind};
+use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
@@ -389,7 +389,7 @@ async fn read_list(
         markable: page
             .items
             .iter()
-            .any(|session| session.state < Phase::Stopping),
+            .any(|session| session.state < SessionState::Stopping),
         devices: page
             .items
             .iter()
@@ -418,7 +418,9 @@ fn line(
     let (tone, state) = presenter::state(t, session);
     let given = session.resources;
     let reason = match (&session.reason, session.state) {
-        (Some(reason), Phase::Pending | Phase::Ended) if reason.code != "session.succeeded" => {
+        (Some(reason), SessionState::Pending | SessionState::Ended)
+            if reason.code != "session.succeeded" =>
+        {
             codes::reason(t, reason)
         }
         _ => String::new(),
@@ -464,8 +466,8 @@ fn line(
                 .unwrap_or(now)
                 .seconds_since(session.started_at.unwrap_or(session.created_at)),
         ),
-        may_stop: session.state < Phase::Stopping,
-        alive: session.state == Phase::Running && busy.is_some(),
+        may_stop: session.state < SessionState::Stopping,
+        alive: session.state == SessionState::Running && busy.is_some(),
     }
 }
 
@@ -631,9 +633,11 @@ impl SessionTab {
 
     /// What a page shows that asked for no part: a batch session is watched by its output, every
     /// other one is worked in, and before and after there is the summary.
-    fn first(kind: SessionKind, phase: Phase) -> SessionTab {
+    fn first(kind: SessionKind, phase: SessionState) -> SessionTab {
         match (kind, phase) {
-            (SessionKind::Batch, Phase::Running | Phase::Stopping) => SessionTab::Logs,
+            (SessionKind::Batch, SessionState::Running | SessionState::Stopping) => {
+                SessionTab::Logs
+            }
             _ => SessionTab::Terminal,
         }
     }
@@ -663,10 +667,10 @@ async fn read_one(
         session: session.id,
         incarnation: session.incarnation,
     };
-    let running = session.state == Phase::Running;
+    let running = session.state == SessionState::Running;
     let log = match (tab, session.state) {
-        (_, Phase::Pending | Phase::Scheduled) => String::new(),
-        (SessionTab::Logs, _) | (SessionTab::Terminal, Phase::Ended) => {
+        (_, SessionState::Pending | SessionState::Scheduled) => String::new(),
+        (SessionTab::Logs, _) | (SessionTab::Terminal, SessionState::Ended) => {
             read_log(console, container).await
         }
         _ => String::new(),
@@ -674,7 +678,7 @@ async fn read_one(
     let (tone, state) = presenter::state(t, &session);
     let given = session.resources;
     let alive = running && !samples.is_empty();
-    let ended = session.state == Phase::Ended;
+    let ended = session.state == SessionState::Ended;
     let peak = samples.iter().map(|sample| sample.memory).max();
     let may_write = rules::permissions::may(
         &caller.subject,
@@ -721,7 +725,7 @@ async fn read_one(
         alert: watched(t, &session).or_else(|| {
             simulated.then(|| {
                 Alert::warning(match session.state {
-                    Phase::Pending => t.gpu_session_alert_waits(),
+                    SessionState::Pending => t.gpu_session_alert_waits(),
                     _ => t.gpu_session_alert(),
                 })
             })
@@ -744,9 +748,12 @@ async fn read_one(
         tab,
         attachable: running && !session.paused && may_enter,
         own_shell: session.kind == SessionKind::Interactive,
-        waiting: (session.state == Phase::Pending)
+        waiting: (session.state == SessionState::Pending)
             .then(|| presenter::wait(t, clock, &why, devices.policy, now)),
-        steps: if matches!(session.state, Phase::Scheduled | Phase::Preparing) {
+        steps: if matches!(
+            session.state,
+            SessionState::Scheduled | SessionState::Preparing
+        ) {
             presenter::timeline(t, clock, &session, &events)
         } else {
             Vec::new()
@@ -933,7 +940,7 @@ fn watched(t: Text, session: &SessionView) -> Option<Alert> {
         "disk.paused" | "disk.files-paused" => t.disk_alert(),
         _ => return None,
     };
-    let runs = session.state == Phase::Running;
+    let runs = session.state == SessionState::Running;
     runs.then(|| {
         Alert::bad(title)
             .detail(codes::reason(t, reason))
@@ -945,15 +952,16 @@ fn verbs(session: &SessionView, may_write: bool) -> Verbs {
     if !may_write {
         return Verbs::default();
     }
-    let (state, live) = (session.state, session.state != Phase::Ended);
+    let (state, live) = (session.state, session.state != SessionState::Ended);
     Verbs {
-        pause: state == Phase::Running && !session.paused,
-        resume: state == Phase::Running && session.paused,
-        restart: matches!(state, Phase::Running | Phase::Ended) && session.document_kept,
-        limits: matches!(state, Phase::Pending | Phase::Running),
+        pause: state == SessionState::Running && !session.paused,
+        resume: state == SessionState::Running && session.paused,
+        restart: matches!(state, SessionState::Running | SessionState::Ended)
+            && session.document_kept,
+        limits: matches!(state, SessionState::Pending | SessionState::Running),
         rename: true,
-        stop: live && state != Phase::Pending,
-        cancel: state == Phase::Pending,
+        stop: live && state != SessionState::Pending,
+        cancel: state == SessionState::Pending,
         remove: !live,
     }
 }
@@ -1130,7 +1138,7 @@ fn charts(
         .map(|sample| sample.memory.0 as f64)
         .collect();
     let middle = Timestamp::from_millis(i64::midpoint(first.at.as_millis(), last.at.as_millis()));
-    let end = if session.state == Phase::Ended {
+    let end = if session.state == SessionState::Ended {
         visit.clock.second(last.at)
     } else {
         t.metrics_now().to_owned()
@@ -1283,7 +1291,7 @@ fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, S
     if let Some(seconds) = session.longest_run_seconds.or(session.timeout_seconds) {
         all.push((t.where_longest().to_owned(), components::span(t, seconds)));
     }
-    if session.state != Phase::Ended {
+    if session.state != SessionState::Ended {
         all.push((
             t.where_cli().to_owned(),
             format!("fardel exec -it {} sh", session.name),
@@ -1422,7 +1430,7 @@ async fn done(
             let force = !said.force.is_empty();
             let session = sessions::stop(server, caller, id, force).await?;
             let word = match before.state {
-                Phase::Pending => "cancel",
+                SessionState::Pending => "cancel",
                 _ if force => "force",
                 _ => "stop",
             };

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
@@ -248,7 +248,7 @@ pub async fn run(
     let over = async {
         loop {
             match sessions::get(&console.server, &caller, &id).await {
-                Ok(session) if session.state != Phase::Ended => {}
+                Ok(session) if session.state != SessionState::Ended => {}
                 _ => return,
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -79,7 +79,7 @@ fn world(text: &str) -> ClusterSnapshot {
                     start_at: None,
                     depends_on: Vec::new(),
                 },
-                phase: Phase::Pending,
+                phase: SessionState::Pending,
                 wish: DesiredState::Run,
                 paused: false,
                 restart: false,
@@ -413,7 +413,7 @@ fn preview_and_scheduler_never_disagree() {
             } = decision
             {
                 let row = after.sessions.iter_mut().find(|s| s.id == session).unwrap();
-                (row.phase, row.node, row.devices) = (Phase::Scheduled, Some(node), devices);
+                (row.phase, row.node, row.devices) = (SessionState::Scheduled, Some(node), devices);
             }
         }
         assert_eq!(
@@ -557,7 +557,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                         "seed {seed}: not what was asked"
                     );
                     row.place(node, devices, because, now);
-                    row.phase = Phase::Running;
+                    row.phase = SessionState::Running;
                     row.started_at = Some(now);
                 }
             }
@@ -576,7 +576,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             }
             // Some of what runs is resized, and some ends.
             for at in 0..world.sessions.len() {
-                if world.sessions[at].phase != Phase::Running || numbers.below(3) > 0 {
+                if world.sessions[at].phase != SessionState::Running || numbers.below(3) > 0 {
                     continue;
                 }
                 let wanted = Demand {
@@ -597,7 +597,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             }
             world
                 .sessions
-                .retain(|s| s.phase == Phase::Pending || numbers.below(2) == 0);
+                .retain(|s| s.phase == SessionState::Pending || numbers.below(2) == 0);
         }
     }
 }
@@ -642,7 +642,7 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
     };
     let kim = &mut world.sessions[0];
     kim.place(node, devices, because, now);
-    kim.phase = Phase::Running;
+    kim.phase = SessionState::Running;
     let smaller = Demand {
         gpu: GpuShare(20),
         ..kim.order.demand

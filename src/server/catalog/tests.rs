@@ -9,7 +9,7 @@ use base::observe::{Clock, dice};
 use rules::names::{NodeId, SessionId, SessionName, UserId};
 use rules::resources::Demand;
 use rules::session::{
-    DesiredState, Phase, Reason, Session, SessionEnvironment, SessionKind, SessionSpec,
+    DesiredState, Reason, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::Timestamp;
 
@@ -68,7 +68,7 @@ fn session(owner: UserId, name: &str) -> Session {
             start_at: None,
             depends_on: vec![],
         },
-        phase: Phase::Pending,
+        phase: SessionState::Pending,
         wish: DesiredState::Run,
         paused: false,
         restart: false,
@@ -258,7 +258,7 @@ fn a_write_from_an_old_sight_is_left_out() {
         .read_now("read", |view| view.session(row.id))
         .unwrap()
         .unwrap();
-    assert_eq!((read.phase, read.generation), (Phase::Scheduled, 2));
+    assert_eq!((read.phase, read.generation), (SessionState::Scheduled, 2));
 }
 
 #[test]

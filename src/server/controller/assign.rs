@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rules::assignment;
 use rules::messages::{Assignment, ContainerOrder, RootFileSystem};
 use rules::names::{ContainerName, ImageId, NodeId};
-use rules::session::{Outcome, Phase, Reason, SessionEnvironment};
+use rules::session::{Outcome, Reason, SessionEnvironment, SessionState};
 
 use crate::controller::pass::ControllerPass;
 
@@ -78,7 +78,7 @@ fn end_without_image(pass: &mut ControllerPass) {
         .world
         .sessions
         .iter()
-        .filter(|s| s.phase == Phase::Scheduled)
+        .filter(|s| s.phase == SessionState::Scheduled)
         .filter_map(|s| match &s.order.environment {
             SessionEnvironment::Image { id, reference } => Some((s, id, reference)),
             SessionEnvironment::Host => None,

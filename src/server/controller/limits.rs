@@ -9,7 +9,7 @@ use std::time::Duration;
 use rules::messages::{NodeReport, ReportedState};
 use rules::names::ContainerName;
 use rules::placement;
-use rules::session::{DesiredState, Phase};
+use rules::session::{DesiredState, SessionState};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
@@ -63,7 +63,7 @@ pub(crate) fn limits(pass: &mut ControllerPass, watch: &mut Stopwatch, steady: D
         let (Some(started), Some((deadline, _))) = (session.started_at, session.deadline()) else {
             continue;
         };
-        if session.phase != Phase::Running || session.wish != DesiredState::Run {
+        if session.phase != SessionState::Running || session.wish != DesiredState::Run {
             continue;
         }
         let name = session.container();

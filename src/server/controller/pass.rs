@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rules::continuity::Claim;
 use rules::messages::{Assignment, CutOrder};
 use rules::names::{NodeId, SessionId};
-use rules::session::{Phase, Session};
+use rules::session::{Session, SessionState};
 use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
@@ -101,7 +101,7 @@ impl ControllerPass {
             after: after.to_owned(),
         });
         self.sessions.insert(id, session.clone());
-        if session.phase == Phase::Ended {
+        if session.phase == SessionState::Ended {
             self.world.ended.insert(id, session.outcome);
             self.world.sessions.remove(at);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rules::assignment::starts_of_one_owner;
 use rules::names::UserId;
 use rules::placement::Decision;
-use rules::session::Phase;
+use rules::session::SessionState;
 
 use crate::controller::Decide;
 use crate::controller::pass::ControllerPass;
@@ -53,7 +53,12 @@ fn starting(pass: &ControllerPass) -> BTreeMap<UserId, usize> {
         let recent = session
             .scheduled_at
             .is_some_and(|at| pass.now.seconds_since(at) < STARTING_SECONDS);
-        if recent && matches!(session.phase, Phase::Scheduled | Phase::Preparing) {
+        if recent
+            && matches!(
+                session.phase,
+                SessionState::Scheduled | SessionState::Preparing
+            )
+        {
             *starting.entry(session.owner).or_default() += 1;
         }
     }

@@ -9,7 +9,9 @@ use rules::messages::{
 use rules::names::{BootId, ImageId, IncidentId, NodeId, SessionId, SessionName, UserId};
 use rules::placement;
 use rules::resources::{Capacity, Demand};
-use rules::session::{Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec};
+use rules::session::{
+    Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+};
 use rules::units::{Bytes, CpuShare};
 
 use super::*;
@@ -122,7 +124,7 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     let mut waiting: Vec<Session> = (1..=6).map(|number| of(number, KIM)).collect();
     let scheduled = |pass: &ControllerPass| -> Vec<UserId> {
         let all = pass.world.sessions.iter();
-        let placed = all.filter(|s| s.phase == Phase::Scheduled);
+        let placed = all.filter(|s| s.phase == SessionState::Scheduled);
         placed.map(|s| s.owner).collect()
     };
     let pass = take(
@@ -138,7 +140,10 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     assert_eq!(scheduled(&pass), [KIM, KIM, lee]);
     // Starts that hang keep the others waiting for some seconds only.
     waiting = pass.world.sessions.clone();
-    for session in waiting.iter_mut().filter(|s| s.phase == Phase::Scheduled) {
+    for session in waiting
+        .iter_mut()
+        .filter(|s| s.phase == SessionState::Scheduled)
+    {
         session.scheduled_at = Some(at(0));
     }
     let mut sight = written(&pass, &[]);
@@ -157,7 +162,7 @@ fn a_launch_is_placed_and_listed_in_one_turn() {
         &[&report(0, Vec::new())],
     );
     let writes = pass.writes().unwrap();
-    assert_eq!(writes.sessions[0].phase, Phase::Scheduled);
+    assert_eq!(writes.sessions[0].phase, SessionState::Scheduled);
     let [list] = &writes.assignments[..] else {
         panic!("one list, not {:?}", writes.assignments);
     };
@@ -183,7 +188,7 @@ fn a_second_turn_over_the_same_rows_writes_nothing() {
 #[test]
 fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     let mut running = session(1, SessionEnvironment::Host);
-    running.phase = Phase::Running;
+    running.phase = SessionState::Running;
     running.node = Some(NODE);
     running.started_at = Some(at(2));
     let name = running.container();
@@ -268,7 +273,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
 #[test]
 fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
     let mut running = session(1, SessionEnvironment::Host);
-    running.phase = Phase::Running;
+    running.phase = SessionState::Running;
     running.node = Some(NODE);
     let incident = |number: u128, device: &str, answer| MemoryIncident {
         id: IncidentId(uuid::Uuid::from_u128(number)),
@@ -391,7 +396,7 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
         rules::session::Reason::new("placement.room", "Room."),
         at(1),
     );
-    ran.phase = Phase::Running;
+    ran.phase = SessionState::Running;
     let waits = session(2, SessionEnvironment::Host);
     let old = |accepted| {
         let mut sight = sight_of(vec![ran.clone(), waits.clone()], &[]);
@@ -489,7 +494,7 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
         }],
     );
     let pass = take(&mut controller, written(&placed, &[]), &[&running]);
-    assert_eq!(pass.world.sessions[0].phase, Phase::Running);
+    assert_eq!(pass.world.sessions[0].phase, SessionState::Running);
     let order = &pass.assigned[&NODE].containers[0];
     assert_eq!((order.name, order.want), (name, Want::Run));
     let root = RootFileSystem::Image {
@@ -506,7 +511,7 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
     let next = session(2, SessionEnvironment::Host);
     let sight = sight_of(vec![large, next], &[]);
     let placed = take(&mut controller, sight, &[&report(0, Vec::new())]);
-    assert_eq!(placed.world.sessions[1].phase, Phase::Pending);
+    assert_eq!(placed.world.sessions[1].phase, SessionState::Pending);
     let lost = report(
         1,
         vec![ContainerStatus {
@@ -521,7 +526,7 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
     );
     let pass = take(&mut controller, written(&placed, &[]), &[&lost]);
     assert_eq!(pass.world.sessions.len(), 1);
-    assert_eq!(pass.world.sessions[0].phase, Phase::Scheduled);
+    assert_eq!(pass.world.sessions[0].phase, SessionState::Scheduled);
 }
 
 #[test]
@@ -535,7 +540,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         rules::session::Reason::new("placement.room", "Room."),
         at(1),
     );
-    limited.phase = Phase::Running;
+    limited.phase = SessionState::Running;
     limited.started_at = Some(at(2));
     let sight = || {
         let mut sight = sight_of(vec![limited.clone()], &[]);
@@ -563,7 +568,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         let phase = pass.world.sessions[0].phase;
         (phase, controller.until_due(&pass).map(|due| due.as_secs()))
     };
-    let running = |left| (Phase::Running, Some(left));
+    let running = |left| (SessionState::Running, Some(left));
     assert_eq!(
         pass(&mut controller, 12, 100, Some(told(Some(10)))),
         running(50)
@@ -571,11 +576,17 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     // An hour forward, an hour back: ten seconds passed in truth, and then fifty.
     assert_eq!(pass(&mut controller, 3622, 110, None), running(40));
     assert_eq!(pass(&mut controller, -3500, 149, None), running(1));
-    assert_eq!(pass(&mut controller, -3499, 150, None).0, Phase::Stopping);
+    assert_eq!(
+        pass(&mut controller, -3499, 150, None).0,
+        SessionState::Stopping
+    );
     // A server that is started anew an hour later by the wall waits for the machine's own word, and what
     // comes late makes nobody younger.
     let mut controller = Controller::default();
-    assert_eq!(pass(&mut controller, 3632, 7, None), (Phase::Running, None));
+    assert_eq!(
+        pass(&mut controller, 3632, 7, None),
+        (SessionState::Running, None)
+    );
     assert_eq!(
         pass(&mut controller, 3633, 8, Some(told(Some(31)))),
         running(29)
@@ -584,7 +595,10 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         pass(&mut controller, 3634, 9, Some(told(Some(20)))),
         running(28)
     );
-    assert_eq!(pass(&mut controller, 3660, 37, None).0, Phase::Stopping);
+    assert_eq!(
+        pass(&mut controller, 3660, 37, None).0,
+        SessionState::Stopping
+    );
     // A machine of an older version says nothing of it: then there is only the row.
     let mut controller = Controller::default();
     assert_eq!(pass(&mut controller, 32, 1, Some(told(None))), running(30));
@@ -636,12 +650,15 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
         .unwrap();
     assert!(!catalog.record_turn_now(pass.writes().unwrap()).unwrap());
     let sight = look(&catalog);
-    assert_eq!(sight.world.sessions[0].phase, Phase::Pending);
+    assert_eq!(sight.world.sessions[0].phase, SessionState::Pending);
     assert!(sight.world.nodes.is_empty() && sight.assigned.is_empty());
     // From the rows as they are, the pass goes through.
     let pass = take(&mut Controller::default(), sight, &[&heard]);
     assert!(catalog.record_turn_now(pass.writes().unwrap()).unwrap());
-    assert_eq!(look(&catalog).world.sessions[0].phase, Phase::Scheduled);
+    assert_eq!(
+        look(&catalog).world.sessions[0].phase,
+        SessionState::Scheduled
+    );
 }
 
 #[tokio::test]

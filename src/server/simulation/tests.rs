@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use base::link::{self, NodeEnd};
 use rules::names::{BootId, NodeId, SessionName};
 use rules::resources::{Capacity, Demand};
-use rules::session::{DesiredState, Phase, Reason, SessionEnvironment, SessionKind, SessionSpec};
+use rules::session::{
+    DesiredState, Reason, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+};
 use rules::units::{Bytes, CpuShare};
 
 use super::fake_node::{ContainerPlan, FakeNode};
@@ -59,7 +61,7 @@ async fn machine(end: NodeEnd, mut node: FakeNode) {
     }
 }
 
-async fn until(simulation: &Simulation, id: SessionId, phase: Phase) {
+async fn until(simulation: &Simulation, id: SessionId, phase: SessionState) {
     let began = Instant::now();
     loop {
         let row = simulation.session(id).unwrap().unwrap();
@@ -109,7 +111,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
 
     let kim = session(owner, "kim", clock.now());
     simulation.submit(&kim, "key").unwrap();
-    until(&simulation, kim.id, Phase::Running).await;
+    until(&simulation, kim.id, SessionState::Running).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let launched = commits.load(Ordering::Relaxed) - before;
     assert!(
@@ -123,7 +125,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
             s.stop(DesiredState::Stop, because, Clock::system().now())
         })
         .unwrap();
-    until(&simulation, kim.id, Phase::Ended).await;
+    until(&simulation, kim.id, SessionState::Ended).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let quiet = commits.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(6)).await;

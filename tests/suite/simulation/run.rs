@@ -16,7 +16,9 @@ use rules::people::Role;
 use rules::permissions::Subject;
 use rules::placement::{self, Decision};
 use rules::resources::{Capacity, Demand, Used};
-use rules::session::{Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec};
+use rules::session::{
+    Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use server::Failure;
@@ -180,7 +182,7 @@ struct Run {
     acknowledged: BTreeMap<SessionId, u64>,
     requests: u64,
     /// Since which second a session has been in its phase, and a container lived unwanted.
-    in_phase: BTreeMap<SessionId, (Phase, u32, u64)>,
+    in_phase: BTreeMap<SessionId, (SessionState, u32, u64)>,
     unwanted: BTreeMap<ContainerName, u64>,
     /// Since which second a change of a grant has not been confirmed.
     unconfirmed: BTreeMap<SessionId, u64>,
@@ -570,7 +572,7 @@ impl Run {
         let sliced: Vec<SessionId> = world
             .sessions
             .iter()
-            .filter(|s| s.phase == Phase::Running && s.devices.len() == 1)
+            .filter(|s| s.phase == SessionState::Running && s.devices.len() == 1)
             .map(|s| s.id)
             .collect();
         if sliced.is_empty() {
@@ -628,7 +630,7 @@ impl Run {
     fn restart_under_the_old_number(&mut self, id: SessionId) {
         let now = self.now().wall;
         let result = self.server.edit(id, move |session| {
-            let over = session.phase == Phase::Ended;
+            let over = session.phase == SessionState::Ended;
             if over {
                 session.begin_again(now);
                 session.incarnation -= 1;
@@ -1083,7 +1085,7 @@ impl Run {
     fn limits_are_kept(&mut self, world: &ClusterSnapshot) -> Kept {
         for session in &world.sessions {
             let name = session.container();
-            if session.phase == Phase::Running && !self.ran.contains_key(&name) {
+            if session.phase == SessionState::Running && !self.ran.contains_key(&name) {
                 let ran = Ran {
                     from: self.started(name),
                     known: self.second,
@@ -1118,7 +1120,7 @@ impl Run {
             };
             let ran = self.second - from;
             let code = session.reason.as_ref().map_or("", |r| r.code.as_str());
-            let ended = session.phase == Phase::Stopping
+            let ended = session.phase == SessionState::Stopping
                 && matches!(code, "session.timeout" | "session.longest-run");
             // Times are told in whole seconds.
             if ended && self.second == self.in_phase_since(session) && ran + 1 < limit {
@@ -1130,7 +1132,7 @@ impl Run {
             let able =
                 self.second >= self.server_back_at + 2 && self.second >= self.disk_free_at + 2;
             let over = slack.is_some_and(|slack| ran > limit + slack);
-            if able && session.phase == Phase::Running && over {
+            if able && session.phase == SessionState::Running && over {
                 return Err(format!(
                     "{} runs for {ran} s, past its limit of {limit} s (known since {known}, {:?}, {:?})",
                     session.name, session.wish, session.node
@@ -1175,7 +1177,11 @@ impl Run {
         }
         self.in_phase = in_phase;
         let mut dead = BTreeMap::new();
-        for s in world.sessions.iter().filter(|s| s.phase == Phase::Running) {
+        for s in world
+            .sessions
+            .iter()
+            .filter(|s| s.phase == SessionState::Running)
+        {
             let lives = self.machines.iter().any(|m| {
                 m.fake_node
                     .containers
@@ -1201,7 +1207,7 @@ impl Run {
             }
         }
         self.unwanted = unwanted;
-        let running = |s: &&Session| s.phase == Phase::Running && !s.unconfirmed.is_empty();
+        let running = |s: &&Session| s.phase == SessionState::Running && !s.unconfirmed.is_empty();
         self.unconfirmed = world
             .sessions
             .iter()
@@ -1214,7 +1220,10 @@ impl Run {
         let stuck = |since: u64| second - since.max(self.quiet_since) > TIMEOUT;
         for s in &world.sessions {
             let (phase, _, since) = self.in_phase[&s.id];
-            let moves = matches!(phase, Phase::Scheduled | Phase::Preparing | Phase::Stopping);
+            let moves = matches!(
+                phase,
+                SessionState::Scheduled | SessionState::Preparing | SessionState::Stopping
+            );
             if moves && stuck(since) {
                 return Err(format!("{} stays {}", s.name, phase.word()));
             }
@@ -1275,7 +1284,7 @@ impl Run {
 fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
-            && matches!(s.phase, Phase::Scheduled | Phase::Preparing)
+            && matches!(s.phase, SessionState::Scheduled | SessionState::Preparing)
             && s.scheduled_at.is_some_and(|at| now.seconds_since(at) < 10)
     });
     let processors = world.nodes.iter().map(|n| n.capacity.cpu.0 / 100);
@@ -1286,7 +1295,7 @@ fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timesta
 /// Whether nothing but room keeps a session from its start.
 fn waits_for_room(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let order = &session.order;
-    session.phase == Phase::Pending
+    session.phase == SessionState::Pending
         && !waits_for_own_starts(world, session, now)
         && order.start_at.is_none_or(|at| at <= now)
         && order

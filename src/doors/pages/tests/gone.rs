@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use base::observe::Clock;
 use base::settings::{Settings, SettingsLayer};
 use rules::names::SessionId;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::{Bytes, CpuShare};
 use server::Server;
 use server::access;
@@ -45,7 +45,7 @@ async fn a_session_that_was_removed_since_it_was_listed_fails_no_overview() {
             name: Some("gone".to_owned()),
             owner: None,
             mine: true,
-            state: Phase::Running,
+            state: SessionState::Running,
             paused: false,
             cpu: CpuShare(100),
             memory: Bytes::gib(1),

@@ -7,7 +7,7 @@ use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::resources::Demand;
-use rules::session::{self, DesiredState, Outcome, Phase, SessionEnvironment, SessionKind};
+use rules::session::{self, DesiredState, Outcome, SessionEnvironment, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
@@ -379,7 +379,7 @@ fn free_name(
             return Ok(None);
         };
         let called = view.sessions_called(candidate.as_str(), Some(caller.subject.user))?;
-        if called.iter().all(|s| s.phase == Phase::Ended) {
+        if called.iter().all(|s| s.phase == SessionState::Ended) {
             return Ok(Some(candidate.to_string()));
         }
     }
@@ -625,7 +625,7 @@ fn insert_named(
             owner,
             labels: draft.labels.clone(),
             order: draft.order.clone(),
-            phase: Phase::Pending,
+            phase: SessionState::Pending,
             wish: DesiredState::Run,
             paused: false,
             restart: false,
