@@ -185,11 +185,11 @@ impl Simulation {
 
     /// Writes a person.
     pub fn person(&self, name: &str, at: Timestamp) -> Result<UserId, Failure> {
-        let mut dice = [7; 10];
-        for (byte, letter) in dice.iter_mut().zip(name.bytes()) {
+        let mut random = [7; 10];
+        for (byte, letter) in random.iter_mut().zip(name.bytes()) {
             *byte = letter;
         }
-        let id = UserId::make(at, dice);
+        let id = UserId::make(at, random);
         let name = name.to_owned();
         self.catalog()
             .write_now(Lane::People, "a person", move |rows| {

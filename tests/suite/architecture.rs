@@ -213,7 +213,7 @@ fn a_planted_use_of_every_room_out_of_a_doors_sight_is_found() {
         ("server::controller::run", "server::controller"),
         ("server::appliance::backup", "server::appliance"),
         ("server::simulation::open", "server::simulation"),
-        ("base::observe::dice", "base::observe"),
+        ("base::observe::random", "base::observe"),
         ("base::settings::read", "base::settings"),
     ];
     for door in ["pages", "api", "proxy", "cli"] {
@@ -341,7 +341,7 @@ fn a_planted_clock_file_setting_or_die_in_rules_is_found() {
         assert_finds(
             &tree,
             &[format!(
-                "src/rules/planted.rs:2: rules may not use {path}: time, dice, files and settings \
+                "src/rules/planted.rs:2: rules may not use {path}: time, random numbers, files and settings \
                  are arguments (ARCHITECTURE.md, \"Between rooms\")"
             )],
         );

@@ -355,24 +355,24 @@ fn the_preview_says_what_the_scheduler_does() {
 fn preview_and_scheduler_never_disagree() {
     // A small fixed generator: the same 2,000 worlds on every run.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut dice = move |n: u64| {
+    let mut random = move |n: u64| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % n
     };
     for round in 0..2000 {
-        let mut text = format!("node a {} {}g {}", 1 + dice(8), 1 + dice(16), dice(3));
-        if dice(2) == 0 {
-            text += &format!(" | node b {} {}g 1", 1 + dice(8), 1 + dice(16));
+        let mut text = format!("node a {} {}g {}", 1 + random(8), 1 + random(16), random(3));
+        if random(2) == 0 {
+            text += &format!(" | node b {} {}g 1", 1 + random(8), 1 + random(16));
         }
-        for n in 0..dice(8) {
+        for n in 0..random(8) {
             text += &format!(
                 " | s{n} {}.{} {}g 0.{}",
-                dice(4),
-                1 + dice(9),
-                1 + dice(6),
-                dice(10)
+                random(4),
+                1 + random(9),
+                1 + random(6),
+                random(10)
             );
         }
         let world = world(&text);

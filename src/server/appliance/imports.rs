@@ -419,7 +419,7 @@ fn keep(
     }
     let settings = &record.settings;
     let image = CatalogImage {
-        id: ImageId::make(rows.now, base::observe::dice()),
+        id: ImageId::make(rows.now, base::observe::random()),
         reference: reference.to_owned(),
         digest,
         size: Bytes(record.total_bytes),

@@ -5,7 +5,7 @@ mod ended;
 
 use std::collections::BTreeMap;
 
-use base::observe::{Clock, dice};
+use base::observe::{Clock, random};
 use rules::names::{NodeId, SessionId, SessionName, UserId};
 use rules::resources::Demand;
 use rules::session::{
@@ -35,7 +35,7 @@ fn on_disk(directory: &tempfile::TempDir) -> Catalog {
 }
 
 fn owner(catalog: &Catalog) -> UserId {
-    let owner = UserId::make(catalog.clock().now(), dice());
+    let owner = UserId::make(catalog.clock().now(), random());
     catalog
         .write_now(Lane::People, "make an owner", move |rows| {
             rows.connection.execute(
@@ -53,7 +53,7 @@ fn owner(catalog: &Catalog) -> UserId {
 fn session(owner: UserId, name: &str) -> Session {
     let now = clock().now();
     Session {
-        id: SessionId::make(now, dice()),
+        id: SessionId::make(now, random()),
         name: SessionName::parse(name).unwrap(),
         owner,
         labels: BTreeMap::from([("team".into(), "vision".into())]),

@@ -18,7 +18,7 @@ use super::*;
 
 fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
     Session::launched(
-        SessionId::make(at, base::observe::dice()),
+        SessionId::make(at, base::observe::random()),
         SessionName::parse(name).unwrap(),
         owner,
         SessionSpec {

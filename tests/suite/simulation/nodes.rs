@@ -1,5 +1,5 @@
 //! Machines of the simulation: fake nodes that take the product's own steps, with an agent that dies,
-//! a link that loses, doubles and delays, and containers whose behaviour the dice decide.
+//! a link that loses, doubles and delays, and containers whose behaviour is random.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use rules::session::SessionKind;
 use rules::units::{Bytes, CpuShare, Timestamp};
 use server::simulation::fake_node::{ContainerPlan, FakeNode, Life, SimulatedMoment};
 
-use super::dice::Dice;
 use super::faults::Fault;
+use super::random::Random;
 
 /// One machine and its link. Times are on the steady clock.
 pub(super) struct Machine {
@@ -37,7 +37,7 @@ pub(super) struct Machine {
     /// Every answer that was ever given here.
     pub answered: BTreeMap<IncidentId, MemoryIncident>,
     thieves: u8,
-    dice: Dice,
+    random: Random,
 }
 
 /// A container that holds more than it was granted, or did.
@@ -72,18 +72,18 @@ fn offence(order: &ContainerOrder, thieves: u8) -> Option<(u64, u64)> {
 }
 
 impl Machine {
-    pub(super) fn new(number: u64, now: Timestamp, dice: &mut Dice, thieves: u8) -> Self {
-        let mut dice = dice.split();
-        let id = NodeId::make(now, dice.bytes());
-        let boot = BootId::make(now, dice.bytes());
-        let devices = if dice.chance(60) {
-            dice.between(1, 3)
+    pub(super) fn new(number: u64, now: Timestamp, random: &mut Random, thieves: u8) -> Self {
+        let mut random = random.split();
+        let id = NodeId::make(now, random.bytes());
+        let boot = BootId::make(now, random.bytes());
+        let devices = if random.chance(60) {
+            random.between(1, 3)
         } else {
             0
         };
         let capacity = Capacity {
-            cpu: CpuShare(100 * dice.between(2, 6) as u32),
-            memory: Bytes::gib(dice.between(4, 16)),
+            cpu: CpuShare(100 * random.between(2, 6) as u32),
+            memory: Bytes::gib(random.between(4, 16)),
             devices: (0..devices as u32)
                 .map(|index| Device {
                     memory: Bytes::gib(80),
@@ -105,7 +105,7 @@ impl Machine {
             cases: BTreeMap::new(),
             answered: BTreeMap::new(),
             thieves,
-            dice,
+            random,
         }
     }
 
@@ -161,11 +161,11 @@ impl Machine {
         }
         for (name, answer) in steps {
             let number = self.answered.len() as u64;
-            let mut dice = [0; 10];
-            dice[..8].copy_from_slice(&number.to_be_bytes());
-            dice[8] = self.fake_node.name.bytes().last().unwrap_or(0);
+            let mut random = [0; 10];
+            random[..8].copy_from_slice(&number.to_be_bytes());
+            random[8] = self.fake_node.name.bytes().last().unwrap_or(0);
             let incident = MemoryIncident {
-                id: IncidentId::make(now.wall, dice),
+                id: IncidentId::make(now.wall, random),
                 at: now.wall,
                 container: name,
                 device: "paper".into(),
@@ -184,7 +184,7 @@ impl Machine {
                 | EnforcementAction::Resumed => continue,
             };
             self.fake_node
-                .perform(step, now, &mut |order| plan(order, &mut self.dice));
+                .perform(step, now, &mut |order| plan(order, &mut self.random));
         }
     }
 
@@ -253,7 +253,7 @@ impl Machine {
         let Self {
             fake_node,
             starts,
-            dice,
+            random,
             ..
         } = self;
         for step in steps {
@@ -267,7 +267,7 @@ impl Machine {
             if let ReconcileStep::Start(order) = &step {
                 *starts.entry(order.name).or_default() += 1;
             }
-            fake_node.perform(step, now, &mut |order| plan(order, dice));
+            fake_node.perform(step, now, &mut |order| plan(order, random));
         }
         self.watch(now);
     }
@@ -344,7 +344,7 @@ impl Machine {
             .map(|c| c.order.name)
             .collect();
         for container in &mut self.fake_node.containers {
-            if matches!(container.life, Life::Preparing { .. }) && self.dice.chance(50) {
+            if matches!(container.life, Life::Preparing { .. }) && self.random.chance(50) {
                 container.supervised = false;
             }
         }
@@ -352,7 +352,7 @@ impl Machine {
 
     /// Power off and on: nothing lives, and the agent comes back later.
     pub(super) fn reboot(&mut self, now: SimulatedMoment, seconds: u64) {
-        let boot = BootId::make(now.wall, self.dice.bytes());
+        let boot = BootId::make(now.wall, self.random.bytes());
         self.fake_node.reboot(boot);
         self.cases.clear();
         self.agent_back_at = now.steady.plus_seconds(seconds);
@@ -367,7 +367,7 @@ impl Machine {
         if living.is_empty() {
             return None;
         }
-        let at = *self.dice.pick(&living);
+        let at = *self.random.pick(&living);
         let container = &mut self.fake_node.containers[at];
         container.supervised = false;
         Some(container.order.name)
@@ -375,36 +375,36 @@ impl Machine {
 }
 
 /// How a container will behave: mostly well, sometimes slowly, sometimes badly.
-fn plan(order: &ContainerOrder, dice: &mut Dice) -> ContainerPlan {
-    let slow = dice.chance(20);
+fn plan(order: &ContainerOrder, random: &mut Random) -> ContainerPlan {
+    let slow = random.chance(20);
     ContainerPlan {
         prepare: if slow {
-            dice.between(5, 20)
+            random.between(5, 20)
         } else {
-            dice.between(0, 3)
+            random.between(0, 3)
         },
-        refuse: dice.chance(5),
+        refuse: random.chance(5),
         run: match order.kind {
-            SessionKind::Batch => Some(dice.between(0, 40)),
-            SessionKind::Interactive => dice.chance(15).then(|| dice.between(0, 60)),
+            SessionKind::Batch => Some(random.between(0, 40)),
+            SessionKind::Interactive => random.chance(15).then(|| random.between(0, 60)),
         },
-        exit_code: if dice.chance(75) {
+        exit_code: if random.chance(75) {
             0
         } else {
-            dice.between(1, 255) as i32
+            random.between(1, 255) as i32
         },
-        stop: if dice.chance(20) {
-            dice.between(5, 60)
+        stop: if random.chance(20) {
+            random.between(5, 60)
         } else {
-            dice.between(0, 2)
+            random.between(0, 2)
         },
-        kill: if dice.chance(10) {
-            dice.between(2, 6)
+        kill: if random.chance(10) {
+            random.between(2, 6)
         } else {
             0
         },
-        give_back: if dice.chance(50) {
-            dice.between(1, 8)
+        give_back: if random.chance(50) {
+            random.between(1, 8)
         } else {
             0
         },

@@ -492,7 +492,7 @@ async fn keep(server: &Server, task: &Task, statement: Statement) -> Result<(), 
         .sign(text.as_bytes())
         .map_err(crate::appliance::lazy_stores::tls_failure)?;
     let proof = ProofRow {
-        id: uuid::Uuid::from_bytes(base::observe::dice()),
+        id: uuid::Uuid::from_bytes(base::observe::random()),
         device: statement.device.clone(),
         driver: statement.driver.clone(),
         at: statement.ended_at,

@@ -614,7 +614,7 @@ fn insert_named(
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)
-        .map(|_| SessionId::make(now, base::observe::dice()))
+        .map(|_| SessionId::make(now, base::observe::random()))
         .collect();
     ids.sort_unstable();
     let mut written = Vec::with_capacity(ids.len());
@@ -669,7 +669,7 @@ fn make_name(image: &str) -> Result<SessionName, Refusal> {
         "" => "session",
         word => word,
     };
-    let random: String = base::observe::dice::<6>()
+    let random: String = base::observe::random::<6>()
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
         .collect();

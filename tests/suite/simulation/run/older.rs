@@ -7,7 +7,7 @@ use rules::messages::Want;
 use rules::names::ContainerName;
 use server::simulation::CatalogCopy;
 
-use super::{Dice, Fault, Kept, Run, TROUBLE};
+use super::{Fault, Kept, Random, Run, TROUBLE};
 
 /// One run in so many, in hundredths.
 const RUNS: u64 = 40;
@@ -32,12 +32,12 @@ struct Served {
 }
 
 impl Older {
-    pub(super) fn drawn(dice: &mut Dice) -> Self {
-        let copied_at = dice.between(15, 50);
+    pub(super) fn drawn(random: &mut Random) -> Self {
+        let copied_at = random.between(15, 50);
         Self {
-            copied_at: dice.chance(RUNS).then_some(copied_at),
-            served_at: copied_at + dice.between(10, 30),
-            seconds: dice.between(8, 20),
+            copied_at: random.chance(RUNS).then_some(copied_at),
+            served_at: copied_at + random.between(10, 30),
+            seconds: random.between(8, 20),
             copy: None,
             served: None,
         }
