@@ -12,8 +12,8 @@ use server::actions::IdempotencyKey;
 use sha2::{Digest, Sha256};
 
 use super::ApiContext;
-use super::dress::too_large;
-use super::who::prove_again;
+use super::authentication::prove_again;
+use super::middleware::too_large;
 use crate::doors::problem::ProblemResponse;
 
 /// A JSON body and what belongs to acting on it once.
