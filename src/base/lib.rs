@@ -1,4 +1,4 @@
-//! Room 2, plumbing: settings, log, clock, dice, encryption, acts that run to their end, what the machine
+//! Room 2, plumbing: settings, log, clock, random numbers, encryption, acts that run to their end, what the machine
 //! tells of itself, and the link between server and node.
 //! Decides nothing about sessions; that is `rules`.
 

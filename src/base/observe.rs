@@ -1,4 +1,4 @@
-//! Gives every part a clock, dice and a log. The only place that reads the time of day and the
+//! Gives every part a clock, random numbers and a log. The only place that reads the time of day and the
 //! kernel's random source for the product's decisions.
 
 use std::fmt;
@@ -57,7 +57,7 @@ impl Clock {
 }
 
 /// Random bytes from the kernel.
-pub fn dice<const N: usize>() -> [u8; N] {
+pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     rand::rngs::SysRng
         .try_fill_bytes(&mut bytes)

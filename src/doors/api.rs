@@ -2,13 +2,14 @@
 //! handler a route, one call a handler; every rule about who may do what is behind that call.
 
 mod answer;
+mod authentication;
 mod body;
 mod certificates;
-mod dress;
 mod events;
 mod followers;
 mod gpus;
 mod images;
+mod middleware;
 pub mod openapi;
 mod people;
 mod replay;
@@ -16,7 +17,6 @@ mod sessions;
 mod streams;
 mod system;
 mod uploads;
-mod who;
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/version", get(system::version))
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(CatchPanicLayer::new())
-        .layer(axum::middleware::from_fn(dress::dress))
+        .layer(axum::middleware::from_fn(middleware::apply))
         .with_state(api)
 }
 

@@ -2,9 +2,11 @@
 //! the API, prints the answer, returns an exit code. Never touches the catalog or a container.
 
 mod address;
+pub mod args;
 mod certificates;
 mod client;
 mod columns;
+mod error;
 mod gpus;
 mod images;
 mod korean;
@@ -16,8 +18,6 @@ mod people;
 mod sessions;
 mod system;
 mod terminal;
-pub mod tree;
-mod trouble;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -26,9 +26,9 @@ use clap::{CommandFactory, FromArgMatches};
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 
+use args::{Command, CommandLine, Format};
+use error::{CliError, FAILED};
 use output::OutputStyle;
-use tree::{Command, CommandLine, Format};
-use trouble::{CliError, FAILED};
 
 /// What a command may know of the process it runs in; roles read it, doors only use it.
 #[derive(Clone)]
@@ -153,17 +153,17 @@ async fn execute(
         Command::Logs(request) => terminal::logs(&client, &request).await,
         Command::Attach(request) => terminal::attach(&client, view, &request).await,
         Command::Stop(several) => {
-            sessions::session(&client, view, around, tree::SessionCommand::Stop(several)).await
+            sessions::session(&client, view, around, args::SessionCommand::Stop(several)).await
         }
         Command::Kill(several) => {
-            sessions::session(&client, view, around, tree::SessionCommand::Kill(several)).await
+            sessions::session(&client, view, around, args::SessionCommand::Kill(several)).await
         }
         Command::Rm(removal) => {
-            sessions::session(&client, view, around, tree::SessionCommand::Rm(removal)).await
+            sessions::session(&client, view, around, args::SessionCommand::Rm(removal)).await
         }
         Command::Why(request) => sessions::why(&client, view, &request.session).await,
-        Command::Queue(tree::QueueLs {
-            verb: None | Some(tree::QueueCommand::Ls),
+        Command::Queue(args::QueueLs {
+            verb: None | Some(args::QueueCommand::Ls),
         }) => sessions::queue(&client, view).await,
         Command::Image(request) => images::image(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
@@ -176,10 +176,10 @@ async fn execute(
         Command::Top => system::top(&client, view).await,
         Command::Event(request) => system::events(&client, view, request).await,
         Command::Api(request) => system::api(&client, request).await,
-        Command::Config(tree::Config::Reload) => system::reload(&client, view).await,
-        Command::Backup(tree::Backup::Ls) => system::backups(&client, view).await,
-        Command::Backup(tree::Backup::Now) => system::back_up(&client, view).await,
-        Command::Backup(tree::Backup::Download { name, file }) => {
+        Command::Config(args::Config::Reload) => system::reload(&client, view).await,
+        Command::Backup(args::Backup::Ls) => system::backups(&client, view).await,
+        Command::Backup(args::Backup::Now) => system::back_up(&client, view).await,
+        Command::Backup(args::Backup::Download { name, file }) => {
             system::download_backup(&client, view, &name, file).await
         }
         Command::Trust => certificates::trust(&client, view).await,
@@ -206,7 +206,7 @@ async fn execute(
     }
 }
 
-fn view(global: &tree::Global) -> OutputStyle {
+fn view(global: &args::Global) -> OutputStyle {
     let terminal = std::io::stdout().is_terminal();
     OutputStyle {
         format: global.output,
@@ -219,7 +219,7 @@ fn view(global: &tree::Global) -> OutputStyle {
     }
 }
 
-fn wants_color(global: &tree::Global, around: &Surroundings) -> bool {
+fn wants_color(global: &args::Global, around: &Surroundings) -> bool {
     !global.no_color && (around.variable)("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 

@@ -1,24 +1,26 @@
 //! The web console: parses forms and addresses, asks `server::actions`, renders pages and live fragments.
 //! Never decides what a person may do, and never talks to the catalog or a node.
 
-pub mod answer;
 pub mod assets;
+pub mod authentication;
+pub mod components;
 pub mod docs;
-pub mod frame;
 pub mod gpus;
 pub mod images;
 pub mod launch;
+pub mod layout;
 pub mod live;
 pub mod login;
 pub mod me;
 pub mod overview;
 pub mod palette;
-pub mod parts;
+pub mod presenter;
 pub mod problem;
 pub mod proofs;
 pub mod queue;
 pub mod reference;
-pub mod scene;
+pub mod request_context;
+pub mod responses;
 pub mod sessions;
 pub mod setup;
 pub mod system;
@@ -26,8 +28,6 @@ pub mod system;
 mod tests;
 pub mod tls;
 pub mod trust;
-pub mod visit;
-pub mod who;
 pub mod wizard;
 
 use std::collections::BTreeMap;
@@ -48,8 +48,8 @@ use tower_http::compression::CompressionLayer;
 
 use super::origin;
 use super::text::Text;
-use frame::{Nav, PageLayout, SignedInUser};
-use visit::RequestContext;
+use layout::{Nav, PageLayout, SignedInUser};
+use request_context::RequestContext;
 
 /// What every handler has.
 #[derive(Clone)]
@@ -152,7 +152,7 @@ async fn guard(State(console): State<PagesContext>, mut request: Request, next: 
     let id = uuid::Uuid::now_v7().to_string();
     request
         .extensions_mut()
-        .insert(visit::PageRequestId(id.clone()));
+        .insert(request_context::PageRequestId(id.clone()));
     let mut response = match origin::check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
@@ -161,7 +161,7 @@ async fn guard(State(console): State<PagesContext>, mut request: Request, next: 
                 request: Some(id.clone()),
                 ..RequestContext::of(request.headers(), request.extensions(), path)
             };
-            answer::refused(&console, &visit, None, &refusal)
+            responses::refused(&console, &visit, None, &refusal)
         }
     };
     if let Ok(value) = axum::http::HeaderValue::from_str(&id) {
@@ -173,15 +173,20 @@ async fn guard(State(console): State<PagesContext>, mut request: Request, next: 
 async fn nothing_here(
     State(console): State<PagesContext>,
     visit: RequestContext,
-    who::OptionalPageCaller(caller): who::OptionalPageCaller,
+    authentication::OptionalPageCaller(caller): authentication::OptionalPageCaller,
 ) -> Response {
     let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
-    let frame = caller.map(|caller| frame(&console, &visit, &caller, Nav::Nowhere));
-    answer::refused(&console, &visit, frame, &refusal)
+    let frame = caller.map(|caller| layout(&console, &visit, &caller, Nav::Nowhere));
+    responses::refused(&console, &visit, frame, &refusal)
 }
 
 /// The surroundings for a signed-in user. Counts are filled in by the caller.
-fn frame(console: &PagesContext, visit: &RequestContext, caller: &Caller, here: Nav) -> PageLayout {
+fn layout(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    here: Nav,
+) -> PageLayout {
     let t = visit.text;
     let role = match caller.subject.role {
         rules::people::Role::Administrator => t.me_role_administrator(),

@@ -9,7 +9,7 @@ use server::Failure;
 
 use super::text::Language;
 
-/// Why a request was not done, on its way to become an answer. `dress` writes the body, since only
+/// Why a request was not done, on its way to become an answer. `middleware` writes the body, since only
 /// there the id of the request and the language are known.
 #[derive(Debug, Clone)]
 pub struct ProblemResponse {

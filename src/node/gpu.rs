@@ -9,8 +9,8 @@ pub mod hooks;
 pub mod inject;
 pub mod inventory;
 pub mod limits;
-pub mod lookout;
 pub mod meter;
+pub mod monitor;
 mod page_mount;
 pub mod probe;
 #[path = "../guest/cuda_hook/region.rs"]

@@ -24,33 +24,33 @@ mod again;
 mod assignment;
 mod dial;
 pub mod disk;
+pub mod enforcer;
 pub mod gpu;
 mod inventory;
 mod measure;
 mod network;
+mod reconciler;
 mod record;
 mod report;
 pub mod runtime;
 mod starts;
-mod tidy;
-pub mod watch;
 
 /// The host ids that sessions run under; nobody else may have one of them.
 pub fn session_ids() -> std::ops::Range<u64> {
-    u64::from(tidy::FIRST_ID)..1 << 31
+    u64::from(reconciler::FIRST_ID)..1 << 31
 }
 
 use again::Again;
 use assignment::AssignmentStore;
 use disk::DiskWatch;
+use enforcer::Enforcer;
 use gpu::cutter::Cutter;
-use gpu::lookout::{DeviceMonitor, MonitorConfig};
+use gpu::monitor::{DeviceMonitor, MonitorConfig};
 use gpu::shares::Shares;
 use measure::Measurements;
+use reconciler::{Reconciler, Wake};
 use runtime::{Runtime, RuntimeFault, RuntimePaths};
 use starts::Starts;
-use tidy::{Reconciler, Wake};
-use watch::Enforcer;
 
 /// What a machine is opened with.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub fn memory(data: &std::path::Path) -> io::Result<Option<(NodeId, Memory)>> {
 /// This machine, opened; containers of an earlier server are adopted.
 pub struct LocalNode {
     runtime: Arc<Runtime>,
-    tidy: Reconciler,
+    reconciler: Reconciler,
 }
 
 impl LocalNode {
@@ -142,21 +142,21 @@ impl LocalNode {
             })
             .collect();
         // Where devices are simulated, nobody looks for real ones.
-        let lookout = options.devices.is_empty().then(|| {
+        let monitor = options.devices.is_empty().then(|| {
             let ground = MonitorConfig::new(&options.driver_root, &data.join("gpu"), boot);
             DeviceMonitor::open(MonitorConfig {
                 groups: runtime.groups().map(PathBuf::from),
                 ..ground
             })
         });
-        if let Some(lookout) = &lookout {
-            shares.know(lookout.seen().real);
+        if let Some(monitor) = &monitor {
+            shares.know(monitor.seen().real);
         }
-        let watch = lookout.as_ref().map(|lookout| {
+        let watch = monitor.as_ref().map(|monitor| {
             let rung = Arc::clone(&runtime);
             Enforcer::new(
-                Arc::clone(lookout) as _,
-                Arc::clone(lookout) as _,
+                Arc::clone(monitor) as _,
+                Arc::clone(monitor) as _,
                 Arc::clone(&shares) as _,
                 Arc::clone(&runtime),
                 clock.clone(),
@@ -169,7 +169,7 @@ impl LocalNode {
             rung.ring();
         })
         .map_err(NodeFault::Thread)?;
-        let tidy = Reconciler {
+        let reconciler = Reconciler {
             runtime: Arc::clone(&runtime),
             images,
             ledger,
@@ -193,7 +193,7 @@ impl LocalNode {
             grants: shares.held(),
             unheld: shares.problems().clone(),
             shares,
-            lookout,
+            monitor,
             cutter: Cutter::default(),
             measured: Measurements::default(),
             watch,
@@ -201,12 +201,15 @@ impl LocalNode {
             logs: data.join("logs"),
             keep_days: options.keep_days,
         };
-        Ok(Self { runtime, tidy })
+        Ok(Self {
+            runtime,
+            reconciler,
+        })
     }
 
     /// What it offers, its devices as they were seen last.
     pub fn capacity(&self) -> Capacity {
-        self.tidy.offered()
+        self.reconciler.offered()
     }
 
     /// What this machine lacks; see `runtime::findings`.
@@ -227,7 +230,10 @@ impl LocalNode {
     /// finds them running. Starts two threads, which end with it.
     pub async fn run(self, link: NodeEnd) -> Result<(), NodeFault> {
         let (wake, wakes) = channel();
-        let Self { runtime, tidy } = self;
+        let Self {
+            runtime,
+            reconciler,
+        } = self;
         let link = Arc::new(link);
         watch_containers(Arc::downgrade(&runtime), wake.clone()).map_err(NodeFault::Thread)?;
         drop(runtime);
@@ -236,7 +242,7 @@ impl LocalNode {
         let reports = Arc::clone(&link);
         let worker = std::thread::Builder::new()
             .name("tidy".to_owned())
-            .spawn(move || tidy.run(&wakes, &reports, &looked))
+            .spawn(move || reconciler.run(&wakes, &reports, &looked))
             .map_err(NodeFault::Thread)?;
         while let Some(assignment) = assigned.next().await {
             if wake.send(Wake::Assigned(assignment)).is_err() {

@@ -10,20 +10,20 @@ use rules::names::ContainerName;
 use rules::resources::{Device, DeviceShare};
 use rules::units::{Bytes, Timestamp};
 
-use crate::gpu::lookout::DeviceMonitor;
+use crate::enforcer::{Enforcer, MemoryByDevice};
 use crate::gpu::meter::{BusyTimeSource, Meter};
+use crate::gpu::monitor::DeviceMonitor;
 use crate::gpu::shares::{DeviceWork, Shares};
 use crate::gpu::{simulated, turns};
 use crate::report;
 use crate::runtime::{self, Runtime};
-use crate::watch::{Enforcer, MemoryByDevice};
 
 /// Everybody who knows something.
 pub(crate) struct MeasureSources<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) shares: &'a Shares,
     pub(crate) watch: Option<&'a Enforcer>,
-    pub(crate) lookout: Option<&'a Arc<DeviceMonitor>>,
+    pub(crate) monitor: Option<&'a Arc<DeviceMonitor>>,
     /// What this machine says it has besides what is found; simulated ones.
     pub(crate) devices: &'a [Device],
     /// The shares of devices, simulated ones included, that those which run are held to.
@@ -59,8 +59,8 @@ impl Measurements {
             work: sources.shares.work(),
             held: sources.watch.and_then(Enforcer::held),
             cards: sources
-                .lookout
-                .map(|lookout| lookout.seen().uses)
+                .monitor
+                .map(|monitor| monitor.seen().uses)
                 .unwrap_or_default(),
             now: turns::now(),
         };

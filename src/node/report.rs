@@ -13,9 +13,9 @@ use rules::units::{Bytes, Timestamp};
 use std::collections::BTreeMap;
 
 use crate::assignment::IdBlock;
+use crate::enforcer;
 use crate::gpu::watchdog;
 use crate::runtime;
-use crate::watch;
 
 /// What the machine knows of containers besides the runtime's own sights.
 pub(crate) struct ReportInputs<'a> {
@@ -171,7 +171,7 @@ pub(crate) fn silent(names: &[runtime::RuntimeName]) -> Option<Reason> {
 }
 
 /// What the watchdog answered, in the link's words; None for a container that is no session's.
-pub(crate) fn incident(told: &watch::WatchIncident) -> Option<MemoryIncident> {
+pub(crate) fn incident(told: &enforcer::WatchIncident) -> Option<MemoryIncident> {
     Some(MemoryIncident {
         id: IncidentId(told.id),
         at: told.at,

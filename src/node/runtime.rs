@@ -25,9 +25,9 @@ use crate::network;
 
 use cgroup::{CgroupError, ControlGroup, Hierarchies};
 use clearing::Clearing;
+use fork_server::ForkServer;
 use host_environment::{HostDigest, HostError};
 use launch::{LaunchFile, RunRecord};
-use nursery::ForkServer;
 use wire::{PROTOCOL, ShimReply, ShimRequest};
 
 pub use launch::ContainerStream;
@@ -49,6 +49,7 @@ mod devices;
 mod ending;
 mod exec;
 pub mod findings;
+mod fork_server;
 pub mod hold;
 mod host_environment;
 mod identity;
@@ -56,7 +57,6 @@ mod launch;
 mod loader;
 mod logs;
 mod mounts;
-mod nursery;
 mod order;
 mod people;
 mod proc_files;
@@ -139,7 +139,7 @@ struct RuntimeState {
     entries: Mutex<BTreeMap<RuntimeName, ContainerEntry>>,
     host: Mutex<Option<HostGround>>,
     /// Held for as long as a start takes. Taken before the entries, never while they are held.
-    nursery: Mutex<ForkServer>,
+    fork_server: Mutex<ForkServer>,
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
     /// What is being done beside others, so that nothing is done twice at the same time.
@@ -162,8 +162,8 @@ struct ContainerEntry {
     received: Vec<u8>,
     /// Exactly the process that supervises it, once that is known.
     process: Option<Arc<OwnedFd>>,
-    /// The number of the nursery that was asked for it; 0 where that matters no more.
-    nursery: u64,
+    /// The number of the fork server that was asked for it; 0 where that matters no more.
+    fork_server: u64,
     /// Its shim has spoken to this server.
     heard: bool,
     /// Its shim left something unanswered for too long.
@@ -233,7 +233,7 @@ impl Runtime {
             findings,
             entries: Mutex::default(),
             host: Mutex::default(),
-            nursery: Mutex::default(),
+            fork_server: Mutex::default(),
             clearing,
             errands: Mutex::default(),
             begun: Mutex::default(),
@@ -305,7 +305,7 @@ impl Runtime {
         }
         // Starts come one after another. The entries are free meanwhile: what forks supervisors may take ten
         // seconds to be there, and everything else goes on.
-        let mut nursery = shared.nursery();
+        let mut fork_server = shared.fork_server();
         let directory = shared.directory(&order.name);
         if shared.entries().contains_key(&order.name) || directory.exists() {
             return Err(RuntimeFault::Exists(order.name.clone()));
@@ -326,11 +326,11 @@ impl Runtime {
         let asked = shared.prepare(&launch, &directory).and_then(|()| {
             let group = shared.hierarchies()?.shims(&shared.box_id);
             let binary = &shared.places.shim_binary;
-            let spawned = nursery.spawn(binary, &group, &directory);
+            let spawned = fork_server.spawn(binary, &group, &directory);
             spawned.map_err(file("start", binary))
         });
         if asked.is_err() {
-            // Nobody knows of it yet, and no nursery was asked for it, so nothing of it may stay: it is tried
+            // Nobody knows of it yet, and no fork server was asked for it, so nothing of it may stay: it is tried
             // again under the same name.
             for path in [&directory, &launch.own_directory] {
                 let _ = fs::remove_dir_all(path);
@@ -344,10 +344,10 @@ impl Runtime {
             })?;
         let mut entry = ContainerEntry::waiting(RuntimePhase::Preparing);
         entry.shim = Some(Arc::new(shim));
-        entry.nursery = number;
+        entry.fork_server = number;
         entry.due = Some(Instant::now() + supervision::FIRST_WORD);
         shared.entries().insert(order.name.clone(), entry);
-        drop(nursery);
+        drop(fork_server);
         shared.look_again();
         Ok(())
     }
@@ -626,8 +626,8 @@ impl Runtime {
     /// stops being one. Leaves everything when a container still lives.
     pub fn retire(&self) {
         if let Some(hierarchies) = &self.shared.hierarchies {
-            self.shared.nursery().end();
-            // A shim that has said its last word is about to leave, and so is the nursery.
+            self.shared.fork_server().end();
+            // A shim that has said its last word is about to leave, and so is the fork server.
             let shims = hierarchies.shims(&self.shared.box_id);
             let until = Instant::now() + LEAVING;
             while !shims.processes().is_empty() && Instant::now() < until {
@@ -729,8 +729,10 @@ impl RuntimeState {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn nursery(&self) -> MutexGuard<'_, ForkServer> {
-        self.nursery.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fork_server(&self) -> MutexGuard<'_, ForkServer> {
+        self.fork_server
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn errands(&self) -> MutexGuard<'_, BTreeSet<(RuntimeName, &'static str)>> {

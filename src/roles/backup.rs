@@ -15,8 +15,8 @@ use server::backup::{self, BackupPaths, Passphrase};
 use server::{Failure, upgrade};
 
 use super::doctor::checks::existing;
+use crate::doors::cli::args::{Format, Global};
 use crate::doors::cli::login::passphrase;
-use crate::doors::cli::tree::{Format, Global};
 
 /// One of the verbs, with everything it needs but the settings.
 pub(super) enum BackupCommand {

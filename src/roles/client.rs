@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use base::settings::{self, KEYS, LoadedSettings, Settings, SettingsLayer, SettingsSources};
 use rules::refusal::Refusal;
 
-use crate::doors::cli::tree::{
+use crate::doors::cli::args::{
     Backup, Command, CommandLine, Config, Format, Global, PassphraseArguments, PlaceArguments,
     Serve, State, UpgradeCommand,
 };

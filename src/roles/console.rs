@@ -18,7 +18,7 @@ use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
 use super::{client, program};
-use crate::doors::cli::tree::{ConsoleVerb, Format, Global, NetworkVerb, PowerVerb};
+use crate::doors::cli::args::{ConsoleVerb, Format, Global, NetworkVerb, PowerVerb};
 use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::{self as door, ConsoleStatus, Field, KeyEffect, MENU};
 use network::{AddressPlan, NetworkTools};

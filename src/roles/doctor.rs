@@ -3,9 +3,9 @@
 //! be made says so.
 
 pub(super) mod checks;
+mod data_checks;
 mod host;
-mod trial;
-mod truth;
+mod kernel_probe;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use base::settings::Settings;
 use serde::Serialize;
 
-use crate::doors::cli::tree::Format;
+use crate::doors::cli::args::Format;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -131,7 +131,7 @@ pub(super) fn every(settings: &Settings) -> Vec<DoctorCheck> {
     };
     checks.extend(host.all());
     let file = crate::roles::backup::settings_file();
-    checks.extend(truth::all(
+    checks.extend(data_checks::all(
         settings,
         &file,
         base::observe::Clock::system().now(),

@@ -17,13 +17,13 @@ use rules::placement::{self, explain_session};
 use rules::refusal::Refusal;
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{
-    DesiredState, Phase, Reason, Session, SessionEnvironment, SessionKind, SessionSpec,
+    DesiredState, Reason, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use server::Failure;
-use server::rehearsal::Simulation;
-use server::rehearsal::stand_in::{ContainerPlan, FakeNode, SimulatedMoment};
+use server::simulation::Simulation;
+use server::simulation::fake_node::{ContainerPlan, FakeNode, SimulatedMoment};
 
 /// The commands of a script, for the help text and for mistyped ones.
 pub const COMMANDS: &str = "\
@@ -109,7 +109,7 @@ pub fn play(script: &str) -> Result<String, Failure> {
 
 /// A machine on the stage, and its link.
 struct StageNode {
-    stand_in: FakeNode,
+    fake_node: FakeNode,
     /// Second at which its link works again; None while it works.
     silent_until: Option<u64>,
     inbox: Option<Assignment>,
@@ -184,7 +184,7 @@ impl RehearsalStage {
             ["heard", node] => self.silence(node, 0),
             ["reboot", node] => {
                 let boot = self.boot();
-                self.machine(node)?.stand_in.reboot(boot);
+                self.machine(node)?.fake_node.reboot(boot);
                 Ok(())
             }
             ["crash"] => {
@@ -206,7 +206,7 @@ impl RehearsalStage {
     fn machine(&mut self, name: &str) -> Result<&mut StageNode, Failure> {
         self.machines
             .iter_mut()
-            .find(|m| m.stand_in.name == name)
+            .find(|m| m.fake_node.name == name)
             .ok_or_else(|| wrong(format!("there is no node {name}.")))
     }
 
@@ -285,7 +285,7 @@ impl RehearsalStage {
         let number = self.machines.len() as u8;
         let id = NodeId::make(self.start, [number; 10]);
         self.machines.push(StageNode {
-            stand_in: FakeNode::new(id, name, boot, capacity),
+            fake_node: FakeNode::new(id, name, boot, capacity),
             silent_until: None,
             inbox: None,
             plan,
@@ -393,7 +393,7 @@ impl RehearsalStage {
         let id = self.session(name)?.id;
         let now = self.now().wall;
         self.server.edit(id, move |s| {
-            if s.phase == Phase::Ended {
+            if s.phase == SessionState::Ended {
                 s.begin_again(now);
             } else {
                 let because = Reason::new("session.restarted", "It is restarted.");
@@ -433,8 +433,8 @@ impl RehearsalStage {
                 let to = self
                     .machines
                     .iter_mut()
-                    .find(|m| m.stand_in.id == assignment.node);
-                // What is sent into a dead link is lost; the conductor sends it again.
+                    .find(|m| m.fake_node.id == assignment.node);
+                // What is sent into a dead link is lost; the controller sends it again.
                 if let Some(machine) = to.filter(|m| m.silent_until.is_none()) {
                     machine.inbox = Some(assignment);
                 }
@@ -452,12 +452,12 @@ impl RehearsalStage {
             if machine.silent_until.is_some_and(|until| until <= second) {
                 machine.silent_until = None;
             }
-            machine.stand_in.advance(now);
+            machine.fake_node.advance(now);
             if let Some(assignment) = machine.inbox.take() {
-                machine.stand_in.take(assignment);
+                machine.fake_node.take(assignment);
             }
             let usual = &machine.plan;
-            machine.stand_in.tend(now, &mut |order: &ContainerOrder| {
+            machine.fake_node.tend(now, &mut |order: &ContainerOrder| {
                 let (run, exit_code) = runs.get(&order.hostname).copied().unwrap_or((None, 0));
                 ContainerPlan {
                     run,
@@ -465,9 +465,9 @@ impl RehearsalStage {
                     ..usual.clone()
                 }
             });
-            machine.stand_in.advance(now);
+            machine.fake_node.advance(now);
             if machine.silent_until.is_none() {
-                reports.push(machine.stand_in.report(now));
+                reports.push(machine.fake_node.report(now));
             }
         }
         reports
@@ -585,7 +585,7 @@ fn because(session: &Session) -> String {
     };
     let said = matches!(
         session.phase,
-        Phase::Scheduled | Phase::Stopping | Phase::Ended
+        SessionState::Scheduled | SessionState::Stopping | SessionState::Ended
     );
     if let Some(reason) = session.reason.as_ref().filter(|_| said) {
         let _ = write!(text, " ({})", reason.text);

@@ -1,4 +1,4 @@
-//! `fardel serve`: wires catalog, conductor, machine and doors into one process, says where it
+//! `fardel serve`: wires catalog, controller, machine and doors into one process, says where it
 //! listens, and on SIGTERM lets go of everything without ending a session.
 
 mod bodies;
@@ -120,7 +120,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let unix = bind_socket(&socket)?;
 
     let (server_end, node_end) = link::local();
-    let conductor = tokio::spawn(server::conduct(&server, server_end));
+    let controller = tokio::spawn(server::conduct(&server, server_end));
     let house = tokio::spawn(server::keep_house(&server));
     let mut node = tokio::spawn(async move {
         if let Err(fault) = machine.run(node_end).await {
@@ -168,8 +168,8 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         server::actions::replay::ended(&server).await;
     })
     .await;
-    // The conductor holds the other end of the machine's link: without it the machine lets go too.
-    conductor.abort();
+    // The controller holds the other end of the machine's link: without it the machine lets go too.
+    controller.abort();
     house.abort();
     logs.abort();
     let _ = tokio::time::timeout(FAREWELL, &mut node).await;

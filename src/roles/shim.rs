@@ -1,4 +1,4 @@
-//! `fardel shim`: the nursery of a server's shims, and in its forks the shims themselves. Started by
+//! `fardel shim`: the fork server of a server's shims, and in its forks the shims themselves. Started by
 //! a node, never by a person.
 
 use std::ffi::OsString;

@@ -13,11 +13,11 @@ use std::time::Duration;
 use base::settings::{LoadedSettings, Settings};
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
-use server::examiner::{Examination, Examiner};
+use server::diagnostics::{Examination, Examiner};
 
 use super::console::network;
 use super::{client, doctor, program};
-use crate::doors::cli::tree::{Format, Global, Support};
+use crate::doors::cli::args::{Format, Global, Support};
 use crate::doors::cli::{self, Surroundings};
 
 /// How long looking at the machine may take; a disk that hangs must not hold a page for ever.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::messages::{ContainerOrder, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
-use crate::session::{DesiredState, Phase, Session, SessionEnvironment};
+use crate::session::{DesiredState, Session, SessionEnvironment, SessionState};
 use crate::world::ClusterSnapshot;
 
 /// Containers that one node starts at once. Higher: unpacking and mounting starve running sessions.
@@ -33,7 +33,7 @@ pub fn starts_of_one_owner(processors: usize) -> usize {
 /// that got its place first goes first, so that nothing that comes later keeps a session waiting.
 ///
 /// `digest` gives the configuration digest of an image; a session whose image is unknown to it is
-/// left out (the conductor ends such a session with a reason). Costs O(n log n) over the sessions.
+/// left out (the controller ends such a session with a reason). Costs O(n log n) over the sessions.
 pub fn for_nodes(
     world: &ClusterSnapshot,
     digest: impl Fn(ImageId) -> Option<String>,
@@ -51,7 +51,10 @@ pub fn for_nodes(
     let mut turns: Vec<_> = placed
         .into_iter()
         .map(|(node, session)| {
-            let starts = matches!(session.phase, Phase::Scheduled | Phase::Preparing);
+            let starts = matches!(
+                session.phase,
+                SessionState::Scheduled | SessionState::Preparing
+            );
             let turn = starts.then(|| {
                 let own = own.entry((node, session.owner)).or_default();
                 *own += 1;
@@ -87,7 +90,7 @@ fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Opti
         devices: session.devices.clone(),
         want: match (session.wish, session.phase) {
             (DesiredState::Kill, _) => Want::Kill,
-            (DesiredState::Stop, _) | (_, Phase::Stopping) => Want::Stop,
+            (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,
             (DesiredState::Run, _) if session.paused => Want::Pause,
             (DesiredState::Run, _) => Want::Run,
         },

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
-use crate::session::Phase;
+use crate::session::SessionState;
 use crate::world::ClusterSnapshot;
 
 /// One broken invariant.
@@ -32,13 +32,13 @@ pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
                 format!("Two live sessions of one owner are called {}.", s.name),
             );
         }
-        if s.phase == Phase::Ended {
+        if s.phase == SessionState::Ended {
             say(
                 "session.ended-live",
                 format!("{} is over and yet listed as live.", s.name),
             );
         }
-        if s.phase == Phase::Pending && (s.node.is_some() || !s.devices.is_empty()) {
+        if s.phase == SessionState::Pending && (s.node.is_some() || !s.devices.is_empty()) {
             say(
                 "session.pending-placed",
                 format!("{} waits and yet holds a place.", s.name),
@@ -50,7 +50,7 @@ pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
                 format!("{} is {} on no machine.", s.name, s.phase.word()),
             );
         }
-        if s.phase == Phase::Running && s.started_at.is_none() {
+        if s.phase == SessionState::Running && s.started_at.is_none() {
             say(
                 "session.running-unstarted",
                 format!("{} runs and yet never started.", s.name),

@@ -1,6 +1,6 @@
 //! Room 1, pure: what exists, what may follow what, and what should happen next.
 //!
-//! Nothing here reads a clock, a file, the environment or dice; the caller brings the world,
+//! Nothing here reads a clock, a file, the environment or random numbers; the caller brings the world,
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod assignment;

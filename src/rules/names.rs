@@ -1,5 +1,5 @@
 //! Typed identifiers and the names people give to things. Parsing happens here once; behind the
-//! door no code checks a name again. Never makes an id out of thin air: time and dice are arguments.
+//! door no code checks a name again. Never makes an id out of thin air: time and random bytes are arguments.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,9 +19,9 @@ macro_rules! id {
 
         impl $name {
             /// Makes a UUIDv7 from a time and ten random bytes; ids made later sort later.
-            pub fn make(now: Timestamp, dice: [u8; 10]) -> Self {
+            pub fn make(now: Timestamp, random: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.as_millis()).unwrap_or(0);
-                Self(uuid::Builder::from_unix_timestamp_millis(millis, &dice).into_uuid())
+                Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
             }
         }
 

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{NodeId, SessionId};
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{DesiredState, Outcome, Phase, Reason, SessionEnvironment};
+use crate::session::{DesiredState, Outcome, Reason, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
 mod choice;
+mod cluster_state;
 pub mod explain;
 mod fit;
-mod ground;
-mod kept;
-mod line;
 mod order;
+mod queue;
+mod reservations;
 
 pub use explain::{Explanation, RequestDraft, Verdict, explain_draft, explain_session};
 
@@ -69,24 +69,24 @@ pub struct PlacementBlocker {
 /// may, hold back no other.
 /// Costs one visit a session and a device, and for each place about the logarithm of the machines.
 pub fn decide(world: &ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
-    let mut line = line::QueueWalk::new(world, now);
+    let mut line = queue::QueueWalk::new(world, now);
     let mut decisions = Vec::new();
     for session in order::waiting(world, now) {
         match line.step(session) {
-            line::QueueStep::Place(place) => decisions.push(Decision::Place {
+            queue::QueueStep::Place(place) => decisions.push(Decision::Place {
                 session: session.id,
                 seen: session.generation,
                 node: place.node,
                 devices: place.devices,
                 because: place.because,
             }),
-            line::QueueStep::End(outcome, because) => decisions.push(Decision::End {
+            queue::QueueStep::End(outcome, because) => decisions.push(Decision::End {
                 session: session.id,
                 seen: session.generation,
                 outcome,
                 because,
             }),
-            line::QueueStep::Waits => {}
+            queue::QueueStep::Waits => {}
         }
     }
     decisions
@@ -124,7 +124,7 @@ pub fn possible(
 pub fn overdue(world: &ClusterSnapshot, now: Timestamp) -> Vec<(SessionId, u64, Reason)> {
     let mut over = Vec::new();
     for session in &world.sessions {
-        if session.phase != Phase::Running || session.wish != DesiredState::Run {
+        if session.phase != SessionState::Running || session.wish != DesiredState::Run {
             continue;
         }
         if let Some((at, code)) = session.deadline()

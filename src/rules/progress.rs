@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::{Assignment, ContainerStatus, NodeReport, ReportedState};
 use crate::names::SessionId;
-use crate::session::{DesiredState, Outcome, Phase, Reason, Session};
+use crate::session::{DesiredState, Outcome, Reason, Session, SessionState};
 use crate::units::Timestamp;
 
 /// One write to one session row, conditional on the generation it was decided from.
@@ -12,7 +12,7 @@ use crate::units::Timestamp;
 pub struct PhaseChange {
     pub session: SessionId,
     pub seen: u64,
-    pub to: Phase,
+    pub to: SessionState,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
@@ -76,7 +76,7 @@ pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignm
 }
 
 fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<PhaseChange> {
-    let change = |to: Phase| PhaseChange {
+    let change = |to: SessionState| PhaseChange {
         session: session.id,
         seen: session.generation,
         to,
@@ -87,12 +87,12 @@ fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<Ph
         reason: session.reason.clone(),
     };
     match &sight.state {
-        ReportedState::Preparing { .. } => (session.phase == Phase::Scheduled
+        ReportedState::Preparing { .. } => (session.phase == SessionState::Scheduled
             && session.wish == DesiredState::Run)
-            .then(|| change(Phase::Preparing)),
+            .then(|| change(SessionState::Preparing)),
         ReportedState::Running { since, .. } => match session.phase {
-            Phase::Scheduled | Phase::Preparing => {
-                let mut change = change(Phase::Running);
+            SessionState::Scheduled | SessionState::Preparing => {
+                let mut change = change(SessionState::Running);
                 change.started_at = Some(*since);
                 Some(change)
             }
@@ -145,7 +145,7 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
     {
         return (Outcome::Failed, incident.reason());
     }
-    if session.wish != DesiredState::Run || session.phase == Phase::Stopping {
+    if session.wish != DesiredState::Run || session.phase == SessionState::Stopping {
         // The reason that was written with the wish (a limit, a person) says more than the code.
         return match &session.reason {
             Some(reason) if reason.code == "session.timeout" => (Outcome::Failed, reason.clone()),
@@ -195,7 +195,7 @@ fn end(
     PhaseChange {
         session: session.id,
         seen: session.generation,
-        to: Phase::Ended,
+        to: SessionState::Ended,
         started_at: session.started_at,
         ended_at: Some(at),
         outcome: Some(outcome),

@@ -22,7 +22,7 @@ pub enum SessionKind {
 /// Where a session stands. The order is the order of life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub enum SessionState {
     /// Accepted; no place yet.
     Pending,
     /// Has a place; the node has not answered yet.
@@ -35,7 +35,7 @@ pub enum Phase {
     Ended,
 }
 
-impl Phase {
+impl SessionState {
     pub const ALL: [Self; 6] = [
         Self::Pending,
         Self::Scheduled,
@@ -221,7 +221,7 @@ pub struct Session {
     pub owner: UserId,
     pub labels: BTreeMap<String, String>,
     pub order: SessionSpec,
-    pub phase: Phase,
+    pub phase: SessionState,
     pub wish: DesiredState,
     /// The owner wants it frozen.
     pub paused: bool,
@@ -281,7 +281,7 @@ impl Session {
             owner,
             labels: BTreeMap::new(),
             order,
-            phase: Phase::Pending,
+            phase: SessionState::Pending,
             wish: DesiredState::Run,
             paused: false,
             restart: false,
@@ -313,7 +313,7 @@ impl Session {
     }
 
     pub fn is_live(&self) -> bool {
-        self.phase != Phase::Ended
+        self.phase != SessionState::Ended
     }
 
     /// When it must be over by the limits its owner set; None without a limit or before its start.
@@ -328,7 +328,7 @@ impl Session {
     /// Turns the wish: what has no place yet ends at once, what has one starts to stop. A second
     /// call with a stronger wish only strengthens it. Returns whether anything changed.
     pub fn stop(&mut self, wish: DesiredState, because: Reason, now: Timestamp) -> bool {
-        if self.phase == Phase::Ended
+        if self.phase == SessionState::Ended
             || wish == DesiredState::Run
             || self.wish == DesiredState::Kill
             || self.wish == wish
@@ -340,10 +340,10 @@ impl Session {
         }
         self.wish = wish;
         self.paused = false;
-        if self.phase == Phase::Pending {
+        if self.phase == SessionState::Pending {
             self.end(Outcome::Stopped, None, now);
         } else {
-            self.phase = Phase::Stopping;
+            self.phase = SessionState::Stopping;
             self.stopping_at.get_or_insert(now);
         }
         true
@@ -359,7 +359,7 @@ impl Session {
         if change.reason.is_some() {
             self.reason = change.reason.clone();
         }
-        if change.to == Phase::Ended {
+        if change.to == SessionState::Ended {
             self.exit_code = change.exit_code;
             let outcome = change.outcome.unwrap_or(Outcome::Lost);
             self.end(outcome, change.exit_code, change.ended_at.unwrap_or(now));
@@ -373,7 +373,7 @@ impl Session {
     /// already and for what is said of another start.
     pub fn note(&mut self, incident: &MemoryIncident) -> bool {
         let known = self.incidents.iter().any(|each| each.id == incident.id);
-        if known || incident.container != self.container() || self.phase == Phase::Ended {
+        if known || incident.container != self.container() || self.phase == SessionState::Ended {
             return false;
         }
         self.incidents.push(incident.clone());
@@ -425,7 +425,7 @@ impl Session {
         because: Reason,
         now: Timestamp,
     ) {
-        self.phase = Phase::Scheduled;
+        self.phase = SessionState::Scheduled;
         self.node = Some(node);
         self.devices = devices;
         self.reason = Some(because);
@@ -434,7 +434,7 @@ impl Session {
 
     /// Ends it. The place stays written as history; nothing is held any more.
     pub fn end(&mut self, outcome: Outcome, exit_code: Option<i32>, at: Timestamp) {
-        self.phase = Phase::Ended;
+        self.phase = SessionState::Ended;
         self.outcome = Some(outcome);
         self.exit_code = exit_code;
         self.ended_at = Some(at);
@@ -447,7 +447,7 @@ impl Session {
 
     /// Starts an ended session once more, under the next incarnation.
     pub fn begin_again(&mut self, at: Timestamp) {
-        self.phase = Phase::Pending;
+        self.phase = SessionState::Pending;
         self.wish = DesiredState::Run;
         self.restart = false;
         self.incarnation += 1;
@@ -709,14 +709,17 @@ mod tests {
 
     #[test]
     fn only_a_restart_leaves_the_end() {
-        for to in Phase::ALL {
-            assert_eq!(Phase::Ended.may_become(to), to == Phase::Pending);
+        for to in SessionState::ALL {
+            assert_eq!(
+                SessionState::Ended.may_become(to),
+                to == SessionState::Pending
+            );
         }
     }
 
     #[test]
     fn no_phase_follows_itself() {
-        for phase in Phase::ALL {
+        for phase in SessionState::ALL {
             assert!(!phase.may_become(phase));
         }
     }

@@ -306,7 +306,7 @@ async fn admit(
     let hash = cookie.hash();
     let now = server.clock().now();
     let browser = BrowserRow {
-        id: UserId::make(now, base::observe::dice()).0,
+        id: UserId::make(now, base::observe::random()).0,
         person: person.id,
         created_at: now,
         used_at: now,
@@ -363,7 +363,7 @@ fn suspended() -> Refusal {
 /// A new person as rows keep one.
 pub(crate) fn new_person(name: UserName, role: Role, now: Timestamp) -> User {
     User {
-        id: UserId::make(now, base::observe::dice()),
+        id: UserId::make(now, base::observe::random()),
         name,
         role,
         language: String::new(),

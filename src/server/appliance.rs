@@ -4,5 +4,5 @@
 pub(crate) mod backups;
 pub(crate) mod imports;
 pub(crate) mod installation;
+pub(crate) mod lazy_stores;
 pub(crate) mod settings;
-pub(crate) mod shelves;

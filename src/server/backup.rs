@@ -611,7 +611,7 @@ impl WorkDirectory {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
-        let draw = base::observe::dice::<4>();
+        let draw = base::observe::random::<4>();
         let path = folder.join(format!(
             "{WORK}{}-{}",
             std::process::id(),

@@ -64,7 +64,7 @@ struct CatalogInner {
     /// runtime's own threads and must not wait behind a whole world.
     long_reads: Semaphore,
     revision: watch::Receiver<u64>,
-    /// Live sessions when the conductor last looked.
+    /// Live sessions when the controller last looked.
     live: AtomicUsize,
     heard: nodes::NodeCache,
     health: health::CatalogHealth,
@@ -255,7 +255,7 @@ impl Catalog {
         while revision.changed().await.is_ok() {}
     }
 
-    /// How many sessions were live when the conductor last looked, moments ago; counting them anew
+    /// How many sessions were live when the controller last looked, moments ago; counting them anew
     /// would cost each launch a visit to all of them.
     pub(crate) fn live_lately(&self) -> usize {
         self.0.live.load(Ordering::Relaxed)

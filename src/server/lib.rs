@@ -12,12 +12,12 @@ pub mod actions;
 mod appliance;
 pub mod backup;
 mod catalog;
-pub mod checkup;
-mod conductor;
+mod controller;
+pub mod diagnostics;
 pub mod events;
-pub mod examiner;
-pub mod rehearsal;
+pub mod offline_inspection;
 pub mod routes;
+pub mod simulation;
 pub mod state;
 pub mod upgrade;
 
@@ -28,14 +28,14 @@ pub struct Server(Arc<ServerInner>);
 struct ServerInner {
     /// Dropped first: its thread holds the catalog open.
     imports: appliance::imports::Imports,
-    shelves: Arc<appliance::shelves::LazyStores>,
+    lazy_stores: Arc<appliance::lazy_stores::LazyStores>,
     catalog: catalog::Catalog,
     hasher: access::password::Hasher,
     sign_in_counts: access::AttemptCounts,
     open_streams: Arc<access::OpenStreams>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
-    examining: examiner::Examining,
+    examining: diagnostics::Examining,
     proofs: actions::gpus::prove::Proofs,
     under_way: actions::replay::UnderWay,
 }
@@ -91,21 +91,21 @@ impl Server {
         catalog.set_policy(reading.settings.share_policy());
         Self(Arc::new(ServerInner {
             imports: appliance::imports::Imports::idle(),
-            shelves: Arc::default(),
+            lazy_stores: Arc::default(),
             catalog,
             hasher,
             sign_in_counts: access::AttemptCounts::default(),
             open_streams: Arc::default(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
-            examining: examiner::Examining::default(),
+            examining: diagnostics::Examining::default(),
             proofs: actions::gpus::prove::Proofs::default(),
             under_way: actions::replay::UnderWay::default(),
         }))
     }
 
     /// Brings who looks at the machine for this server; without one, pages say that there is none.
-    pub fn bring_examiner(&self, examiner: examiner::Examiner) {
+    pub fn bring_examiner(&self, examiner: diagnostics::Examiner) {
         self.0.examining.bring(examiner);
     }
 
@@ -122,7 +122,7 @@ impl Server {
         &self.0.proofs
     }
 
-    pub(crate) fn examining(&self) -> &examiner::Examining {
+    pub(crate) fn examining(&self) -> &diagnostics::Examining {
         &self.0.examining
     }
 
@@ -151,19 +151,19 @@ impl Server {
     /// The images of this machine's disk. One for the whole process: it keeps in memory what an
     /// import under way relies on.
     pub fn image_store(&self) -> Result<Arc<store::images::ImageStore>, Failure> {
-        self.0.shelves.images(&self.settings().data)
+        self.0.lazy_stores.images(&self.settings().data)
     }
 
     /// The certificates of this machine. One keeper for the whole process, so that what an administrator
     /// changes is what the listeners show.
     pub fn certificates(&self) -> Result<Arc<base::tls::keeper::Keeper>, Failure> {
         self.0
-            .shelves
+            .lazy_stores
             .certificates(&self.settings().data, self.clock())
     }
 
     pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {
-        self.0.shelves.uploads(&self.settings().data)
+        self.0.lazy_stores.uploads(&self.settings().data)
     }
 
     pub(crate) fn imports(&self) -> &appliance::imports::Imports {
@@ -175,7 +175,7 @@ impl Server {
         let inner = &self.0;
         inner
             .imports
-            .ring(&inner.catalog, &inner.shelves, &self.settings().data)
+            .ring(&inner.catalog, &inner.lazy_stores, &self.settings().data)
     }
 
     pub fn clock(&self) -> &Clock {
@@ -247,7 +247,7 @@ pub fn conduct(
 ) -> impl Future<Output = ()> + Send + use<> {
     let catalog = server.catalog().clone();
     let clock = server.clock().clone();
-    conductor::driver::run(catalog, link, clock, server.settings().keep_days)
+    controller::driver::run(catalog, link, clock, server.settings().keep_days)
 }
 
 /// Has the logs of sessions that people delete removed from the machine behind `streams`, those that were
@@ -256,7 +256,7 @@ pub fn forget_logs(
     server: &Server,
     streams: Arc<dyn base::link::streams::Streams>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    conductor::logs::run(server.catalog().clone(), streams)
+    controller::logs::run(server.catalog().clone(), streams)
 }
 
 /// Does what is due by the clock and not by rows: backups; and the self-tests of cards. Runs until it is

@@ -1,7 +1,7 @@
 //! Where apps are: which container answers for a running session. Derived from rows, never stored.
 
 use rules::names::{ContainerName, NodeId, SessionId, UserId};
-use rules::session::Phase;
+use rules::session::SessionState;
 
 use crate::{Failure, Server};
 
@@ -19,7 +19,7 @@ pub fn find(server: &Server, session: SessionId) -> Result<Option<SessionRoute>,
         .catalog()
         .read_now("find the way to a session", |view| view.session(session))?;
     Ok(row
-        .filter(|row| row.phase == Phase::Running)
+        .filter(|row| row.phase == SessionState::Running)
         .and_then(|row| {
             row.node.map(|node| SessionRoute {
                 container: row.container(),

@@ -194,13 +194,13 @@ fn a_permitted_neighbour_is_no_breach() {
     let mut tree = bare();
     tree.plant("src/server/catalog.rs", "//! M.\n");
     tree.plant(
-        "src/server/conductor/planted.rs",
+        "src/server/controller/planted.rs",
         "//! Planted. crate::actions in a comment is none.\n\
-         use crate::catalog::{self, World};\n\
+         use crate::catalog::{self, ClusterSnapshot};\n\
          use super::driver;\n\
          /// `crate::actions` in prose is none.\n\
          const WORDS: &str = \"crate::actions::run\";\n\
-         pub(in crate::conductor) fn f<'a>(x: &'a str) -> char { let _ = x; '\"' }\n",
+         pub(in crate::controller) fn f<'a>(x: &'a str) -> char { let _ = x; '\"' }\n",
     );
     assert_finds(&tree, &[]);
 }
@@ -211,10 +211,10 @@ fn a_planted_use_of_every_room_out_of_a_doors_sight_is_found() {
         ("store::images::open", "store::images"),
         ("node::runtime::start", "node::runtime"),
         ("server::catalog::open", "server::catalog"),
-        ("server::conductor::run", "server::conductor"),
+        ("server::controller::run", "server::controller"),
         ("server::appliance::backup", "server::appliance"),
-        ("server::rehearsal::open", "server::rehearsal"),
-        ("base::observe::dice", "base::observe"),
+        ("server::simulation::open", "server::simulation"),
+        ("base::observe::random", "base::observe"),
         ("base::settings::read", "base::settings"),
     ];
     for door in ["pages", "api", "proxy", "cli"] {
@@ -342,7 +342,7 @@ fn a_planted_clock_file_setting_or_die_in_rules_is_found() {
         assert_finds(
             &tree,
             &[format!(
-                "src/rules/planted.rs:2: rules may not use {path}: time, dice, files and settings \
+                "src/rules/planted.rs:2: rules may not use {path}: time, random numbers, files and settings \
                  are arguments (ARCHITECTURE.md, \"Between rooms\")"
             )],
         );
@@ -431,7 +431,7 @@ fn a_package_without_its_sentence_and_a_sentence_without_its_package_are_found()
 fn a_breach_planted_on_disk_is_found_there_too() {
     let copy = tempfile::tempdir().expect("a temporary directory can be made");
     house().write(copy.path()).expect("the copy can be written");
-    let file = copy.path().join("src/server/conductor.rs");
+    let file = copy.path().join("src/server/controller.rs");
     let code = std::fs::read_to_string(&file).unwrap_or_else(|_| "//! Planted.\n".to_owned());
     let line = code.lines().count() + 1;
     std::fs::create_dir_all(file.parent().expect("it lies in src/server")).expect("can be made");
@@ -446,7 +446,7 @@ fn a_breach_planted_on_disk_is_found_there_too() {
     let tree = Tree::read(copy.path()).expect("the copy can be read");
     let found = lines(&check(&tree));
     let expected = format!(
-        "src/server/conductor.rs:{line}: conductor may not use actions \
+        "src/server/controller.rs:{line}: controller may not use actions \
          (ARCHITECTURE.md, \"Inside rooms\")\n"
     );
     assert!(

@@ -4,11 +4,11 @@
 //! far as chance is ours.
 
 mod client;
-mod dice;
 pub(crate) mod http;
 pub(crate) mod installation;
 mod manners;
 mod owners;
+mod random;
 mod reunion;
 mod supervisors;
 
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use client::{Client, Ledger, open};
-use dice::Dice;
 use installation::Installation;
+use random::Random;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -35,15 +35,15 @@ fn nothing_acknowledged_is_lost_and_nothing_is_left_whoever_is_killed() {
     let name = "nothing_acknowledged_is_lost_and_nothing_is_left_whoever_is_killed";
     let kills = number_from("FARDEL_KILLS").unwrap_or(6);
     let mut tally = Tally::default();
-    let ran = live_through(name, kills, |installation, dice, ledger| {
-        match dice.below(4) {
-            0 | 1 => tally.server += kill_server(installation, dice),
-            2 => tally.shims += kill_shims(installation, dice, ledger, 1),
+    let ran = live_through(name, kills, |installation, random, ledger| {
+        match random.below(4) {
+            0 | 1 => tally.server += kill_server(installation, random),
+            2 => tally.shims += kill_shims(installation, random, ledger, 1),
             _ => {
                 // Both: the server is gone before it can hear of its supervisors' end.
                 installation.kill();
                 tally.server += 1;
-                tally.shims += kill_shims(installation, dice, ledger, 2);
+                tally.shims += kill_shims(installation, random, ledger, 2);
                 installation.start();
             }
         }
@@ -58,7 +58,7 @@ fn nothing_acknowledged_is_lost_and_nothing_is_left_whoever_is_killed() {
 fn live_through(
     name: &str,
     events: u64,
-    mut event: impl FnMut(&mut Installation, &mut Dice, &Mutex<Ledger>),
+    mut event: impl FnMut(&mut Installation, &mut Random, &Mutex<Ledger>),
 ) -> bool {
     let Some(mut installation) = Installation::found(name) else {
         return false;
@@ -69,7 +69,7 @@ fn live_through(
     });
     println!("FARDEL_SEED={seed}, {events} events");
     let mark = format!("mark{seed}");
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let ledger = Mutex::new(Ledger::default());
     let enough = AtomicBool::new(false);
     installation.start();
@@ -78,15 +78,15 @@ fn live_through(
             socket: installation.socket(),
             ledger: &ledger,
             enough: &enough,
-            dice: Dice::new(seed ^ 0xc11e),
+            random: Random::new(seed ^ 0xc11e),
             mark: mark.clone(),
             count: 0,
         };
         let at_work = scope.spawn(|| client.work());
         let _bell = Bell(&enough);
         for _ in 0..events {
-            std::thread::sleep(Duration::from_millis(30) + dice.millis(500));
-            event(&mut installation, &mut dice, &ledger);
+            std::thread::sleep(Duration::from_millis(30) + random.millis(500));
+            event(&mut installation, &mut random, &ledger);
             if at_work.is_finished() {
                 break;
             }
@@ -131,11 +131,11 @@ struct Tally {
     shims: usize,
 }
 
-fn kill_server(installation: &mut Installation, dice: &mut Dice) -> usize {
+fn kill_server(installation: &mut Installation, random: &mut Random) -> usize {
     installation.kill();
     // Sometimes long enough for sessions to end while nobody watches.
-    if dice.below(3) == 0 {
-        std::thread::sleep(dice.millis(900));
+    if random.below(3) == 0 {
+        std::thread::sleep(random.millis(900));
     }
     installation.start();
     1
@@ -143,14 +143,14 @@ fn kill_server(installation: &mut Installation, dice: &mut Dice) -> usize {
 
 fn kill_shims(
     installation: &Installation,
-    dice: &mut Dice,
+    random: &mut Random,
     ledger: &Mutex<Ledger>,
     most: usize,
 ) -> usize {
     let mut shims = installation.shims();
     let mut killed = 0;
     while killed < most && !shims.is_empty() {
-        let (container, pid) = shims.remove(dice.below(shims.len()));
+        let (container, pid) = shims.remove(random.below(shims.len()));
         open(ledger).bereft.insert(session_of(&container));
         // SAFETY: seen a moment ago to be a supervisor of this installation.
         unsafe { libc::kill(pid, libc::SIGKILL) };

@@ -1,11 +1,11 @@
-//! The world simulation: real rules, real SQLite, every pass of the conductor; machines, links,
-//! disks, clocks and people are played by dice. A seed that fails is printed and replays to the
+//! The world simulation: real rules, real SQLite, every pass of the controller; machines, links,
+//! disks, clocks and people are played by random numbers. A seed that fails is printed and replays to the
 //! letter.
 
-mod dice;
 mod faults;
 mod launches;
 mod nodes;
+mod random;
 mod run;
 mod scale;
 
@@ -35,7 +35,7 @@ fn chosen() -> Vec<u64> {
         return vec![seed];
     }
     let fixed = number("FARDEL_SEEDS").unwrap_or(FIXED);
-    let fresh = (0..FRESH).map(|_| dice::fresh_seed());
+    let fresh = (0..FRESH).map(|_| random::fresh_seed());
     (0..fixed)
         .chain(FAILED_ONCE.iter().copied())
         .chain(fresh)

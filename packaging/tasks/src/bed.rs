@@ -14,7 +14,6 @@
 //! ```
 
 mod airgap;
-mod dice;
 mod guest;
 mod machine;
 mod network;
@@ -24,6 +23,7 @@ mod qemu_kernel;
 mod qemu_processors;
 mod rack;
 mod rack_network;
+mod random;
 mod restore;
 mod root;
 pub(crate) mod suite;

@@ -14,7 +14,7 @@ use crate::stage::Failure;
 /// `nobody` on every Debian; nothing on the machine belongs to it.
 const UID: &str = "65534";
 
-/// Dice in virtual time: nothing in it asks who runs it, and it is a minute of computing.
+/// A simulation in virtual time: nothing in it asks who runs it, and it is a minute of computing.
 const SAME_FOR_EVERYBODY: &str = "simulation::";
 
 /// Runs every test binary of the workspace as `nobody`, with an empty home and its own folder for

@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::names::HostNames;
 use super::{TlsError, fault};
-use crate::observe::dice;
+use crate::observe::random;
 
 const DAY: u64 = 86_400;
 /// Seconds that the authority is good: twenty years, longer than the machine.
@@ -46,7 +46,7 @@ fn good(params: &mut CertificateParams, at: Timestamp, before: u64, after: u64) 
 
 /// A serial number that no other certificate of the same name has: browsers refuse a second one.
 fn serial() -> SerialNumber {
-    let mut bytes = dice::<16>();
+    let mut bytes = random::<16>();
     bytes[0] &= 0x7f;
     SerialNumber::from_slice(&bytes)
 }
@@ -58,7 +58,7 @@ pub(super) fn authority(host: &str, at: Timestamp) -> Result<KeyAndChain, TlsErr
     let key = KeyPair::generate().map_err(failed())?;
     let mut params = CertificateParams::default();
     good(&mut params, at, 2 * BEFORE, AUTHORITY_AFTER);
-    let mark: String = dice::<2>().iter().map(|b| format!("{b:02X}")).collect();
+    let mark: String = random::<2>().iter().map(|b| format!("{b:02X}")).collect();
     params
         .distinguished_name
         .push(DnType::CommonName, format!("fardel {host} {mark}"));

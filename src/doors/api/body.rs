@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use server::actions::IdempotencyKey;
 use sha2::{Digest, Sha256};
 
-use super::dress::too_large;
+use super::middleware::too_large;
 use crate::doors::problem::ProblemResponse;
 
 /// A JSON body and what belongs to acting on it once.

@@ -11,8 +11,8 @@ use server::actions::certificates::{
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
+use super::authentication::ApiCaller;
 use super::body::JsonBody;
-use super::who::ApiCaller;
 
 /// Needs no sign-in: users compare before they trust.
 pub(super) async fn trust(State(api): State<ApiContext>) -> ApiResult {

@@ -17,8 +17,8 @@ use server::events::{Next, Subscription, subscribe};
 
 use super::ApiContext;
 use super::answer::ApiResult;
+use super::authentication::ApiCaller;
 use super::body::QueryParameters;
-use super::who::ApiCaller;
 
 /// Keeps the connection alive through proxies, and finds readers that are gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);

@@ -8,8 +8,8 @@ use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest};
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
+use super::authentication::ApiCaller;
 use super::body::JsonBody;
-use super::who::ApiCaller;
 
 pub(super) async fn list(
     State(api): State<ApiContext>,

@@ -12,8 +12,8 @@ use server::actions::operations;
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
+use super::authentication::ApiCaller;
 use super::body::JsonBody;
-use super::who::ApiCaller;
 
 pub(super) async fn list(
     State(api): State<ApiContext>,

@@ -15,8 +15,8 @@ use server::actions::people::{self, TokensAfterReset, UserPreferences, tokens};
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
+use super::authentication::{ApiCaller, ApiPeer};
 use super::body::JsonBody;
-use super::who::{ApiCaller, ApiPeer};
 use crate::doors::problem::ProblemResponse;
 
 /// How long a token made by signing in is good, unless the client says otherwise: 90 days.

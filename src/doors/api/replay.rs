@@ -10,8 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use rules::refusal::Refusal;
 use server::actions::replay::{self, KeyPermit, KeyUse, RecordedAnswer};
 
-use super::dress::too_large;
-use super::who::ApiCaller;
+use super::authentication::ApiCaller;
+use super::middleware::too_large;
 use super::{ApiContext, MAX_JSON_BYTES, answer, body};
 use crate::doors::problem::ProblemResponse;
 

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use rules::names::SessionName;
 use rules::object::Object;
 use rules::refusal::{Refusal, RefusalKind};
-use rules::session::{Phase, check_labels};
+use rules::session::{SessionState, check_labels};
 use rules::units::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
@@ -17,8 +17,8 @@ use server::actions::sessions::{self, LaunchRequest, ListQuery, Resize, SessionV
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
+use super::authentication::ApiCaller;
 use super::body::{JsonBody, QueryParameters};
-use super::who::ApiCaller;
 use crate::doors::problem::ProblemResponse;
 
 /// Longest time one `?wait=` holds a request. Higher: proxies in between give up first. Lower: waiting
@@ -98,8 +98,8 @@ pub(super) async fn get(
     let mut session = sessions::get(&api.server, &caller, &id).await?;
     if let Some(word) = waiting.wait {
         let until = match word.as_str() {
-            "running" => Phase::Running,
-            "ended" => Phase::Ended,
+            "running" => SessionState::Running,
+            "ended" => SessionState::Ended,
             _ => {
                 return Err(Refusal::invalid(
                     "wait.unknown",
@@ -135,7 +135,7 @@ async fn reach(
     api: &ApiContext,
     caller: &server::access::Caller,
     session: &SessionView,
-    until: Phase,
+    until: SessionState,
 ) -> Result<SessionView, Failure> {
     let mut revision = server::events::revision(&api.server);
     let id = session.id.to_string();

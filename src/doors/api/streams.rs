@@ -13,7 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream::{self, SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use rules::refusal::Refusal;
-use rules::session::Phase;
+use rules::session::SessionState;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use server::access::{Caller, InUse, Lease, lease};
@@ -23,9 +23,9 @@ use tokio::time::{Duration, MissedTickBehavior, interval};
 
 use super::ApiContext;
 use super::answer::ApiResult;
+use super::authentication::ApiCaller;
 use super::body::QueryParameters;
 use super::followers::held;
-use super::who::ApiCaller;
 use crate::doors::problem::ProblemResponse;
 
 /// Terminals: binary messages, first byte the channel.
@@ -441,7 +441,7 @@ pub(super) async fn logs(
         true => Some(api.followers.enter(caller.subject.user)?),
         false => None,
     };
-    let waits = ticket.state < Phase::Running;
+    let waits = ticket.state < SessionState::Running;
     let lease = lease(&api.server, &caller);
     let body = if waits && !follow {
         axum::body::Body::empty()
@@ -515,7 +515,7 @@ async fn begin(api: &ApiContext, caller: &Caller, id: &str, since: u64) -> Optio
     loop {
         revision.borrow_and_update();
         let ticket: EntryTicket = sessions::read_logs(&api.server, caller, id).await.ok()?;
-        if ticket.state >= Phase::Running {
+        if ticket.state >= SessionState::Running {
             match api.streams.logs(ticket.container, since, true).await {
                 Ok(log) => return Some(log),
                 // It ended without a container, or its log is gone.

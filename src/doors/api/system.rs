@@ -18,8 +18,8 @@ use std::sync::atomic::AtomicU64;
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
+use super::authentication::ApiCaller;
 use super::body::QueryParameters;
-use super::who::ApiCaller;
 use crate::doors::download;
 use crate::doors::problem::ProblemResponse;
 

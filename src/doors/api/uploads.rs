@@ -19,7 +19,7 @@ use server::actions::images::uploads::{self, UploadView};
 
 use super::ApiContext;
 use super::answer::{self, ApiResult, with_header};
-use super::who::ApiCaller;
+use super::authentication::ApiCaller;
 use crate::doors::problem::ProblemResponse;
 
 const VERSION: &str = "1.0.0";

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::trouble::{CliError, UNREACHABLE};
+use super::error::{CliError, UNREACHABLE};
 
 /// A server's place.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::args::TlsCommand;
 use super::client::HttpClient;
+use super::error::CliError;
 use super::output::{OutputStyle, text};
-use super::tree::TlsCommand;
-use super::trouble::CliError;
 use super::{complain, print};
 
 /// Prints the fingerprint for people and the certificate for files: `fardel trust > fardel.pem`.

@@ -22,7 +22,7 @@ use rustls::ClientConfig;
 use tokio_rustls::TlsConnector;
 
 use super::address::{ServerAddress, resolve};
-use super::trouble::{CliError, FAILED, TIMEOUT, UNREACHABLE};
+use super::error::{CliError, FAILED, TIMEOUT, UNREACHABLE};
 
 /// How long one TCP connection may take. Higher: a wrong address keeps people waiting. Lower: a
 /// loaded box on a slow network looks dead.

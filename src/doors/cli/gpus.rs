@@ -4,10 +4,10 @@
 use rules::units::Timestamp;
 use serde_json::{Value, json};
 
+use super::args::GpuCommand;
 use super::client::{HttpClient, encoded};
+use super::error::CliError;
 use super::output::{OutputStyle, size, span, text};
-use super::tree::GpuCommand;
-use super::trouble::CliError;
 use super::{columns, complain, images, launch, print, sessions};
 
 /// Seconds without work after which a slice is called idle, as on the pages.

@@ -9,10 +9,10 @@ use hyper::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
+use super::args::{ImageCommand, JobCommand};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
+use super::error::{CliError, FAILED, UNREACHABLE};
 use super::output::{OutputStyle, text};
-use super::tree::{ImageCommand, JobCommand};
-use super::trouble::{CliError, FAILED, UNREACHABLE};
 use super::{columns, complain, launch, print};
 
 /// One piece of an upload. Higher: a broken network repeats more. Lower: the round trips show.

@@ -7,10 +7,10 @@ use hyper::Method;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
+use super::args::{LaunchArguments, RunArguments, SessionKindArgument, WaitTarget};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
+use super::error::{CliError, INTERRUPTED, NEVER_RAN, TIMEOUT, UNREACHABLE};
 use super::output::{OutputStyle, text};
-use super::tree::{LaunchArguments, RunArguments, SessionKindArgument, WaitTarget};
-use super::trouble::{CliError, INTERRUPTED, NEVER_RAN, TIMEOUT, UNREACHABLE};
 use super::{Surroundings, columns, complain, print, sessions, terminal};
 
 /// How long one question "is it over?" waits at the server before it is asked again.
@@ -122,7 +122,7 @@ async fn report(
         for session in &mut sessions {
             *session = wait(client, &text(session, "id"), until, limit).await?;
             if until == WaitTarget::Ended && session["outcome"] != "succeeded" {
-                code = super::trouble::FAILED;
+                code = super::error::FAILED;
             }
         }
     }
@@ -159,7 +159,7 @@ async fn preview(
     let answer = super::gpus::in_full(client, view, answer).await;
     print(&sessions::explained(view, &answer)?);
     let never = answer["verdict"] == "never";
-    Ok(if never { super::trouble::CAPACITY } else { 0 })
+    Ok(if never { super::error::CAPACITY } else { 0 })
 }
 
 /// Waits at the server until the session reaches a state. A server that is away is waited for too.
@@ -471,7 +471,7 @@ pub(super) fn query(parts: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::cli::tree::{Command, CommandLine};
+    use crate::doors::cli::args::{Command, CommandLine};
     use clap::Parser;
 
     fn ordered(line: &str) -> Result<Value, CliError> {

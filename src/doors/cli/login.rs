@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::address::ServerAddress;
+use super::args::{Global, Login, Password};
 use super::client::{Extra, HttpClient, UNTRUSTED};
+use super::error::{CliError, FAILED};
 use super::output::OutputStyle;
-use super::tree::{Global, Login, Password};
-use super::trouble::{CliError, FAILED};
 use super::{Surroundings, complain, language, print};
 
 /// What `fardel login` remembers.

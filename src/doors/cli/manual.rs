@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::args::{CommandLine, Man};
+use super::error::{CliError, FAILED, NOT_FOUND};
 use super::print;
-use super::tree::{CommandLine, Man};
-use super::trouble::{CliError, FAILED, NOT_FOUND};
 use base::settings::{FILE, KEYS};
 use clap::CommandFactory;
 

@@ -5,8 +5,8 @@ use comfy_table::{Table, presets};
 use rules::units::Timestamp;
 use serde_json::Value;
 
-use super::tree::Format;
-use super::trouble::CliError;
+use super::args::Format;
+use super::error::CliError;
 
 /// Where and how results are printed.
 #[derive(Debug, Clone)]
@@ -150,7 +150,7 @@ impl OutputStyle {
 
     fn csv(&self, items: &[Value], columns: &[&Column]) -> Result<String, CliError> {
         let broken =
-            |e: csv::Error| CliError::new(super::trouble::FAILED, "csv.failed", e.to_string());
+            |e: csv::Error| CliError::new(super::error::FAILED, "csv.failed", e.to_string());
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer
             .write_record(columns.iter().map(|c| c.title.to_ascii_lowercase()))
@@ -249,7 +249,7 @@ fn names(items: &[Value]) -> String {
 
 fn yaml(body: &Value) -> Result<String, CliError> {
     serde_yaml_ng::to_string(body)
-        .map_err(|e| CliError::new(super::trouble::FAILED, "yaml.failed", e.to_string()))
+        .map_err(|e| CliError::new(super::error::FAILED, "yaml.failed", e.to_string()))
 }
 
 /// A text field, by a path such as `owner.name`; `-` where there is none.

@@ -5,10 +5,10 @@ use hyper::Method;
 use rules::permissions::Permission;
 use serde_json::{Map, Value, json};
 
+use super::args::{Me, TokenCommand, UserCommand};
 use super::client::{Extra, HttpClient, encoded};
+use super::error::CliError;
 use super::output::{OutputStyle, text};
-use super::tree::{Me, TokenCommand, UserCommand};
-use super::trouble::CliError;
 use super::{columns, complain, launch, login, print};
 
 /// Prints the links that the server gives, one a line.
@@ -195,7 +195,7 @@ pub(super) async fn me(
             print(&view.one(&changed, columns::USERS)?);
         }
         Me::Passwd { stdin } => {
-            let from = |stdin| super::tree::Password {
+            let from = |stdin| super::args::Password {
                 password_file: None,
                 password_stdin: stdin,
             };

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
+use super::args::{Removal, SessionCommand, SessionLs};
 use super::client::{Extra, HttpClient, encoded};
+use super::error::{CONFLICT, CliError, NOT_FOUND, PARTLY, TIMEOUT};
 use super::output::{OutputStyle, span, text};
-use super::tree::{Removal, SessionCommand, SessionLs};
-use super::trouble::{CONFLICT, CliError, NOT_FOUND, PARTLY, TIMEOUT};
 use super::{Surroundings, columns, complain, launch, print, terminal};
 
 /// Rows asked for at once while a list is read to its end.
@@ -438,7 +438,7 @@ async fn remove_one(client: &HttpClient, name: &str, force: bool) -> Result<Valu
         client
             .post(&format!("{}/kill", path(&id)), &json!({}))
             .await?;
-        launch::wait(client, &id, super::tree::WaitTarget::Ended, Some(60)).await?;
+        launch::wait(client, &id, super::args::WaitTarget::Ended, Some(60)).await?;
     }
     client
         .call(Method::DELETE, &path(&id), Extra::default())

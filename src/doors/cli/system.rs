@@ -8,10 +8,10 @@ use hyper::Method;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
+use super::args::{ApiArguments, EventCommand, Format};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
+use super::error::{CliError, INTERRUPTED};
 use super::output::{self, OutputStyle, size, text};
-use super::tree::{ApiArguments, EventCommand, Format};
-use super::trouble::{CliError, INTERRUPTED};
 use super::{columns, complain, launch, print};
 
 pub(super) async fn top(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {

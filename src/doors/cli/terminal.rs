@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
+use super::args::{Attach, Exec, Logs};
 use super::client::{HttpClient, encoded};
+use super::error::{CliError, FAILED, INTERRUPTED, UNREACHABLE};
 use super::output::OutputStyle;
-use super::tree::{Attach, Exec, Logs};
-use super::trouble::{CliError, FAILED, INTERRUPTED, UNREACHABLE};
 use super::{Surroundings, complain, launch, sessions};
 
 /// What a terminal's WebSocket speaks: binary messages whose first byte is the channel.

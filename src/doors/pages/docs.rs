@@ -7,11 +7,11 @@ use axum::response::Response;
 use rules::refusal::Refusal;
 use serde::Deserialize;
 
-use super::frame::{Nav, PageLayout};
-use super::parts;
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame};
+use super::authentication::PageCaller;
+use super::components;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text};
 
 #[derive(Template)]
@@ -261,11 +261,11 @@ pub async fn first(
     PageCaller(caller): PageCaller,
     Query(asked): Query<ManualQuery>,
 ) -> Response {
-    let f = frame(&console, &visit, &caller, Nav::Docs);
+    let f = layout(&console, &visit, &caller, Nav::Docs);
     if asked.q.trim().is_empty() {
         return shown(&console, &visit, f, "");
     }
-    answer::page(&console, &visit, StatusCode::OK, &search(f, asked.q.trim()))
+    responses::page(&console, &visit, StatusCode::OK, &search(f, asked.q.trim()))
 }
 
 /// `GET /docs/{name}`
@@ -275,16 +275,16 @@ pub async fn show(
     PageCaller(caller): PageCaller,
     Path(name): Path<String>,
 ) -> Response {
-    let f = frame(&console, &visit, &caller, Nav::Docs);
+    let f = layout(&console, &visit, &caller, Nav::Docs);
     shown(&console, &visit, f, &name)
 }
 
 fn shown(console: &PagesContext, visit: &RequestContext, f: PageLayout, name: &str) -> Response {
     match chapter(f.clone(), name) {
-        Some(page) => answer::page(console, visit, StatusCode::OK, &page),
+        Some(page) => responses::page(console, visit, StatusCode::OK, &page),
         None => {
             let refusal = Refusal::not_found("docs.unknown", "The manual has no such chapter.");
-            answer::refused(console, visit, Some(f), &refusal)
+            responses::refused(console, visit, Some(f), &refusal)
         }
     }
 }
@@ -295,6 +295,6 @@ pub async fn carried(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    let f = frame(&console, &visit, &caller, Nav::Nowhere);
-    answer::page(&console, &visit, StatusCode::OK, &about(f))
+    let f = layout(&console, &visit, &caller, Nav::Nowhere);
+    responses::page(&console, &visit, StatusCode::OK, &about(f))
 }

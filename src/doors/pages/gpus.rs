@@ -11,18 +11,18 @@ use axum::response::Response;
 use rules::devices::{Health, Hold, SharePolicy, Spreading, WHOLE};
 use rules::names::SessionId;
 use rules::resources::DeviceShare;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self, CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
 
-use super::frame::{Nav, PageLayout};
-use super::parts::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame, live as stream};
+use super::authentication::PageCaller;
+use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -210,7 +210,7 @@ pub async fn list(
     Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
     match read(&console, &visit, &caller, By::asked(&asked.by)).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -246,7 +246,7 @@ pub async fn show(
     Path(id): Path<String>,
 ) -> Response {
     match one(&console, &visit, &caller, &id, None, None).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -311,13 +311,13 @@ pub async fn act(
     };
     match done {
         Ok((word, gpu)) => {
-            answer::see_with(&format!("/gpus/{}", gpu.id), word, &gpu.index.to_string())
+            responses::see_with(&format!("/gpus/{}", gpu.id), word, &gpu.index.to_string())
         }
         Err(Failure::Refusal(refusal)) => {
-            let status = answer::status(&refusal);
+            let status = responses::status(&refusal);
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             match one(&console, &visit, &caller, &id, Some(alert), None).await {
-                Ok(page) => answer::page(&console, &visit, status, &page),
+                Ok(page) => responses::page(&console, &visit, status, &page),
                 Err(_) => failed(&console, &visit, &caller, &refusal.into()),
             }
         }
@@ -331,8 +331,8 @@ pub(super) fn failed(
     caller: &Caller,
     failure: &Failure,
 ) -> Response {
-    let frame = frame(console, visit, caller, Nav::Gpus);
-    answer::failure(console, visit, Some(frame), failure)
+    let frame = layout(console, visit, caller, Nav::Gpus);
+    responses::failure(console, visit, Some(frame), failure)
 }
 
 async fn read(
@@ -349,7 +349,7 @@ async fn read(
         t,
         f: PageLayout {
             live: Some(format!("/gpus/live{query}")),
-            ..frame(console, visit, caller, Nav::Gpus)
+            ..layout(console, visit, caller, Nav::Gpus)
         },
         lead: lead(t, &all.items),
         simulated: all.simulated,
@@ -396,7 +396,7 @@ async fn one(
         t,
         f: PageLayout {
             live: Some(format!("/gpus/{}/live", gpu.id)),
-            ..frame(console, visit, caller, Nav::Gpus)
+            ..layout(console, visit, caller, Nav::Gpus)
         },
         alert,
         name: format!("GPU {}", gpu.index),
@@ -555,7 +555,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
         let words = match (gpu.cordoned, by_memory, cut) {
             (true, ..) => t.gpu_cordoned().to_owned(),
             (false, _, true) => t.gpu_cut_rest().to_owned(),
-            (false, true, false) => t.common_free(parts::size(left << 20)),
+            (false, true, false) => t.common_free(components::size(left << 20)),
             (false, false, false) => {
                 t.common_free(share(GpuShare(u32::try_from(left).unwrap_or_default())))
             }
@@ -567,7 +567,7 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
     let used = gpu.doing.and_then(|doing| doing.memory);
     BarRow {
         name: format!("GPU {}", gpu.index),
-        note: parts::size(gpu.memory.0),
+        note: components::size(gpu.memory.0),
         blocks,
         busy: busy.map_or_else(|| share(gpu.share_used), |percent| format!("{percent}%")),
         busy_word: match busy {
@@ -575,8 +575,8 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             None => t.gpu_given_word().to_owned(),
         },
         trend: Markup::default(),
-        figure: parts::size(used.unwrap_or(gpu.memory_used).0),
-        figure_of: t.common_of(parts::size(gpu.memory.0)),
+        figure: components::size(used.unwrap_or(gpu.memory_used).0),
+        figure_of: t.common_of(components::size(gpu.memory.0)),
         figure_note: match warmth(t, gpu) {
             Some(warmth) if matches!(gpu.health, Health::Unknown | Health::Well) => warmth,
             _ => health(t, gpu),
@@ -598,7 +598,7 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
     let granted = match (&slice.profile, drawing.by) {
         (Some(profile), By::Share | By::Load) => profile.to_string(),
-        (_, By::Memory) => parts::size(slice.memory.0),
+        (_, By::Memory) => components::size(slice.memory.0),
         (None, By::Share | By::Load) => share(slice.share),
     };
     let load = slice.load_percent.map(|percent| percent.round() as u64);
@@ -608,12 +608,12 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
     let note = match (drawing.by, slice.paused, idle) {
         _ if drawing.small => owned(granted, owner),
         (By::Memory, ..) => match used {
-            Some(used) => t.gpu_memory_of(parts::part_of(used.0, slice.memory.0), granted),
+            Some(used) => t.gpu_memory_of(components::part_of(used.0, slice.memory.0), granted),
             None => granted,
         },
         (_, true, _) => format!("{} · {granted}", t.state_paused()),
         (_, _, Some(seconds)) => {
-            let idle = t.gpu_idle_for(parts::span(t, seconds));
+            let idle = t.gpu_idle_for(components::span(t, seconds));
             format!("{idle} · {granted}")
         }
         (By::Load, ..) => match load {
@@ -624,7 +624,7 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
     };
     let known = slice.session.filter(|_| !drawing.small);
     let busy = match drawing.by {
-        By::Memory => used.map(|used| parts::percent(used.0 as f64, slice.memory.0 as f64)),
+        By::Memory => used.map(|used| components::percent(used.0 as f64, slice.memory.0 as f64)),
         By::Share | By::Load => load.map(|percent| u8::try_from(percent).unwrap_or(u8::MAX)),
     };
     Block {
@@ -639,7 +639,7 @@ fn block(t: Text, slice: &GpuSlice, drawing: &Drawing<'_>, weight: u64) -> Block
             .clone()
             .unwrap_or_else(|| t.plan_others().to_owned()),
         note,
-        hue: owner.map_or(8, parts::hue),
+        hue: owner.map_or(8, components::hue),
         busy: busy.filter(|_| !drawing.small),
         fill: match drawing.by {
             By::Share => Fill::Foot,
@@ -665,13 +665,13 @@ fn owned(granted: String, owner: Option<&str>) -> String {
 /// `84% busy · 21.4 of 28 GiB in use`, or since when it is idle; empty where unknown.
 fn doing_of(t: Text, slice: &GpuSlice, now: Timestamp) -> String {
     let busy = match (idle(slice, now), slice.load_percent) {
-        (Some(seconds), _) => Some(t.gpu_idle_for(parts::span(t, seconds))),
+        (Some(seconds), _) => Some(t.gpu_idle_for(components::span(t, seconds))),
         (None, Some(load)) => Some(t.plan_percent_busy(load.round() as u64)),
         (None, None) => None,
     };
     let memory = slice.memory_in_use.map(|used| {
-        let (used, all) = (parts::part_of(used.0, slice.memory.0), slice.memory.0);
-        t.gpu_in_use(t.gpu_memory_of(used, parts::size(all)))
+        let (used, all) = (components::part_of(used.0, slice.memory.0), slice.memory.0);
+        t.gpu_in_use(t.gpu_memory_of(used, components::size(all)))
     });
     let words: Vec<String> = [busy, memory].into_iter().flatten().collect();
     words.join(" · ")
@@ -749,7 +749,7 @@ fn rules(t: Text, all: &Gpus) -> Vec<(String, String)> {
         t.gpu_context().to_owned(),
         format!(
             "{} · {}",
-            parts::size(all.context_overhead.0),
+            components::size(all.context_overhead.0),
             t.gpu_not_measured()
         ),
     ));
@@ -761,7 +761,7 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
         (t.gpu_model().to_owned(), gpu.model.clone()),
         (t.gpu_name().to_owned(), gpu.id.clone()),
         (t.gpu_machine().to_owned(), gpu.node_name.clone()),
-        (t.gpu_memory().to_owned(), parts::size(gpu.memory.0)),
+        (t.gpu_memory().to_owned(), components::size(gpu.memory.0)),
         (t.gpu_sms().to_owned(), gpu.sms.to_string()),
         (t.gpu_health().to_owned(), health(t, gpu)),
         (t.gpu_doing().to_owned(), doing(t, gpu)),
@@ -770,7 +770,7 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
             format!(
                 "{} · {}",
                 share(gpu.share_used),
-                parts::size(gpu.memory_used.0)
+                components::size(gpu.memory_used.0)
             ),
         ),
         (
@@ -778,7 +778,7 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
             format!(
                 "{} · {}",
                 share(gpu.share_free),
-                parts::size(gpu.memory_free.0)
+                components::size(gpu.memory_free.0)
             ),
         ),
     ];
@@ -788,7 +788,7 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
     if let Some(least) = gpu.least {
         rows.push((
             t.gpu_least().to_owned(),
-            t.gpu_least_why(share(least), parts::size(context.0)),
+            t.gpu_least_why(share(least), components::size(context.0)),
         ));
     }
     rows.push((t.gpu_limits().to_owned(), t.gpu_not_measured().to_owned()));
@@ -812,7 +812,9 @@ fn doing(t: Text, gpu: &Gpu) -> String {
         return t.gpu_health_unknown().to_owned();
     };
     let busy = now.busy_percent.map(|percent| t.plan_percent_busy(percent));
-    let memory = now.memory.map(|memory| t.gpu_in_use(parts::size(memory.0)));
+    let memory = now
+        .memory
+        .map(|memory| t.gpu_in_use(components::size(memory.0)));
     let words: Vec<String> = [busy, memory, warmth(t, gpu)]
         .into_iter()
         .flatten()
@@ -827,14 +829,14 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
     let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
     let (tone, state) = match (slice.confirmed, slice.state) {
         (false, _) => ("warn", t.gpu_unconfirmed()),
-        (true, Phase::Running) if slice.paused => ("", t.state_paused()),
-        (true, Phase::Running) if idle(slice, now).is_some() => ("warn", t.gpu_idle()),
-        (true, Phase::Running) => ("ok", t.state_running()),
-        (true, Phase::Stopping) => ("warn", t.state_stopping()),
+        (true, SessionState::Running) if slice.paused => ("", t.state_paused()),
+        (true, SessionState::Running) if idle(slice, now).is_some() => ("warn", t.gpu_idle()),
+        (true, SessionState::Running) => ("ok", t.state_running()),
+        (true, SessionState::Stopping) => ("warn", t.state_stopping()),
         (true, _) => ("acc", t.state_preparing()),
     };
     SliceRow {
-        hue: owner.map_or(8, parts::hue),
+        hue: owner.map_or(8, components::hue),
         href: slice.session.map(|id| format!("/sessions/{id}")),
         name: slice
             .name
@@ -845,7 +847,7 @@ fn line(t: Text, gpu: &Gpu, slice: &GpuSlice, now: Timestamp) -> SliceRow {
             Some(profile) => profile.to_string(),
             None => share(slice.share),
         },
-        memory: parts::size(slice.memory.0),
+        memory: components::size(slice.memory.0),
         sms: t.gpu_sms_of(slice.sms, gpu.sms),
         doing: doing_of(t, slice, now),
         tone,

@@ -18,11 +18,11 @@ use server::actions::sessions::{self, ListQuery};
 use server::{Failure, ServerFault};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
-use super::frame::{Nav, PageLayout};
-use super::parts::{self, Alert, Choice, IconFact};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame, live as stream, scene};
+use super::authentication::PageCaller;
+use super::components::{self, Alert, Choice, IconFact};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -122,7 +122,7 @@ pub(super) async fn choices(
         let is_chosen = chosen == image.reference || chosen == image.id.to_string();
         all.push(Choice {
             note: about(&image),
-            foot: t.launch_on_disk(parts::size(image.size.0)),
+            foot: t.launch_on_disk(components::size(image.size.0)),
             icon: "package",
             ..Choice::new(image.reference.clone(), image.reference, is_chosen)
         });
@@ -170,7 +170,7 @@ async fn shown(
     import_name: String,
 ) -> Response {
     match read(console, visit, caller).await {
-        Ok(page) => answer::page(
+        Ok(page) => responses::page(
             console,
             visit,
             status,
@@ -190,8 +190,8 @@ fn failed(
     caller: &Caller,
     failure: &Failure,
 ) -> Response {
-    let f = frame(console, visit, caller, Nav::Images);
-    answer::failure(console, visit, Some(f), failure)
+    let f = layout(console, visit, caller, Nav::Images);
+    responses::failure(console, visit, Some(f), failure)
 }
 
 async fn live(
@@ -260,13 +260,13 @@ async fn read(
     }];
     rows.extend(known.iter().map(|image| ImageRow {
         id: image.id.to_string(),
-        value: answer::encoded(&image.reference),
+        value: responses::encoded(&image.reference),
         href: format!("/images/{}", image.id),
         name: image.reference.clone(),
         digest: short(&image.digest),
         what: t.images_imported().to_owned(),
         note: about(image),
-        size: parts::size(image.size.0),
+        size: components::size(image.size.0),
         own_size: String::new(),
         used_by: users(&image.reference),
         age: visit.clock.ago(image.imported_at, now),
@@ -282,10 +282,10 @@ async fn read(
                 + counts.pending,
             waiting: counts.pending,
             live: Some("/images/live".to_owned()),
-            ..frame(console, visit, caller, Nav::Images)
+            ..layout(console, visit, caller, Nav::Images)
         },
         alert: None,
-        summary: t.images_summary(rows.len() as u64, parts::size(total)),
+        summary: t.images_summary(rows.len() as u64, components::size(total)),
         may_import,
         images: rows,
         import_name: String::new(),
@@ -303,7 +303,7 @@ fn short(digest: &str) -> String {
 }
 
 fn shown_job(t: Text, visit: &RequestContext, job: &OperationView, now: Timestamp) -> ImportRow {
-    let percent = parts::percent(job.done as f64, job.total as f64);
+    let percent = components::percent(job.done as f64, job.total as f64);
     let (state, tone, percent) = match job.state {
         OperationState::Pending => (t.jobs_waiting().to_owned(), "d", 0),
         OperationState::Running => (t.jobs_running(percent), "a", percent),
@@ -317,8 +317,8 @@ fn shown_job(t: Text, visit: &RequestContext, job: &OperationView, now: Timestam
         (None, None) if job.total > 0 => format!(
             "{} · {} / {}",
             job.step,
-            parts::size(job.done),
-            parts::size(job.total)
+            components::size(job.done),
+            components::size(job.total)
         ),
         (None, None) => job.step.clone(),
     };
@@ -361,14 +361,14 @@ async fn import(
     let mut name = String::new();
     let taken = take(&console, &caller, &mut form, announced, &mut name).await;
     match taken {
-        Ok(()) => answer::see("/images?notice=import"),
+        Ok(()) => responses::see("/images?notice=import"),
         Err(Failure::Refusal(refusal)) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             shown(
                 &console,
                 &visit,
                 &caller,
-                answer::status(&refusal),
+                responses::status(&refusal),
                 Some(alert),
                 name,
             )
@@ -483,7 +483,7 @@ async fn one(
     Path(id): Path<String>,
 ) -> Response {
     match read_image(&console, &visit, &caller, &id).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -518,7 +518,7 @@ async fn read_image(
         .iter()
         .filter(|session| session.image == name)
         .map(|session| {
-            let (tone, state) = scene::state(t, session);
+            let (tone, state) = presenter::state(t, session);
             ImageUse {
                 href: format!("/sessions/{}", session.id),
                 name: session.name.to_string(),
@@ -530,14 +530,14 @@ async fn read_image(
     let may_write = rules::permissions::may(&caller.subject, Permission::ImagesWrite, None).is_ok();
     let size = image
         .as_ref()
-        .map_or_else(String::new, |image| parts::size(image.size.0));
+        .map_or_else(String::new, |image| components::size(image.size.0));
     let mut starts = Vec::new();
     let mut facts = Vec::new();
     if let Some(image) = &image {
         let words = |words: &[String]| {
             words
                 .iter()
-                .map(|word| scene::quoted(word))
+                .map(|word| presenter::quoted(word))
                 .collect::<Vec<_>>()
                 .join(" ")
         };
@@ -594,12 +594,12 @@ async fn read_image(
     };
     Ok(ImageDetailPage {
         t,
-        f: frame(console, visit, caller, Nav::Images),
+        f: layout(console, visit, caller, Nav::Images),
         alert: None,
         id: image
             .as_ref()
             .map_or_else(|| "host".to_owned(), |image| image.id.to_string()),
-        value: answer::encoded(&name),
+        value: responses::encoded(&name),
         what: if embedded {
             t.images_embedded()
         } else {
@@ -647,14 +647,14 @@ async fn remove(
         .into())
     };
     match removed {
-        Ok(image) => answer::see_with("/images", "remove", &image.reference),
+        Ok(image) => responses::see_with("/images", "remove", &image.reference),
         Err(Failure::Refusal(refusal)) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             let page = ImageDetailPage {
                 alert: Some(alert),
                 ..page
             };
-            answer::page(&console, &visit, answer::status(&refusal), &page)
+            responses::page(&console, &visit, responses::status(&refusal), &page)
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
     }

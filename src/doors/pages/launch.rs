@@ -20,12 +20,12 @@ use server::access::Caller;
 use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, LaunchRequest, ListQuery, NodeOverview, Resources};
 
-use super::frame::{Nav, PageLayout};
-use super::parts::{self, Alert, BarRow, CheckRow, Choice, FormFieldError};
-use super::scene::{self, LaunchWords};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame, gpus, images};
+use super::authentication::PageCaller;
+use super::components::{self, Alert, BarRow, CheckRow, Choice, FormFieldError};
+use super::layout::{Nav, PageLayout};
+use super::presenter::{self, LaunchWords};
+use super::request_context::RequestContext;
+use super::{PagesContext, gpus, images, layout, responses};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
@@ -185,8 +185,8 @@ pub async fn show(
     match sent {
         Ok(sent) => form(&console, &visit, &caller, sent, StatusCode::OK, None).await,
         Err(failure) => {
-            let frame = frame(&console, &visit, &caller, Nav::Launch);
-            answer::failure(&console, &visit, Some(frame), &failure)
+            let frame = layout(&console, &visit, &caller, Nav::Launch);
+            responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
 }
@@ -199,10 +199,10 @@ pub async fn preview(
     Form(sent): Form<LaunchForm>,
 ) -> Response {
     match page(&console, &visit, &caller, sent, None).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page.as_preview()),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_preview()),
         Err(failure) => {
-            let frame = frame(&console, &visit, &caller, Nav::Launch);
-            answer::failure(&console, &visit, Some(frame), &failure)
+            let frame = layout(&console, &visit, &caller, Nav::Launch);
+            responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
 }
@@ -244,20 +244,20 @@ pub async fn submit(
     };
     match launched {
         Ok(launched) => match &launched.sessions[..] {
-            [one] => answer::see_with(
+            [one] => responses::see_with(
                 &format!("/sessions/{}", one.id),
                 "launched",
                 one.name.as_str(),
             ),
-            many => answer::see_with("/sessions", "launched-n", &many.len().to_string()),
+            many => responses::see_with("/sessions", "launched-n", &many.len().to_string()),
         },
         Err(Failure::Refusal(refusal)) => {
-            let status = answer::status(&refusal);
+            let status = responses::status(&refusal);
             form(&console, &visit, &caller, sent, status, Some(refusal)).await
         }
         Err(fault) => {
-            let frame = frame(&console, &visit, &caller, Nav::Launch);
-            answer::failure(&console, &visit, Some(frame), &fault)
+            let frame = layout(&console, &visit, &caller, Nav::Launch);
+            responses::failure(&console, &visit, Some(frame), &fault)
         }
     }
 }
@@ -271,10 +271,10 @@ async fn form(
     refusal: Option<Refusal>,
 ) -> Response {
     match page(console, visit, caller, sent, refusal).await {
-        Ok(page) => answer::page(console, visit, status, &page),
+        Ok(page) => responses::page(console, visit, status, &page),
         Err(failure) => {
-            let frame = frame(console, visit, caller, Nav::Launch);
-            answer::failure(console, visit, Some(frame), &failure)
+            let frame = layout(console, visit, caller, Nav::Launch);
+            responses::failure(console, visit, Some(frame), &failure)
         }
     }
 }
@@ -447,7 +447,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             }
             words => words
                 .iter()
-                .map(|word| scene::quoted(word))
+                .map(|word| presenter::quoted(word))
                 .collect::<Vec<_>>()
                 .join(" "),
         },
@@ -535,7 +535,7 @@ async fn page(
                 + counts.stopping
                 + counts.pending,
             waiting: counts.pending,
-            ..frame(console, visit, caller, Nav::Launch)
+            ..layout(console, visit, caller, Nav::Launch)
         },
         alert: refusal
             .as_ref()
@@ -554,7 +554,7 @@ async fn page(
                 facts: format!(
                     "{} · {}",
                     session.image,
-                    scene::asked(t, &session.resources, devices.policy)
+                    presenter::asked(t, &session.resources, devices.policy)
                 ),
             })
             .collect(),
@@ -623,7 +623,7 @@ impl There<'_> {
                 Some(t.gpu_grant(
                     part.index,
                     gpus::share(part.share),
-                    parts::size(part.memory.0),
+                    components::size(part.memory.0),
                     t.gpu_sms_of(sms, gpu.sms),
                 ))
             })
@@ -652,7 +652,7 @@ async fn answered(
                 memory: request.resources.memory.unwrap_or_default(),
                 ..Demand::default()
             };
-            let preview = scene::preview(
+            let preview = presenter::preview(
                 t,
                 &visit.clock,
                 there.machines,
@@ -679,7 +679,7 @@ async fn answered(
                 there
                     .machines
                     .iter()
-                    .flat_map(|machine| scene::small_racks(t, machine, None))
+                    .flat_map(|machine| presenter::small_racks(t, machine, None))
                     .collect(),
             ),
             simulated: there.devices.iter().any(|gpu| gpu.simulated),
@@ -734,7 +734,7 @@ fn line(sent: &LaunchForm, request: Option<&LaunchRequest>) -> String {
     } else {
         memory.to_owned()
     };
-    scene::command_line(&LaunchWords {
+    presenter::command_line(&LaunchWords {
         kind: if sent.kind == "batch" {
             SessionKind::Batch
         } else {
@@ -846,7 +846,7 @@ fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider>
         Slider {
             name: "cpu",
             title: t.sessions_cpu(),
-            note: t.launch_cpu_free(scene::share(cpu_left)),
+            note: t.launch_cpu_free(presenter::share(cpu_left)),
             unit: t.launch_cores_unit(),
             least: "0.1".into(),
             most: cpu_most.to_string(),
@@ -857,7 +857,7 @@ fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider>
         Slider {
             name: "memory",
             title: t.sessions_memory(),
-            note: t.launch_memory_free(parts::size(memory_left.0)),
+            note: t.launch_memory_free(components::size(memory_left.0)),
             unit: "GiB",
             least: "0.1".into(),
             most: format!("{:.1}", (gib * 10.0).floor() / 10.0),

@@ -8,11 +8,11 @@ use axum::{Extension, Form};
 use serde::Deserialize;
 use server::{Failure, access};
 
-use super::frame::PageLayout;
-use super::parts::{self, Alert};
-use super::visit::RequestContext;
-use super::who::{self, OptionalPageCaller, PageCaller, PagePeer};
-use super::{PagesContext, answer, guest};
+use super::authentication::{self, OptionalPageCaller, PageCaller, PagePeer};
+use super::components::{self, Alert};
+use super::layout::PageLayout;
+use super::request_context::RequestContext;
+use super::{PagesContext, guest, responses};
 use crate::doors::origin;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::{Text, codes};
@@ -42,10 +42,10 @@ pub async fn show(
     Query(asked): Query<SignInQuery>,
 ) -> Response {
     if caller.is_some() {
-        return answer::see(answer::own_place(&asked.next));
+        return responses::see(responses::own_place(&asked.next));
     }
     if access::setup_open(&console.server) {
-        return answer::see("/setup");
+        return responses::see("/setup");
     }
     let page = LoginPage {
         t: visit.text,
@@ -54,7 +54,7 @@ pub async fn show(
         next: asked.next,
         alert: None,
     };
-    answer::page(&console, &visit, StatusCode::OK, &page)
+    responses::page(&console, &visit, StatusCode::OK, &page)
 }
 
 #[derive(Deserialize)]
@@ -89,15 +89,16 @@ pub async fn submit(
     let refusal = match signed_in {
         Ok(signed_in) => {
             let now = console.server.clock().now();
-            let mut response = answer::see(answer::own_place(&typed.next));
-            let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
+            let mut response = responses::see(responses::own_place(&typed.next));
+            let cookie =
+                authentication::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
             response.headers_mut().append(header::SET_COOKIE, cookie);
-            let device = who::device_cookie(&visit, &signed_in.device);
+            let device = authentication::device_cookie(&visit, &signed_in.device);
             response.headers_mut().append(header::SET_COOKIE, device);
             return response;
         }
         Err(Failure::Refusal(refusal)) => refusal,
-        Err(fault) => return answer::failure(&console, &visit, None, &fault),
+        Err(fault) => return responses::failure(&console, &visit, None, &fault),
     };
     let alert = match (refusal.code.as_str(), refusal.retry_after_seconds) {
         ("sign-in.wrong", _) => Alert::bad(t.login_wrong()),
@@ -114,7 +115,7 @@ pub async fn submit(
         next: typed.next,
         alert: Some(alert),
     };
-    let mut response = answer::page(&console, &visit, answer::status(&refusal), &page);
+    let mut response = responses::page(&console, &visit, responses::status(&refusal), &page);
     if let Some(seconds) = refusal.retry_after_seconds {
         response
             .headers_mut()
@@ -130,11 +131,11 @@ pub async fn leave(
     PageCaller(caller): PageCaller,
 ) -> Response {
     if let Err(failure) = access::sign_out(&console.server, &caller).await {
-        return answer::failure(&console, &visit, None, &failure);
+        return responses::failure(&console, &visit, None, &failure);
     }
-    let mut response = answer::see("/login?notice=out");
+    let mut response = responses::see("/login?notice=out");
     response
         .headers_mut()
-        .append(header::SET_COOKIE, who::no_cookie(&visit));
+        .append(header::SET_COOKIE, authentication::no_cookie(&visit));
     response
 }

@@ -14,12 +14,12 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::people::{self, UserPreferences, tokens};
 
-use super::frame::{Nav, PageLayout, Theme};
-use super::parts::{self, Alert, Choice};
+use super::authentication::{OptionalPageCaller, PageCaller};
+use super::components::{self, Alert, Choice};
+use super::layout::{Nav, PageLayout, Theme};
+use super::request_context::{RequestContext, taste};
 use super::setup::MIN_PASSWORD;
-use super::visit::{RequestContext, taste};
-use super::who::{OptionalPageCaller, PageCaller};
-use super::{PagesContext, answer, frame};
+use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text, codes};
 
 #[derive(Template)]
@@ -106,10 +106,10 @@ async fn shown(
 ) -> Response {
     let t = visit.text;
     let now = console.server.clock().now();
-    let f = frame(console, visit, caller, Nav::Me);
+    let f = layout(console, visit, caller, Nav::Me);
     let known = match tokens::list(&console.server, caller).await {
         Ok(known) => known,
-        Err(failure) => return answer::failure(console, visit, Some(f), &failure),
+        Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
     let role = f
         .person
@@ -165,7 +165,7 @@ async fn shown(
         keys: visit.keys,
         f,
     };
-    answer::page(console, visit, status, &page)
+    responses::page(console, visit, status, &page)
 }
 
 /// The zones that people choose from, with the one in force among them.
@@ -207,7 +207,7 @@ async fn password(
         Err(Refusal::invalid("password.differs", t.setup_differ()).into())
     };
     match changed {
-        Ok(()) => answer::see("/me?notice=password"),
+        Ok(()) => responses::see("/me?notice=password"),
         Err(failure) => refused(&console, &visit, &caller, &failure, String::new()).await,
     }
 }
@@ -226,7 +226,7 @@ async fn refused(
                 console,
                 visit,
                 caller,
-                answer::status(refusal),
+                responses::status(refusal),
                 Some(alert),
                 None,
                 token_name,
@@ -234,8 +234,8 @@ async fn refused(
             .await
         }
         Failure::Fault(_) => {
-            let f = frame(console, visit, caller, Nav::Me);
-            answer::failure(console, visit, Some(f), failure)
+            let f = layout(console, visit, caller, Nav::Me);
+            responses::failure(console, visit, Some(f), failure)
         }
     }
 }
@@ -303,7 +303,7 @@ async fn revoke(
         Err(refusal) => Err(refusal.into()),
     };
     match revoked {
-        Ok(()) => answer::see("/me?notice=token-gone"),
+        Ok(()) => responses::see("/me?notice=token-gone"),
         Err(failure) => refused(&console, &visit, &caller, &failure, String::new()).await,
     }
 }
@@ -331,7 +331,7 @@ pub async fn preferences(
         .zone
         .filter(|zone| jiff::tz::TimeZone::get(zone).is_ok());
     let keys = tastes.keys.filter(|keys| keys == "on" || keys == "off");
-    let mut response = answer::see(answer::own_place(&tastes.back));
+    let mut response = responses::see(responses::own_place(&tastes.back));
     let mut keep = |name: &str, value: Option<&str>| {
         if let Some(value) = value
             && let Ok(cookie) = HeaderValue::try_from(taste(&visit, name, value))

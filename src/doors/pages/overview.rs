@@ -12,12 +12,12 @@ use server::actions::sessions::{self, ListQuery, NodeOverview, Overview};
 use server::actions::system::{self, DiagnosticCheck};
 use server::{Failure, Server};
 
-use super::frame::{Nav, PageLayout};
+use super::authentication::PageCaller;
+use super::components::{self, BarRow};
 use super::gpus::{By, FloorPlanQuery};
-use super::parts::{self, BarRow};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame, gpus, live as stream, scene, wizard};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, gpus, layout, live as stream, presenter, responses, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -111,10 +111,10 @@ pub async fn show(
     Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
     match read(&console, &visit, &caller, By::asked(&asked.by)).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => {
-            let frame = frame(&console, &visit, &caller, Nav::Overview);
-            answer::failure(&console, &visit, Some(frame), &failure)
+            let frame = layout(&console, &visit, &caller, Nav::Overview);
+            responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
 }
@@ -211,7 +211,7 @@ async fn read(
             sessions: live + seen.counts.pending,
             waiting: seen.counts.pending,
             live: Some(format!("/live{}", by.query())),
-            ..frame(console, visit, caller, Nav::Overview)
+            ..layout(console, visit, caller, Nav::Overview)
         },
         machine: if devices.items.is_empty() {
             machine_line(t, &seen)
@@ -241,7 +241,7 @@ async fn read(
                 title: t.plan_node(
                     &machine.name,
                     if machine.silent {
-                        t.plan_silent(parts::span(t, now.seconds_since(machine.seen_at)))
+                        t.plan_silent(components::span(t, now.seconds_since(machine.seen_at)))
                     } else {
                         t.plan_ready().to_owned()
                     },
@@ -255,9 +255,9 @@ async fn read(
                 hue: if name == t.plan_others() {
                     8
                 } else {
-                    parts::hue(&name)
+                    components::hue(&name)
                 },
-                share: scene::share(CpuShare(sum)),
+                share: presenter::share(CpuShare(sum)),
                 name,
             })
             .collect(),
@@ -265,15 +265,15 @@ async fn read(
             .items
             .iter()
             .map(|session| {
-                let (tone, state) = scene::state(t, session);
+                let (tone, state) = presenter::state(t, session);
                 RecentSession {
-                    hue: parts::hue(session.owner.name.as_str()),
+                    hue: components::hue(session.owner.name.as_str()),
                     href: format!("/sessions/{}", session.id),
                     name: session.name.to_string(),
                     facts: format!(
                         "{} · {}",
                         session.image,
-                        scene::asked(t, &session.resources, devices.policy)
+                        presenter::asked(t, &session.resources, devices.policy)
                     ),
                     tone,
                     state: state.to_owned(),
@@ -285,7 +285,7 @@ async fn read(
             .iter()
             .filter_map(|event| {
                 let subject = names.get(&event.object)?;
-                let (tone, what) = scene::happening(t, &event.code)?;
+                let (tone, what) = presenter::happening(t, &event.code)?;
                 Some(OverviewEvent {
                     when: visit.clock.minute(event.at),
                     tone,
@@ -300,15 +300,15 @@ async fn read(
             .iter()
             .take(SHOWN)
             .map(|(session, answer)| WaitingRow {
-                hue: parts::hue(session.owner.name.as_str()),
+                hue: components::hue(session.owner.name.as_str()),
                 href: format!("/sessions/{}", session.id),
                 name: session.name.to_string(),
-                since: parts::span(t, now.seconds_since(session.created_at)),
-                why: scene::sentence(t, &visit.clock, answer),
+                since: components::span(t, now.seconds_since(session.created_at)),
+                why: presenter::sentence(t, &visit.clock, answer),
                 hint: answer
                     .eta
                     .as_ref()
-                    .map(|_| scene::eta(t, &visit.clock, answer, now)),
+                    .map(|_| presenter::eta(t, &visit.clock, answer, now)),
             })
             .collect(),
         attention: open_installation(t, wizard::open_place(console, caller).await)
@@ -385,9 +385,9 @@ pub(super) async fn trends(
 }
 
 fn with_trends(t: Text, machine: &NodeOverview, trends: &Trends) -> Vec<BarRow> {
-    let [mut cpu, mut memory] = scene::racks(t, machine, None);
+    let [mut cpu, mut memory] = presenter::racks(t, machine, None);
     if let Some(points) = trends.get(&machine.id) {
-        let percent = |part: f64, whole: f64| f64::from(parts::percent(part, whole));
+        let percent = |part: f64, whole: f64| f64::from(components::percent(part, whole));
         let of_cpu: Vec<f64> = points
             .iter()
             .map(|(cores, _)| percent(*cores, machine.cpu.as_f64()))
@@ -398,8 +398,8 @@ fn with_trends(t: Text, machine: &NodeOverview, trends: &Trends) -> Vec<BarRow> 
             .collect();
         let label =
             |what, values: &[f64]| t.plan_trend(what, values.last().copied().unwrap_or_default());
-        cpu.trend = parts::trend(&of_cpu, "ci", &label(t.plan_cpu(), &of_cpu));
-        memory.trend = parts::trend(&of_memory, "ca", &label(t.plan_memory(), &of_memory));
+        cpu.trend = components::trend(&of_cpu, "ci", &label(t.plan_cpu(), &of_cpu));
+        memory.trend = components::trend(&of_memory, "ca", &label(t.plan_memory(), &of_memory));
     }
     vec![cpu, memory]
 }
@@ -407,7 +407,7 @@ fn with_trends(t: Text, machine: &NodeOverview, trends: &Trends) -> Vec<BarRow> 
 fn machine_line(t: Text, seen: &Overview) -> String {
     let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
     let memory: Bytes = seen.machines.iter().map(|machine| machine.memory).sum();
-    t.overview_machine_line(cpu, parts::size(memory.0))
+    t.overview_machine_line(cpu, components::size(memory.0))
 }
 
 fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp) -> Vec<Figure> {
@@ -435,7 +435,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
         .map(|machine| machine.memory.saturating_sub(machine.memory_used))
         .max()
         .unwrap_or_default();
-    let busy = parts::percent(cpu_busy, cpu.as_f64());
+    let busy = components::percent(cpu_busy, cpu.as_f64());
     let figure = |name, value: String, of: String, tone, percent, note: String| Figure {
         name,
         value,
@@ -447,10 +447,10 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
     let mut all = vec![
         figure(
             t.overview_cpu_given(),
-            scene::share(cpu_used),
+            presenter::share(cpu_used),
             t.common_of_cores(cpu),
             "",
-            parts::percent(cpu_used.as_f64(), cpu.as_f64()),
+            components::percent(cpu_used.as_f64(), cpu.as_f64()),
             t.overview_cpu_note(live),
         ),
         figure(
@@ -459,30 +459,33 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             t.common_of_cores(cpu),
             "a",
             busy,
-            t.overview_busy_note(scene::share(cpu.saturating_sub(cpu_used))),
+            t.overview_busy_note(presenter::share(cpu.saturating_sub(cpu_used))),
         ),
         figure(
             t.overview_memory_given(),
-            parts::part_of(memory_used.0, memory.0),
-            t.common_of(parts::size(memory.0)),
+            components::part_of(memory_used.0, memory.0),
+            t.common_of(components::size(memory.0)),
             "",
-            parts::percent(memory_used.0 as f64, memory.0 as f64),
-            t.overview_memory_note(parts::size(largest.0)),
+            components::percent(memory_used.0 as f64, memory.0 as f64),
+            t.overview_memory_note(components::size(largest.0)),
         ),
         figure(
             t.overview_memory_used(),
-            parts::part_of(memory_busy.0, memory.0),
-            t.common_of(parts::size(memory.0)),
+            components::part_of(memory_busy.0, memory.0),
+            t.common_of(components::size(memory.0)),
             "a",
-            parts::percent(memory_busy.0 as f64, memory.0 as f64),
-            t.overview_memory_used_note(parts::percent(memory_busy.0 as f64, memory_used.0 as f64)),
+            components::percent(memory_busy.0 as f64, memory.0 as f64),
+            t.overview_memory_used_note(components::percent(
+                memory_busy.0 as f64,
+                memory_used.0 as f64,
+            )),
         ),
         figure(
             t.overview_running(),
             seen.counts.running.to_string(),
             t.overview_of_live(live),
             "o",
-            parts::percent(seen.counts.running as f64, live as f64),
+            components::percent(seen.counts.running as f64, live as f64),
             t.overview_running_own(seen.own.running),
         ),
         figure(
@@ -490,7 +493,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             seen.counts.pending.to_string(),
             t.overview_sessions_word(seen.counts.pending),
             "w",
-            parts::percent(
+            components::percent(
                 seen.counts.pending as f64,
                 (seen.counts.pending + live) as f64,
             ),
@@ -513,7 +516,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
                 gpus::share(given),
                 t.common_of(devices.len()),
                 "a",
-                parts::percent(given.as_f64(), devices.len() as f64),
+                components::percent(given.as_f64(), devices.len() as f64),
                 t.gpu_figure_free(gpus::share(largest.unwrap_or_default())),
             ),
         );
@@ -521,11 +524,11 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             1,
             figure(
                 t.gpu_figure_memory(),
-                parts::part_of(used.0, memory.0),
-                t.common_of(parts::size(memory.0)),
+                components::part_of(used.0, memory.0),
+                t.common_of(components::size(memory.0)),
                 "a",
-                parts::percent(used.0 as f64, memory.0 as f64),
-                t.gpu_figure_memory_note(parts::size(block.unwrap_or_default().0)),
+                components::percent(used.0 as f64, memory.0 as f64),
+                t.gpu_figure_memory_note(components::size(block.unwrap_or_default().0)),
             ),
         );
         let busy: Vec<f64> = devices
@@ -535,7 +538,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
         if !busy.is_empty() {
             // In the place of how many run, which the menu tells as well.
             all.remove(4);
-            let percent = parts::percent(busy.iter().sum(), busy.len() as f64 * 100.0);
+            let percent = components::percent(busy.iter().sum(), busy.len() as f64 * 100.0);
             let note = match gpus::idle_share(devices, now) {
                 GpuShare::ZERO => t.gpu_figure_none_idle().to_owned(),
                 idle => t.gpu_figure_idle(gpus::share(idle)),

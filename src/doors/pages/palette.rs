@@ -8,10 +8,10 @@ use axum::response::Response;
 use serde::Deserialize;
 use server::actions::sessions::{self, ListQuery};
 
-use super::parts::{escaped, icon};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, docs, scene};
+use super::authentication::PageCaller;
+use super::components::{escaped, icon};
+use super::request_context::RequestContext;
+use super::{PagesContext, docs, presenter, responses};
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -65,7 +65,7 @@ pub async fn show(
     };
     if let Ok(page) = sessions::list(&console.server, &caller, &wanted).await {
         for session in page.items {
-            let (_, state) = scene::state(t, &session);
+            let (_, state) = presenter::state(t, &session);
             item(
                 &format!("/sessions/{}", session.id),
                 "square-terminal",
@@ -77,5 +77,5 @@ pub async fn show(
     for hit in docs::hits(t, &q) {
         item(&hit.href, "book-open", &hit.title, &hit.text);
     }
-    answer::html(&visit, StatusCode::OK, out)
+    responses::html(&visit, StatusCode::OK, out)
 }

@@ -2,8 +2,8 @@
 
 use askama::Template;
 
-use super::frame::{Nav, PageLayout};
-use super::parts;
+use super::components;
+use super::layout::{Nav, PageLayout};
 use crate::doors::text::Text;
 
 /// Inside the console's frame, for people who are signed in.

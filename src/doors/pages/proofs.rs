@@ -14,11 +14,11 @@ use server::access::Caller;
 use server::actions::gpus::prove::{self, Proof, TestRequest};
 use server::actions::gpus::{self, Gpu};
 
-use super::frame::{Nav, PageLayout};
-use super::parts::{self, Alert};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame, gpus as floor, live as stream};
+use super::authentication::PageCaller;
+use super::components::{self, Alert};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, gpus as floor, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -73,7 +73,7 @@ pub async fn show(
     Path(id): Path<String>,
 ) -> Response {
     match page(&console, &visit, &caller, &id, None).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => floor::failed(&console, &visit, &caller, &failure),
     }
 }
@@ -140,12 +140,12 @@ async fn told(
     done: Result<(), Failure>,
 ) -> Response {
     match done {
-        Ok(()) => answer::see(&format!("/gpus/{id}/test")),
+        Ok(()) => responses::see(&format!("/gpus/{id}/test")),
         Err(Failure::Refusal(refusal)) => {
-            let status = answer::status(&refusal);
+            let status = responses::status(&refusal);
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             match page(console, visit, caller, id, Some(alert)).await {
-                Ok(page) => answer::page(console, visit, status, &page),
+                Ok(page) => responses::page(console, visit, status, &page),
                 Err(_) => floor::failed(console, visit, caller, &refusal.into()),
             }
         }
@@ -194,7 +194,7 @@ async fn page(
         t,
         f: PageLayout {
             live: Some(format!("/gpus/{}/test/live", gpu.id)),
-            ..frame(console, visit, caller, Nav::Gpus)
+            ..layout(console, visit, caller, Nav::Gpus)
         },
         alert,
         name: format!("GPU {}", gpu.index),
@@ -236,7 +236,7 @@ fn found(t: Text, proof: &Proof) -> TestOutcome {
         (t.gpu_model().to_owned(), result.model.clone()),
         (t.gpu_name().to_owned(), result.device.clone()),
         (t.gpu_machine().to_owned(), result.machine.clone()),
-        (t.gpu_memory().to_owned(), parts::size(result.memory.0)),
+        (t.gpu_memory().to_owned(), components::size(result.memory.0)),
         (t.proof_driver().to_owned(), result.driver.clone()),
         ("fardel".to_owned(), result.fardel.clone()),
         (t.proof_at().to_owned(), result.ended_at.to_string()),

@@ -6,18 +6,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rules::devices::SharePolicy;
 use rules::placement::explain::Explanation;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
 use server::actions::sessions::{self, ListQuery, SessionView};
 
-use super::frame::{Nav, PageLayout};
-use super::parts::{self, Alert, BarRow};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame, gpus, live as stream, scene};
+use super::authentication::PageCaller;
+use super::components::{self, Alert, BarRow};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, gpus, layout, live as stream, presenter, responses};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -65,10 +65,10 @@ pub async fn show(
     PageCaller(caller): PageCaller,
 ) -> Response {
     match read(&console, &visit, &caller).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => {
-            let frame = frame(&console, &visit, &caller, Nav::Queue);
-            answer::failure(&console, &visit, Some(frame), &failure)
+            let frame = layout(&console, &visit, &caller, Nav::Queue);
+            responses::failure(&console, &visit, Some(frame), &failure)
         }
     }
 }
@@ -130,7 +130,7 @@ async fn read(
                 + counts.pending,
             waiting: counts.pending,
             live: Some("/queue/live".to_owned()),
-            ..frame(console, visit, caller, Nav::Queue)
+            ..layout(console, visit, caller, Nav::Queue)
         },
         alert: None,
         waiting: queue
@@ -142,7 +142,7 @@ async fn read(
             .iter()
             .map(|gpu| gpus::row(t, gpu, &small))
             .chain(seen.machines.iter().flat_map(|machine| {
-                scene::small_racks(t, machine, None).map(|row| BarRow {
+                presenter::small_racks(t, machine, None).map(|row| BarRow {
                     name: if several {
                         format!("{} {}", machine.name, row.name)
                     } else {
@@ -161,7 +161,7 @@ async fn read(
                     href: format!("/sessions/{}", session.id),
                     name: session.name.to_string(),
                     when: visit.clock.near(at, now),
-                    percent: parts::percent(
+                    percent: components::percent(
                         now.seconds_since(began) as f64,
                         at.seconds_since(began) as f64,
                     ),
@@ -175,7 +175,7 @@ async fn read(
 fn end(session: &SessionView) -> Option<Timestamp> {
     let started = session
         .started_at
-        .filter(|_| session.state == Phase::Running)?;
+        .filter(|_| session.state == SessionState::Running)?;
     let seconds = [session.timeout_seconds, session.longest_run_seconds]
         .into_iter()
         .flatten()
@@ -200,7 +200,7 @@ fn waiting(
         position: answer
             .queue_position
             .map_or_else(|| "–".to_owned(), |position| position.to_string()),
-        hue: parts::hue(session.owner.name.as_str()),
+        hue: components::hue(session.owner.name.as_str()),
         href: format!("/sessions/{}", session.id),
         name: session.name.to_string(),
         state: match (code, answer.queue_position) {
@@ -210,17 +210,21 @@ fn waiting(
             _ => t.state_waiting(),
         }
         .to_owned(),
-        since: parts::span(t, now.seconds_since(session.created_at)),
-        why: scene::sentence(t, &visit.clock, answer),
+        since: components::span(t, now.seconds_since(session.created_at)),
+        why: presenter::sentence(t, &visit.clock, answer),
         facts: t.queue_asks(
             session.owner.name.as_str(),
-            scene::asked(t, &session.resources, policy),
+            presenter::asked(t, &session.resources, policy),
         ),
         hint: answer
             .eta
             .as_ref()
-            .map(|_| scene::eta(t, &visit.clock, answer, now))
-            .or_else(|| scene::alternatives(t, answer, policy).into_iter().next()),
+            .map(|_| presenter::eta(t, &visit.clock, answer, now))
+            .or_else(|| {
+                presenter::alternatives(t, answer, policy)
+                    .into_iter()
+                    .next()
+            }),
         may_cancel: true,
     }
 }

@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::frame::{Nav, PageLayout};
-use super::parts;
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame};
+use super::authentication::PageCaller;
+use super::components;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
 /// Operations of one noun.
@@ -58,8 +58,8 @@ pub async fn show(
 ) -> Response {
     let page = ReferencePage {
         t: visit.text,
-        f: frame(&console, &visit, &caller, Nav::Api),
+        f: layout(&console, &visit, &caller, Nav::Api),
         groups: console.reference.clone(),
     };
-    answer::page(&console, &visit, StatusCode::OK, &page)
+    responses::page(&console, &visit, StatusCode::OK, &page)
 }

@@ -10,7 +10,7 @@ use rules::names::ContainerName;
 use rules::people::Role;
 use rules::permissions::Permission as Right;
 use rules::refusal::Refusal;
-use rules::session::{Phase, SessionKind};
+use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
@@ -18,11 +18,11 @@ use server::access::Caller;
 use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, ListQuery, NodeOverview, Resize, SessionView, UsageSample};
 
-use super::frame::{Attribute, Nav, PageLayout};
-use super::parts::{self, Alert, BarRow, CheckRow, Choice, IconFact, Markup};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame, gpus, launch, live as stream, scene};
+use super::authentication::PageCaller;
+use super::components::{self, Alert, BarRow, CheckRow, Choice, IconFact, Markup};
+use super::layout::{Attribute, Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, gpus, launch, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -242,7 +242,7 @@ impl SessionListQuery {
         ]
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| format!("{name}={}", answer::encoded(value)))
+        .map(|(name, value)| format!("{name}={}", responses::encoded(value)))
         .collect::<Vec<_>>()
         .join("&")
     }
@@ -272,9 +272,9 @@ pub async fn list(
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
     if !visit.fragment {
-        return answer::page(&console, &visit, StatusCode::OK, &page);
+        return responses::page(&console, &visit, StatusCode::OK, &page);
     }
-    let mut response = answer::page(&console, &visit, StatusCode::OK, &page.as_list());
+    let mut response = responses::page(&console, &visit, StatusCode::OK, &page.as_list());
     let query = asked.address();
     let address = if query.is_empty() {
         "/sessions".to_owned()
@@ -320,8 +320,8 @@ fn failed(
     caller: &Caller,
     failure: &Failure,
 ) -> Response {
-    let frame = frame(console, visit, caller, Nav::Sessions);
-    answer::failure(console, visit, Some(frame), failure)
+    let frame = layout(console, visit, caller, Nav::Sessions);
+    responses::failure(console, visit, Some(frame), failure)
 }
 
 async fn read_list(
@@ -365,10 +365,10 @@ async fn read_list(
             } else {
                 format!(
                     "/sessions/live?{query}{join}cursor={}",
-                    answer::encoded(&asked.cursor)
+                    responses::encoded(&asked.cursor)
                 )
             }),
-            ..frame(console, visit, caller, Nav::Sessions)
+            ..layout(console, visit, caller, Nav::Sessions)
         },
         alert: None,
         count: t.sessions_count(counts.running, counts.pending, counts.ended),
@@ -389,7 +389,7 @@ async fn read_list(
         markable: page
             .items
             .iter()
-            .any(|session| session.state < Phase::Stopping),
+            .any(|session| session.state < SessionState::Stopping),
         devices: page
             .items
             .iter()
@@ -399,9 +399,12 @@ async fn read_list(
             .iter()
             .map(|session| line(t, session, policy, busy(session), now))
             .collect(),
-        older: page
-            .next_cursor
-            .map(|cursor| format!("/sessions?{query}{join}cursor={}", answer::encoded(&cursor))),
+        older: page.next_cursor.map(|cursor| {
+            format!(
+                "/sessions?{query}{join}cursor={}",
+                responses::encoded(&cursor)
+            )
+        }),
     })
 }
 
@@ -412,10 +415,12 @@ fn line(
     busy: Option<(f64, Bytes)>,
     now: Timestamp,
 ) -> SessionRow {
-    let (tone, state) = scene::state(t, session);
+    let (tone, state) = presenter::state(t, session);
     let given = session.resources;
     let reason = match (&session.reason, session.state) {
-        (Some(reason), Phase::Pending | Phase::Ended) if reason.code != "session.succeeded" => {
+        (Some(reason), SessionState::Pending | SessionState::Ended)
+            if reason.code != "session.succeeded" =>
+        {
             codes::reason(t, reason)
         }
         _ => String::new(),
@@ -439,28 +444,30 @@ fn line(
             Some((cores, _)) => format!("{cores:.1} / {}", given.cpu),
             None => given.cpu.to_string(),
         },
-        cpu_percent: busy.map_or(0, |(cores, _)| parts::percent(cores, given.cpu.as_f64())),
+        cpu_percent: busy.map_or(0, |(cores, _)| {
+            components::percent(cores, given.cpu.as_f64())
+        }),
         memory: match busy {
             Some((_, memory)) => format!(
                 "{} / {}",
-                parts::size(memory.0),
-                parts::size(given.memory.0)
+                components::size(memory.0),
+                components::size(given.memory.0)
             ),
-            None => parts::size(given.memory.0),
+            None => components::size(given.memory.0),
         },
         memory_percent: busy.map_or(0, |(_, memory)| {
-            parts::percent(memory.0 as f64, given.memory.0 as f64)
+            components::percent(memory.0 as f64, given.memory.0 as f64)
         }),
         place: session.node.clone().unwrap_or_default(),
-        age: parts::span(
+        age: components::span(
             t,
             session
                 .ended_at
                 .unwrap_or(now)
                 .seconds_since(session.started_at.unwrap_or(session.created_at)),
         ),
-        may_stop: session.state < Phase::Stopping,
-        alive: session.state == Phase::Running && busy.is_some(),
+        may_stop: session.state < SessionState::Stopping,
+        alive: session.state == SessionState::Running && busy.is_some(),
     }
 }
 
@@ -479,7 +486,7 @@ fn held(t: Text, session: &SessionView, policy: SharePolicy) -> String {
             .collect();
         let memory: Bytes = session.devices.iter().map(|d| d.memory).sum();
         words.push(t.gpu_devices(numbers.join(", ")));
-        words.push(parts::size(memory.0));
+        words.push(components::size(memory.0));
     }
     words.join(" · ")
 }
@@ -565,7 +572,7 @@ async fn tab(
     q: &str,
 ) -> Response {
     match read_one(console, visit, caller, id, tab, q).await {
-        Ok(page) => answer::page(console, visit, StatusCode::OK, &page),
+        Ok(page) => responses::page(console, visit, StatusCode::OK, &page),
         Err(failure) => failed(console, visit, caller, &failure),
     }
 }
@@ -626,9 +633,11 @@ impl SessionTab {
 
     /// What a page shows that asked for no part: a batch session is watched by its output, every
     /// other one is worked in, and before and after there is the summary.
-    fn first(kind: SessionKind, phase: Phase) -> SessionTab {
+    fn first(kind: SessionKind, phase: SessionState) -> SessionTab {
         match (kind, phase) {
-            (SessionKind::Batch, Phase::Running | Phase::Stopping) => SessionTab::Logs,
+            (SessionKind::Batch, SessionState::Running | SessionState::Stopping) => {
+                SessionTab::Logs
+            }
             _ => SessionTab::Terminal,
         }
     }
@@ -658,18 +667,18 @@ async fn read_one(
         session: session.id,
         incarnation: session.incarnation,
     };
-    let running = session.state == Phase::Running;
+    let running = session.state == SessionState::Running;
     let log = match (tab, session.state) {
-        (_, Phase::Pending | Phase::Scheduled) => String::new(),
-        (SessionTab::Logs, _) | (SessionTab::Terminal, Phase::Ended) => {
+        (_, SessionState::Pending | SessionState::Scheduled) => String::new(),
+        (SessionTab::Logs, _) | (SessionTab::Terminal, SessionState::Ended) => {
             read_log(console, container).await
         }
         _ => String::new(),
     };
-    let (tone, state) = scene::state(t, &session);
+    let (tone, state) = presenter::state(t, &session);
     let given = session.resources;
     let alive = running && !samples.is_empty();
-    let ended = session.state == Phase::Ended;
+    let ended = session.state == SessionState::Ended;
     let peak = samples.iter().map(|sample| sample.memory).max();
     let may_write = rules::permissions::may(
         &caller.subject,
@@ -711,12 +720,12 @@ async fn read_one(
             live: q
                 .is_empty()
                 .then(|| format!("/sessions/{id}/live?tab={asked}")),
-            ..frame(console, visit, caller, Nav::Sessions)
+            ..layout(console, visit, caller, Nav::Sessions)
         },
         alert: watched(t, &session).or_else(|| {
             simulated.then(|| {
                 Alert::warning(match session.state {
-                    Phase::Pending => t.gpu_session_alert_waits(),
+                    SessionState::Pending => t.gpu_session_alert_waits(),
                     _ => t.gpu_session_alert(),
                 })
             })
@@ -739,14 +748,17 @@ async fn read_one(
         tab,
         attachable: running && !session.paused && may_enter,
         own_shell: session.kind == SessionKind::Interactive,
-        waiting: (session.state == Phase::Pending)
-            .then(|| scene::wait(t, clock, &why, devices.policy, now)),
-        steps: if matches!(session.state, Phase::Scheduled | Phase::Preparing) {
-            scene::timeline(t, clock, &session, &events)
+        waiting: (session.state == SessionState::Pending)
+            .then(|| presenter::wait(t, clock, &why, devices.policy, now)),
+        steps: if matches!(
+            session.state,
+            SessionState::Scheduled | SessionState::Preparing
+        ) {
+            presenter::timeline(t, clock, &session, &events)
         } else {
             Vec::new()
         },
-        ended: ended.then(|| scene::end(t, &session, peak, last_lines(&log))),
+        ended: ended.then(|| presenter::end(t, &session, peak, last_lines(&log))),
         log_query: q.to_owned(),
         log_note: t.logs_lines(shown_log.lines().count() as u64),
         log_text: shown_log,
@@ -761,7 +773,7 @@ async fn read_one(
         limit_memory: typed_size(given.memory),
         limit_gpu: fraction(t, &session, &devices.items),
         limit_fixed: given.wants_device() && !has_fraction(&session),
-        timeline: scene::timeline(t, clock, &session, &events),
+        timeline: presenter::timeline(t, clock, &session, &events),
         why: session
             .reason
             .as_ref()
@@ -807,7 +819,7 @@ fn machines<'a>(
             session.state.holds_resources()
                 && session.node.as_deref() == Some(machine.name.as_str())
         })
-        .flat_map(move |machine| scene::racks(t, machine, Some(session.id)))
+        .flat_map(move |machine| presenter::racks(t, machine, Some(session.id)))
 }
 
 /// The end of what the main process wrote; empty where nothing can be read.
@@ -928,7 +940,7 @@ fn watched(t: Text, session: &SessionView) -> Option<Alert> {
         "disk.paused" | "disk.files-paused" => t.disk_alert(),
         _ => return None,
     };
-    let runs = session.state == Phase::Running;
+    let runs = session.state == SessionState::Running;
     runs.then(|| {
         Alert::bad(title)
             .detail(codes::reason(t, reason))
@@ -940,15 +952,16 @@ fn verbs(session: &SessionView, may_write: bool) -> Verbs {
     if !may_write {
         return Verbs::default();
     }
-    let (state, live) = (session.state, session.state != Phase::Ended);
+    let (state, live) = (session.state, session.state != SessionState::Ended);
     Verbs {
-        pause: state == Phase::Running && !session.paused,
-        resume: state == Phase::Running && session.paused,
-        restart: matches!(state, Phase::Running | Phase::Ended) && session.document_kept,
-        limits: matches!(state, Phase::Pending | Phase::Running),
+        pause: state == SessionState::Running && !session.paused,
+        resume: state == SessionState::Running && session.paused,
+        restart: matches!(state, SessionState::Running | SessionState::Ended)
+            && session.document_kept,
+        limits: matches!(state, SessionState::Pending | SessionState::Running),
         rename: true,
-        stop: live && state != Phase::Pending,
-        cancel: state == Phase::Pending,
+        stop: live && state != SessionState::Pending,
+        cancel: state == SessionState::Pending,
         remove: !live,
     }
 }
@@ -961,7 +974,7 @@ fn facts(t: Text, session: &SessionView, policy: SharePolicy, now: Timestamp) ->
                 SessionKind::Interactive => "notebook-pen",
                 SessionKind::Batch => "play",
             },
-            text: scene::kind(t, session).to_owned(),
+            text: presenter::kind(t, session).to_owned(),
         },
         IconFact {
             icon: "package",
@@ -973,7 +986,7 @@ fn facts(t: Text, session: &SessionView, policy: SharePolicy, now: Timestamp) ->
         // Minutes, so that a running clock is no reason to draw the page again every second.
         all.push(IconFact {
             icon: "clock",
-            text: parts::span(
+            text: components::span(
                 t,
                 if session.ended_at.is_some() {
                     seconds
@@ -983,7 +996,7 @@ fn facts(t: Text, session: &SessionView, policy: SharePolicy, now: Timestamp) ->
             ),
         });
     }
-    if let Some(share) = scene::devices(t, &given, policy) {
+    if let Some(share) = presenter::devices(t, &given, policy) {
         all.push(IconFact {
             icon: "microchip",
             text: match held(t, session, SharePolicy::default()) {
@@ -994,7 +1007,7 @@ fn facts(t: Text, session: &SessionView, policy: SharePolicy, now: Timestamp) ->
     }
     all.push(IconFact {
         icon: "cpu",
-        text: t.where_given(given.cpu, parts::size(given.memory.0)),
+        text: t.where_given(given.cpu, components::size(given.memory.0)),
     });
     if let Some(node) = &session.node {
         all.push(IconFact {
@@ -1017,13 +1030,13 @@ fn strips(t: Text, session: &SessionView, samples: &[UsageSample]) -> Vec<Strip>
     let (cores, limit) = (given.cpu.as_f64(), given.memory.0 as f64);
     let now = samples.last();
     let cpu = format!("{:.1}", now.map_or(0.0, |sample| sample.cpu));
-    let memory = parts::size(now.map_or(0, |sample| sample.memory.0));
+    let memory = components::size(now.map_or(0, |sample| sample.memory.0));
     let values = |of: fn(&UsageSample) -> f64| last.iter().map(of).collect::<Vec<f64>>();
     let mut all = device_strips(t, session, last);
     all.extend([
         Strip {
             name: t.strip_cpu(),
-            chart: parts::strip(
+            chart: components::strip(
                 &values(|sample| sample.cpu),
                 cores * 1.06,
                 "ci",
@@ -1035,15 +1048,15 @@ fn strips(t: Text, session: &SessionView, samples: &[UsageSample]) -> Vec<Strip>
         },
         Strip {
             name: t.strip_memory(),
-            chart: parts::strip(
+            chart: components::strip(
                 &values(|sample| sample.memory.0 as f64),
                 limit * 1.06,
                 "ca",
                 Some(limit),
-                &t.strip_chart(t.strip_memory(), &memory, parts::size(given.memory.0)),
+                &t.strip_chart(t.strip_memory(), &memory, components::size(given.memory.0)),
             ),
             value: memory,
-            of: t.common_of(parts::size(given.memory.0)),
+            of: t.common_of(components::size(given.memory.0)),
         },
     ]);
     all
@@ -1072,7 +1085,7 @@ fn device_strips(t: Text, session: &SessionView, last: &[UsageSample]) -> Vec<St
         let most = loads.iter().copied().fold(100.0, f64::max);
         all.push(Strip {
             name: t.strip_gpu(),
-            chart: parts::strip(
+            chart: components::strip(
                 &loads,
                 most * 1.06,
                 "ca",
@@ -1089,10 +1102,13 @@ fn device_strips(t: Text, session: &SessionView, last: &[UsageSample]) -> Vec<St
             .iter()
             .filter_map(|sample| Some(use_of(sample)?.memory?.0 as f64))
             .collect();
-        let (value, limit) = (parts::part_of(memory.0, granted.0), parts::size(granted.0));
+        let (value, limit) = (
+            components::part_of(memory.0, granted.0),
+            components::size(granted.0),
+        );
         all.push(Strip {
             name: t.strip_gpu_memory(),
-            chart: parts::strip(
+            chart: components::strip(
                 &used,
                 granted.0 as f64 * 1.06,
                 "ca",
@@ -1122,7 +1138,7 @@ fn charts(
         .map(|sample| sample.memory.0 as f64)
         .collect();
     let middle = Timestamp::from_millis(i64::midpoint(first.at.as_millis(), last.at.as_millis()));
-    let end = if session.state == Phase::Ended {
+    let end = if session.state == SessionState::Ended {
         visit.clock.second(last.at)
     } else {
         t.metrics_now().to_owned()
@@ -1135,14 +1151,14 @@ fn charts(
     let top_cpu = given.cpu.as_f64();
     let top_memory = given.memory.0 as f64;
     let peak_cpu = t.metrics_peak(format!("{:.2}", cpu.iter().copied().fold(0.0, f64::max)));
-    let peak_memory = t.metrics_peak(parts::size(
+    let peak_memory = t.metrics_peak(components::size(
         memory.iter().copied().fold(0.0, f64::max) as u64
     ));
     let mut all = device_charts(t, session, samples, &x);
     all.extend([
         Chart {
             name: t.metrics_cpu().to_owned(),
-            drawing: parts::chart(
+            drawing: components::chart(
                 &cpu,
                 top_cpu,
                 "ci",
@@ -1159,7 +1175,7 @@ fn charts(
         },
         Chart {
             name: t.metrics_memory().to_owned(),
-            drawing: parts::chart(
+            drawing: components::chart(
                 &memory,
                 top_memory,
                 "ca",
@@ -1168,8 +1184,8 @@ fn charts(
             ),
             note: with_waiting(t, peak_memory, last.memory_waiting_percent),
             y: vec![
-                parts::size(given.memory.0),
-                parts::size(given.memory.0 / 2),
+                components::size(given.memory.0),
+                components::size(given.memory.0 / 2),
                 "0".to_owned(),
             ],
             x,
@@ -1191,7 +1207,7 @@ fn device_charts(
         let note = t.metrics_peak(peak);
         Chart {
             name: name.to_owned(),
-            drawing: parts::chart(values, most, "ca", limit, &format!("{name}, {note}")),
+            drawing: components::chart(values, most, "ca", limit, &format!("{name}, {note}")),
             note: match made_up {
                 true => t.metrics_made_up(note),
                 false => note,
@@ -1217,11 +1233,11 @@ fn device_charts(
     let granted: Bytes = session.devices.iter().map(|part| part.memory).sum();
     if !used.is_empty() {
         let y = vec![
-            parts::size(granted.0),
-            parts::size(granted.0 / 2),
+            components::size(granted.0),
+            components::size(granted.0 / 2),
             "0".to_owned(),
         ];
-        let peak = parts::size(highest(&used) as u64);
+        let peak = components::size(highest(&used) as u64);
         let most = granted.0 as f64;
         all.push(chart(t.metrics_gpu_memory(), &used, most, None, peak, y));
     }
@@ -1245,7 +1261,7 @@ fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, S
                 Some(profile) => profile.to_string(),
                 None => gpus::share(part.share),
             },
-            parts::size(part.memory.0),
+            components::size(part.memory.0),
             t.gpu_sms_of(part.sms, part.sms_total),
         );
         for (tell, word) in [
@@ -1260,22 +1276,22 @@ fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, S
     });
     let mut all: Vec<(String, String)> = grants.collect();
     if all.is_empty()
-        && let Some(asked) = scene::devices(t, &given, policy)
+        && let Some(asked) = presenter::devices(t, &given, policy)
     {
         all.push((t.gpu_share().to_owned(), asked));
     }
     all.extend([
         (
             t.where_cpu_memory().to_owned(),
-            t.where_given(given.cpu, parts::size(given.memory.0)),
+            t.where_given(given.cpu, components::size(given.memory.0)),
         ),
-        (t.where_shm().to_owned(), parts::size(given.shm.0)),
+        (t.where_shm().to_owned(), components::size(given.shm.0)),
         (t.where_network().to_owned(), t.where_loopback().to_owned()),
     ]);
     if let Some(seconds) = session.longest_run_seconds.or(session.timeout_seconds) {
-        all.push((t.where_longest().to_owned(), parts::span(t, seconds)));
+        all.push((t.where_longest().to_owned(), components::span(t, seconds)));
     }
-    if session.state != Phase::Ended {
+    if session.state != SessionState::Ended {
         all.push((
             t.where_cli().to_owned(),
             format!("fardel exec -it {} sh", session.name),
@@ -1296,7 +1312,7 @@ fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> {
         let line: Vec<String> = session
             .command
             .iter()
-            .map(|word| scene::quoted(word))
+            .map(|word| presenter::quoted(word))
             .collect();
         all.push((t.settings_command().to_owned(), line.join(" ")));
     }
@@ -1345,7 +1361,7 @@ pub async fn stop_marked(
 ) -> Response {
     let marked = said.iter().filter(|(name, _)| name == "id");
     let back = said.iter().find(|(name, _)| name == "back");
-    let place = back.map_or("/sessions", |(_, place)| answer::own_place(place));
+    let place = back.map_or("/sessions", |(_, place)| responses::own_place(place));
     let mut stopped = 0;
     let mut refused: Option<Refusal> = None;
     for (_, id) in marked.take(ROWS as usize) {
@@ -1357,9 +1373,9 @@ pub async fn stop_marked(
     }
     match (stopped, refused) {
         (0, Some(refusal)) => failed(&console, &visit, &caller, &Failure::Refusal(refusal)),
-        (0, None) => answer::see(place),
-        (_, Some(_)) => answer::see_with(place, "stop-some", &stopped.to_string()),
-        (_, None) => answer::see_with(place, "stop-n", &stopped.to_string()),
+        (0, None) => responses::see(place),
+        (_, Some(_)) => responses::see_with(place, "stop-some", &stopped.to_string()),
+        (_, None) => responses::see_with(place, "stop-n", &stopped.to_string()),
     }
 }
 
@@ -1377,9 +1393,9 @@ pub async fn act(
             let place = match (said.back.as_str(), word) {
                 (_, "remove") => "/sessions",
                 ("", _) => own.as_str(),
-                (back, _) => answer::own_place(back),
+                (back, _) => responses::own_place(back),
             };
-            answer::see_with(place, word, session.name.as_str())
+            responses::see_with(place, word, session.name.as_str())
         }
         Err(Failure::Refusal(refusal)) => {
             // The page again, with what was wrong on top; a thing that is gone has no page.
@@ -1391,7 +1407,7 @@ pub async fn act(
                         alert: Some(alert),
                         ..page
                     };
-                    answer::page(&console, &visit, answer::status(&refusal), &page)
+                    responses::page(&console, &visit, responses::status(&refusal), &page)
                 }
                 Err(_) => failed(&console, &visit, &caller, &Failure::Refusal(refusal)),
             }
@@ -1414,7 +1430,7 @@ async fn done(
             let force = !said.force.is_empty();
             let session = sessions::stop(server, caller, id, force).await?;
             let word = match before.state {
-                Phase::Pending => "cancel",
+                SessionState::Pending => "cancel",
                 _ if force => "force",
                 _ => "stop",
             };

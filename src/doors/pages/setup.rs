@@ -10,11 +10,11 @@ use serde::Deserialize;
 use server::actions::installation;
 use server::{Failure, access};
 
-use super::frame::PageLayout;
-use super::parts::{self, Alert};
-use super::visit::RequestContext;
-use super::who::{self, OptionalPageCaller, PagePeer};
-use super::{PagesContext, answer, guest, wizard};
+use super::authentication::{self, OptionalPageCaller, PagePeer};
+use super::components::{self, Alert};
+use super::layout::PageLayout;
+use super::request_context::RequestContext;
+use super::{PagesContext, guest, responses, wizard};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -52,7 +52,7 @@ pub async fn show(
         && let Some(caller) = &caller
         && let Some(place) = wizard::open_place(&console, caller).await
     {
-        return answer::see(place);
+        return responses::see(place);
     }
     let alert = closed.then(|| Alert::warning(visit.text.setup_done()));
     let status = if closed {
@@ -89,7 +89,7 @@ fn form(
         closed,
         alert,
     };
-    answer::page(console, visit, status, &page)
+    responses::page(console, visit, status, &page)
 }
 
 #[derive(Deserialize)]
@@ -131,15 +131,16 @@ pub async fn submit(
             if let Err(failure) = installation::begin(&console.server) {
                 tracing::warn!(error = %failure, "the progress of the wizard could not be saved");
             }
-            let mut response = answer::see("/setup/time");
-            let cookie = who::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
+            let mut response = responses::see("/setup/time");
+            let cookie =
+                authentication::sign_in_cookie(&visit, &signed_in.cookie, signed_in.ends_at, now);
             response.headers_mut().append(header::SET_COOKIE, cookie);
-            let device = who::device_cookie(&visit, &signed_in.device);
+            let device = authentication::device_cookie(&visit, &signed_in.device);
             response.headers_mut().append(header::SET_COOKIE, device);
             return response;
         }
         Err(Failure::Refusal(refusal)) => refusal,
-        Err(fault) => return answer::failure(&console, &visit, None, &fault),
+        Err(fault) => return responses::failure(&console, &visit, None, &fault),
     };
     let closed = matches!(refusal.code.as_str(), "setup.done" | "setup.code-expired");
     let alert = match refusal.code.as_str() {
@@ -151,7 +152,7 @@ pub async fn submit(
     form(
         &console,
         &visit,
-        answer::status(&refusal),
+        responses::status(&refusal),
         typed.code,
         typed.name,
         closed,

@@ -12,11 +12,11 @@ use server::access::Caller;
 use server::actions::backups::{self, BackupStanding};
 use server::actions::system::{self, BundleMember, Diagnostic};
 
-use super::frame::{Attribute, Nav, PageLayout};
-use super::parts::{self, Alert};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame};
+use super::authentication::PageCaller;
+use super::components::{self, Alert};
+use super::layout::{Attribute, Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
 use crate::doors::download;
 use crate::doors::text::{Text, codes};
 
@@ -115,7 +115,7 @@ impl SystemPage {
 
 /// `GET /system`
 pub async fn first() -> Response {
-    answer::see("/system/checks")
+    responses::see("/system/checks")
 }
 
 /// `GET /system/checks`
@@ -132,7 +132,7 @@ pub async fn checks(
             None => return failed(&console, &visit, &caller, &failure),
         },
     }
-    answer::page(&console, &visit, StatusCode::OK, &page)
+    responses::page(&console, &visit, StatusCode::OK, &page)
 }
 
 /// `GET /system/settings`
@@ -152,7 +152,7 @@ pub async fn settings(
                 settings,
                 ..empty(&console, &visit, &caller, SystemTab::Settings)
             };
-            answer::page(&console, &visit, StatusCode::OK, &page)
+            responses::page(&console, &visit, StatusCode::OK, &page)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -172,7 +172,7 @@ pub async fn reload(
             } else {
                 "settings"
             };
-            answer::see_with("/system/settings", word, &changed)
+            responses::see_with("/system/settings", word, &changed)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -194,10 +194,10 @@ pub async fn back_up(
     PageCaller(caller): PageCaller,
 ) -> Response {
     match backups::make(&console.server, &caller).await {
-        Ok(made) => answer::see_with("/system/backups", "backup", &made.name),
+        Ok(made) => responses::see_with("/system/backups", "backup", &made.name),
         Err(Failure::Refusal(refusal)) if refusal.code.starts_with("backup.") => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
-            let status = answer::status(&refusal);
+            let status = responses::status(&refusal);
             with_backups(&console, &visit, &caller, status, Some(alert)).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
@@ -235,7 +235,7 @@ async fn with_backups(
                 backups: backups_of(visit, &standing, console.server.clock().now()),
                 ..empty(console, visit, caller, SystemTab::Backups)
             };
-            answer::page(console, visit, status, &page)
+            responses::page(console, visit, status, &page)
         }
         Err(failure) => failed(console, visit, caller, &failure),
     }
@@ -267,7 +267,7 @@ fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp)
             .map(|file| BackupLine {
                 name: file.name.clone(),
                 made: visit.clock.date(file.made_at),
-                size: parts::size(file.size.0),
+                size: components::size(file.size.0),
             })
             .collect(),
         plan: t.backups_plan(
@@ -297,7 +297,7 @@ pub async fn support(
             None => return failed(&console, &visit, &caller, &failure),
         },
     }
-    answer::page(&console, &visit, StatusCode::OK, &page)
+    responses::page(&console, &visit, StatusCode::OK, &page)
 }
 
 /// `POST /system/support`: the bundle as a download.
@@ -320,7 +320,7 @@ fn empty(
 ) -> SystemPage {
     SystemPage {
         t: visit.text,
-        f: frame(console, visit, caller, Nav::System),
+        f: layout(console, visit, caller, Nav::System),
         alert: None,
         tab,
         checks: Checks::default(),
@@ -336,8 +336,8 @@ fn failed(
     caller: &Caller,
     failure: &Failure,
 ) -> Response {
-    let frame = frame(console, visit, caller, Nav::System);
-    answer::failure(console, visit, Some(frame), failure)
+    let frame = layout(console, visit, caller, Nav::System);
+    responses::failure(console, visit, Some(frame), failure)
 }
 
 /// A server that cannot look now still shows its page, with why on top.
@@ -434,7 +434,7 @@ fn member(t: Text, member: BundleMember) -> BundleFileRow {
         text.push_str("\n…");
     }
     BundleFileRow {
-        size: parts::size(member.bytes),
+        size: components::size(member.bytes),
         redacted: match member.redacted {
             0 => String::new(),
             n => t.system_redacted(n),

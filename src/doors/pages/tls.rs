@@ -15,11 +15,11 @@ use server::actions::certificates::{
     self, CertificateOrigin, CertificateRequestInput, CertificateStatus, CertificateUpload,
 };
 
-use super::frame::{Nav, PageLayout};
-use super::parts::{self, Alert};
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, frame};
+use super::authentication::PageCaller;
+use super::components::{self, Alert};
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -91,11 +91,11 @@ async fn page(
     request: Option<String>,
     typed: TlsFields,
 ) -> Response {
-    let f = frame(console, visit, caller, Nav::System);
+    let f = layout(console, visit, caller, Nav::System);
     let shown = match certificates::show(&console.server, caller).await {
         Ok(shown) => Some(shown),
         Err(Failure::Refusal(refusal)) if refusal.code == "tls.off" => None,
-        Err(failure) => return answer::failure(console, visit, Some(f), &failure),
+        Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
     let names = typed.names.unwrap_or_else(|| {
         let outward =
@@ -114,7 +114,7 @@ async fn page(
         name: typed.name,
         f,
     };
-    answer::page(console, visit, status, &page)
+    responses::page(console, visit, status, &page)
 }
 
 fn served(console: &PagesContext, visit: &RequestContext, shown: CertificateStatus) -> ServedView {
@@ -131,7 +131,7 @@ fn served(console: &PagesContext, visit: &RequestContext, shown: CertificateStat
         from: visit.clock.day(certificate.not_before),
         until: visit.clock.day(certificate.not_after),
         left: match seconds / 86_400 {
-            0 => parts::span(visit.text, seconds),
+            0 => components::span(visit.text, seconds),
             days => visit.text.common_days(days),
         },
         tone,
@@ -158,12 +158,12 @@ async fn no(
     match failure {
         Failure::Refusal(refusal) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal));
-            let status = answer::status(&refusal);
+            let status = responses::status(&refusal);
             page(console, visit, caller, status, Some(alert), None, typed).await
         }
         fault => {
-            let f = frame(console, visit, caller, Nav::System);
-            answer::failure(console, visit, Some(f), &fault)
+            let f = layout(console, visit, caller, Nav::System);
+            responses::failure(console, visit, Some(f), &fault)
         }
     }
 }
@@ -263,7 +263,7 @@ pub async fn import(
         typed.certificate = String::new();
     }
     match certificates::import(&console.server, &caller, brought).await {
-        Ok(_) => answer::see_with("/system/tls", "certificate", ""),
+        Ok(_) => responses::see_with("/system/tls", "certificate", ""),
         Err(failure) => no(&console, &visit, &caller, failure, typed).await,
     }
 }
@@ -281,7 +281,7 @@ pub async fn reset(
     Form(back): Form<Back>,
 ) -> Response {
     match certificates::reset(&console.server, &caller, back.to).await {
-        Ok(_) => answer::see_with("/system/tls", "certificate", ""),
+        Ok(_) => responses::see_with("/system/tls", "certificate", ""),
         Err(failure) => no(&console, &visit, &caller, failure, TlsFields::default()).await,
     }
 }

@@ -9,10 +9,10 @@ use rules::refusal::Refusal;
 use server::Failure;
 use server::actions::certificates::{self, CertificateAuthority};
 
-use super::frame::PageLayout;
-use super::visit::RequestContext;
-use super::who::OptionalPageCaller;
-use super::{PagesContext, answer, docs, guest, parts};
+use super::authentication::OptionalPageCaller;
+use super::layout::PageLayout;
+use super::request_context::RequestContext;
+use super::{PagesContext, components, docs, guest, responses};
 use crate::doors::text::Text;
 
 #[derive(Template)]
@@ -69,7 +69,7 @@ pub async fn show(
     let authority = match certificates::trust(&console.server).await {
         Ok(authority) => Some(AuthorityView::from(authority)),
         Err(Failure::Refusal(refusal)) if refusal.code == "tls.off" => None,
-        Err(failure) => return answer::failure(&console, &visit, None, &failure),
+        Err(failure) => return responses::failure(&console, &visit, None, &failure),
     };
     let agent = headers
         .get(header::USER_AGENT)
@@ -81,7 +81,7 @@ pub async fn show(
         authority,
         back: if caller.is_some() { "/" } else { "/login" },
     };
-    answer::page(&console, &visit, StatusCode::OK, &page)
+    responses::page(&console, &visit, StatusCode::OK, &page)
 }
 
 /// The chapter of the manual, one piece for each of its headings, with this machine's name in it.
@@ -156,8 +156,8 @@ fn none(console: &PagesContext, visit: &RequestContext, failure: &Failure) -> Re
         Failure::Refusal(refusal) if refusal.code == "tls.off" => {
             let nothing =
                 Refusal::not_found("tls.off", refusal.text.clone()).hint(refusal.hint.clone());
-            answer::refused(console, visit, None, &nothing)
+            responses::refused(console, visit, None, &nothing)
         }
-        failure => answer::failure(console, visit, None, failure),
+        failure => responses::failure(console, visit, None, failure),
     }
 }

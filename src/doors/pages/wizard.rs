@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
@@ -19,12 +19,12 @@ use server::actions::installation::{self, Report, SetupProgress, Step, TrialMeas
 use server::actions::sessions::{self, SessionView};
 use server::actions::{images, system};
 
-use super::frame::PageLayout;
-use super::parts::{self, Alert, Choice};
+use super::authentication::PageCaller;
+use super::components::{self, Alert, Choice};
+use super::layout::PageLayout;
+use super::request_context::RequestContext;
 use super::trust::AuthorityView;
-use super::visit::RequestContext;
-use super::who::PageCaller;
-use super::{PagesContext, answer, guest, me};
+use super::{PagesContext, guest, me, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -178,7 +178,7 @@ pub async fn show(
 
 fn unknown(console: &PagesContext, visit: &RequestContext) -> Response {
     let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
-    answer::refused(console, visit, None, &refusal)
+    responses::refused(console, visit, None, &refusal)
 }
 
 async fn render(
@@ -190,8 +190,8 @@ async fn render(
     alert: Option<Alert>,
 ) -> Response {
     match read(console, visit, caller, page, alert).await {
-        Ok(page) => answer::page(console, visit, status, &page),
-        Err(failure) => answer::failure(console, visit, None, &failure),
+        Ok(page) => responses::page(console, visit, status, &page),
+        Err(failure) => responses::failure(console, visit, None, &failure),
     }
 }
 
@@ -216,8 +216,8 @@ pub async fn submit(
         WizardStepPage::Report => (installation::finish(&console.server, &caller).await, "/"),
     };
     match done {
-        Ok(()) => answer::see(next),
-        Err(failure) => answer::failure(&console, &visit, None, &failure),
+        Ok(()) => responses::see(next),
+        Err(failure) => responses::failure(&console, &visit, None, &failure),
     }
 }
 
@@ -238,17 +238,17 @@ pub async fn run(
         Ok(session) => session,
         Err(Failure::Refusal(refusal)) => {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal));
-            let status = answer::status(&refusal);
+            let status = responses::status(&refusal);
             let page = WizardStepPage::Of(Step::Test);
             return render(&console, &visit, &caller, page, status, Some(alert)).await;
         }
-        Err(fault) => return answer::failure(&console, &visit, None, &fault),
+        Err(fault) => return responses::failure(&console, &visit, None, &fault),
     };
     let id = session.id.to_string();
     let over = async {
         loop {
             match sessions::get(&console.server, &caller, &id).await {
-                Ok(session) if session.state != Phase::Ended => {}
+                Ok(session) if session.state != SessionState::Ended => {}
                 _ => return,
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -256,7 +256,7 @@ pub async fn run(
     };
     // Where no machine answers, the page shows that it waits.
     let _ = tokio::time::timeout(TRIAL_TIMEOUT, over).await;
-    answer::see("/setup/test")
+    responses::see("/setup/test")
 }
 
 /// Where the wizard goes on; None where it was never begun, or is over, or is not theirs.
@@ -446,11 +446,11 @@ fn facts(t: Text, measured: &TrialMeasurement) -> Vec<(&'static str, String)> {
     vec![
         (
             t.wizard_started_in(),
-            parts::took(t, measured.start_milliseconds),
+            components::took(t, measured.start_milliseconds),
         ),
         (
             t.wizard_counted_in(),
-            parts::took(t, measured.ran_milliseconds),
+            components::took(t, measured.ran_milliseconds),
         ),
         (t.wizard_limit_held(), held.to_owned()),
         (

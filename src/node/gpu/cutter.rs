@@ -11,7 +11,7 @@ use rules::messages::{CutOrder, Uncut};
 use rules::resources::Device;
 use rules::session::Reason;
 
-use super::lookout::DeviceMonitor;
+use super::monitor::DeviceMonitor;
 
 /// How long a card is left alone after so many failures in a row; the last pause repeats. Shorter: a card
 /// that waits for a reset is bothered for days. Longer: one that somebody has just let go of stays uncut.
@@ -49,11 +49,11 @@ impl Cutter {
     pub(crate) fn look(
         &self,
         orders: &[CutOrder],
-        lookout: &Arc<DeviceMonitor>,
+        monitor: &Arc<DeviceMonitor>,
         held: &BTreeSet<u32>,
         done: impl FnOnce() + Send + 'static,
     ) {
-        let seen = lookout.seen();
+        let seen = monitor.seen();
         let mut tried = lock(&self.tried);
         let ordered = |device: &str| orders.iter().find(|order| order.device == device);
         tried.failed.retain(|device, failed| {
@@ -75,11 +75,11 @@ impl Cutter {
         };
         tried.busy = true;
         drop(tried);
-        let (kept, lookout) = (Arc::clone(&self.tried), Arc::clone(lookout));
+        let (kept, monitor) = (Arc::clone(&self.tried), Arc::clone(monitor));
         let begun = std::thread::Builder::new()
             .name("cutter".to_owned())
             .spawn(move || {
-                let tried = lookout.cut(&order.device, &order.profiles);
+                let tried = monitor.cut(&order.device, &order.profiles);
                 lock(&kept).take(order, tried);
                 done();
             });

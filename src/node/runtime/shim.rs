@@ -23,12 +23,12 @@ use super::container::{self, ContainerConsole};
 use super::descriptors::receive_descriptor;
 use super::devices;
 use super::exec::{self, ExecProgram, News};
+use super::fork_server;
 use super::host_environment::HostDigest;
 use super::identity::ProcessIdentity;
 use super::launch::{LaunchFile, RunRecord};
 use super::loader;
 use super::logs::LogWriter;
-use super::nursery;
 use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, UserOrder};
 use super::people::{self, ContainerUser};
 use super::proc_files::{self, ProcFiles};
@@ -81,9 +81,9 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 
 type ShimError = Box<dyn std::error::Error>;
 
-/// Runs `fardel shim`: the nursery on standard input, and in its forks the shims themselves.
+/// Runs `fardel shim`: the fork server on standard input, and in its forks the shims themselves.
 pub fn main(arguments: &[OsString]) -> ExitCode {
-    nursery::main(arguments, supervise)
+    fork_server::main(arguments, supervise)
 }
 
 /// Supervises the container described in `directory`; `server` is the first subscription.

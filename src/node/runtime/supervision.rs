@@ -17,7 +17,7 @@ use super::wire::{self, FrameKind};
 use super::{ContainerEntry, RuntimeState, claim, ring, silence};
 
 /// How long a launch may wait for the first word of its shim. It comes within milliseconds. Longer: a
-/// stopped nursery holds up everybody's launches by that. Shorter: on a busy machine a nursery is given up
+/// stopped fork server holds up everybody's launches by that. Shorter: on a busy machine a fork server is given up
 /// that was only slow; nothing is lost by it but time.
 pub(super) const FIRST_WORD: Duration = Duration::from_secs(5);
 
@@ -44,7 +44,7 @@ enum Due {
     Force,
     /// Its shim said the last word and does not leave.
     Leave,
-    /// Nobody has heard of its shim since the launch; asked of the nursery of this number.
+    /// Nobody has heard of its shim since the launch; asked of the fork server of this number.
     Word(u64),
     /// Its shim is to be asked again.
     Ask,
@@ -66,7 +66,7 @@ impl ContainerEntry {
             shim: None,
             received: Vec::new(),
             process: None,
-            nursery: 0,
+            fork_server: 0,
             heard: false,
             silent: false,
             due: None,
@@ -141,9 +141,11 @@ impl ContainerEntry {
             return Some(Due::Ask);
         }
         match self.standing {
-            RuntimePhase::Preparing | RuntimePhase::Starting if !self.heard && self.nursery > 0 => {
+            RuntimePhase::Preparing | RuntimePhase::Starting
+                if !self.heard && self.fork_server > 0 =>
+            {
                 self.due = Some(now + FIRST_WORD);
-                Some(Due::Word(self.nursery))
+                Some(Due::Word(self.fork_server))
             }
             RuntimePhase::Preparing | RuntimePhase::Starting => Some(Due::Force),
             _ => None,
@@ -348,14 +350,14 @@ fn attend(runtime: &Arc<RuntimeState>) {
     }
 }
 
-/// A launch that nobody has heard of: the nursery is given up where no shim began it.
+/// A launch that nobody has heard of: the fork server is given up where no shim began it.
 fn no_word(runtime: &Arc<RuntimeState>, name: &RuntimeName, number: u64) {
     let directory = runtime.directory(name);
     match living_holder(&directory) {
         Ok(None) => {}
         Ok(Some(shim)) => {
             if let Some(entry) = runtime.entries().get_mut(name) {
-                entry.nursery = 0;
+                entry.fork_server = 0;
                 entry.process = Some(Arc::new(shim));
                 entry.due = Some(Instant::now() + BIRTH);
             }
@@ -366,8 +368,8 @@ fn no_word(runtime: &Arc<RuntimeState>, name: &RuntimeName, number: u64) {
             return tracing::debug!(container = %name, %error, "state unknown; looked at again");
         }
     }
-    match runtime.nursery.try_lock() {
-        Ok(mut nursery) => nursery.give_up(number),
+    match runtime.fork_server.try_lock() {
+        Ok(mut fork_server) => fork_server.give_up(number),
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().give_up(number),
         // A start is under way, perhaps with a new fork server: looked at again, soon.
         Err(TryLockError::WouldBlock) => {

@@ -328,12 +328,12 @@ impl CardBench {
         };
         let slice = InjectedSlice { card: 0, terms };
         let pages = Pages::make(&place, &[slice]).map_err(io::Error::other)?;
-        let dice = base::observe::dice::<16>();
+        let random = base::observe::random::<16>();
         let tenant = BenchTenant {
             pages: Arc::new(pages),
             terms,
             name: ContainerName {
-                session: SessionId(uuid::Uuid::from_bytes(dice)),
+                session: SessionId(uuid::Uuid::from_bytes(random)),
                 incarnation: 1,
             },
             place,
@@ -663,7 +663,7 @@ fn found() -> io::Result<PathBuf> {
 fn place_of_the_same_length() -> PathBuf {
     let head = "/tmp/fg";
     let digits = PLACE.len() - head.len();
-    let number = u64::from_ne_bytes(base::observe::dice::<8>());
+    let number = u64::from_ne_bytes(base::observe::random::<8>());
     let name = format!("{number:0digits$x}");
     PathBuf::from(format!("{head}{}", &name[name.len() - digits..]))
 }

@@ -8,7 +8,7 @@ use base::settings::Settings;
 use nix::errno::Errno;
 
 use super::super::server::sockets::holder;
-use super::{DoctorCheck, trial};
+use super::{DoctorCheck, kernel_probe};
 
 /// Least kernel: the oldest one that any supported distribution still brings.
 const MIN_KERNEL: (u32, u32) = (5, 15);
@@ -198,7 +198,7 @@ fn cgroups() -> Vec<DoctorCheck> {
 }
 
 fn user_namespaces() -> DoctorCheck {
-    match trial::user_namespace() {
+    match kernel_probe::user_namespace() {
         Ok(()) => DoctorCheck::ok("user-namespaces", "User namespaces can be made."),
         Err(errno) => {
             let fix = match errno {
@@ -228,7 +228,7 @@ pub(crate) fn existing(path: &Path) -> &Path {
 
 fn overlay(settings: &Settings) -> DoctorCheck {
     let folder = existing(&settings.data);
-    match trial::overlay(folder) {
+    match kernel_probe::overlay(folder) {
         Ok(()) => DoctorCheck::ok(
             "overlay",
             format!("Overlays can be mounted on {}.", folder.display()),
@@ -302,7 +302,7 @@ fn machine(settings: &Settings) -> Vec<DoctorCheck> {
 }
 
 fn seccomp() -> DoctorCheck {
-    match trial::seccomp() {
+    match kernel_probe::seccomp() {
         Ok(()) => DoctorCheck::ok("seccomp", "System call filters are there."),
         Err(errno) => DoctorCheck::fail(
             "seccomp",
@@ -584,13 +584,13 @@ fn gpu(root: &Path) -> DoctorCheck {
 
 /// What the driver says now. Leaves nothing behind.
 fn asked(root: &Path) -> DoctorCheck {
-    use node::gpu::lookout::{DeviceMonitor, MonitorConfig};
+    use node::gpu::monitor::{DeviceMonitor, MonitorConfig};
     use node::gpu::probe::ProbeTimeouts;
     use rules::devices::Health;
     const ID: &str = "gpu";
     let place = std::env::temp_dir().join(format!("fardel-doctor-{}", std::process::id()));
     let boot = rules::names::BootId(Default::default());
-    let lookout = DeviceMonitor::open(MonitorConfig {
+    let monitor = DeviceMonitor::open(MonitorConfig {
         // A user waits for the answer.
         patience: ProbeTimeouts {
             first: Duration::from_secs(10),
@@ -598,8 +598,8 @@ fn asked(root: &Path) -> DoctorCheck {
         },
         ..MonitorConfig::new(root, &place, boot)
     });
-    lookout.look();
-    let seen = lookout.seen();
+    monitor.look();
+    let seen = monitor.seen();
     let _ = std::fs::remove_dir_all(&place);
     if let Some(problem) = seen.problems.first() {
         return DoctorCheck::warn(

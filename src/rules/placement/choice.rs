@@ -2,7 +2,7 @@
 //! devices that holds them all, so that large groups stay whole; a fraction goes to the fullest device
 //! that still holds it (or, where the administrator says so, to the emptiest).
 
-use super::ground::NodeState;
+use super::cluster_state::NodeState;
 use crate::devices::{CONTEXT_OVERHEAD, Health, MigPart, Spreading, WHOLE};
 use crate::resources::{Demand, Device, DeviceShare};
 use crate::units::{Bytes, GpuShare};

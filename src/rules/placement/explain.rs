@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
 use crate::names::{NodeId, SessionId, UserId};
-use crate::placement::ground::{ClusterState, FoundPlace, NodeState};
-use crate::placement::line::QueueWalk;
-use crate::placement::{PlacementBlocker, choice, fit, kept, order};
+use crate::placement::cluster_state::{ClusterState, FoundPlace, NodeState};
+use crate::placement::queue::QueueWalk;
+use crate::placement::{PlacementBlocker, choice, fit, order, reservations};
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{Phase, Reason, Session, SessionEnvironment};
+use crate::session::{Reason, Session, SessionEnvironment, SessionState};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use crate::world::ClusterSnapshot;
 
@@ -135,7 +135,7 @@ pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timesta
 
 /// Answers for a session that exists, in any phase.
 pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
-    if session.phase != Phase::Pending {
+    if session.phase != SessionState::Pending {
         return settled(world, session, now);
     }
     let before = order::waiting(world, now)
@@ -338,10 +338,10 @@ fn in_front(
         let own = own.find(|s| s.owner == owner && s.order.demand.wants_device());
         return own.map(|front| behind(front));
     }
-    let could_be_on = |spot: &&NodeState<'_>| kept::could(spot.node, demand, host);
+    let could_be_on = |spot: &&NodeState<'_>| reservations::could(spot.node, demand, host);
     let competitor = sizes.iter().find(|size| {
         let mut spots = ground.spots.iter().filter(could_be_on);
-        spots.any(|spot| kept::competes(spot, size, demand))
+        spots.any(|spot| reservations::competes(spot, size, demand))
     });
     if let Some(size) = competitor {
         return Some(behind(size.first));
@@ -353,7 +353,7 @@ fn in_front(
     let spot = &ground.spots[free?.spot];
     let size = sizes
         .iter()
-        .find(|size| kept::could(spot.node, &size.demand, size.host))?;
+        .find(|size| reservations::could(spot.node, &size.demand, size.host))?;
     let front = size.first;
     Some(PlacementBlocker {
         code: "queue.kept".into(),
@@ -375,16 +375,18 @@ fn simulated(world: &ClusterSnapshot) -> bool {
 fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
     let node = session.node.and_then(|id| world.node(id));
     let sentence = match session.phase {
-        Phase::Ended => session
+        SessionState::Ended => session
             .reason
             .as_ref()
             .map_or_else(|| "It is over.".to_owned(), |r| r.text.clone()),
-        Phase::Running => node.map_or_else(
+        SessionState::Running => node.map_or_else(
             || "It runs.".to_owned(),
             |n| format!("It runs on {}.", n.name),
         ),
-        Phase::Stopping => "It was told to end.".to_owned(),
-        Phase::Pending | Phase::Scheduled | Phase::Preparing => "It is being started.".to_owned(),
+        SessionState::Stopping => "It was told to end.".to_owned(),
+        SessionState::Pending | SessionState::Scheduled | SessionState::Preparing => {
+            "It is being started.".to_owned()
+        }
     };
     Explanation {
         verdict: Verdict::Settled,
@@ -524,7 +526,7 @@ fn eta<'w>(
     let running = world
         .sessions
         .iter()
-        .filter(|s| s.phase == Phase::Running && s.node.is_some())
+        .filter(|s| s.phase == SessionState::Running && s.node.is_some())
         .filter_map(|s| Some((s.deadline()?.0, ExpectedEnd::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let end = now.plus_seconds(session.order.limit()?.0);

@@ -6,7 +6,7 @@ use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
 use crate::placement::PlacementBlocker;
 use crate::placement::choice;
-use crate::placement::ground::{ClusterState, FoundPlace, NodeState};
+use crate::placement::cluster_state::{ClusterState, FoundPlace, NodeState};
 use crate::refusal::Refusal;
 use crate::resources::{Demand, Device, DeviceShare};
 use crate::session::{Reason, Session, SessionEnvironment};

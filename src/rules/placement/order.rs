@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::{SessionId, UserId};
 use crate::placement::PlacementBlocker;
-use crate::session::{Outcome, Phase, Reason, Session};
+use crate::session::{Outcome, Reason, Session, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
@@ -68,7 +68,7 @@ fn keyed(
     let mut waiting: Vec<&Session> = world
         .sessions
         .iter()
-        .filter(|s| s.phase == Phase::Pending)
+        .filter(|s| s.phase == SessionState::Pending)
         .collect();
     waiting.sort_by_key(|s| (s.queued_at, s.id));
     let mut served = world.served.clone();

@@ -79,7 +79,7 @@ fn world(text: &str) -> ClusterSnapshot {
                     start_at: None,
                     depends_on: Vec::new(),
                 },
-                phase: Phase::Pending,
+                phase: SessionState::Pending,
                 wish: DesiredState::Run,
                 paused: false,
                 restart: false,
@@ -355,24 +355,24 @@ fn the_preview_says_what_the_scheduler_does() {
 fn preview_and_scheduler_never_disagree() {
     // A small fixed generator: the same 2,000 worlds on every run.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut dice = move |n: u64| {
+    let mut random = move |n: u64| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % n
     };
     for round in 0..2000 {
-        let mut text = format!("node a {} {}g {}", 1 + dice(8), 1 + dice(16), dice(3));
-        if dice(2) == 0 {
-            text += &format!(" | node b {} {}g 1", 1 + dice(8), 1 + dice(16));
+        let mut text = format!("node a {} {}g {}", 1 + random(8), 1 + random(16), random(3));
+        if random(2) == 0 {
+            text += &format!(" | node b {} {}g 1", 1 + random(8), 1 + random(16));
         }
-        for n in 0..dice(8) {
+        for n in 0..random(8) {
             text += &format!(
                 " | s{n} {}.{} {}g 0.{}",
-                dice(4),
-                1 + dice(9),
-                1 + dice(6),
-                dice(10)
+                random(4),
+                1 + random(9),
+                1 + random(6),
+                random(10)
             );
         }
         let world = world(&text);
@@ -413,7 +413,7 @@ fn preview_and_scheduler_never_disagree() {
             } = decision
             {
                 let row = after.sessions.iter_mut().find(|s| s.id == session).unwrap();
-                (row.phase, row.node, row.devices) = (Phase::Scheduled, Some(node), devices);
+                (row.phase, row.node, row.devices) = (SessionState::Scheduled, Some(node), devices);
             }
         }
         assert_eq!(
@@ -557,7 +557,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                         "seed {seed}: not what was asked"
                     );
                     row.place(node, devices, because, now);
-                    row.phase = Phase::Running;
+                    row.phase = SessionState::Running;
                     row.started_at = Some(now);
                 }
             }
@@ -576,7 +576,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             }
             // Some of what runs is resized, and some ends.
             for at in 0..world.sessions.len() {
-                if world.sessions[at].phase != Phase::Running || numbers.below(3) > 0 {
+                if world.sessions[at].phase != SessionState::Running || numbers.below(3) > 0 {
                     continue;
                 }
                 let wanted = Demand {
@@ -597,7 +597,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             }
             world
                 .sessions
-                .retain(|s| s.phase == Phase::Pending || numbers.below(2) == 0);
+                .retain(|s| s.phase == SessionState::Pending || numbers.below(2) == 0);
         }
     }
 }
@@ -642,7 +642,7 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
     };
     let kim = &mut world.sessions[0];
     kim.place(node, devices, because, now);
-    kim.phase = Phase::Running;
+    kim.phase = SessionState::Running;
     let smaller = Demand {
         gpu: GpuShare(20),
         ..kim.order.demand

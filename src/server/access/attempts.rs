@@ -364,7 +364,7 @@ impl KnownBrowser {
 
     pub(super) fn draw(person: UserId) -> Self {
         Self {
-            id: base::observe::dice(),
+            id: base::observe::random(),
             person: person.0.into_bytes(),
         }
     }

@@ -62,7 +62,7 @@ impl Hasher {
         self.compute(move || {
             let stored = Stored {
                 costs,
-                salt: base::observe::dice::<16>().to_vec(),
+                salt: base::observe::random::<16>().to_vec(),
                 hash: Vec::new(),
             };
             let hash = stored.digest(&password)?;

@@ -17,7 +17,7 @@ impl SecretText {
 
     /// Thirty-two random bytes as base64url behind a readable prefix.
     pub(crate) fn draw(prefix: &str) -> Self {
-        let bytes: [u8; 32] = base::observe::dice();
+        let bytes: [u8; 32] = base::observe::random();
         Self(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes)))
     }
 

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use base::observe::dice;
+use base::observe::random;
 use rules::names::UserName;
 use rules::people::Role;
 use rules::refusal::Refusal;
@@ -27,7 +27,7 @@ pub fn setup_link(server: &Server) -> Option<String> {
         return None;
     }
     // 16 letters of 5 bits each: not guessed in an hour.
-    let letters: String = dice::<16>()
+    let letters: String = random::<16>()
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
         .collect();

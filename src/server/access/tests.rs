@@ -207,7 +207,7 @@ async fn a_known_browser_has_its_own_count_and_waits_longer() {
     // Nobody else waits for it.
     assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
     // A cookie of somebody else, or one that was changed, is no known browser.
-    let jae = UserId::make(server.clock().now(), base::observe::dice());
+    let jae = UserId::make(server.clock().now(), base::observe::random());
     let theirs = KnownBrowser::draw(jae).cookie(&server);
     assert!(KnownBrowser::read(&server, &theirs, jae).is_some());
     let other = KnownBrowser::read(&server, &theirs, signed_in.caller.subject.user);

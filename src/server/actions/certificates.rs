@@ -12,7 +12,7 @@ use super::allowed;
 use super::system::DiagnosticCheck;
 use crate::access::Caller;
 use crate::access::secret::SecretText;
-use crate::appliance::shelves::tls_failure;
+use crate::appliance::lazy_stores::tls_failure;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server, ServerFault};

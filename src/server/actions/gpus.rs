@@ -11,7 +11,7 @@ use rules::permissions::Permission;
 use rules::proof::SelfTestStatus;
 use rules::refusal::Refusal;
 use rules::resources::{Device, DeviceShare};
-use rules::session::{DesiredState, Phase, Reason, SessionKind, plain, text};
+use rules::session::{DesiredState, Reason, SessionKind, SessionState, plain, text};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,7 @@ pub struct GpuSlice {
     pub name: Option<String>,
     pub owner: Option<Owner>,
     pub mine: bool,
-    pub state: Phase,
+    pub state: SessionState,
     pub paused: bool,
     pub share: GpuShare,
     pub memory: Bytes,

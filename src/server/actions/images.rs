@@ -14,7 +14,7 @@ use super::system::refuse_unwell;
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};
 use crate::appliance::imports::{ImportOrigin, Input, KIND, forget_unnamed};
-use crate::appliance::shelves::{image_failure, upload_failure};
+use crate::appliance::lazy_stores::{image_failure, upload_failure};
 use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::{Lane, ReadTransaction};

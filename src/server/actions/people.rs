@@ -5,7 +5,7 @@ use rules::names::{UserId, UserName};
 use rules::people::{Role, User};
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
-use rules::session::{Phase, plain, text};
+use rules::session::{SessionState, plain, text};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -328,7 +328,7 @@ pub async fn remove(
             let live = rows
                 .live_sessions()?
                 .iter()
-                .filter(|s| s.owner == person.id && s.phase != Phase::Ended)
+                .filter(|s| s.owner == person.id && s.phase != SessionState::Ended)
                 .count();
             if live > 0 {
                 return Err(Refusal::conflict(

@@ -2,7 +2,7 @@
 //! and free words. Words with the same name widen, different names narrow.
 
 use rules::refusal::Refusal;
-use rules::session::{Phase, SessionKind, plain, text};
+use rules::session::{SessionKind, SessionState, plain, text};
 
 use crate::catalog::listing::{SessionFilter, SortKey};
 
@@ -38,21 +38,28 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
         }
         match name {
             "state" => match value {
-                "live" => filter
+                "live" => filter.phases.extend(
+                    SessionState::ALL
+                        .into_iter()
+                        .filter(|p| *p != SessionState::Ended),
+                ),
+                "waiting" => filter.phases.push(SessionState::Pending),
+                _ => filter
                     .phases
-                    .extend(Phase::ALL.into_iter().filter(|p| *p != Phase::Ended)),
-                "waiting" => filter.phases.push(Phase::Pending),
-                _ => filter.phases.push(Phase::parse(value).ok_or_else(|| {
-                    let all: Vec<&str> = Phase::ALL.into_iter().map(Phase::word).collect();
-                    Refusal::invalid(
-                        "query.state-unknown",
-                        format!("{} is no state of a session.", value.escape_debug()),
-                    )
-                    .with("typed", value.escape_debug())
-                    .with("known", all.join(", "))
-                    .at("/q")
-                    .hint(format!("One of {}, live would work.", all.join(", ")))
-                })?),
+                    .push(SessionState::parse(value).ok_or_else(|| {
+                        let all: Vec<&str> = SessionState::ALL
+                            .into_iter()
+                            .map(SessionState::word)
+                            .collect();
+                        Refusal::invalid(
+                            "query.state-unknown",
+                            format!("{} is no state of a session.", value.escape_debug()),
+                        )
+                        .with("typed", value.escape_debug())
+                        .with("known", all.join(", "))
+                        .at("/q")
+                        .hint(format!("One of {}, live would work.", all.join(", ")))
+                    })?),
             },
             "kind" => filter.kinds.push(match value {
                 "interactive" => SessionKind::Interactive,
@@ -153,7 +160,10 @@ mod tests {
         let filter =
             parse(r#"state:running state:pending owner:jae label:team=vision label:x "two words""#)
                 .unwrap();
-        assert_eq!(filter.phases, [Phase::Running, Phase::Pending]);
+        assert_eq!(
+            filter.phases,
+            [SessionState::Running, SessionState::Pending]
+        );
         assert_eq!(filter.owners, ["jae"]);
         assert_eq!(
             filter.labels,

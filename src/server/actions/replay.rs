@@ -37,7 +37,7 @@ impl Default for UnderWay {
         Self {
             marks: Mutex::default(),
             acts: Acts::default(),
-            blind: base::observe::dice(),
+            blind: base::observe::random(),
         }
     }
 }

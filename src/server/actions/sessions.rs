@@ -1,11 +1,11 @@
 //! What a person may do with sessions: launch, look, stop, change. Writes wishes only; passes of the
-//! conductor make them so.
+//! controller make them so.
 
 use rules::names::{ContainerName, SessionId, SessionName};
 use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
-use rules::session::{Phase, SessionKind};
+use rules::session::{SessionKind, SessionState};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 
@@ -198,7 +198,7 @@ pub struct EntryTicket {
     pub session: SessionId,
     pub name: SessionName,
     pub kind: SessionKind,
-    pub state: Phase,
+    pub state: SessionState,
 }
 
 /// Checks that the caller may enter a session: its terminal, commands in it, its ports. The state is

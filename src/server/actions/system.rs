@@ -9,7 +9,7 @@ use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
-use rules::session::{Phase, Session};
+use rules::session::{Session, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
-use crate::examiner::Examination;
+use crate::diagnostics::Examination;
 use crate::{Failure, Server};
 
 /// One thing that was looked at.
@@ -216,7 +216,7 @@ pub(crate) fn clock_behind(now: Timestamp, newest: Option<Timestamp>) -> Option<
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Live sessions by state, all six words present but `ended`.
-    pub sessions: Vec<(Phase, u64)>,
+    pub sessions: Vec<(SessionState, u64)>,
     pub machines: Vec<MachineMetrics>,
     /// Commits since the box was founded.
     pub revision: u64,
@@ -280,10 +280,11 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
         .read("take figures", move |view| {
             let world = view.world()?;
             let used = world.used();
-            let live = Phase::ALL
+            let live = SessionState::ALL
                 .into_iter()
-                .filter(|phase| *phase != Phase::Ended);
-            let count = |phase: Phase| world.sessions.iter().filter(|s| s.phase == phase).count();
+                .filter(|phase| *phase != SessionState::Ended);
+            let count =
+                |phase: SessionState| world.sessions.iter().filter(|s| s.phase == phase).count();
             Ok(Metrics {
                 sessions: live.map(|phase| (phase, count(phase) as u64)).collect(),
                 machines: world

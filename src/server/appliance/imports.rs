@@ -20,7 +20,7 @@ use store::images::record::ImageRecord;
 use store::images::{ArchiveImport, ImageStore, ImportStage, ImportStatus, ImportedImage};
 use uuid::Uuid;
 
-use super::shelves::{LazyStores, image_failure, upload_failure};
+use super::lazy_stores::{LazyStores, image_failure, upload_failure};
 use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::{OperationRow, OperationState};
 use crate::catalog::{Catalog, Lane, Rows};
@@ -91,7 +91,7 @@ impl Imports {
     pub(crate) fn ring(
         &self,
         catalog: &Catalog,
-        shelves: &Arc<LazyStores>,
+        lazy_stores: &Arc<LazyStores>,
         data: &std::path::Path,
     ) -> Result<(), Failure> {
         self.bench.locked().due = true;
@@ -101,7 +101,7 @@ impl Imports {
             let worker = ImportWorker {
                 bench: Arc::clone(&self.bench),
                 catalog: catalog.clone(),
-                shelves: Arc::clone(shelves),
+                lazy_stores: Arc::clone(lazy_stores),
                 data: data.to_owned(),
             };
             let started = std::thread::Builder::new()
@@ -174,7 +174,7 @@ impl ImportShared {
 struct ImportWorker {
     bench: Arc<ImportShared>,
     catalog: Catalog,
-    shelves: Arc<LazyStores>,
+    lazy_stores: Arc<LazyStores>,
     data: PathBuf,
 }
 
@@ -259,7 +259,7 @@ impl ImportWorker {
             .write_now(Lane::Loops, "begin an import", move |rows| {
                 rows.begin_operation(id)
             })?;
-        let images = self.shelves.images(&self.data)?;
+        let images = self.lazy_stores.images(&self.data)?;
         let (archive, name) = self.open(&input)?;
         let imported = images
             .import(
@@ -291,7 +291,7 @@ impl ImportWorker {
         self.write(row, &input, imported)?;
         self.forget_unnamed(&images)?;
         if let ImportOrigin::Upload { id, owner } = &input.source {
-            let uploads = self.shelves.uploads(&self.data)?;
+            let uploads = self.lazy_stores.uploads(&self.data)?;
             // A crash before this line leaves the upload to its own expiry.
             if let Err(error) = uploads.remove(*id, owner) {
                 tracing::warn!(%error, "an imported upload was not removed");
@@ -303,7 +303,7 @@ impl ImportWorker {
     fn open(&self, input: &Input) -> Result<(Archive, Option<String>), Failure> {
         let (archive, file_name) = match &input.source {
             ImportOrigin::Upload { id, owner } => {
-                let uploads = self.shelves.uploads(&self.data)?;
+                let uploads = self.lazy_stores.uploads(&self.data)?;
                 let upload = uploads.complete(*id, owner, None).map_err(upload_failure)?;
                 (Archive::File(upload.file), upload.declared.file_name)
             }
@@ -373,7 +373,7 @@ impl ImportWorker {
             return;
         };
         if useless
-            && let Ok(uploads) = self.shelves.uploads(&self.data)
+            && let Ok(uploads) = self.lazy_stores.uploads(&self.data)
             && let Err(error) = uploads.remove(id, &owner)
             && error.code() != Some("upload.not-found")
         {
@@ -419,7 +419,7 @@ fn keep(
     }
     let settings = &record.settings;
     let image = CatalogImage {
-        id: ImageId::make(rows.now, base::observe::dice()),
+        id: ImageId::make(rows.now, base::observe::random()),
         reference: reference.to_owned(),
         digest,
         size: Bytes(record.total_bytes),

@@ -10,7 +10,7 @@
 use std::io::{self, BufRead as _, Read, Write};
 
 use argon2::{Algorithm, Argon2, Params, Version};
-use base::observe::dice;
+use base::observe::random;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -168,7 +168,7 @@ impl<W: Write> Sealer<W> {
         passphrase: &Passphrase,
         about: About,
     ) -> Result<Self, ServerFault> {
-        let salt: [u8; 16] = dice();
+        let salt: [u8; 16] = random();
         let keys = keys(passphrase, &salt, COST)?;
         let header = SealHeader {
             made_at: about.made_at,

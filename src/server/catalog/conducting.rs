@@ -1,4 +1,4 @@
-//! What the conductor reads at once and writes at once: everything a turn looks at as of one moment,
+//! What the controller reads at once and writes at once: everything a pass looks at as of one moment,
 //! and everything it changed, or nothing.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::value;
 use super::writer::{Lane, Rows};
 use crate::Failure;
 
-/// All that a turn looks at, as of one moment.
+/// All that a pass looks at, as of one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct PassSnapshot {
     pub(crate) world: ClusterSnapshot,
@@ -38,7 +38,7 @@ pub(crate) struct PassSnapshot {
     pub(crate) accepted: bool,
 }
 
-/// All that a turn changed.
+/// All that a pass changed.
 #[derive(Debug, Clone)]
 pub(crate) struct PassChanges {
     /// As they should be, each with the generation it was read with; writing raises it.
@@ -49,11 +49,11 @@ pub(crate) struct PassChanges {
     pub(crate) happened: Vec<Happening>,
 }
 
-/// One thing a turn did to one session.
+/// One thing a pass did to one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Happening {
     pub(crate) session: SessionId,
-    /// Which pass it was: `node`, `limits`, `scheduler`.
+    /// Which step it was: `node`, `limits`, `scheduler`.
     pub(crate) actor: &'static str,
     pub(crate) code: String,
     pub(crate) before: String,
@@ -61,7 +61,7 @@ pub(crate) struct Happening {
 }
 
 impl ReadTransaction<'_> {
-    /// Everything a turn looks at. Costs one visit a live session, a node and an image.
+    /// Everything a pass looks at. Costs one visit a live session, a node and an image.
     pub(crate) fn sight(&self) -> Result<PassSnapshot, Failure> {
         let world = self.world()?;
         let said = self.devices()?;
@@ -95,10 +95,10 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Writes a whole turn.
+    /// Writes a whole pass.
     ///
     /// Errors: the refusal of `moved_on` where a row of it was written by somebody else since it
-    /// was read; then the turn must be taken again from the rows as they are.
+    /// was read; then the pass must be taken again from the rows as they are.
     pub(crate) fn record_turn(&self, writes: &PassChanges) -> Result<(), Failure> {
         for session in &writes.sessions {
             let of_it = || writes.happened.iter().filter(|h| h.session == session.id);
@@ -117,7 +117,7 @@ impl Rows<'_> {
             let written = self.change_session(
                 session.id,
                 Some(session.generation),
-                last.map_or("conductor", |h| h.actor),
+                last.map_or("controller", |h| h.actor),
                 last.map(|h| h.code.as_str()),
                 |row| {
                     row.clone_from(session);
@@ -162,7 +162,7 @@ impl Rows<'_> {
 }
 
 impl Catalog {
-    /// Reads everything a turn looks at, on a thread for blocking work.
+    /// Reads everything a pass looks at, on a thread for blocking work.
     pub(crate) async fn sight(&self) -> Result<PassSnapshot, Failure> {
         let mut sight = self.read("look at the world", |view| view.sight()).await?;
         sight.accepted = self.is_accepted();
@@ -170,11 +170,11 @@ impl Catalog {
         Ok(sight)
     }
 
-    /// Writes a turn in one commit. False where somebody else wrote one of its rows since they were
-    /// read: nothing was written, and the turn must be taken again.
+    /// Writes a pass in one commit. False where somebody else wrote one of its rows since they were
+    /// read: nothing was written, and the pass must be taken again.
     pub(crate) async fn record_turn(&self, writes: PassChanges) -> Result<bool, Failure> {
         let result = self
-            .write(Lane::Loops, "a turn of the conductor", move |rows| {
+            .write(Lane::Loops, "a pass of the controller", move |rows| {
                 rows.record_turn(&writes)
             })
             .await;
@@ -183,7 +183,7 @@ impl Catalog {
 
     /// As `record_turn`, but waits on this thread. For rehearsals.
     pub(crate) fn record_turn_now(&self, writes: PassChanges) -> Result<bool, Failure> {
-        let result = self.write_now(Lane::Loops, "a turn of the conductor", move |rows| {
+        let result = self.write_now(Lane::Loops, "a pass of the controller", move |rows| {
             rows.record_turn(&writes)
         });
         recorded(result)
@@ -272,13 +272,13 @@ impl Rows<'_> {
     }
 }
 
-const MOVED_ON: &str = "conductor.moved-on";
+const MOVED_ON: &str = "controller.moved-on";
 
 fn moved_on() -> Refusal {
     Refusal::new(
         RefusalKind::Stale,
         MOVED_ON,
-        "A row of this turn was written meanwhile.",
+        "A row of this pass was written meanwhile.",
     )
 }
 

@@ -76,7 +76,7 @@ impl OperationRow {
     /// One that was asked for now; nothing of it is done yet.
     pub(crate) fn asked(now: Timestamp, kind: &str, person: UserId, input: Value) -> Self {
         Self {
-            id: OperationId::make(now, base::observe::dice()),
+            id: OperationId::make(now, base::observe::random()),
             kind: kind.to_owned(),
             person,
             state: OperationState::Pending,

@@ -2,7 +2,7 @@
 //! decided in `actions`; here it is only looked up.
 
 use rules::names::{SessionId, UserId};
-use rules::session::{Phase, Session, SessionKind};
+use rules::session::{Session, SessionKind, SessionState};
 use rusqlite::types::Value;
 
 use super::reader::ReadTransaction;
@@ -16,7 +16,7 @@ pub(crate) struct SessionFilter {
     pub(crate) owner: Option<UserId>,
     /// Names of owners; any of them.
     pub(crate) owners: Vec<String>,
-    pub(crate) phases: Vec<Phase>,
+    pub(crate) phases: Vec<SessionState>,
     pub(crate) kinds: Vec<SessionKind>,
     /// Parts of references; any of them.
     pub(crate) images: Vec<String>,

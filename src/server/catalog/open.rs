@@ -9,7 +9,7 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::observe::{Clock, dice};
+use base::observe::{Clock, random};
 use rules::names::NodeId;
 use rules::refusal::Refusal;
 use rusqlite::{Connection, OpenFlags};
@@ -184,9 +184,9 @@ fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
              values (1, ?1, ?2, ?3, ?4, 0)
              on conflict (id) do nothing",
         (
-            NodeId::make(now, dice()).0.as_bytes(),
-            NodeId::make(now, dice()).0.as_bytes(),
-            dice::<32>(),
+            NodeId::make(now, random()).0.as_bytes(),
+            NodeId::make(now, random()).0.as_bytes(),
+            random::<32>(),
             now.as_millis(),
         ),
     )?;

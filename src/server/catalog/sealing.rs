@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::observe::{Clock, dice};
+use base::observe::{Clock, random};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -93,7 +93,7 @@ struct SealKeys {
 impl Seal {
     /// A key that is kept nowhere, for a catalog in memory.
     fn drawn() -> Self {
-        Self::of(&dice())
+        Self::of(&random())
     }
 
     fn of(key: &[u8; KEY]) -> Self {
@@ -114,7 +114,7 @@ impl Seal {
     /// change and an answer when it is given: at 25 a second that is 2^32 values in five years, and the
     /// chance that two of them ever had one nonce is below 2^-32.
     pub(super) fn shut(&self, of: &SealedRow<'_>, text: &str) -> String {
-        let nonce: [u8; NONCE_LEN] = dice();
+        let nonce: [u8; NONCE_LEN] = random();
         let mut sealed = text.as_bytes().to_vec();
         self.0
             .cipher
@@ -232,7 +232,7 @@ pub(super) fn take(connection: &Connection, place: &CatalogPlace) -> Result<Seal
     let key = match read(data)?.as_deref() {
         Some([.., newest]) => *newest,
         _ => {
-            let key = dice();
+            let key = random();
             write(data, &[key])?;
             key
         }

@@ -8,7 +8,7 @@ use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
 use rules::resources::Demand;
 use rules::session::{
-    DesiredState, Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec,
+    DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::world::ClusterSnapshot;
@@ -76,7 +76,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
             start_at: value::time_or_none(row, next())?,
             depends_on: value::json(row, next())?,
         },
-        phase: value::word(row, next(), Phase::parse)?,
+        phase: value::word(row, next(), SessionState::parse)?,
         wish: value::word(row, next(), DesiredState::parse)?,
         paused: row.get(next())?,
         restart: row.get(next())?,
@@ -285,7 +285,7 @@ impl Rows<'_> {
         {
             self.put_served(after.owner, at)?;
         }
-        if after.phase == Phase::Ended {
+        if after.phase == SessionState::Ended {
             self.bound_ended(after.owner)?;
         }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
@@ -345,7 +345,7 @@ impl Rows<'_> {
             object: &id.to_string(),
             owner: gone,
             code: "session.deleted",
-            before: Phase::Ended.word(),
+            before: SessionState::Ended.word(),
             after: "",
         })?;
         Ok(ConditionalWrite::Yes)
@@ -421,7 +421,7 @@ fn event_code(before: &Session, after: &Session) -> String {
         return "session.changed".to_owned();
     }
     match (before.phase, after.phase) {
-        (_, Phase::Pending) => "session.restarted".to_owned(),
+        (_, SessionState::Pending) => "session.restarted".to_owned(),
         (_, phase) => format!("session.{}", phase.word()),
     }
 }

@@ -5,11 +5,11 @@ mod ended;
 
 use std::collections::BTreeMap;
 
-use base::observe::{Clock, dice};
+use base::observe::{Clock, random};
 use rules::names::{NodeId, SessionId, SessionName, UserId};
 use rules::resources::Demand;
 use rules::session::{
-    DesiredState, Phase, Reason, Session, SessionEnvironment, SessionKind, SessionSpec,
+    DesiredState, Reason, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::Timestamp;
 
@@ -35,7 +35,7 @@ fn on_disk(directory: &tempfile::TempDir) -> Catalog {
 }
 
 fn owner(catalog: &Catalog) -> UserId {
-    let owner = UserId::make(catalog.clock().now(), dice());
+    let owner = UserId::make(catalog.clock().now(), random());
     catalog
         .write_now(Lane::People, "make an owner", move |rows| {
             rows.connection.execute(
@@ -53,7 +53,7 @@ fn owner(catalog: &Catalog) -> UserId {
 fn session(owner: UserId, name: &str) -> Session {
     let now = clock().now();
     Session {
-        id: SessionId::make(now, dice()),
+        id: SessionId::make(now, random()),
         name: SessionName::parse(name).unwrap(),
         owner,
         labels: BTreeMap::from([("team".into(), "vision".into())]),
@@ -68,7 +68,7 @@ fn session(owner: UserId, name: &str) -> Session {
             start_at: None,
             depends_on: vec![],
         },
-        phase: Phase::Pending,
+        phase: SessionState::Pending,
         wish: DesiredState::Run,
         paused: false,
         restart: false,
@@ -258,7 +258,7 @@ fn a_write_from_an_old_sight_is_left_out() {
         .read_now("read", |view| view.session(row.id))
         .unwrap()
         .unwrap();
-    assert_eq!((read.phase, read.generation), (Phase::Scheduled, 2));
+    assert_eq!((read.phase, read.generation), (SessionState::Scheduled, 2));
 }
 
 #[test]

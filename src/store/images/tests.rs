@@ -1513,9 +1513,9 @@ fn two_imports_at_once_share_their_layers() {
 }
 
 /// A small generator (xorshift64*), so that a seed names a whole run.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -1539,19 +1539,19 @@ const LIES: [&[u8]; 6] = [
 ];
 
 /// Damages bytes as disks, cables and attackers do.
-fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
-    for _ in 0..=dice.below(4) {
-        let at = dice.below(bytes.len());
-        match dice.below(6) {
+fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(6) {
             0 | 1 => {
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte ^= 1 << dice.below(8);
+                    *byte ^= 1 << random.below(8);
                 }
             }
             2 => bytes.truncate(at),
             3 => {
                 let block = at / 512 * 512;
-                let to = dice.below(bytes.len()) / 512 * 512;
+                let to = random.below(bytes.len()) / 512 * 512;
                 let copy = bytes[block..bytes.len().min(block + 512)].to_vec();
                 bytes.splice(to..to, copy);
             }
@@ -1561,7 +1561,7 @@ fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
             }
             _ => {
                 let end = bytes.len().min(at + 12);
-                let digits = dice.one_of(&LIES);
+                let digits = random.one_of(&LIES);
                 bytes[at..end].copy_from_slice(&digits[..end - at]);
             }
         }
@@ -1587,7 +1587,7 @@ fn mend_checksums(bytes: &mut [u8]) {
 /// One damaged import: whatever it says, nothing outside changes and nothing is left behind.
 fn survive(seed: u64) -> bool {
     let bench = StoreFixture::new();
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let outside = bench.directory.path().display().to_string();
     let links = Tar::default()
         .symlink("out", &outside)
@@ -1599,22 +1599,22 @@ fn survive(seed: u64) -> bool {
         .hard_link("h", &"l".repeat(180))
         .end();
     let mut layers = vec![base_layer(), top_layer(), long];
-    if dice.below(2) == 0 {
+    if random.below(2) == 0 {
         // The link of this layer would be followed: refused unless damage gets in the way.
         layers.push(links);
     }
-    let deep = dice.below(4) > 0;
+    let deep = random.below(4) > 0;
     if deep {
-        let layer = dice.below(layers.len());
-        damage(&mut layers[layer], &mut dice);
-        if dice.below(4) > 0 {
+        let layer = random.below(layers.len());
+        damage(&mut layers[layer], &mut random);
+        if random.below(4) > 0 {
             mend_checksums(&mut layers[layer]);
         }
     }
-    let mut archive = SampleImage::of(layers).pack(*dice.one_of(&PRODUCERS));
+    let mut archive = SampleImage::of(layers).pack(*random.one_of(&PRODUCERS));
     if !deep {
-        damage(&mut archive, &mut dice);
-        if dice.below(2) == 0 {
+        damage(&mut archive, &mut random);
+        if random.below(2) == 0 {
             mend_checksums(&mut archive);
         }
     }
@@ -1694,7 +1694,7 @@ fn a_killed_import_leaves_whole_images_or_nothing() {
     let archive = directory.path().join("archive.tar");
     fs::write(&archive, sample.pack(Producer::PodmanOci)).unwrap();
     let seed = u64::from(std::process::id());
-    let mut dice = Dice(seed | 1);
+    let mut random = Random(seed | 1);
     let mut cut = 0;
     for round in 0..8 {
         let root = directory.path().join("images");
@@ -1716,7 +1716,7 @@ fn a_killed_import_leaves_whole_images_or_nothing() {
         {}
         // The first at once, so that at least one import is surely cut.
         let most = if round == 0 { 1 } else { 150 };
-        std::thread::sleep(std::time::Duration::from_millis(dice.below(most) as u64));
+        std::thread::sleep(std::time::Duration::from_millis(random.below(most) as u64));
         victim.kill().unwrap();
         victim.wait().unwrap();
 

@@ -594,7 +594,7 @@ fn check_purity(
                 file: file.to_owned(),
                 line: *line,
                 sentence: format!(
-                    "rules may not use {}: time, dice, files and settings are arguments",
+                    "rules may not use {}: time, random numbers, files and settings are arguments",
                     part.join("::"),
                 ),
                 rule: BETWEEN,

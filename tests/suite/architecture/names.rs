@@ -22,6 +22,13 @@ const REFUSED_IN_CONSTANTS: [(&str, &str); 9] = [
     ("within", "_TIMEOUT"),
     ("every", "_INTERVAL"),
 ];
+/// Words that no identifier has any more, each with what to write; src/GLOSSARY.md says what that means.
+const REFUSED: [(&str, &str); 4] = [
+    ("nursery", "fork_server"),
+    ("lookout", "monitor"),
+    ("conductor", "controller"),
+    ("shelves", "lazy_stores"),
+];
 /// The line of `.ci/budgets.toml` that bounds the share.
 const BUDGET: &str = "ambiguous_type_names_percent";
 
@@ -143,6 +150,12 @@ fn a_refused_word_stands_in_no_constant() {
 }
 
 #[test]
+fn a_refused_word_stands_in_no_identifier() {
+    let found = refused(&house(), |_| true, &REFUSED);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
 fn a_planted_name_is_counted_and_a_planted_word_is_found() {
     let mut tree = house().without_code();
     tree.plant(
@@ -167,6 +180,18 @@ fn a_planted_name_is_counted_and_a_planted_word_is_found() {
         [
             "src/rules/c.rs:1: `MOST_ROWS` says most: write MAX_",
             "src/rules/c.rs:2: `MAX_MOST` says most: write MAX_",
+        ]
+    );
+    tree.plant(
+        "src/rules/d.rs",
+        "fn begin_the_lookout() {}\nstruct LookoutState;\n",
+    );
+    let found = refused(&tree, |_| true, &[("lookout", "monitor")]);
+    assert_eq!(
+        found,
+        [
+            "src/rules/d.rs:1: `begin_the_lookout` says lookout: write monitor",
+            "src/rules/d.rs:2: `LookoutState` says lookout: write monitor",
         ]
     );
 }

@@ -60,7 +60,7 @@ fn forks_of(shim: i32) -> Vec<i32> {
 }
 
 /// The process that forks this installation's shims.
-fn nursery(ground: &Ground) -> i32 {
+fn fork_server(ground: &Ground) -> i32 {
     let mark = format!("/{}/shims", ground.runtime.box_id());
     let shims: Vec<i32> = ground
         .runtime
@@ -354,19 +354,19 @@ fn a_launch_that_no_supervisor_took_up_is_begun_again() {
     let first = ground.start(&ground.shell("exec sleep 1000"));
     ground.running(&first);
     for killed in [true, false] {
-        let nursery = nursery(&ground);
-        signal(nursery, libc::SIGSTOP);
+        let fork_server = fork_server(&ground);
+        signal(fork_server, libc::SIGSTOP);
         let order = ground.shell("exit 7");
         let name = ground.start(&order);
         if killed {
-            signal(nursery, libc::SIGKILL);
+            signal(fork_server, libc::SIGKILL);
         }
         assert!(
             wait_until(|| ground.runtime.sight(&name).is_none()),
             "killed {killed}: {:?}",
             ground.runtime.sight(&name)
         );
-        assert!(wait_until(|| !alive(nursery)), "it is not left behind");
+        assert!(wait_until(|| !alive(fork_server)), "it is not left behind");
         ground.start(&order);
         assert_eq!(ground.ended(&name).code, 7);
     }

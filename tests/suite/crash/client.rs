@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::http::{self, Answer};
+use super::random::Random;
 
 /// Sessions without an end of their own that live together. More: the machine's cores are full and
 /// nothing ends by itself.
@@ -47,7 +47,7 @@ pub(super) struct Client<'a> {
     pub socket: PathBuf,
     pub ledger: &'a Mutex<Ledger>,
     pub enough: &'a AtomicBool,
-    pub dice: Dice,
+    pub random: Random,
     pub mark: String,
     pub count: usize,
 }
@@ -61,7 +61,7 @@ impl Client<'_> {
         self.launch(false);
         self.launch(false);
         while !self.enough.load(Ordering::Relaxed) {
-            match self.dice.below(13) {
+            match self.random.below(13) {
                 0..=4 => self.launch(true),
                 5..=6 => {
                     if self.live_long().len() < MAX_LONG {
@@ -75,7 +75,7 @@ impl Client<'_> {
                 11 => self.revoke(),
                 _ => self.delete(),
             }
-            std::thread::sleep(self.dice.millis(60));
+            std::thread::sleep(self.random.millis(60));
         }
     }
 
@@ -108,9 +108,9 @@ impl Client<'_> {
 
     fn launch(&mut self, ends: bool) {
         let number = self.count;
-        let code = i64::try_from(self.dice.below(100)).unwrap_or(0);
+        let code = i64::try_from(self.random.below(100)).unwrap_or(0);
         let script = if ends {
-            format!("sleep 0.{}; exit {code}", self.dice.below(8))
+            format!("sleep 0.{}; exit {code}", self.random.below(8))
         } else {
             "sleep 5000".to_owned()
         };
@@ -158,7 +158,7 @@ impl Client<'_> {
 
     fn stop(&mut self) {
         let long = self.live_long();
-        let Some(id) = self.dice.pick(&long).cloned() else {
+        let Some(id) = self.random.pick(&long).cloned() else {
             return;
         };
         self.note(&id, |known| known.stopping = true);
@@ -179,7 +179,7 @@ impl Client<'_> {
             .filter(|(_, s)| !s.deleted)
             .map(|(id, _)| id.clone())
             .collect();
-        let Some(id) = self.dice.pick(&ids).cloned() else {
+        let Some(id) = self.random.pick(&ids).cloned() else {
             return;
         };
         let name = format!("r-{}-{}", self.mark, self.count);
@@ -196,7 +196,7 @@ impl Client<'_> {
 
     fn pause(&mut self) {
         let long = self.live_long();
-        let Some(id) = self.dice.pick(&long).cloned() else {
+        let Some(id) = self.random.pick(&long).cloned() else {
             return;
         };
         let paused = open(self.ledger).sessions[&id].paused;
@@ -228,7 +228,7 @@ impl Client<'_> {
             .filter(|(_, live)| **live)
             .map(|(id, _)| id.clone())
             .collect();
-        let Some(id) = self.dice.pick(&live).cloned() else {
+        let Some(id) = self.random.pick(&live).cloned() else {
             return;
         };
         let answer = self.ask("DELETE", &format!("/api/v1/me/tokens/{id}"), None);
@@ -248,7 +248,7 @@ impl Client<'_> {
             .filter(|(_, s)| s.code.is_some() && !s.deleted)
             .map(|(id, _)| id.clone())
             .collect();
-        let Some(id) = self.dice.pick(&short).cloned() else {
+        let Some(id) = self.random.pick(&short).cloned() else {
             return;
         };
         // Only what is over can be deleted; before that it is refused.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::client::{Ledger, open};
-use super::dice::Dice;
 use super::installation::Installation;
+use super::random::Random;
 use super::{kill_server, live_through, number_from, session_of};
 
 /// How long somebody stays stopped at most, in milliseconds. Longer than a new server waits for all.
@@ -111,37 +111,45 @@ impl Trouble {
         });
     }
 
-    fn stop(&mut self, pid: i32, dice: &mut Dice) {
+    fn stop(&mut self, pid: i32, random: &mut Random) {
         signal(pid, libc::SIGSTOP);
         self.stopped
-            .push((pid, Instant::now() + dice.millis(STOPPED)));
+            .push((pid, Instant::now() + random.millis(STOPPED)));
     }
 
-    fn make(&mut self, installation: &mut Installation, dice: &mut Dice, ledger: &Mutex<Ledger>) {
+    fn make(
+        &mut self,
+        installation: &mut Installation,
+        random: &mut Random,
+        ledger: &Mutex<Ledger>,
+    ) {
         if self.mark.is_empty() {
             self.mark = format!("/{}/shims", installation.box_id());
         }
         self.let_go();
-        match dice.below(10) {
+        match random.below(10) {
             0 => {
                 self.count("server killed");
-                kill_server(installation, dice);
+                kill_server(installation, random);
             }
             1 => {
                 self.count("server stopped");
                 let pid = installation.server_pid().map_or(0, u32::cast_signed);
                 signal(pid, libc::SIGSTOP);
-                std::thread::sleep(dice.millis(800));
+                std::thread::sleep(random.millis(800));
                 signal(pid, libc::SIGCONT);
             }
-            2 | 3 => self.kill_some_shim(installation, dice, ledger),
+            2 | 3 => self.kill_some_shim(installation, random, ledger),
             4 => {
-                if let Some(pid) = dice.pick(&forked(installation, &self.mark).shims).copied() {
+                if let Some(pid) = random
+                    .pick(&forked(installation, &self.mark).shims)
+                    .copied()
+                {
                     self.count("supervisor stopped");
-                    self.stop(pid, dice);
+                    self.stop(pid, random);
                 }
             }
-            5 => self.stop_all_and_restart(installation, dice),
+            5 => self.stop_all_and_restart(installation, random),
             6 => {
                 for pid in forked(installation, &self.mark).nurseries {
                     self.count("nursery killed");
@@ -151,21 +159,24 @@ impl Trouble {
             7 => {
                 for pid in forked(installation, &self.mark).nurseries {
                     self.count("nursery stopped");
-                    self.stop(pid, dice);
+                    self.stop(pid, random);
                 }
             }
-            8 => self.meet_a_birth(installation, dice, ledger),
-            _ => self.trouble_the_holder(installation, dice),
+            8 => self.meet_a_birth(installation, random, ledger),
+            _ => self.trouble_the_holder(installation, random),
         }
     }
 
     fn kill_some_shim(
         &mut self,
         installation: &Installation,
-        dice: &mut Dice,
+        random: &mut Random,
         ledger: &Mutex<Ledger>,
     ) {
-        if let Some(pid) = dice.pick(&forked(installation, &self.mark).shims).copied() {
+        if let Some(pid) = random
+            .pick(&forked(installation, &self.mark).shims)
+            .copied()
+        {
             self.count("supervisor killed");
             self.kill_shim(installation, pid, ledger);
         }
@@ -184,19 +195,19 @@ impl Trouble {
     }
 
     /// A new server meets stopped supervisors, and ends none of their containers.
-    fn stop_all_and_restart(&mut self, installation: &mut Installation, dice: &mut Dice) {
+    fn stop_all_and_restart(&mut self, installation: &mut Installation, random: &mut Random) {
         self.count("all supervisors stopped over a restart");
         for pid in forked(installation, &self.mark).shims {
-            self.stop(pid, dice);
+            self.stop(pid, random);
         }
-        kill_server(installation, dice);
+        kill_server(installation, random);
     }
 
     /// Waits for a shim that has no first process yet, and kills or stops it.
     fn meet_a_birth(
         &mut self,
         installation: &Installation,
-        dice: &mut Dice,
+        random: &mut Random,
         ledger: &Mutex<Ledger>,
     ) {
         let until = Instant::now() + Duration::from_millis(1500);
@@ -205,11 +216,11 @@ impl Trouble {
             let born = |pid: &i32| recorded.get(pid).is_some_and(|(_, first)| *first);
             let unborn: Vec<i32> = forked(installation, &self.mark).shims;
             let unborn: Vec<i32> = unborn.into_iter().filter(|pid| !born(pid)).collect();
-            if let Some(pid) = dice.pick(&unborn).copied() {
-                std::thread::sleep(dice.millis(25));
-                if dice.below(3) == 0 {
+            if let Some(pid) = random.pick(&unborn).copied() {
+                std::thread::sleep(random.millis(25));
+                if random.below(3) == 0 {
                     self.count("supervisor stopped in a birth");
-                    self.stop(pid, dice);
+                    self.stop(pid, random);
                 } else {
                     self.count("supervisor killed in a birth");
                     self.kill_shim(installation, pid, ledger);
@@ -219,7 +230,7 @@ impl Trouble {
         }
     }
 
-    fn trouble_the_holder(&mut self, installation: &Installation, dice: &mut Dice) {
+    fn trouble_the_holder(&mut self, installation: &Installation, random: &mut Random) {
         self.count("holder killed or stopped");
         if let Some(mut holder) = self.holder.take() {
             holder.kill().expect("it can be killed");
@@ -233,7 +244,7 @@ impl Trouble {
             .stdout(Stdio::null())
             .spawn()
             .expect("it starts");
-        if dice.below(2) == 0 {
+        if random.below(2) == 0 {
             signal(holder.id().cast_signed(), libc::SIGSTOP);
         }
         self.holder = Some(holder);
@@ -268,9 +279,9 @@ fn who_keeps_sessions_alive_is_killed_and_stopped_and_none_is_lost_that_never_be
         tally: BTreeMap::new(),
     };
     let mut left = events;
-    let ran = live_through(name, events, |installation, dice, ledger| {
+    let ran = live_through(name, events, |installation, random, ledger| {
         left -= 1;
-        trouble.make(installation, dice, ledger);
+        trouble.make(installation, random, ledger);
         if left == 0 {
             trouble.end();
         }

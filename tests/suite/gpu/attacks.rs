@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::observe::Clock;
+use node::enforcer::{Beyond, DeviceId, Enforcer, Grants, MemoryGrant, WatchIncident};
 use node::gpu::inject::Pages;
 use node::gpu::limits::{NotHeld, Offers, Walls};
 use node::gpu::watchdog::{ProcessMemory, Truth, WatchdogAction};
 use node::runtime::{ContainerSpec, MountOrder, RuntimeName, RuntimePhase};
-use node::watch::{Beyond, DeviceId, Enforcer, Grants, MemoryGrant, WatchIncident};
 
 use super::rig::{MIB, PLACE, state};
 use super::session::{Machine, VERSION, slice_of};

@@ -1,4 +1,4 @@
-//! One box for a test: server in memory, conductor, fake machine, and the router, reached directly or
+//! One box for a test: server in memory, controller, fake machine, and the router, reached directly or
 //! over real sockets. Holds people to call as.
 
 use std::path::PathBuf;

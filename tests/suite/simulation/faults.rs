@@ -4,7 +4,7 @@
 use rules::messages::{ExitRecord, NodeReport, ReportedState};
 use rules::names::IncidentId;
 use rules::placement::{self, Decision};
-use rules::session::{Phase, Session};
+use rules::session::{Session, SessionState};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
@@ -108,7 +108,7 @@ pub(super) fn decide(
     let mut world = world.clone();
     match fault {
         Some(Fault::ShareFreedWhileStopping) => {
-            world.sessions.retain(|s| s.phase != Phase::Stopping);
+            world.sessions.retain(|s| s.phase != SessionState::Stopping);
         }
         Some(Fault::ShareFreedUnconfirmed) => {
             for session in &mut world.sessions {
@@ -131,9 +131,9 @@ pub(super) fn decide(
 /// Everybody is decided on as if nobody else waited.
 fn whatever_fits(mut world: ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
     let mut waiting: Vec<Session> = world.sessions.clone();
-    waiting.retain(|s| s.phase == Phase::Pending);
+    waiting.retain(|s| s.phase == SessionState::Pending);
     waiting.sort_by_key(|s| (s.queued_at, s.id));
-    world.sessions.retain(|s| s.phase != Phase::Pending);
+    world.sessions.retain(|s| s.phase != SessionState::Pending);
     let mut decisions = Vec::new();
     // Those whom others depend on are there all the while.
     for session in &waiting {

@@ -7,9 +7,9 @@ use rules::units::Timestamp;
 use server::Failure;
 use server::actions::IdempotencyKey;
 use server::actions::sessions::{self, LaunchRequest};
-use server::rehearsal::{Fate, Simulation};
+use server::simulation::{Fate, Simulation};
 
-use super::dice::Dice;
+use super::random::Random;
 use super::run::{at_once, caller};
 
 /// Launches a client makes.
@@ -23,11 +23,11 @@ fn a_death_at_its_commit_neither_loses_nor_doubles_a_launch() {
         server.person("kim", start).expect("an empty catalog"),
         "kim",
     );
-    let dice = Arc::new(Mutex::new(Dice::new(7)));
-    let asked = Arc::clone(&dice);
+    let random = Arc::new(Mutex::new(Random::new(7)));
+    let asked = Arc::clone(&random);
     server.before_commits(move |_| {
-        let mut dice = asked.lock().expect("nobody panics while rolling");
-        match dice.between(0, 5) {
+        let mut random = asked.lock().expect("nobody panics while rolling");
+        match random.between(0, 5) {
             0 => Fate::DieBefore,
             1 => Fate::DieAfter,
             _ => Fate::Live,

@@ -1,5 +1,5 @@
-//! Machines of the simulation: stand-ins that take the product's own steps, with an agent that dies,
-//! a link that loses, doubles and delays, and containers whose behaviour the dice decide.
+//! Machines of the simulation: fake nodes that take the product's own steps, with an agent that dies,
+//! a link that loses, doubles and delays, and containers whose behaviour is random.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use rules::names::{BootId, ContainerName, IncidentId, NodeId};
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::{Bytes, CpuShare, Timestamp};
-use server::rehearsal::stand_in::{ContainerPlan, FakeNode, Life, SimulatedMoment};
+use server::simulation::fake_node::{ContainerPlan, FakeNode, Life, SimulatedMoment};
 
-use super::dice::Dice;
 use super::faults::Fault;
+use super::random::Random;
 
 /// One machine and its link. Times are on the steady clock.
 pub(super) struct Machine {
-    pub stand_in: FakeNode,
+    pub fake_node: FakeNode,
     /// Its agent is dead until then: containers go on, nobody tends them, nothing is said.
     pub agent_back_at: Timestamp,
     /// Nothing passes the link until then, either way.
@@ -37,7 +37,7 @@ pub(super) struct Machine {
     /// Every answer that was ever given here.
     pub answered: BTreeMap<IncidentId, MemoryIncident>,
     thieves: u8,
-    dice: Dice,
+    random: Random,
 }
 
 /// A container that holds more than it was granted, or did.
@@ -72,18 +72,18 @@ fn offence(order: &ContainerOrder, thieves: u8) -> Option<(u64, u64)> {
 }
 
 impl Machine {
-    pub(super) fn new(number: u64, now: Timestamp, dice: &mut Dice, thieves: u8) -> Self {
-        let mut dice = dice.split();
-        let id = NodeId::make(now, dice.bytes());
-        let boot = BootId::make(now, dice.bytes());
-        let devices = if dice.chance(60) {
-            dice.between(1, 3)
+    pub(super) fn new(number: u64, now: Timestamp, random: &mut Random, thieves: u8) -> Self {
+        let mut random = random.split();
+        let id = NodeId::make(now, random.bytes());
+        let boot = BootId::make(now, random.bytes());
+        let devices = if random.chance(60) {
+            random.between(1, 3)
         } else {
             0
         };
         let capacity = Capacity {
-            cpu: CpuShare(100 * dice.between(2, 6) as u32),
-            memory: Bytes::gib(dice.between(4, 16)),
+            cpu: CpuShare(100 * random.between(2, 6) as u32),
+            memory: Bytes::gib(random.between(4, 16)),
             devices: (0..devices as u32)
                 .map(|index| Device {
                     memory: Bytes::gib(80),
@@ -94,7 +94,7 @@ impl Machine {
             others: Vec::new(),
         };
         Self {
-            stand_in: FakeNode::new(id, &format!("box-{number}"), boot, capacity),
+            fake_node: FakeNode::new(id, &format!("box-{number}"), boot, capacity),
             agent_back_at: now,
             link_back_at: now,
             starts: BTreeMap::new(),
@@ -105,21 +105,21 @@ impl Machine {
             cases: BTreeMap::new(),
             answered: BTreeMap::new(),
             thieves,
-            dice,
+            random,
         }
     }
 
     /// Looks at everybody's devices, as the real watchdog does.
     fn watch(&mut self, now: SimulatedMoment) {
         let there: BTreeSet<ContainerName> = self
-            .stand_in
+            .fake_node
             .containers
             .iter()
             .map(|c| c.order.name)
             .collect();
         self.cases.retain(|name, _| there.contains(name));
         let mut steps = Vec::new();
-        for container in &self.stand_in.containers {
+        for container in &self.fake_node.containers {
             let Life::Running { since, .. } = &container.life else {
                 continue;
             };
@@ -161,11 +161,11 @@ impl Machine {
         }
         for (name, answer) in steps {
             let number = self.answered.len() as u64;
-            let mut dice = [0; 10];
-            dice[..8].copy_from_slice(&number.to_be_bytes());
-            dice[8] = self.stand_in.name.bytes().last().unwrap_or(0);
+            let mut random = [0; 10];
+            random[..8].copy_from_slice(&number.to_be_bytes());
+            random[8] = self.fake_node.name.bytes().last().unwrap_or(0);
             let incident = MemoryIncident {
-                id: IncidentId::make(now.wall, dice),
+                id: IncidentId::make(now.wall, random),
                 at: now.wall,
                 container: name,
                 device: "paper".into(),
@@ -183,8 +183,8 @@ impl Machine {
                 | EnforcementAction::Paused
                 | EnforcementAction::Resumed => continue,
             };
-            self.stand_in
-                .perform(step, now, &mut |order| plan(order, &mut self.dice));
+            self.fake_node
+                .perform(step, now, &mut |order| plan(order, &mut self.random));
         }
     }
 
@@ -204,7 +204,7 @@ impl Machine {
         };
         let frozen =
             |name| was(name, EnforcementAction::Frozen) && !was(name, EnforcementAction::Stopped);
-        self.stand_in
+        self.fake_node
             .containers
             .iter()
             .find(|c| goes_on(&c.life) && frozen(c.order.name))
@@ -226,23 +226,23 @@ impl Machine {
 
     /// Takes an assignment in, as the real node does, or as it would with the planted fault.
     pub(super) fn take(&mut self, assignment: Assignment, fault: Option<Fault>) {
-        if fault == Some(Fault::StaleAssignmentTaken) && assignment.node == self.stand_in.id {
-            self.stand_in.ledger = Some(assignment);
+        if fault == Some(Fault::StaleAssignmentTaken) && assignment.node == self.fake_node.id {
+            self.fake_node.ledger = Some(assignment);
         } else {
-            self.stand_in.take(assignment);
+            self.fake_node.take(assignment);
         }
     }
 
     /// One round of the agent.
     pub(super) fn tend(&mut self, now: SimulatedMoment, fault: Option<Fault>) {
-        self.stand_in.sweep(now);
-        let steps = match (&self.stand_in.ledger, fault) {
+        self.fake_node.sweep(now);
+        let steps = match (&self.fake_node.ledger, fault) {
             (Some(ledger), Some(Fault::StartRepeatedWhileStarting)) => {
-                let mut sights = self.stand_in.sights();
+                let mut sights = self.fake_node.sights();
                 sights.retain(|s| !matches!(s.state, ReportedState::Preparing { .. }));
                 housekeeping::steps(ledger, &sights)
             }
-            _ => self.stand_in.steps(),
+            _ => self.fake_node.steps(),
         };
         let held: BTreeSet<ContainerName> = self
             .cases
@@ -251,9 +251,9 @@ impl Machine {
             .filter(|name| self.is_frozen(*name))
             .collect();
         let Self {
-            stand_in,
+            fake_node,
             starts,
-            dice,
+            random,
             ..
         } = self;
         for step in steps {
@@ -267,7 +267,7 @@ impl Machine {
             if let ReconcileStep::Start(order) = &step {
                 *starts.entry(order.name).or_default() += 1;
             }
-            stand_in.perform(step, now, &mut |order| plan(order, dice));
+            fake_node.perform(step, now, &mut |order| plan(order, random));
         }
         self.watch(now);
     }
@@ -278,7 +278,7 @@ impl Machine {
         now: SimulatedMoment,
         fault: Option<Fault>,
     ) -> Option<NodeReport> {
-        let mut report = self.stand_in.report(now);
+        let mut report = self.fake_node.report(now);
         for case in self.cases.values_mut() {
             let from = match fault {
                 Some(Fault::IncidentToldOnce) => std::mem::replace(&mut case.said, case.told.len()),
@@ -288,7 +288,7 @@ impl Machine {
         }
         for sight in &mut report.containers {
             let told = self
-                .stand_in
+                .fake_node
                 .containers
                 .iter()
                 .find(|c| c.order.name == sight.name);
@@ -338,13 +338,13 @@ impl Machine {
             case.since = None;
         }
         self.forgetful = self
-            .stand_in
+            .fake_node
             .containers
             .iter()
             .map(|c| c.order.name)
             .collect();
-        for container in &mut self.stand_in.containers {
-            if matches!(container.life, Life::Preparing { .. }) && self.dice.chance(50) {
+        for container in &mut self.fake_node.containers {
+            if matches!(container.life, Life::Preparing { .. }) && self.random.chance(50) {
                 container.supervised = false;
             }
         }
@@ -352,8 +352,8 @@ impl Machine {
 
     /// Power off and on: nothing lives, and the agent comes back later.
     pub(super) fn reboot(&mut self, now: SimulatedMoment, seconds: u64) {
-        let boot = BootId::make(now.wall, self.dice.bytes());
-        self.stand_in.reboot(boot);
+        let boot = BootId::make(now.wall, self.random.bytes());
+        self.fake_node.reboot(boot);
         self.cases.clear();
         self.agent_back_at = now.steady.plus_seconds(seconds);
         self.last_report = None;
@@ -361,50 +361,50 @@ impl Machine {
 
     /// Kills the process that looks after one container that lives, where one does.
     pub(super) fn kill_supervisor(&mut self) -> Option<ContainerName> {
-        let living: Vec<usize> = (0..self.stand_in.containers.len())
-            .filter(|at| self.stand_in.containers[*at].lives())
+        let living: Vec<usize> = (0..self.fake_node.containers.len())
+            .filter(|at| self.fake_node.containers[*at].lives())
             .collect();
         if living.is_empty() {
             return None;
         }
-        let at = *self.dice.pick(&living);
-        let container = &mut self.stand_in.containers[at];
+        let at = *self.random.pick(&living);
+        let container = &mut self.fake_node.containers[at];
         container.supervised = false;
         Some(container.order.name)
     }
 }
 
 /// How a container will behave: mostly well, sometimes slowly, sometimes badly.
-fn plan(order: &ContainerOrder, dice: &mut Dice) -> ContainerPlan {
-    let slow = dice.chance(20);
+fn plan(order: &ContainerOrder, random: &mut Random) -> ContainerPlan {
+    let slow = random.chance(20);
     ContainerPlan {
         prepare: if slow {
-            dice.between(5, 20)
+            random.between(5, 20)
         } else {
-            dice.between(0, 3)
+            random.between(0, 3)
         },
-        refuse: dice.chance(5),
+        refuse: random.chance(5),
         run: match order.kind {
-            SessionKind::Batch => Some(dice.between(0, 40)),
-            SessionKind::Interactive => dice.chance(15).then(|| dice.between(0, 60)),
+            SessionKind::Batch => Some(random.between(0, 40)),
+            SessionKind::Interactive => random.chance(15).then(|| random.between(0, 60)),
         },
-        exit_code: if dice.chance(75) {
+        exit_code: if random.chance(75) {
             0
         } else {
-            dice.between(1, 255) as i32
+            random.between(1, 255) as i32
         },
-        stop: if dice.chance(20) {
-            dice.between(5, 60)
+        stop: if random.chance(20) {
+            random.between(5, 60)
         } else {
-            dice.between(0, 2)
+            random.between(0, 2)
         },
-        kill: if dice.chance(10) {
-            dice.between(2, 6)
+        kill: if random.chance(10) {
+            random.between(2, 6)
         } else {
             0
         },
-        give_back: if dice.chance(50) {
-            dice.between(1, 8)
+        give_back: if random.chance(50) {
+            random.between(1, 8)
         } else {
             0
         },

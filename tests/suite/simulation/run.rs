@@ -16,19 +16,21 @@ use rules::people::Role;
 use rules::permissions::Subject;
 use rules::placement::{self, Decision};
 use rules::resources::{Capacity, Demand, Used};
-use rules::session::{Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec};
+use rules::session::{
+    Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use server::Failure;
 use server::access::{Caller, Via};
 use server::actions::sessions as actions;
 use server::actions::sessions::Resize;
-use server::rehearsal::stand_in::{Life, SimulatedMoment};
-use server::rehearsal::{Fate, Simulation};
+use server::simulation::fake_node::{Life, SimulatedMoment};
+use server::simulation::{Fate, Simulation};
 
-use super::dice::Dice;
 use super::faults::{self, Fault};
 use super::nodes::Machine;
+use super::random::Random;
 
 mod older;
 mod turns;
@@ -153,13 +155,13 @@ pub(super) fn at_once<T>(action: impl Future<Output = T>) -> T {
 }
 
 struct Run {
-    dice: Dice,
+    random: Random,
     fault: Option<Fault>,
     server: Simulation,
     /// The first of them wants most.
     people: Vec<Caller>,
-    /// Says who wants something, and which catalog is served; the other dice know nothing of it.
-    who: Dice,
+    /// Says who wants something, and which catalog is served; the other generators know nothing of it.
+    who: Random,
     older: older::Older,
     firsts: turns::Firsts,
     machines: Vec<Machine>,
@@ -180,7 +182,7 @@ struct Run {
     acknowledged: BTreeMap<SessionId, u64>,
     requests: u64,
     /// Since which second a session has been in its phase, and a container lived unwanted.
-    in_phase: BTreeMap<SessionId, (Phase, u32, u64)>,
+    in_phase: BTreeMap<SessionId, (SessionState, u32, u64)>,
     unwanted: BTreeMap<ContainerName, u64>,
     /// Since which second a change of a grant has not been confirmed.
     unconfirmed: BTreeMap<SessionId, u64>,
@@ -212,7 +214,7 @@ struct Ran {
 
 /// Decides over commits; shared with the catalog.
 struct FateDice {
-    dice: Dice,
+    random: Random,
     chance: u64,
     died: bool,
 }
@@ -247,39 +249,39 @@ type Kept = Result<(), String>;
 
 impl Run {
     fn new(seed: u64, fault: Option<Fault>, thieves: u8) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut random = Random::new(seed);
         let start = Timestamp::from_millis(1_790_000_000_000);
         let server = Simulation::open(start).expect("a catalog in memory opens");
         let people = PEOPLE.map(|name| {
             let person = server.person(name, start);
             caller(person.expect("an empty catalog takes people"), name)
         });
-        let mut who = Dice::new(!seed);
+        let mut who = Random::new(!seed);
         let fate = Arc::new(Mutex::new(FateDice {
-            dice: dice.split(),
+            random: random.split(),
             chance: 0,
             died: false,
         }));
         let asked = Arc::clone(&fate);
         server.before_commits(move |_| {
-            let mut fate = asked.lock().expect("nobody panics while rolling dice");
+            let mut fate = asked.lock().expect("no thread panics while it draws");
             let chance = fate.chance;
-            if !fate.dice.chance(chance) {
+            if !fate.random.chance(chance) {
                 return Fate::Live;
             }
             fate.died = true;
-            if fate.dice.chance(50) {
+            if fate.random.chance(50) {
                 Fate::DieBefore
             } else {
                 Fate::DieAfter
             }
         });
-        let nodes = dice.between(1, 3);
+        let nodes = random.between(1, 3);
         let machines = (0..nodes)
-            .map(|number| Machine::new(number, start, &mut dice, thieves))
+            .map(|number| Machine::new(number, start, &mut random, thieves))
             .collect();
         Self {
-            dice,
+            random,
             fault,
             server,
             people: people.into(),
@@ -338,7 +340,7 @@ impl Run {
     fn calm_down(&mut self) {
         self.trouble = false;
         self.quiet_since = self.second;
-        self.fate.lock().expect("dice").chance = 0;
+        self.fate.lock().expect("random").chance = 0;
         self.server.fill_disk(false);
         // From now on there is room: what waited for it has its two seconds from here.
         self.disk_free_at = self.disk_free_at.min(self.second);
@@ -390,14 +392,14 @@ impl Run {
     /// Bad luck that comes from outside.
     fn disturb(&mut self) {
         let now = self.now();
-        self.fate.lock().expect("dice").chance = if self.dice.chance(30) { 8 } else { 0 };
-        if self.dice.chance(2) {
-            let jump = *self.dice.pick(&[-3_600_000, -20_000, 20_000, 3_600_000]);
+        self.fate.lock().expect("random").chance = if self.random.chance(30) { 8 } else { 0 };
+        if self.random.chance(2) {
+            let jump = *self.random.pick(&[-3_600_000, -20_000, 20_000, 3_600_000]);
             self.ahead += jump;
             self.say(format!("the clock jumps by {jump} ms"));
         }
-        if self.dice.chance(2) {
-            let seconds = self.dice.between(1, 15);
+        if self.random.chance(2) {
+            let seconds = self.random.between(1, 15);
             self.disk_free_at = self.second + seconds;
             self.server.fill_disk(true);
             self.tally.full_disks += 1;
@@ -407,28 +409,28 @@ impl Run {
             self.server.fill_disk(false);
             self.say("the disk has room again".into());
         }
-        if self.dice.chance(2) {
+        if self.random.chance(2) {
             self.crash("killed");
         }
         for at in 0..self.machines.len() {
-            let name = self.machines[at].stand_in.name.clone();
-            if self.dice.chance(2) {
-                let seconds = self.dice.between(2, 60);
+            let name = self.machines[at].fake_node.name.clone();
+            if self.random.chance(2) {
+                let seconds = self.random.between(2, 60);
                 self.machines[at].link_back_at = now.steady.plus_seconds(seconds);
                 self.say(format!("{name} is silent for {seconds} s"));
             }
-            if self.dice.chance(2) {
-                let seconds = self.dice.between(1, 10);
+            if self.random.chance(2) {
+                let seconds = self.random.between(1, 10);
                 self.machines[at].kill_agent(now, seconds, self.fault);
                 self.say(format!("the agent of {name} dies for {seconds} s"));
             }
-            if self.dice.chance(1) {
-                let seconds = self.dice.between(1, 20);
+            if self.random.chance(1) {
+                let seconds = self.random.between(1, 20);
                 self.machines[at].reboot(now, seconds);
                 self.tally.reboots += 1;
                 self.say(format!("{name} reboots for {seconds} s"));
             }
-            if self.dice.chance(3)
+            if self.random.chance(3)
                 && let Some(container) = self.machines[at].kill_supervisor()
             {
                 self.say(format!("the supervisor of {container} is killed"));
@@ -438,7 +440,7 @@ impl Run {
 
     fn crash(&mut self, why: &str) {
         self.server.crash();
-        self.server_back_at = self.second + self.dice.between(0, 6);
+        self.server_back_at = self.second + self.random.between(0, 6);
         self.crashed_at = self.second;
         self.tally.crashes += 1;
         self.say(format!("the server dies ({why})"));
@@ -446,7 +448,7 @@ impl Run {
 
     /// True once for each death at a commit; the crash itself is done here.
     fn died(&mut self, why: &str) -> bool {
-        let died = std::mem::take(&mut self.fate.lock().expect("dice").died);
+        let died = std::mem::take(&mut self.fate.lock().expect("random").died);
         if died {
             self.crash(why);
         }
@@ -455,7 +457,7 @@ impl Run {
 
     fn machines_live(&mut self, now: SimulatedMoment) {
         for at in 0..self.machines.len() {
-            self.machines[at].stand_in.advance(now);
+            self.machines[at].fake_node.advance(now);
         }
         let due: Vec<(Timestamp, u64)> = self
             .mail
@@ -476,7 +478,7 @@ impl Run {
             }
             self.machines[at].tend(now, self.fault);
             // Some starts and stops take no time at all.
-            self.machines[at].stand_in.advance(now);
+            self.machines[at].fake_node.advance(now);
             if let Some(report) = self.machines[at].report(now, self.fault)
                 && self.machines[at].linked(now)
             {
@@ -485,14 +487,14 @@ impl Run {
         }
     }
 
-    /// Puts a message on the way: lost, doubled and late as the dice will.
+    /// Puts a message on the way: lost, doubled and late at random.
     fn post(&mut self, now: SimulatedMoment, mail: impl Fn(()) -> Mail) {
         let copies = if !self.trouble {
             1
-        } else if self.dice.chance(10) {
+        } else if self.random.chance(10) {
             self.tally.lost_messages += 1;
             0
-        } else if self.dice.chance(10) {
+        } else if self.random.chance(10) {
             2
         } else {
             1
@@ -500,10 +502,10 @@ impl Run {
         for _ in 0..copies {
             let delay = if !self.trouble {
                 0
-            } else if self.dice.chance(5) {
-                self.dice.between(5, 40)
-            } else if self.dice.chance(30) {
-                self.dice.between(1, 3)
+            } else if self.random.chance(5) {
+                self.random.between(5, 40)
+            } else if self.random.chance(30) {
+                self.random.between(1, 3)
             } else {
                 0
             };
@@ -521,7 +523,7 @@ impl Run {
         if !self.trouble || self.second < self.server_back_at {
             return;
         }
-        if self.dice.chance(40) {
+        if self.random.chance(40) {
             self.requests += 1;
             let session = self.draft(now);
             let key = format!("request-{}", self.requests);
@@ -529,7 +531,7 @@ impl Run {
         }
         self.somebody_resizes();
         if self.second < self.server_back_at
-            || !self.dice.chance(25)
+            || !self.random.chance(25)
             || self.acknowledged.is_empty()
         {
             return;
@@ -537,16 +539,16 @@ impl Run {
         let known: Vec<SessionId> = self.acknowledged.keys().copied().collect();
         // Mostly the newest: the old ones are over.
         let from = known.len().saturating_sub(12);
-        let id = *self.dice.pick(&known[from..]);
-        let deed = match self.dice.between(0, 99) {
+        let id = *self.random.pick(&known[from..]);
+        let deed = match self.random.between(0, 99) {
             0..=44 => Deed::Stop { force: false },
             45..=59 => Deed::Stop { force: true },
             60..=74 => Deed::Restart,
             75..=82 => Deed::Pause,
             83..=89 => Deed::Resume,
             _ => Deed::Resize(
-                CpuShare(self.dice.between(1, 250) as u32),
-                Bytes::mib(self.dice.between(64, 4000)),
+                CpuShare(self.random.between(1, 250) as u32),
+                Bytes::mib(self.random.between(64, 4000)),
             ),
         };
         if deed == Deed::Restart {
@@ -561,7 +563,7 @@ impl Run {
 
     /// Now and then a running slice of a device gets another size.
     fn somebody_resizes(&mut self) {
-        if self.second < self.server_back_at || !self.dice.chance(25) {
+        if self.second < self.server_back_at || !self.random.chance(25) {
             return;
         }
         let Ok(world) = self.world() else {
@@ -570,14 +572,14 @@ impl Run {
         let sliced: Vec<SessionId> = world
             .sessions
             .iter()
-            .filter(|s| s.phase == Phase::Running && s.devices.len() == 1)
+            .filter(|s| s.phase == SessionState::Running && s.devices.len() == 1)
             .map(|s| s.id)
             .collect();
         if sliced.is_empty() {
             return;
         }
-        let id = *self.dice.pick(&sliced);
-        let share = GpuShare(self.dice.between(1, 99) as u32);
+        let id = *self.random.pick(&sliced);
+        let share = GpuShare(self.random.between(1, 99) as u32);
         self.act(id, Deed::Regrant(share));
     }
 
@@ -628,7 +630,7 @@ impl Run {
     fn restart_under_the_old_number(&mut self, id: SessionId) {
         let now = self.now().wall;
         let result = self.server.edit(id, move |session| {
-            let over = session.phase == Phase::Ended;
+            let over = session.phase == SessionState::Ended;
             if over {
                 session.begin_again(now);
                 session.incarnation -= 1;
@@ -641,7 +643,7 @@ impl Run {
 
     fn submit(&mut self, mut asked: Asked) {
         if self.fault == Some(Fault::ReplayDoubled) {
-            asked.key = format!("{}-{}", asked.key, self.dice.roll());
+            asked.key = format!("{}-{}", asked.key, self.random.roll());
         }
         let result = self.server.submit(&asked.session, &asked.key);
         let died = self.died("at the commit of a launch");
@@ -656,7 +658,7 @@ impl Run {
             Err(Failure::Fault(_)) if died => {
                 // No answer: ask again, with a new draft under the old key, as a form does.
                 let now = self.now();
-                asked.session.id = SessionId::make(now.wall, self.dice.bytes());
+                asked.session.id = SessionId::make(now.wall, self.random.bytes());
                 asked.session.name = self.name();
                 self.unanswered.push_back(asked);
             }
@@ -665,7 +667,7 @@ impl Run {
     }
 
     fn name(&mut self) -> SessionName {
-        SessionName::parse(&format!("s{:x}", self.dice.roll())).expect("letters and digits")
+        SessionName::parse(&format!("s{:x}", self.random.roll())).expect("letters and digits")
     }
 
     /// Who wants the next session: mostly the same.
@@ -680,7 +682,7 @@ impl Run {
     }
 
     fn draft(&mut self, now: SimulatedMoment) -> Session {
-        let kind = if self.dice.chance(60) {
+        let kind = if self.random.chance(60) {
             SessionKind::Batch
         } else {
             SessionKind::Interactive
@@ -688,21 +690,21 @@ impl Run {
         let devices = self
             .machines
             .iter()
-            .map(|m| m.stand_in.capacity.devices.len())
+            .map(|m| m.fake_node.capacity.devices.len())
             .max()
             .unwrap_or(0);
-        let gpu = if devices > 0 && self.dice.chance(50) {
-            match self.dice.between(0, 9) {
+        let gpu = if devices > 0 && self.random.chance(50) {
+            match self.random.between(0, 9) {
                 0 => 100,
                 1 if devices > 1 => 200,
-                _ => self.dice.between(1, 100) as u32,
+                _ => self.random.between(1, 100) as u32,
             }
         } else {
             0
         };
-        let depends_on = if self.dice.chance(10) && !self.acknowledged.is_empty() {
+        let depends_on = if self.random.chance(10) && !self.acknowledged.is_empty() {
             let known: Vec<SessionId> = self.acknowledged.keys().copied().collect();
-            vec![*self.dice.pick(&known[known.len().saturating_sub(5)..])]
+            vec![*self.random.pick(&known[known.len().saturating_sub(5)..])]
         } else {
             Vec::new()
         };
@@ -712,21 +714,21 @@ impl Run {
             command: vec!["true".into()],
             env: BTreeMap::new(),
             demand: Demand {
-                cpu: CpuShare(self.dice.between(1, 200) as u32),
-                memory: Bytes::mib(self.dice.between(64, 3000)),
+                cpu: CpuShare(self.random.between(1, 200) as u32),
+                memory: Bytes::mib(self.random.between(64, 3000)),
                 shm: Bytes::ZERO,
                 gpu: GpuShare(gpu),
                 ..Demand::default()
             },
-            timeout_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
-            longest_run_seconds: self.dice.chance(15).then(|| self.dice.between(5, 60)),
+            timeout_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
+            longest_run_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
             start_at: self
-                .dice
+                .random
                 .chance(5)
-                .then(|| now.wall.plus_seconds(self.dice.between(1, 30))),
+                .then(|| now.wall.plus_seconds(self.random.between(1, 30))),
             depends_on,
         };
-        let id = SessionId::make(now.wall, self.dice.bytes());
+        let id = SessionId::make(now.wall, self.random.bytes());
         let mut session = Session::launched(id, self.name(), self.wanting(), order, now.wall);
         session
             .labels
@@ -756,7 +758,7 @@ impl Run {
                 .map_err(|failure| format!("the world cannot be read: {failure}"))?;
             reports.extend(faults::invented(&world, now.wall));
         }
-        if reports.len() > 1 && self.dice.chance(50) {
+        if reports.len() > 1 && self.random.chance(50) {
             for report in reports {
                 self.turn(now, &[report])?;
             }
@@ -793,7 +795,7 @@ impl Run {
         let died = self.died("at the commit of a turn");
         match result {
             Ok(assignments) => {
-                if self.trouble && self.dice.chance(1) {
+                if self.trouble && self.random.chance(1) {
                     self.crash("between a commit and its effect");
                 } else {
                     self.send(now, assignments);
@@ -819,7 +821,7 @@ impl Run {
             let at = self
                 .machines
                 .iter()
-                .position(|m| m.stand_in.id == assignment.node);
+                .position(|m| m.fake_node.id == assignment.node);
             if let Some(at) = at {
                 self.post(now, |()| Mail::Down(at, assignment.clone()));
             }
@@ -893,7 +895,7 @@ impl Run {
             let told = self
                 .machines
                 .iter()
-                .filter(|machine| Some(machine.stand_in.id) == session.node)
+                .filter(|machine| Some(machine.fake_node.id) == session.node)
                 .flat_map(|machine| machine.told(session.container()));
             for incident in told {
                 let old = self.now().wall.seconds_since(incident.at) > TIMEOUT;
@@ -923,7 +925,7 @@ impl Run {
 
     fn capacities_hold(&self) -> Kept {
         for machine in &self.machines {
-            let node = &machine.stand_in;
+            let node = &machine.fake_node;
             let mut used = Used::default();
             for container in node.containers.iter().filter(|c| c.lives()) {
                 used.add(&container.order.demand, &container.held);
@@ -954,7 +956,7 @@ impl Run {
     fn living_have_rows(&self, world: &ClusterSnapshot) -> Kept {
         let mut living = BTreeSet::new();
         for machine in &self.machines {
-            for container in machine.stand_in.containers.iter().filter(|c| c.lives()) {
+            for container in machine.fake_node.containers.iter().filter(|c| c.lives()) {
                 let name = container.order.name;
                 if !living.insert(name.session) {
                     return Err(format!("two containers of {} live", name.session));
@@ -962,7 +964,7 @@ impl Run {
                 let held = world.session(name.session).is_some_and(|s| {
                     s.container() == name
                         && s.phase.holds_resources()
-                        && s.node == Some(machine.stand_in.id)
+                        && s.node == Some(machine.fake_node.id)
                 });
                 if !held {
                     let row =
@@ -971,7 +973,7 @@ impl Run {
                         });
                     return Err(format!(
                         "{name} lives on {}, and its row is {}",
-                        machine.stand_in.name,
+                        machine.fake_node.name,
                         row.unwrap_or_else(|| "not there".into())
                     ));
                 }
@@ -1083,7 +1085,7 @@ impl Run {
     fn limits_are_kept(&mut self, world: &ClusterSnapshot) -> Kept {
         for session in &world.sessions {
             let name = session.container();
-            if session.phase == Phase::Running && !self.ran.contains_key(&name) {
+            if session.phase == SessionState::Running && !self.ran.contains_key(&name) {
                 let ran = Ran {
                     from: self.started(name),
                     known: self.second,
@@ -1118,7 +1120,7 @@ impl Run {
             };
             let ran = self.second - from;
             let code = session.reason.as_ref().map_or("", |r| r.code.as_str());
-            let ended = session.phase == Phase::Stopping
+            let ended = session.phase == SessionState::Stopping
                 && matches!(code, "session.timeout" | "session.longest-run");
             // Times are told in whole seconds.
             if ended && self.second == self.in_phase_since(session) && ran + 1 < limit {
@@ -1130,7 +1132,7 @@ impl Run {
             let able =
                 self.second >= self.server_back_at + 2 && self.second >= self.disk_free_at + 2;
             let over = slack.is_some_and(|slack| ran > limit + slack);
-            if able && session.phase == Phase::Running && over {
+            if able && session.phase == SessionState::Running && over {
                 return Err(format!(
                     "{} runs for {ran} s, past its limit of {limit} s (known since {known}, {:?}, {:?})",
                     session.name, session.wish, session.node
@@ -1144,7 +1146,7 @@ impl Run {
     fn started(&self, name: ContainerName) -> Option<u64> {
         self.machines
             .iter()
-            .flat_map(|m| &m.stand_in.containers)
+            .flat_map(|m| &m.fake_node.containers)
             .filter(|c| c.order.name == name)
             .find_map(|c| match &c.life {
                 Life::Running { since, .. } => Some(*since),
@@ -1175,9 +1177,13 @@ impl Run {
         }
         self.in_phase = in_phase;
         let mut dead = BTreeMap::new();
-        for s in world.sessions.iter().filter(|s| s.phase == Phase::Running) {
+        for s in world
+            .sessions
+            .iter()
+            .filter(|s| s.phase == SessionState::Running)
+        {
             let lives = self.machines.iter().any(|m| {
-                m.stand_in
+                m.fake_node
                     .containers
                     .iter()
                     .any(|c| c.order.name == s.container() && c.lives())
@@ -1189,7 +1195,7 @@ impl Run {
         self.dead = dead;
         let mut unwanted = BTreeMap::new();
         for machine in &self.machines {
-            for container in &machine.stand_in.containers {
+            for container in &machine.fake_node.containers {
                 let name = container.order.name;
                 let wanted = world
                     .session(name.session)
@@ -1201,7 +1207,7 @@ impl Run {
             }
         }
         self.unwanted = unwanted;
-        let running = |s: &&Session| s.phase == Phase::Running && !s.unconfirmed.is_empty();
+        let running = |s: &&Session| s.phase == SessionState::Running && !s.unconfirmed.is_empty();
         self.unconfirmed = world
             .sessions
             .iter()
@@ -1214,7 +1220,10 @@ impl Run {
         let stuck = |since: u64| second - since.max(self.quiet_since) > TIMEOUT;
         for s in &world.sessions {
             let (phase, _, since) = self.in_phase[&s.id];
-            let moves = matches!(phase, Phase::Scheduled | Phase::Preparing | Phase::Stopping);
+            let moves = matches!(
+                phase,
+                SessionState::Scheduled | SessionState::Preparing | SessionState::Stopping
+            );
             if moves && stuck(since) {
                 return Err(format!("{} stays {}", s.name, phase.word()));
             }
@@ -1262,7 +1271,7 @@ impl Run {
             return Err(format!("{} is {} at the end", s.name, s.phase.word()));
         }
         for machine in &self.machines {
-            if let Some(container) = machine.stand_in.containers.first() {
+            if let Some(container) = machine.fake_node.containers.first() {
                 return Err(format!("{} is left at the end", container.order.name));
             }
         }
@@ -1275,7 +1284,7 @@ impl Run {
 fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
-            && matches!(s.phase, Phase::Scheduled | Phase::Preparing)
+            && matches!(s.phase, SessionState::Scheduled | SessionState::Preparing)
             && s.scheduled_at.is_some_and(|at| now.seconds_since(at) < 10)
     });
     let processors = world.nodes.iter().map(|n| n.capacity.cpu.0 / 100);
@@ -1286,7 +1295,7 @@ fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timesta
 /// Whether nothing but room keeps a session from its start.
 fn waits_for_room(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let order = &session.order;
-    session.phase == Phase::Pending
+    session.phase == SessionState::Pending
         && !waits_for_own_starts(world, session, now)
         && order.start_at.is_none_or(|at| at <= now)
         && order

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::power_cut::{Deed, LEAVE, LOOK_AGAIN, WORK_ON, WRITTEN, Word};
+use super::random::Random;
 use crate::program::Program;
 use crate::stage::Failure;
 
@@ -36,7 +36,7 @@ pub(super) fn main(words: &[&str]) -> Result<(), Failure> {
             let seed = seed
                 .parse()
                 .map_err(|error| Failure::new(format!("the seed: {error}")))?;
-            work(Dice::new(seed))
+            work(Random::new(seed))
         }
         _ => Err(Failure::new("the guest is asked for nothing it knows")),
     }
@@ -63,7 +63,7 @@ fn watch() -> Result<(), Failure> {
 
 /// Tells when the box served, lists what there is as often as the host wants, then works until the
 /// power goes.
-fn work(mut dice: Dice) -> Result<(), Failure> {
+fn work(mut random: Random) -> Result<(), Failure> {
     let until = Instant::now() + TIMEOUT;
     while !ask("GET", "/api/v1/sessions?limit=1", None).is_ok_and(|answer| answer.is_good()) {
         if Instant::now() > until {
@@ -88,7 +88,7 @@ fn work(mut dice: Dice) -> Result<(), Failure> {
         }
     }
     loop {
-        let deed = next_deed(&mut dice)?;
+        let deed = next_deed(&mut random)?;
         say(&Word::Try(deed.clone()))?;
         match heard(&mut host)?.as_str() {
             WRITTEN => {}
@@ -191,7 +191,7 @@ fn is_container(name: &str) -> bool {
 }
 
 /// What to do now: mostly launches, and enough of the rest to keep few sessions alive.
-fn next_deed(dice: &mut Dice) -> Result<Deed, Failure> {
+fn next_deed(random: &mut Random) -> Result<Deed, Failure> {
     let rows = sessions()?;
     let ids = |wanted: &dyn Fn(&Value) -> bool| -> Vec<String> {
         rows.iter()
@@ -202,22 +202,25 @@ fn next_deed(dice: &mut Dice) -> Result<Deed, Failure> {
     let living = ids(&|row| row["state"] != "ended");
     let ended = ids(&|row| row["state"] == "ended");
     let all = ids(&|_| true);
-    let word = format!("{:08x}", dice.next() >> 32);
-    let deed = match dice.below(8) {
+    let word = format!("{:08x}", random.next() >> 32);
+    let deed = match random.below(8) {
         0..=2 if living.len() < MAX_LIVING => {
-            let code = (dice.below(2) == 0).then(|| i64::try_from(dice.below(100)).unwrap_or(0));
+            let code =
+                (random.below(2) == 0).then(|| i64::try_from(random.below(100)).unwrap_or(0));
             Some(Deed::Launch {
                 name: format!("s-{word}"),
                 code,
             })
         }
-        0..=3 => dice.pick(&living).map(|id| Deed::Stop { id: id.clone() }),
-        4 => dice.pick(&all).map(|id| Deed::Rename {
+        0..=3 => random.pick(&living).map(|id| Deed::Stop { id: id.clone() }),
+        4 => random.pick(&all).map(|id| Deed::Rename {
             id: id.clone(),
             name: format!("r-{word}"),
         }),
-        5 => dice.pick(&ended).map(|id| Deed::Delete { id: id.clone() }),
-        6 => dice
+        5 => random
+            .pick(&ended)
+            .map(|id| Deed::Delete { id: id.clone() }),
+        6 => random
             .pick(&tokens()?)
             .map(|id| Deed::Revoke { id: id.clone() }),
         _ => None,

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dice::Dice;
 use super::machine::{Machine, Order, Said};
+use super::random::Random;
 use super::root::Root;
 use super::upgrade::Packages;
 use crate::stage::Failure;
@@ -304,21 +304,21 @@ pub(super) fn run(root: &Root, packages: &Packages, cuts: u64, seed: u64) -> Res
     let mut order = Order::new(root, include_str!("power-cut.sh"));
     order.disk = Some(disk.clone());
     order.shares.push(super::own_program()?);
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let mut ledger = Ledger::default();
     let mut tally = Tally::default();
     while tally.working + tally.booting < cuts {
-        order.arguments = vec![dice.next().to_string()];
+        order.arguments = vec![random.next().to_string()];
         order.shares.truncate(1);
         packages.give(&mut order);
         let machine = Machine::boot(&order)?;
         let first = tally.served.is_empty() && tally.working == 0;
         // Sometimes it goes again before the machine is up.
-        if !first && dice.below(5) == 0 {
-            cut_while_booting(machine, &mut dice)?;
+        if !first && random.below(5) == 0 {
+            cut_while_booting(machine, &mut random)?;
             tally.booting += 1;
         } else {
-            work_and_cut(machine, &mut ledger, &mut tally, &mut dice)?;
+            work_and_cut(machine, &mut ledger, &mut tally, &mut random)?;
             tally.working += 1;
         }
     }
@@ -369,8 +369,8 @@ fn middle_and_longest(measured: &mut [f64]) -> (f64, f64) {
     (at(measured.len() / 2), at(measured.len().wrapping_sub(1)))
 }
 
-fn cut_while_booting(mut machine: Machine, dice: &mut Dice) -> Result<(), Failure> {
-    machine.hear_within(dice.up_to(BOOT))?;
+fn cut_while_booting(mut machine: Machine, random: &mut Random) -> Result<(), Failure> {
+    machine.hear_within(random.up_to(BOOT))?;
     machine.cut()
 }
 
@@ -379,11 +379,11 @@ fn work_and_cut(
     mut machine: Machine,
     ledger: &mut Ledger,
     tally: &mut Tally,
-    dice: &mut Dice,
+    random: &mut Random,
 ) -> Result<(), Failure> {
     settle(&mut machine, ledger, tally)?;
     machine.tell(WORK_ON)?;
-    let until = Instant::now() + dice.up_to(WORK);
+    let until = Instant::now() + random.up_to(WORK);
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -27,7 +27,7 @@ const HOST_NAME: &str = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.
 /// Shares have two decimals and seven digits before them.
 const MAX_SHARE: f64 = 9_999_999.99;
 /// About what a program's context takes of its slice of a device.
-const LEAST_SLICE: u64 = rules::devices::CONTEXT_OVERHEAD.0;
+const MIN_SLICE: u64 = rules::devices::CONTEXT_OVERHEAD.0;
 
 fn plain() -> String {
     format!("^[^{HIDDEN}]*$")
@@ -120,7 +120,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/LaunchResources/properties/gpu", share()),
         (
             "/LaunchResources/properties/gpu_memory",
-            json!({"minimum": LEAST_SLICE}),
+            json!({"minimum": MIN_SLICE}),
         ),
         (
             "/LaunchResources/properties/mig",

@@ -12,10 +12,10 @@ use server::access::Caller;
 use server::actions::gpus::{self, CutRequest, Gpu, Partition, PlannedCut};
 
 use super::super::PagesContext;
-use super::super::answer;
-use super::super::parts::{self, Alert, BarRow, Block, BlockKind, Fill};
-use super::super::visit::RequestContext;
-use super::super::who::PageCaller;
+use super::super::authentication::PageCaller;
+use super::super::components::{self, Alert, BarRow, Block, BlockKind, Fill};
+use super::super::request_context::RequestContext;
+use super::super::responses;
 use crate::doors::text::{Text, codes};
 
 /// The form, and the answer beside it.
@@ -70,7 +70,7 @@ pub async fn preview(
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Response {
     match super::one(&console, &visit, &caller, &id, None, Some(&sent)).await {
-        Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page.as_cut()),
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page.as_cut()),
         Err(failure) => super::failed(&console, &visit, &caller, &failure),
     }
 }
@@ -96,7 +96,7 @@ pub async fn act(
         }
         (Ok(_), true) => {
             return match super::one(&console, &visit, &caller, &id, None, Some(&sent)).await {
-                Ok(page) => answer::page(&console, &visit, StatusCode::OK, &page),
+                Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
                 Err(failure) => super::failed(&console, &visit, &caller, &failure),
             };
         }
@@ -109,13 +109,13 @@ pub async fn act(
                 None => "gpu-cut",
             };
             let place = format!("/gpus/{}", done.gpu.id);
-            answer::see_with(&place, word, &done.gpu.index.to_string())
+            responses::see_with(&place, word, &done.gpu.index.to_string())
         }
         Err(Failure::Refusal(refusal)) => {
-            let status = answer::status(&refusal);
+            let status = responses::status(&refusal);
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             match super::one(&console, &visit, &caller, &id, Some(alert), Some(&sent)).await {
-                Ok(page) => answer::page(&console, &visit, status, &page),
+                Ok(page) => responses::page(&console, &visit, status, &page),
                 Err(_) => super::failed(&console, &visit, &caller, &refusal.into()),
             }
         }
@@ -271,7 +271,7 @@ fn blocks(t: Text, gpu: &Gpu, cut: &gpus::Cut) -> Vec<Block> {
             name: part.profile.to_string(),
             note: format!(
                 "{} · {}",
-                parts::size(part.memory.0),
+                components::size(part.memory.0),
                 t.gpu_sms_of(part.sms, gpu.sms)
             ),
             // One colour a size, so that equal ones are seen as equal.

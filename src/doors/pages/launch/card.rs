@@ -9,7 +9,7 @@ use rules::resources::Demand;
 use rules::units::{Bytes, GpuShare};
 use server::actions::gpus::{Gpu, Gpus};
 
-use super::super::{gpus, parts};
+use super::super::{components, gpus};
 use super::{LaunchForm, Slider};
 use crate::doors::text::Text;
 
@@ -160,7 +160,7 @@ fn sizes(
         let memory = u128::from(largest.memory.0) * u128::from(share.0) / 100;
         // Whole devices need no words: everybody sees how many there are.
         let note = match share < WHOLE {
-            true => parts::size(u64::try_from(memory).unwrap_or(u64::MAX)),
+            true => components::size(u64::try_from(memory).unwrap_or(u64::MAX)),
             false => String::new(),
         };
         NamedShare {

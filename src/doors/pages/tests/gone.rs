@@ -5,14 +5,14 @@ use axum::http::{HeaderMap, StatusCode};
 use base::observe::Clock;
 use base::settings::{Settings, SettingsLayer};
 use rules::names::SessionId;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::{Bytes, CpuShare};
 use server::Server;
 use server::access;
 use server::actions::sessions::{self, HeldSlice, NodeOverview};
 
-use super::super::visit::RequestContext;
-use super::super::{answer, overview};
+use super::super::request_context::RequestContext;
+use super::super::{overview, responses};
 use crate::doors::text::Text;
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_session_that_was_removed_since_it_was_listed_fails_no_overview() {
             name: Some("gone".to_owned()),
             owner: None,
             mine: true,
-            state: Phase::Running,
+            state: SessionState::Running,
             paused: false,
             cpu: CpuShare(100),
             memory: Bytes::gib(1),
@@ -69,7 +69,7 @@ async fn marks_that_turn_the_reading_direction_are_shown_as_such() {
         &axum::http::Extensions::new(),
         "/".to_owned(),
     );
-    let answer = answer::html(&visit, StatusCode::OK, markup);
+    let answer = responses::html(&visit, StatusCode::OK, markup);
     let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
     let sent = String::from_utf8(bytes.expect("whole").to_vec()).expect("text");
     assert!(!sent.contains(rules::session::turns_direction));

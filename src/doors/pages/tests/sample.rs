@@ -3,18 +3,18 @@
 
 use askama::Template as _;
 
+use super::super::components::{
+    self, Alert, BarRow, Block, BlockKind, CheckRow, Choice, Fill, FormFieldError, IconFact, Markup,
+};
 use super::super::docs::{AboutPage, DocsPage};
-use super::super::frame::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::images::{ImageDetailPage, ImageRow, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Preview, Slider};
+use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::LoginPage;
 use super::super::me::{MePage, OwnTokenRow};
 use super::super::overview::{
     self, Attention, Figure, Legend, NodeRow, OverviewEvent, OverviewPage,
-};
-use super::super::parts::{
-    self, Alert, BarRow, Block, BlockKind, CheckRow, Choice, Fill, FormFieldError, IconFact, Markup,
 };
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::proofs::{self, ProofPage};
@@ -97,7 +97,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("docs-search", docs(t, Some("docker")).render()),
         (
             "docs-cli",
-            super::super::docs::chapter(frame(t, Nav::Docs, false), "cli")
+            super::super::docs::chapter(layout(t, Nav::Docs, false), "cli")
                 .expect("a chapter")
                 .render(),
         ),
@@ -148,7 +148,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn frame(t: Text, here: Nav, live: bool) -> PageLayout {
+fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
     PageLayout {
         text: t,
         theme: Theme::System,
@@ -172,7 +172,7 @@ fn stranger(t: Text) -> PageLayout {
     PageLayout {
         person: None,
         administrator: false,
-        ..frame(t, Nav::Nowhere, false)
+        ..layout(t, Nav::Nowhere, false)
     }
 }
 
@@ -181,7 +181,7 @@ fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
         kind: BlockKind::Session,
         name: name.into(),
         note: note.into(),
-        hue: parts::hue(owner),
+        hue: components::hue(owner),
         busy: Some(busy),
         fill: Fill::Foot,
         weight,
@@ -228,7 +228,7 @@ fn cpu_row(t: Text) -> BarRow {
             free(t, "4.00", 400),
         ],
         busy: "57%".into(),
-        trend: parts::trend(
+        trend: components::trend(
             &wave(36, 57.0, 9.0, 1.0),
             "ci",
             &t.plan_trend(t.plan_cpu(), 57),
@@ -255,7 +255,7 @@ fn memory_row(t: Text) -> BarRow {
             free(t, "14 GiB", 14),
         ],
         busy: "49%".into(),
-        trend: parts::trend(
+        trend: components::trend(
             &wave(36, 49.0, 3.0, 2.0),
             "ca",
             &t.plan_trend(t.plan_memory(), 49),
@@ -271,8 +271,8 @@ pub(super) fn overview(t: Text) -> OverviewPage {
     OverviewPage {
         t,
         plan: Some(plan(t, "/")),
-        f: frame(t, Nav::Overview, true),
-        machine: t.overview_machine(16, "64 GiB", parts::span(t, 3_542_400)),
+        f: layout(t, Nav::Overview, true),
+        machine: t.overview_machine(16, "64 GiB", components::span(t, 3_542_400)),
         figures: vec![
             Figure {
                 name: t.overview_cpu_given(),
@@ -312,7 +312,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 of: t.overview_sessions_n(2),
                 tone: "w",
                 percent: 12,
-                note: t.overview_waiting_note(parts::span(t, 130)),
+                note: t.overview_waiting_note(components::span(t, 130)),
             },
             Figure {
                 name: t.overview_disk(),
@@ -331,7 +331,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
         }],
         legend: [("mina", "7.50"), ("jae", "4.00"), ("ops", "0.50")]
             .map(|(name, share)| Legend {
-                hue: parts::hue(name),
+                hue: components::hue(name),
                 name: name.into(),
                 share: share.into(),
             })
@@ -358,7 +358,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
             ),
         ]
         .map(|(name, facts, tone, state)| overview::RecentSession {
-            hue: parts::hue(name),
+            hue: components::hue(name),
             href: "/sessions/0199f0a3".into(),
             name: name.into(),
             facts: facts.into(),
@@ -385,7 +385,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 hue: 7,
                 href: "/sessions/0199f0a4".into(),
                 name: "llama3-sft".into(),
-                since: parts::span(t, 2820),
+                since: components::span(t, 2820),
                 why: waiting_sentence(t).into(),
                 hint: Some(t.queue_eta("16:40", "vit-ablation")),
             },
@@ -462,7 +462,7 @@ fn plan(t: Text, page: &str) -> gpus::FloorPlan {
 fn gpus(t: Text, empty: bool) -> GpusPage {
     GpusPage {
         t,
-        f: frame(t, Nav::Gpus, true),
+        f: layout(t, Nav::Gpus, true),
         lead: "8 × NVIDIA H100 80GB".into(),
         simulated: !empty,
         plan: plan(t, "/gpus"),
@@ -489,7 +489,7 @@ fn gpus(t: Text, empty: bool) -> GpusPage {
 fn gpu(t: Text) -> GpuPage {
     GpuPage {
         t,
-        f: frame(t, Nav::Gpus, true),
+        f: layout(t, Nav::Gpus, true),
         alert: None,
         id: "SIMULATED-H100-2".into(),
         name: "GPU 2".into(),
@@ -548,7 +548,7 @@ fn proof(t: Text, tested: bool) -> ProofPage {
     };
     ProofPage {
         t,
-        f: frame(t, Nav::Gpus, true),
+        f: layout(t, Nav::Gpus, true),
         alert: None,
         id: "GPU-1".into(),
         name: "GPU 0".into(),
@@ -593,7 +593,7 @@ fn overview_empty(t: Text) -> OverviewPage {
         f: PageLayout {
             sessions: 0,
             waiting: 0,
-            ..frame(t, Nav::Overview, true)
+            ..layout(t, Nav::Overview, true)
         },
         nodes: Vec::new(),
         legend: Vec::new(),
@@ -629,14 +629,14 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
                 memory: "15 / 24 GiB".into(),
                 memory_percent,
                 place: "fardel-01".into(),
-                age: parts::span(t, 11_520),
+                age: components::span(t, 11_520),
                 may_stop,
                 alive: memory_percent > 0,
             }
         };
     SessionsPage {
         t,
-        f: frame(t, Nav::Sessions, true),
+        f: layout(t, Nav::Sessions, true),
         alert: None,
         count: t.sessions_count(5, 2, 31),
         q: if full { String::new() } else { "jae".into() },
@@ -820,7 +820,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
     LaunchPage {
         card: Some(card_field(t, refused)),
         t,
-        f: frame(t, Nav::Launch, false),
+        f: layout(t, Nav::Launch, false),
         alert: refused.then(|| {
             Alert::bad(t.problem_refused())
                 .detail(waiting_sentence(t))
@@ -968,7 +968,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
                 when: when.into(),
                 tone,
                 what,
-                took: parts::took(t, took),
+                took: components::took(t, took),
             })
             .collect::<Vec<_>>()
     };
@@ -976,7 +976,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         name,
         value: value.into(),
         of,
-        chart: parts::strip(
+        chart: components::strip(
             &wave(60, most * 0.66, most * 0.1, 1.0),
             most,
             hue,
@@ -989,7 +989,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         note: t.metrics_peak(label),
         y: vec![top.into(), String::new(), String::new(), "0".into()],
         x: vec!["13:40".into(), "13:50".into(), t.metrics_now().into()],
-        drawing: parts::chart(&wave(120, 60.0, 12.0, 4.0), 100.0, hue, Some(94.0), label),
+        drawing: components::chart(&wave(120, 60.0, 12.0, 4.0), 100.0, hue, Some(94.0), label),
     };
     let mut row = cpu_row(t);
     row.blocks[0].kind = BlockKind::Mine;
@@ -1005,7 +1005,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         }),
         limit_fixed: false,
         t,
-        f: frame(t, Nav::Sessions, true),
+        f: layout(t, Nav::Sessions, true),
         alert: None,
         id: "0199f0a3".into(),
         terminal: "/api/v1/sessions/0199f0a3/attach".into(),
@@ -1025,7 +1025,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         facts: [
             ("notebook-pen", t.session_interactive().to_owned()),
             ("package", "pytorch:2.9".into()),
-            ("clock", parts::span(t, 11_520)),
+            ("clock", components::span(t, 11_520)),
             ("cpu", t.where_given("6.00", "24 GiB")),
             ("server", "fardel-01".into()),
         ]
@@ -1059,7 +1059,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             reason: t.ended_killed_memory_lead("24 GiB"),
             facts: vec![
                 (t.ended_exit().into(), "137".into()),
-                (t.ended_ran().into(), parts::span(t, 11_520)),
+                (t.ended_ran().into(), components::span(t, 11_520)),
                 (t.ended_peak_memory().into(), "24 GiB".into()),
             ],
             last_lines: "epoch 4   step 1480/5004   loss 2.7466\nsaved checkpoint-1480\nKilled\n".into(),
@@ -1096,7 +1096,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
     }
     QueuePage {
         t,
-        f: frame(t, Nav::Queue, true),
+        f: layout(t, Nav::Queue, true),
         alert: None,
         waiting: if full {
             vec![
@@ -1107,7 +1107,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     href: "/sessions/0199f0a4".into(),
                     name: "llama3-sft".into(),
                     state: t.queue_next().into(),
-                    since: parts::span(t, 2820),
+                    since: components::span(t, 2820),
                     why: waiting_sentence(t).into(),
                     facts: t.queue_asks("mina", "1 GPU, 8 cores, 16 GiB"),
                     hint: Some(t.queue_eta("16:40", "vit-ablation")),
@@ -1120,7 +1120,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     href: "/sessions/0199f0a5".into(),
                     name: "ocr-train-nightly".into(),
                     state: t.queue_scheduled().into(),
-                    since: parts::span(t, 720),
+                    since: components::span(t, 720),
                     why: t.launch_start_help().into(),
                     facts: t.queue_asks("jae", "2 cores, 8 GiB"),
                     hint: None,
@@ -1160,11 +1160,11 @@ fn images(t: Text) -> ImagesPage {
         size: size.into(),
         own_size: own.into(),
         used_by: used.into(),
-        age: t.common_ago(parts::span(t, 259_200)),
+        age: t.common_ago(components::span(t, 259_200)),
     };
     ImagesPage {
         t,
-        f: frame(t, Nav::Images, true),
+        f: layout(t, Nav::Images, true),
         alert: None,
         summary: t.images_summary(3, "10.2 GiB"),
         may_import: true,
@@ -1219,7 +1219,7 @@ fn images(t: Text) -> ImagesPage {
 fn image(t: Text) -> ImageDetailPage {
     ImageDetailPage {
         t,
-        f: frame(t, Nav::Images, false),
+        f: layout(t, Nav::Images, false),
         alert: None,
         id: "0199".into(),
         value: "pytorch:2.9".into(),
@@ -1234,7 +1234,7 @@ fn image(t: Text) -> ImageDetailPage {
             },
             IconFact {
                 icon: "clock",
-                text: t.common_ago(parts::span(t, 259_200)),
+                text: t.common_ago(components::span(t, 259_200)),
             },
         ],
         starts: vec![
@@ -1257,7 +1257,7 @@ fn image(t: Text) -> ImageDetailPage {
 fn me(t: Text) -> MePage {
     MePage {
         t,
-        f: frame(t, Nav::Me, false),
+        f: layout(t, Nav::Me, false),
         alert: None,
         who: format!("mina.park · {}", t.me_role_administrator()),
         user: "mina.park".into(),
@@ -1269,7 +1269,7 @@ fn me(t: Text) -> MePage {
             hint: "fardel_3kQ9…".into(),
             scopes: t.me_scope_all().into(),
             ends: t.me_days_n(30),
-            used: t.common_ago(parts::span(t, 3600)),
+            used: t.common_ago(components::span(t, 3600)),
         }],
         token_name: String::new(),
         scopes: vec![
@@ -1296,7 +1296,7 @@ fn me(t: Text) -> MePage {
 }
 
 fn docs(t: Text, q: Option<&str>) -> DocsPage {
-    let f = frame(t, Nav::Docs, false);
+    let f = layout(t, Nav::Docs, false);
     match q {
         Some(q) => super::super::docs::search(f, q),
         None => super::super::docs::chapter(f, "first-steps").expect("a chapter"),
@@ -1304,7 +1304,7 @@ fn docs(t: Text, q: Option<&str>) -> DocsPage {
 }
 
 fn about(t: Text) -> AboutPage {
-    super::super::docs::about(frame(t, Nav::Nowhere, false))
+    super::super::docs::about(layout(t, Nav::Nowhere, false))
 }
 
 const PRINT: &str = "9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12:9F:2C:7A:41:03:BB:60:12";
@@ -1340,7 +1340,7 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
     };
     let facts = || {
         vec![
-            (t.wizard_started_in(), parts::took(t, 84)),
+            (t.wizard_started_in(), components::took(t, 84)),
             (t.wizard_limit_held(), t.wizard_yes().to_owned()),
             (t.trust_fingerprint(), PRINT.to_owned()),
         ]
@@ -1400,7 +1400,7 @@ fn wizard_page(t: Text, at: usize) -> WizardPage {
 fn tls_page(t: Text, asked: bool) -> TlsPage {
     TlsPage {
         t,
-        f: frame(t, Nav::Nowhere, false),
+        f: layout(t, Nav::Nowhere, false),
         alert: (!asked).then(|| Alert::bad("tls.chain-order")),
         served: Some(tls::ServedView {
             site: true,
@@ -1409,7 +1409,7 @@ fn tls_page(t: Text, asked: bool) -> TlsPage {
             names: vec!["fardel-01.lab.internal".into(), "10.1.4.20".into()],
             from: "1".into(),
             until: "2".into(),
-            left: parts::span(t, 12 * 86_400),
+            left: components::span(t, 12 * 86_400),
             tone: "warn",
             fingerprint: PRINT.into(),
             previous: Some(t.tls_previous("fardel-01", "3")),
@@ -1445,7 +1445,7 @@ fn setup(t: Text, closed: bool) -> SetupPage {
 fn problem(t: Text) -> ProblemPage {
     ProblemPage {
         t,
-        f: frame(t, Nav::Nowhere, false),
+        f: layout(t, Nav::Nowhere, false),
         status: 500,
         icon: "triangle-alert",
         title: t.problem_fault().into(),
@@ -1459,7 +1459,7 @@ fn problem(t: Text) -> ProblemPage {
 /// Keeps the type used where a strip has nothing to draw.
 #[test]
 fn an_empty_strip_still_is_a_picture_with_words() {
-    let drawn: Markup = parts::strip(&[], 1.0, "ci", None, "nothing yet");
+    let drawn: Markup = components::strip(&[], 1.0, "ci", None, "nothing yet");
     assert!(drawn.as_str().contains("nothing yet"));
 }
 
@@ -1493,7 +1493,7 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
     };
     SystemPage {
         t,
-        f: frame(t, Nav::System, false),
+        f: layout(t, Nav::System, false),
         alert: (!well).then(|| {
             Alert::bad(t.backups_failed("21 Nov 02:00"))
                 .detail("The disk of /mnt/backups is full; no backup was made.")

@@ -93,7 +93,7 @@ impl PagesFixture {
     ) -> PageAnswer {
         let body: String = form
             .iter()
-            .map(|(name, value)| format!("{name}={}", super::super::answer::encoded(value)))
+            .map(|(name, value)| format!("{name}={}", super::super::responses::encoded(value)))
             .collect::<Vec<_>>()
             .join("&");
         let mut request = Request::builder()

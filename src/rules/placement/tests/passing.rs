@@ -57,7 +57,7 @@ fn pass(world: &mut ClusterSnapshot) -> Vec<SessionId> {
         {
             let row = world.sessions.iter_mut().find(|s| s.id == session).unwrap();
             row.place(node, devices, because, NOW);
-            row.phase = Phase::Running;
+            row.phase = SessionState::Running;
             row.started_at = Some(NOW);
             placed.push(session);
         }
@@ -114,7 +114,7 @@ fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
             }
             world
                 .sessions
-                .retain(|s| s.phase == Phase::Pending || numbers.below(3) > 0);
+                .retain(|s| s.phase == SessionState::Pending || numbers.below(3) > 0);
         }
     }
     // There was something to see.
@@ -134,12 +134,12 @@ fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
         let mut without = with.clone();
         without
             .sessions
-            .retain(|s| s.id == first || s.phase != Phase::Pending);
+            .retain(|s| s.id == first || s.phase != SessionState::Pending);
         // Those who ran before end in some order; those who pass never do.
         let mut running: Vec<SessionId> = with
             .sessions
             .iter()
-            .filter(|s| s.phase == Phase::Running)
+            .filter(|s| s.phase == SessionState::Running)
             .map(|s| s.id)
             .collect();
         let mut n = 100;
@@ -253,7 +253,7 @@ fn an_estimate_that_takes_too_many_searches_is_none() {
         }
         assert_eq!(pass(&mut world).len(), 100);
         for session in &mut world.sessions {
-            session.started_at = (session.phase == Phase::Running).then_some(NOW);
+            session.started_at = (session.phase == SessionState::Running).then_some(NOW);
         }
         let last = world.sessions.last().unwrap();
         let why = explain_session(&world, last, NOW);

@@ -180,7 +180,7 @@ fn a_node_starts_one_session_of_each_owner_before_the_second_of_any() {
         session.place(node, Vec::new(), Reason::new("test", "Placed."), at(1));
         world.sessions.push(session);
     }
-    world.sessions[2].phase = Phase::Running;
+    world.sessions[2].phase = SessionState::Running;
     let told = |world: &ClusterSnapshot| -> Vec<String> {
         let mut lists = crate::assignment::for_nodes(world, |_| None);
         let list = lists.remove(&node).expect("its list");
@@ -188,9 +188,9 @@ fn a_node_starts_one_session_of_each_owner_before_the_second_of_any() {
     };
     assert_eq!(told(&world), ["s3", "s1", "s4", "s2", "s5"]);
     // What is being made already is the turn of its owner.
-    world.sessions[0].phase = Phase::Preparing;
+    world.sessions[0].phase = SessionState::Preparing;
     assert_eq!(told(&world), ["s3", "s1", "s4", "s2", "s5"]);
-    world.sessions[0].phase = Phase::Running;
+    world.sessions[0].phase = SessionState::Running;
     // What got its place later waits for what got it before, however old it is.
     world.sessions[1].scheduled_at = Some(at(2));
     assert_eq!(told(&world), ["s1", "s3", "s4", "s5", "s2"]);

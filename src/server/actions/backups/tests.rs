@@ -444,7 +444,7 @@ fn machine(server: &Server) -> rules::world::NodeRecord {
 
 /// One machine, and a session that runs on it; gives the session.
 async fn running(server: &Server) -> rules::session::Session {
-    use rules::session::{Phase, Reason};
+    use rules::session::{Reason, SessionState};
     let node = machine(server);
     let here = node.id;
     let lane = catalog::Lane::Loops;
@@ -465,7 +465,7 @@ async fn running(server: &Server) -> rules::session::Session {
             let now = rows.now;
             rows.change_session(id, None, "test", None, |session| {
                 session.place(here, vec![], Reason::new("placement.room", "Room."), now);
-                session.phase = Phase::Running;
+                session.phase = SessionState::Running;
                 session.started_at = Some(now);
                 true
             })
@@ -483,7 +483,7 @@ fn session_of(server: &Server, id: rules::names::SessionId) -> rules::session::S
 
 #[tokio::test]
 async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alone() {
-    use rules::session::{Outcome, Phase};
+    use rules::session::{Outcome, SessionState};
     let house = BackupFixture::furnished().await;
     let places = house.places();
     let server = serve(&places);
@@ -501,7 +501,7 @@ async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alo
     let done = restore(&backup, &passphrase(), &places, true, now()).unwrap();
     assert_eq!(done.lost, 0);
     let server = serve(&places);
-    assert_eq!(session_of(&server, session.id).phase, Phase::Running);
+    assert_eq!(session_of(&server, session.id).phase, SessionState::Running);
     drop(server);
 
     // Another machine would start it a second time.
@@ -510,7 +510,7 @@ async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alo
     assert_eq!(done.lost, 1);
     let server = serve(&fresh);
     let lost = session_of(&server, session.id);
-    assert_eq!(lost.phase, Phase::Ended);
+    assert_eq!(lost.phase, SessionState::Ended);
     assert_eq!(lost.outcome, Some(Outcome::Lost));
     let world = server.catalog().read_now("look", |view| view.world());
     assert_eq!(rules::findings::findings(&world.unwrap()), []);

@@ -13,7 +13,7 @@ use rules::permissions::Permission;
 use rules::proof::{self, PATHS, PROCESSES, Statement, TestFinding, WAYS};
 use rules::refusal::Refusal;
 use rules::resources::DeviceShare;
-use rules::session::{Phase, SessionKind};
+use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -490,9 +490,9 @@ async fn keep(server: &Server, task: &Task, statement: Statement) -> Result<(), 
     let signature = server
         .certificates()?
         .sign(text.as_bytes())
-        .map_err(crate::appliance::shelves::tls_failure)?;
+        .map_err(crate::appliance::lazy_stores::tls_failure)?;
     let proof = ProofRow {
-        id: uuid::Uuid::from_bytes(base::observe::dice()),
+        id: uuid::Uuid::from_bytes(base::observe::random()),
         device: statement.device.clone(),
         driver: statement.driver.clone(),
         at: statement.ended_at,
@@ -788,7 +788,7 @@ impl<'a> Trial<'a> {
             let after = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let what = match row {
                 None => Some("its session was ended"),
-                Some(row) if row.phase != Phase::Running => Some("its session was ended"),
+                Some(row) if row.phase != SessionState::Running => Some("its session was ended"),
                 Some(row) if row.paused => Some("its session was frozen"),
                 Some(row) if !row.incidents.is_empty() => Some("the watchdog answered"),
                 Some(_) => None,
@@ -830,7 +830,7 @@ async fn session(
 async fn ended(server: &Server, id: SessionId) -> Result<bool, Failure> {
     Ok(session(server, id)
         .await?
-        .is_none_or(|row| row.phase == Phase::Ended))
+        .is_none_or(|row| row.phase == SessionState::Ended))
 }
 
 /// Waits until a session runs; a refusal with its own reason where it ends before, or has no room.
@@ -846,7 +846,7 @@ async fn started(
         }
         let row = session(server, id).await?;
         match row {
-            Some(row) if row.phase == Phase::Running => {
+            Some(row) if row.phase == SessionState::Running => {
                 let part = row.devices.first().copied().ok_or_else(|| {
                     ServerFault::new("look at a test's session", "it runs without a share")
                 })?;
@@ -856,7 +856,7 @@ async fn started(
                     part,
                 });
             }
-            Some(row) if row.phase != Phase::Ended => {}
+            Some(row) if row.phase != SessionState::Ended => {}
             other => {
                 let why = other.and_then(|row| row.reason).map(|reason| reason.text);
                 return Err(Refusal::conflict(

@@ -281,7 +281,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
     };
     // What a server leaves that died right after it began: an open row, and nobody at work on it.
     let row = OperationRow {
-        id: OperationId::make(b.server.clock().now(), base::observe::dice()),
+        id: OperationId::make(b.server.clock().now(), base::observe::random()),
         kind: KIND.to_owned(),
         person: b.root.subject.user,
         state: OperationState::Running,

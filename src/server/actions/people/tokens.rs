@@ -94,7 +94,7 @@ pub async fn create(
     let secret = SecretText::draw(TOKEN_PREFIX);
     let hash = secret.hash();
     let row = TokenRow {
-        id: TokenId::make(now, base::observe::dice()),
+        id: TokenId::make(now, base::observe::random()),
         person: caller.subject.user,
         name,
         scopes,

@@ -7,7 +7,7 @@ use rules::names::SessionName;
 use rules::permissions::Permission;
 use rules::placement;
 use rules::refusal::Refusal;
-use rules::session::{self, DesiredState, Phase, Reason, SessionEnvironment};
+use rules::session::{self, DesiredState, Reason, SessionEnvironment, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::{Deserialize, Serialize};
 
@@ -77,14 +77,17 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 .into());
             }
             match session.phase {
-                Phase::Ended => {
+                SessionState::Ended => {
                     refuse_own_full_queue(rows, session.owner, 1, &session.order)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }
                 // It has not started yet, so it starts once as it is.
-                Phase::Pending => Ok(false),
-                Phase::Scheduled | Phase::Preparing | Phase::Running | Phase::Stopping => {
+                SessionState::Pending => Ok(false),
+                SessionState::Scheduled
+                | SessionState::Preparing
+                | SessionState::Running
+                | SessionState::Stopping => {
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = Reason::new("session.restarting", format!("{by} restarts it."))
                         .with("by", &by);
@@ -202,7 +205,7 @@ fn resize_row(
     session: &mut session::Session,
     wanted: Resize,
 ) -> Result<bool, Failure> {
-    if session.phase == Phase::Ended {
+    if session.phase == SessionState::Ended {
         return Err(ended().into());
     }
     // What can never be right is refused in every state of the session.
@@ -238,7 +241,7 @@ fn resize_row(
     demand.check()?;
     // Between its place and its first process, and while it stops, its machine may hold it
     // to the old limits for a while; what it gave back would be given away too early.
-    let settled = matches!(session.phase, Phase::Pending | Phase::Running);
+    let settled = matches!(session.phase, SessionState::Pending | SessionState::Running);
     if !settled || session.wish != DesiredState::Run {
         return Err(Refusal::conflict(
             "session.not-running",
@@ -318,7 +321,7 @@ async fn set_paused(
         Some(code),
         what,
         move |_, session| {
-            if session.phase != Phase::Running || session.wish != DesiredState::Run {
+            if session.phase != SessionState::Running || session.wish != DesiredState::Run {
                 return Err(Refusal::conflict(
                     "session.not-running",
                     format!(
@@ -344,7 +347,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
         .catalog()
         .write(Lane::People, "delete a session", move |rows| {
             let row = find(rows, &caller, Permission::SessionsWrite, &id)?;
-            if row.phase != Phase::Ended {
+            if row.phase != SessionState::Ended {
                 return Err(Refusal::conflict(
                     "session.live",
                     format!("{} is not over.", row.name),

@@ -3,7 +3,7 @@
 use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, may};
 use rules::refusal::Refusal;
-use rules::session::{Phase, Session};
+use rules::session::{Session, SessionState};
 
 use super::sees_all;
 use crate::Failure;
@@ -47,13 +47,16 @@ fn named(
         .sessions_called(text, Some(caller.subject.user))?
         .into_iter()
         .next()
-        && own.phase != Phase::Ended
+        && own.phase != SessionState::Ended
     {
         return Ok(Some(own));
     }
     let within: Option<UserId> = (!sees_all(caller)).then_some(caller.subject.user);
     let called = view.sessions_called(text, within)?;
-    let live = called.iter().filter(|s| s.phase != Phase::Ended).count();
+    let live = called
+        .iter()
+        .filter(|s| s.phase != SessionState::Ended)
+        .count();
     if live > 1 {
         return Err(Refusal::conflict(
             "session.ambiguous",

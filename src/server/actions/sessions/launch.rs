@@ -7,7 +7,7 @@ use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::resources::Demand;
-use rules::session::{self, DesiredState, Outcome, Phase, SessionEnvironment, SessionKind};
+use rules::session::{self, DesiredState, Outcome, SessionEnvironment, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
@@ -379,7 +379,7 @@ fn free_name(
             return Ok(None);
         };
         let called = view.sessions_called(candidate.as_str(), Some(caller.subject.user))?;
-        if called.iter().all(|s| s.phase == Phase::Ended) {
+        if called.iter().all(|s| s.phase == SessionState::Ended) {
             return Ok(Some(candidate.to_string()));
         }
     }
@@ -614,7 +614,7 @@ fn insert_named(
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)
-        .map(|_| SessionId::make(now, base::observe::dice()))
+        .map(|_| SessionId::make(now, base::observe::random()))
         .collect();
     ids.sort_unstable();
     let mut written = Vec::with_capacity(ids.len());
@@ -625,7 +625,7 @@ fn insert_named(
             owner,
             labels: draft.labels.clone(),
             order: draft.order.clone(),
-            phase: Phase::Pending,
+            phase: SessionState::Pending,
             wish: DesiredState::Run,
             paused: false,
             restart: false,
@@ -669,7 +669,7 @@ fn make_name(image: &str) -> Result<SessionName, Refusal> {
         "" => "session",
         word => word,
     };
-    let random: String = base::observe::dice::<6>()
+    let random: String = base::observe::random::<6>()
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
         .collect();

@@ -9,7 +9,7 @@ use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Permission;
 use rules::resources::{Device, DeviceShare};
-use rules::session::{Phase, Reason};
+use rules::session::{Reason, SessionState};
 use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +75,7 @@ pub struct HeldSlice {
     pub name: Option<String>,
     pub owner: Option<Owner>,
     pub mine: bool,
-    pub state: Phase,
+    pub state: SessionState,
     pub paused: bool,
     pub cpu: CpuShare,
     pub memory: Bytes,
@@ -228,8 +228,8 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                 let mine = session.owner == caller.subject.user;
                 if mine {
                     own.live += 1;
-                    own.waiting += u64::from(session.phase == Phase::Pending);
-                    own.running += u64::from(session.phase == Phase::Running);
+                    own.waiting += u64::from(session.phase == SessionState::Pending);
+                    own.running += u64::from(session.phase == SessionState::Running);
                     if session.phase.holds_resources() {
                         own.cpu = own.cpu + session.order.demand.cpu;
                         own.memory = own.memory + session.order.demand.memory;
@@ -240,12 +240,12 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                     continue;
                 }
                 match session.phase {
-                    Phase::Pending => counts.pending += 1,
-                    Phase::Scheduled => counts.scheduled += 1,
-                    Phase::Preparing => counts.preparing += 1,
-                    Phase::Running => counts.running += 1,
-                    Phase::Stopping => counts.stopping += 1,
-                    Phase::Ended => {}
+                    SessionState::Pending => counts.pending += 1,
+                    SessionState::Scheduled => counts.scheduled += 1,
+                    SessionState::Preparing => counts.preparing += 1,
+                    SessionState::Running => counts.running += 1,
+                    SessionState::Stopping => counts.stopping += 1,
+                    SessionState::Ended => {}
                 }
             }
             let owner = (!everything).then_some(caller.subject.user);

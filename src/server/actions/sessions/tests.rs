@@ -126,7 +126,7 @@ fn carry_out(server: &Server, id: SessionId, exit: Option<i32>) {
                 true
             })?;
             rows.change_session(id, None, "test", None, |s| {
-                s.phase = Phase::Running;
+                s.phase = SessionState::Running;
                 s.started_at = Some(now);
                 true
             })?;
@@ -151,7 +151,10 @@ async fn a_launch_is_a_row_and_an_event_and_can_be_found_by_name_id_and_prefix()
     let server = server();
     let mina = person(&server, "mina", Role::User);
     let session = one(&server, &mina, named("vit")).await.unwrap();
-    assert_eq!((session.state, session.generation), (Phase::Pending, 1));
+    assert_eq!(
+        (session.state, session.generation),
+        (SessionState::Pending, 1)
+    );
     let id = session.id.to_string();
     for text in ["vit", &id, &id[..12]] {
         assert_eq!(get(&server, &mina, text).await.unwrap(), session, "{text}");
@@ -538,7 +541,7 @@ async fn stopping_is_graceful_then_forced_and_harmless_afterwards() {
     let stopping = stop(&server, &mina, "a", false).await.unwrap();
     assert_eq!(
         (stopping.state, stopping.wish),
-        (Phase::Stopping, DesiredState::Stop)
+        (SessionState::Stopping, DesiredState::Stop)
     );
     assert_eq!(stopping.reason.unwrap().text, "It was stopped by mina.");
     let killed = stop(&server, &mina, "a", true).await.unwrap();
@@ -551,7 +554,7 @@ async fn stopping_is_graceful_then_forced_and_harmless_afterwards() {
         .unwrap();
     assert_eq!(
         (ended.state, ended.outcome),
-        (Phase::Ended, Some(Outcome::Stopped))
+        (SessionState::Ended, Some(Outcome::Stopped))
     );
 }
 
@@ -562,7 +565,7 @@ async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
     let session = one(&server, &mina, named("a")).await.unwrap();
     carry_out(&server, session.id, Some(3));
     let again = restart(&server, &mina, "a").await.unwrap();
-    assert_eq!((again.state, again.incarnation), (Phase::Pending, 2));
+    assert_eq!((again.state, again.incarnation), (SessionState::Pending, 2));
     assert_eq!((again.exit_code, again.outcome), (None, None));
     carry_out(&server, session.id, None);
     restart(&server, &mina, "a").await.unwrap();
@@ -573,7 +576,7 @@ async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
             .unwrap()
             .unwrap()
     };
-    assert!(row(&server).restart && row(&server).phase == Phase::Stopping);
+    assert!(row(&server).restart && row(&server).phase == SessionState::Stopping);
     stop(&server, &mina, "a", false).await.unwrap();
     assert!(!row(&server).restart);
 }
@@ -636,7 +639,7 @@ async fn a_restart_is_refused_while_another_has_the_name() {
     );
     assert_eq!(
         get(&server, &mina, &id).await.unwrap().state,
-        Phase::Ended,
+        SessionState::Ended,
         "a refused restart leaves the session as it was"
     );
 }

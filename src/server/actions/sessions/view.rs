@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rules::devices::{MigProfile, SharePolicy};
 use rules::names::{SessionId, SessionName, UserId, UserName};
 use rules::resources::{Demand, Device, DeviceShare};
-use rules::session::{self, DesiredState, Outcome, Phase, Reason, SessionKind};
+use rules::session::{self, DesiredState, Outcome, Reason, SessionKind, SessionState};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::world::NodeRecord;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ pub struct SessionView {
     pub id: SessionId,
     pub name: SessionName,
     pub owner: Owner,
-    pub state: Phase,
+    pub state: SessionState,
     pub wish: DesiredState,
     pub kind: SessionKind,
     /// `host`, or the reference of an image.
@@ -125,7 +125,8 @@ impl SessionView {
     /// Whether its machine paused it, because it fills the disk.
     pub fn stands_still(&self) -> bool {
         let code = self.reason.as_ref().map(|reason| reason.code.as_str());
-        self.state == Phase::Running && matches!(code, Some("disk.paused" | "disk.files-paused"))
+        self.state == SessionState::Running
+            && matches!(code, Some("disk.paused" | "disk.files-paused"))
     }
 
     /// As `owner` sees a row on one of these machines.

@@ -224,7 +224,7 @@ async fn a_loop_of_long_launches_and_stops_keeps_the_catalog_small() {
             });
         }
         for ended in stops.join_all().await {
-            assert_eq!(ended.unwrap().state, rules::session::Phase::Ended);
+            assert_eq!(ended.unwrap().state, rules::session::SessionState::Ended);
         }
     }
     // A small commit, before which SQLite has brought its log home.

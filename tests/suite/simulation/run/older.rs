@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use rules::messages::Want;
 use rules::names::ContainerName;
-use server::rehearsal::Copied;
+use server::simulation::CatalogCopy;
 
-use super::{Dice, Fault, Kept, Run, TROUBLE};
+use super::{Fault, Kept, Random, Run, TROUBLE};
 
 /// One run in so many, in hundredths.
 const RUNS: u64 = 40;
@@ -19,25 +19,25 @@ pub(super) struct Older {
     copied_at: Option<u64>,
     served_at: u64,
     seconds: u64,
-    copy: Option<Copied>,
+    copy: Option<CatalogCopy>,
     served: Option<Served>,
 }
 
 /// While it is served.
 struct Served {
-    newest: Copied,
+    newest: CatalogCopy,
     until: u64,
     /// What machines were told to have running.
     wanted: BTreeSet<ContainerName>,
 }
 
 impl Older {
-    pub(super) fn drawn(dice: &mut Dice) -> Self {
-        let copied_at = dice.between(15, 50);
+    pub(super) fn drawn(random: &mut Random) -> Self {
+        let copied_at = random.between(15, 50);
         Self {
-            copied_at: dice.chance(RUNS).then_some(copied_at),
-            served_at: copied_at + dice.between(10, 30),
-            seconds: dice.between(8, 20),
+            copied_at: random.chance(RUNS).then_some(copied_at),
+            served_at: copied_at + random.between(10, 30),
+            seconds: random.between(8, 20),
             copy: None,
             served: None,
         }
@@ -71,8 +71,8 @@ impl Run {
         // Where a machine obeyed nothing since, the copy is as good as the newest.
         let newer = self.older.copy.as_ref().is_some_and(|copy| {
             self.machines.iter().all(|machine| {
-                let ledger = machine.stand_in.ledger.as_ref();
-                ledger.is_some_and(|list| list.generation > copy.told(machine.stand_in.id))
+                let ledger = machine.fake_node.ledger.as_ref();
+                ledger.is_some_and(|list| list.generation > copy.told(machine.fake_node.id))
             })
         });
         let Some(copy) = self.older.copy.take_if(|_| newer) else {
@@ -91,7 +91,7 @@ impl Run {
     }
 
     /// Nothing that was on its way reaches the next server, and the disk has room.
-    fn put(&mut self, copy: &Copied) -> Result<(), server::Failure> {
+    fn put(&mut self, copy: &CatalogCopy) -> Result<(), server::Failure> {
         self.server.fill_disk(false);
         self.disk_free_at = 0;
         self.mail.clear();
@@ -106,7 +106,7 @@ impl Run {
         let lists = self
             .machines
             .iter()
-            .filter_map(|m| m.stand_in.ledger.as_ref());
+            .filter_map(|m| m.fake_node.ledger.as_ref());
         lists
             .flat_map(|list| &list.containers)
             .filter(|order| matches!(order.want, Want::Run | Want::Pause))

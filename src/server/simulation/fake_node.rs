@@ -1,8 +1,8 @@
-//! A stand-in for a machine: keeps an assignment, takes the steps that `rules::housekeeping` names,
+//! A fake node: keeps an assignment, takes the steps that `rules::housekeeping` names,
 //! and reports what it sees. Its containers are notes with times on them. How long things take, and
 //! what goes wrong, is written on each container when it is made (`ContainerPlan`).
 //!
-//! Never reads a clock or dice. What survives what is modelled after the real machine: the ledger
+//! Never reads a clock or random numbers. What survives what is modelled after the real machine: the ledger
 //! (assignment) and a record for each container lie on disk; processes survive the death of the
 //! agent that started them, but not a reboot.
 

@@ -1,4 +1,4 @@
-//! One turn of the conductor, before it is written: a world, and what the passes changed in it.
+//! One pass of the controller, before it is written: a world, and what its steps changed in it.
 //! Passes work on this value alone; its maker writes all of it in one commit, or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rules::continuity::Claim;
 use rules::messages::{Assignment, CutOrder};
 use rules::names::{NodeId, SessionId};
-use rules::session::{Phase, Session};
+use rules::session::{Session, SessionState};
 use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
 use uuid::Uuid;
@@ -28,7 +28,7 @@ pub(crate) struct ControllerPass {
     pub(crate) state: Uuid,
     /// Root said that this catalog leads the machine, also if it followed another.
     pub(crate) is_accepted: bool,
-    /// Machines that are taken over in this turn.
+    /// Machines that are taken over in this pass.
     pub(crate) accepting: BTreeSet<NodeId>,
     sessions: BTreeMap<SessionId, Session>,
     nodes: BTreeSet<NodeId>,
@@ -56,8 +56,8 @@ impl ControllerPass {
     }
 
     /// Changes one live session and notes that its row must be written, where `change` says that it
-    /// changed anything. `actor` is the pass. A session that ends leaves the world at once and
-    /// stands among the ended, so that a later pass of the same turn gives its place away and
+    /// changed anything. `actor` is the step. A session that ends leaves the world at once and
+    /// stands among the ended, so that a later step of the same pass gives its place away and
     /// starts what waited for it.
     pub(crate) fn change(
         &mut self,
@@ -101,7 +101,7 @@ impl ControllerPass {
             after: after.to_owned(),
         });
         self.sessions.insert(id, session.clone());
-        if session.phase == Phase::Ended {
+        if session.phase == SessionState::Ended {
             self.world.ended.insert(id, session.outcome);
             self.world.sessions.remove(at);
         }
@@ -155,7 +155,7 @@ impl ControllerPass {
         self.assigned.insert(assignment.node, assignment);
     }
 
-    /// Everything to be written; None where the passes changed nothing.
+    /// Everything to be written; None where the steps changed nothing.
     ///
     /// Each session carries the generation it was read with; writing raises it.
     pub(crate) fn writes(&self) -> Option<PassChanges> {

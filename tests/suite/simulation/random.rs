@@ -1,11 +1,11 @@
-//! The simulation's dice: one number in, always the same rolls out (SplitMix64). Never reads the
+//! The simulation's random numbers: one seed in, always the same numbers out (SplitMix64). Never reads the
 //! kernel's random source, but for one fresh seed a test run.
 
 /// A stream of rolls.
 #[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
+pub(super) struct Random(u64);
 
-impl Dice {
+impl Random {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -38,7 +38,7 @@ impl Dice {
         std::array::from_fn(|_| self.roll() as u8)
     }
 
-    /// Other dice, of which this stream's later rolls tell nothing.
+    /// Another generator, of which this stream's later rolls tell nothing.
     pub(super) fn split(&mut self) -> Self {
         Self(self.roll())
     }
@@ -46,5 +46,5 @@ impl Dice {
 
 /// A seed nobody has tried.
 pub(super) fn fresh_seed() -> u64 {
-    u64::from_le_bytes(base::observe::dice()) % 1_000_000_000
+    u64::from_le_bytes(base::observe::random()) % 1_000_000_000
 }

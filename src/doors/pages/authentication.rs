@@ -8,8 +8,8 @@ use axum::response::{IntoResponse as _, Response};
 use rules::units::Timestamp;
 use server::access::{self, Caller};
 
-use super::visit::{PageRequestId, RequestContext};
-use super::{PagesContext, answer};
+use super::request_context::{PageRequestId, RequestContext};
+use super::{PagesContext, responses};
 use crate::doors::origin::{self, COOKIES, DEVICES};
 use crate::doors::peer::Peer;
 
@@ -28,7 +28,7 @@ impl FromRequestParts<PagesContext> for PageCaller {
             Ok(None) => Err(sign_in_first(parts, console)),
             Err(failure) => {
                 let visit = RequestContext::in_parts(parts);
-                Err(answer::failure(console, &visit, None, &failure))
+                Err(responses::failure(console, &visit, None, &failure))
             }
         }
     }
@@ -95,10 +95,10 @@ fn sign_in_first(parts: &Parts, console: &PagesContext) -> Response {
         } else {
             "/"
         };
-        format!("/login?next={}", answer::encoded(back))
+        format!("/login?next={}", responses::encoded(back))
     };
     if !visit.fragment {
-        return answer::see(&gate);
+        return responses::see(&gate);
     }
     // A fragment is no place for a form; the whole page goes there.
     let mut headers = HeaderMap::new();

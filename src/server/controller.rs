@@ -6,14 +6,14 @@
 //! themselves; `driver` calls them again.
 
 mod accept;
+mod apply_report;
 mod assign;
 pub(crate) mod driver;
 mod limits;
-mod listen;
 pub(crate) mod logs;
+mod pass;
 mod retention;
 mod schedule;
-mod turn;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use rules::messages::{Assignment, NodeReport};
 use rules::names::NodeId;
 use rules::placement::Decision;
 use rules::refusal::Refusal;
-use rules::session::Phase;
+use rules::session::SessionState;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
 use crate::catalog::conducting::PassSnapshot;
-use crate::conductor::limits::Stopwatch;
-pub(crate) use crate::conductor::turn::ControllerPass;
+use crate::controller::limits::Stopwatch;
+pub(crate) use crate::controller::pass::ControllerPass;
 
 /// An assignment that a node shows no sign of having taken in is sent again after this long.
 const SEND_AGAIN: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ const SEND_AGAIN: Duration = Duration::from_secs(5);
 /// A choice of places, as `rules::placement::decide` makes it.
 pub(crate) type Decide<'a> = &'a dyn Fn(&ClusterSnapshot, Timestamp) -> Vec<Decision>;
 
-/// What the conductor remembers from turn to turn. A fresh one does as well: it believes the rows'
+/// What the controller remembers from pass to pass. A fresh one does as well: it believes the rows'
 /// times, and says everything once more.
 #[derive(Debug, Default)]
 pub(crate) struct Controller {
@@ -49,13 +49,13 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Runs every pass over what was read; writes nothing. `steady` is the time since any fixed
+    /// Runs every step over what was read; writes nothing. `steady` is the time since any fixed
     /// moment of this process, on a clock that cannot be set.
     ///
     /// The order matters: a report may free room, a limit may take a wish back, and what got a
     /// place stands on a list in the same commit, so a scheduled session is never one that no node
     /// will hear of.
-    pub(crate) fn passes<R: std::ops::Deref<Target = NodeReport>>(
+    pub(crate) fn run_pass<R: std::ops::Deref<Target = NodeReport>>(
         &mut self,
         sight: PassSnapshot,
         reports: &[R],
@@ -63,15 +63,15 @@ impl Controller {
         steady: Duration,
         decide: Decide<'_>,
     ) -> ControllerPass {
-        let mut turn = ControllerPass::new(sight, now);
+        let mut pass = ControllerPass::new(sight, now);
         for report in reports {
             let memory = Memory {
                 state: report.state,
                 generation: report.generation,
             };
-            let mut found = continuity::judge(turn.claim(report.node), memory);
-            if !found.continues() && turn.is_accepted {
-                accept::accept(&mut turn, report, found);
+            let mut found = continuity::judge(pass.claim(report.node), memory);
+            if !found.continues() && pass.is_accepted {
+                accept::accept(&mut pass, report, found);
                 found = Continuity::Continues;
             }
             // What this process was told before stands: a report that was long on its way is no other record.
@@ -84,23 +84,23 @@ impl Controller {
             if !found.continues() {
                 continue;
             }
-            listen::listen(&mut turn, report);
-            self.watch.hear(&turn, report, steady);
+            apply_report::apply_report(&mut pass, report);
+            self.watch.hear(&pass, report, steady);
         }
         if self.quarantine().is_some() {
-            return turn;
+            return pass;
         }
-        limits::limits(&mut turn, &mut self.watch, steady);
-        if self.may_place(&turn) {
-            schedule::schedule(&mut turn, decide);
+        limits::limits(&mut pass, &mut self.watch, steady);
+        if self.may_place(&pass) {
+            schedule::schedule(&mut pass, decide);
         }
-        assign::assign(&mut turn, |node| self.leads(node));
-        for node in &turn.accepting {
-            if let Some(assignment) = turn.assigned.get_mut(node) {
+        assign::assign(&mut pass, |node| self.leads(node));
+        for node in &pass.accepting {
+            if let Some(assignment) = pass.assigned.get_mut(node) {
                 assignment.accepted = true;
             }
         }
-        turn
+        pass
     }
 
     fn leads(&self, node: NodeId) -> bool {
@@ -109,10 +109,10 @@ impl Controller {
 
     /// False while a machine that may take sessions is not known to belong to this catalog: what is placed
     /// there could run a second time.
-    fn may_place(&self, turn: &ControllerPass) -> bool {
+    fn may_place(&self, pass: &ControllerPass) -> bool {
         let unsure =
-            |node: &rules::world::NodeRecord| !self.leads(node.id) && !node.is_silent(turn.now);
-        self.quarantine().is_none() && !turn.world.nodes.iter().any(unsure)
+            |node: &rules::world::NodeRecord| !self.leads(node.id) && !node.is_silent(pass.now);
+        self.quarantine().is_none() && !pass.world.nodes.iter().any(unsure)
     }
 
     /// Why a machine is not led; None where all that were heard of are.
@@ -120,32 +120,32 @@ impl Controller {
         self.continuity.values().find_map(|found| found.refusal())
     }
 
-    /// Until the first moment at which time alone changes something in the world as this turn left
+    /// Until the first moment at which time alone changes something in the world as this pass left
     /// it: a start time or a limit. None where nothing waits for time.
-    pub(crate) fn until_due(&self, turn: &ControllerPass) -> Option<Duration> {
-        let starts = turn
+    pub(crate) fn until_due(&self, pass: &ControllerPass) -> Option<Duration> {
+        let starts = pass
             .world
             .sessions
             .iter()
-            .filter(|s| s.phase == Phase::Pending)
-            .filter_map(|s| s.order.start_at.filter(|at| *at > turn.now))
-            .map(|at| Duration::from_millis(at.millis_since(turn.now)));
+            .filter(|s| s.phase == SessionState::Pending)
+            .filter_map(|s| s.order.start_at.filter(|at| *at > pass.now))
+            .map(|at| Duration::from_millis(at.millis_since(pass.now)));
         starts.chain(self.watch.next).min()
     }
 
-    /// The assignments to put on links now that this turn is written: new ones, and those that a
+    /// The assignments to put on links now that this pass is written: new ones, and those that a
     /// node has not taken in. Empty where every node has what it should.
     pub(crate) fn due_assignments(
         &mut self,
-        turn: &ControllerPass,
+        pass: &ControllerPass,
         steady: Duration,
     ) -> Vec<Assignment> {
         let mut send = Vec::new();
-        for (node, assignment) in &turn.assigned {
+        for (node, assignment) in &pass.assigned {
             if !self.leads(*node) {
                 continue;
             }
-            let taken = turn.world.node(*node).map_or(0, |n| n.generation);
+            let taken = pass.world.node(*node).map_or(0, |n| n.generation);
             let due = match self.sent.get(node) {
                 Some((generation, at)) if *generation == assignment.generation => {
                     taken < *generation && steady.saturating_sub(*at) >= SEND_AGAIN

@@ -7,9 +7,9 @@ use axum::response::{IntoResponse as _, Response};
 use rules::refusal::{Refusal, RefusalKind};
 use server::Failure;
 
-use super::frame::{Nav, PageLayout};
+use super::layout::{Nav, PageLayout};
 use super::problem::{BareProblemPage, ProblemPage};
-use super::visit::RequestContext;
+use super::request_context::RequestContext;
 use super::{PagesContext, guest};
 use crate::doors::origin;
 use crate::doors::text::codes;

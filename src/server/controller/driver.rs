@@ -1,4 +1,4 @@
-//! The conductor's loop: wakes on a commit, on a report and on a clock, runs one turn, writes it,
+//! The controller's loop: wakes on a commit, on a report and on a clock, runs one pass, writes it,
 //! then puts the assignment on the link. Holds nothing that a restart would miss.
 
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use rules::units::Timestamp;
 
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::conductor::{Controller, ControllerPass, listen, retention};
+use crate::controller::{Controller, ControllerPass, apply_report, retention};
 
-/// Longest wait between two turns. Shorter: an idle box wakes for nothing. Longer: what no signal
+/// Longest wait between two passes. Shorter: an idle box wakes for nothing. Longer: what no signal
 /// announces (a node that fell silent, a clock that was set) is noticed later.
 const CLOCK: Duration = Duration::from_secs(5);
 /// Shortest wait for a limit or a start time that is due.
 const SOONEST: Duration = Duration::from_millis(20);
 /// How often old rows are looked for.
 const RETENTION: Duration = Duration::from_secs(3600);
-/// Turns that read and decide in this time follow each other at once; after longer ones the loop
+/// Passes that read and decide in this time follow each other at once; after longer ones the loop
 /// rests as long, so that it never has more than half of a core while rows pour in. Waiting for the
 /// disk does not count.
 const SHORT: Duration = Duration::from_millis(5);
 
-/// Runs until the task is dropped or the catalog is closed. An error ends a turn, never the loop;
-/// the next turn sees the same rows and tries again.
+/// Runs until the task is dropped or the catalog is closed. An error ends a pass, never the loop;
+/// the next pass sees the same rows and tries again.
 pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, keep_days: u32) {
     let zero = Instant::now();
     let mut revision = catalog.revision();
-    let mut conductor = Controller::default();
-    // The newest report that no turn has taken in, and the newest that one has.
+    let mut controller = Controller::default();
+    // The newest report that no pass has taken in, and the newest that one has.
     let mut heard: Option<Arc<NodeReport>> = None;
     let mut absorbed: Option<Arc<NodeReport>> = None;
     let mut linked = true;
@@ -40,41 +40,41 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
     loop {
         revision.borrow_and_update();
         // A machine that is not led says nothing new, and root may have accepted meanwhile.
-        if conductor.quarantine().is_some() && heard.is_none() {
+        if controller.quarantine().is_some() && heard.is_none() {
             heard.clone_from(&absorbed);
         }
         let was_heard = heard.is_some();
         let now = clock.now();
         let mut busy = Duration::ZERO;
-        let turn = take_turn(
+        let pass = take_pass(
             &catalog,
-            &mut conductor,
+            &mut controller,
             heard.as_ref(),
             now,
             zero,
             &mut busy,
         );
-        let wait = match turn.await {
-            Ok(turn) => {
+        let wait = match pass.await {
+            Ok(pass) => {
                 absorbed = heard.take().or(absorbed);
-                let quarantine = conductor.quarantine();
+                let quarantine = controller.quarantine();
                 // The machine says by its own memory that it obeys this catalog.
                 if quarantine.is_none()
                     && was_heard
-                    && turn.is_accepted
-                    && turn.accepting.is_empty()
+                    && pass.is_accepted
+                    && pass.accepting.is_empty()
                 {
                     catalog.forget_acceptance();
                 }
                 catalog.health().quarantine(quarantine);
-                for assignment in conductor.due_assignments(&turn, zero.elapsed()) {
+                for assignment in controller.due_assignments(&pass, zero.elapsed()) {
                     // One link leads to one machine; the others' lists wait in their rows.
                     if absorbed.as_ref().is_some_and(|r| r.node == assignment.node) {
                         link.send(assignment);
                     }
                 }
-                conductor
-                    .until_due(&turn)
+                controller
+                    .until_due(&pass)
                     .map_or(CLOCK, |due| due.clamp(SOONEST, CLOCK))
             }
             Err(failure) => {
@@ -112,7 +112,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                     catalog.health().heard(&report.problems);
                     catalog.record_usage(&report, at);
                     let known = heard.is_none()
-                        && absorbed.as_deref().is_some_and(|a| listen::same(a, &report));
+                        && absorbed.as_deref().is_some_and(|a| apply_report::same(a, &report));
                     if !known {
                         heard = Some(report);
                         break;
@@ -124,11 +124,11 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
     }
 }
 
-/// Reads, runs the passes, writes. Taken again at once where a person was quicker, a few times.
+/// Reads, runs a pass, writes. Taken again at once where a person was quicker, a few times.
 /// `busy` grows by the time for reading and deciding.
-async fn take_turn(
+async fn take_pass(
     catalog: &Catalog,
-    conductor: &mut Controller,
+    controller: &mut Controller,
     heard: Option<&Arc<NodeReport>>,
     now: Timestamp,
     zero: Instant,
@@ -137,7 +137,7 @@ async fn take_turn(
     for _ in 0..TRIES {
         let began = Instant::now();
         let sight = catalog.sight().await?;
-        let turn = conductor.passes(
+        let pass = controller.run_pass(
             sight,
             heard.map(std::slice::from_ref).unwrap_or_default(),
             now,
@@ -145,21 +145,21 @@ async fn take_turn(
             &placement::decide,
         );
         *busy += began.elapsed();
-        let written = match turn.writes() {
+        let written = match pass.writes() {
             Some(writes) => catalog.record_turn(writes).await?,
             None => true,
         };
         if written {
-            return Ok(turn);
+            return Ok(pass);
         }
     }
     Err(crate::ServerFault::new(
-        "a turn of the conductor",
+        "a pass of the controller",
         format!("its rows were written by others {TRIES} times in a row"),
     )
     .into())
 }
 
-/// Times a turn is taken again where its rows moved on. More: a flood of edits keeps the loop busy.
+/// Times a pass is taken again where its rows moved on. More: a flood of edits keeps the loop busy.
 /// Fewer: it is left to the next wake-up, which the same flood brings at once.
 const TRIES: usize = 4;

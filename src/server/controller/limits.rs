@@ -9,11 +9,11 @@ use std::time::Duration;
 use rules::messages::{NodeReport, ReportedState};
 use rules::names::ContainerName;
 use rules::placement;
-use rules::session::{DesiredState, Phase};
+use rules::session::{DesiredState, SessionState};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
-use crate::conductor::turn::ControllerPass;
+use crate::controller::pass::ControllerPass;
 
 /// Since when each limited session runs, on the steady clock. Empty after a restart: then no session is stopped
 /// before their machine has said how long they have run.
@@ -27,7 +27,7 @@ pub(crate) struct Stopwatch {
 impl Stopwatch {
     /// Takes in how long a machine's sessions have run. What is told late makes them look younger than they
     /// are, so the earliest start that was ever told counts.
-    pub(crate) fn hear(&mut self, turn: &ControllerPass, report: &NodeReport, steady: Duration) {
+    pub(crate) fn hear(&mut self, pass: &ControllerPass, report: &NodeReport, steady: Duration) {
         for sight in &report.containers {
             if !matches!(sight.state, ReportedState::Running { .. }) {
                 continue;
@@ -38,11 +38,11 @@ impl Stopwatch {
                 (None, Some(_)) => continue,
                 // A machine of an older version does not say. The row's time is believed, once.
                 (None, None) => {
-                    let row = turn.world.session(sight.name.session);
+                    let row = pass.world.session(sight.name.session);
                     let Some(started) = row.and_then(|session| session.started_at) else {
                         continue;
                     };
-                    turn.now.millis_since(started)
+                    pass.now.millis_since(started)
                 }
             };
             let since = (ZERO + steady).saturating_sub(Duration::from_millis(ran));
@@ -52,18 +52,18 @@ impl Stopwatch {
     }
 }
 
-/// Turns the wish of every overdue session to stop, with the limit as the reason. `steady` is the
+/// Passes the wish of every overdue session to stop, with the limit as the reason. `steady` is the
 /// time since any fixed moment of this process.
-pub(crate) fn limits(turn: &mut ControllerPass, watch: &mut Stopwatch, steady: Duration) {
-    let now = turn.now;
+pub(crate) fn limits(pass: &mut ControllerPass, watch: &mut Stopwatch, steady: Duration) {
+    let now = pass.now;
     let mut limited = ClusterSnapshot::default();
     let mut running = BTreeMap::new();
     let mut next: Option<Duration> = None;
-    for session in &turn.world.sessions {
+    for session in &pass.world.sessions {
         let (Some(started), Some((deadline, _))) = (session.started_at, session.deadline()) else {
             continue;
         };
-        if session.phase != Phase::Running || session.wish != DesiredState::Run {
+        if session.phase != SessionState::Running || session.wish != DesiredState::Run {
             continue;
         }
         let name = session.container();
@@ -84,7 +84,7 @@ pub(crate) fn limits(turn: &mut ControllerPass, watch: &mut Stopwatch, steady: D
     watch.since = running;
     watch.next = next;
     for (id, _, reason) in placement::overdue(&limited, now) {
-        turn.change(id, "limits", |session| {
+        pass.change(id, "limits", |session| {
             session.stop(DesiredState::Stop, reason, now)
         });
     }

@@ -8,7 +8,7 @@ use rules::refusal::Refusal;
 use server::access::{self, Caller};
 
 use super::ApiContext;
-use super::dress::RequestId;
+use super::middleware::RequestId;
 use crate::doors::admission;
 use crate::doors::origin;
 use crate::doors::peer::Peer;

@@ -1,4 +1,4 @@
-//! The conductor's own loop, awake on its signals, against a stand-in behind a real link.
+//! The controller's own loop, awake on its signals, against a fake node behind a real link.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,17 @@ use std::time::{Duration, Instant};
 use base::link::{self, NodeEnd};
 use rules::names::{BootId, NodeId, SessionName};
 use rules::resources::{Capacity, Demand};
-use rules::session::{DesiredState, Phase, Reason, SessionEnvironment, SessionKind, SessionSpec};
+use rules::session::{
+    DesiredState, Reason, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+};
 use rules::units::{Bytes, CpuShare};
 
-use super::stand_in::{ContainerPlan, FakeNode};
+use super::fake_node::{ContainerPlan, FakeNode};
 use super::*;
 
 fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
     Session::launched(
-        SessionId::make(at, base::observe::dice()),
+        SessionId::make(at, base::observe::random()),
         SessionName::parse(name).unwrap(),
         owner,
         SessionSpec {
@@ -59,10 +61,10 @@ async fn machine(end: NodeEnd, mut node: FakeNode) {
     }
 }
 
-async fn until(rehearsal: &Simulation, id: SessionId, phase: Phase) {
+async fn until(simulation: &Simulation, id: SessionId, phase: SessionState) {
     let began = Instant::now();
     loop {
-        let row = rehearsal.session(id).unwrap().unwrap();
+        let row = simulation.session(id).unwrap().unwrap();
         if row.phase == phase {
             return;
         }
@@ -78,18 +80,18 @@ async fn until(rehearsal: &Simulation, id: SessionId, phase: Phase) {
 async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_nothing() {
     let clock = Clock::system();
     let settings = Settings::read(SettingsLayer::default(), |_| None).unwrap();
-    let rehearsal = Simulation {
+    let simulation = Simulation {
         server: Server::in_memory(settings, clock.clone()).unwrap(),
-        conductor: Controller::default(),
+        controller: Controller::default(),
         accepted: false,
     };
     let commits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&commits);
-    rehearsal.before_commits(move |_| {
+    simulation.before_commits(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         Fate::Live
     });
-    let owner = rehearsal.person("kim", clock.now()).unwrap();
+    let owner = simulation.person("kim", clock.now()).unwrap();
     let (server_end, node_end) = link::local();
     let node = FakeNode::new(
         NodeId::make(clock.now(), [1; 10]),
@@ -103,13 +105,13 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
         },
     );
     let machine = tokio::spawn(machine(node_end, node));
-    let loops = tokio::spawn(crate::conduct(rehearsal.server(), server_end));
+    let loops = tokio::spawn(crate::conduct(simulation.server(), server_end));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = commits.load(Ordering::Relaxed);
 
     let kim = session(owner, "kim", clock.now());
-    rehearsal.submit(&kim, "key").unwrap();
-    until(&rehearsal, kim.id, Phase::Running).await;
+    simulation.submit(&kim, "key").unwrap();
+    until(&simulation, kim.id, SessionState::Running).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let launched = commits.load(Ordering::Relaxed) - before;
     assert!(
@@ -117,13 +119,13 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
         "a launch took {launched} commits: the launch, its place and list, and at most three reports"
     );
 
-    rehearsal
+    simulation
         .edit(kim.id, |s| {
             let because = Reason::new("session.stopped", "Kim stopped it.");
             s.stop(DesiredState::Stop, because, Clock::system().now())
         })
         .unwrap();
-    until(&rehearsal, kim.id, Phase::Ended).await;
+    until(&simulation, kim.id, SessionState::Ended).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let quiet = commits.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(6)).await;

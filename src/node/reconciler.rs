@@ -23,15 +23,15 @@ use store::images::digest::Sha256Digest;
 use crate::again::{self, Again};
 use crate::assignment::{AssignmentStore, Taken};
 use crate::disk::DiskWatch;
+use crate::enforcer::Enforcer;
 use crate::gpu::cutter::Cutter;
-use crate::gpu::lookout::DeviceMonitor;
+use crate::gpu::monitor::DeviceMonitor;
 use crate::gpu::shares::{self, Shares};
 use crate::gpu::simulated;
 use crate::measure::{MeasureSources, Measurements};
 use crate::report;
 use crate::runtime::{self, Runtime};
 use crate::starts::Starts;
-use crate::watch::Enforcer;
 
 /// A report goes up at least this often, so that the server knows the machine lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ pub(crate) struct Reconciler {
     /// Holds containers to shares of real devices.
     pub(crate) shares: Arc<Shares>,
     /// Knows the real devices; None where they are simulated.
-    pub(crate) lookout: Option<Arc<DeviceMonitor>>,
+    pub(crate) monitor: Option<Arc<DeviceMonitor>>,
     /// Has real devices cut as they were ordered.
     pub(crate) cutter: Cutter,
     /// The shares of devices that containers are held to: what reports confirm.
@@ -114,7 +114,7 @@ impl Reconciler {
         self.measure();
         self.look_out(looked);
         loop {
-            self.tidy();
+            self.reconcile();
             self.cut(looked);
             let pace = if self.measured.usage.is_empty() {
                 HEARTBEAT
@@ -164,11 +164,11 @@ impl Reconciler {
 
     /// Has the devices looked at from now on, where a driver is loaded; it may be loaded late.
     fn look_out(&self, looked: &Sender<Wake>) {
-        let Some(lookout) = &self.lookout else {
+        let Some(monitor) = &self.monitor else {
             return;
         };
         let (shares, bell) = (Arc::downgrade(&self.shares), looked.clone());
-        let begun = lookout.begin(move |seen| {
+        let begun = monitor.begin(move |seen| {
             if let Some(shares) = shares.upgrade() {
                 shares.know(seen.real.clone());
             }
@@ -181,7 +181,7 @@ impl Reconciler {
 
     /// Has a device cut that is not as ordered, once no container holds it or is to hold it.
     fn cut(&self, looked: &Sender<Wake>) {
-        let (Some(lookout), Some(assignment)) = (&self.lookout, self.ledger.assignment()) else {
+        let (Some(monitor), Some(assignment)) = (&self.monitor, self.ledger.assignment()) else {
             return;
         };
         if assignment.cuts.is_empty() && self.cutter.uncut().is_empty() {
@@ -194,7 +194,7 @@ impl Reconciler {
             .map(|part| part.index)
             .collect();
         let bell = looked.clone();
-        self.cutter.look(&assignment.cuts, lookout, &held, move || {
+        self.cutter.look(&assignment.cuts, monitor, &held, move || {
             // Nobody hears it once the server's end is gone.
             let _ = bell.send(Wake::Changed);
         });
@@ -227,7 +227,7 @@ impl Reconciler {
     }
 
     /// Takes every step that is due now.
-    fn tidy(&mut self) {
+    fn reconcile(&mut self) {
         let Some(assignment) = self.ledger.assignment().cloned() else {
             return;
         };
@@ -517,7 +517,7 @@ impl Reconciler {
             runtime: &self.runtime,
             shares: &self.shares,
             watch: self.watch.as_ref(),
-            lookout: self.lookout.as_ref(),
+            monitor: self.monitor.as_ref(),
             devices: &self.capacity.devices,
             grants: &self.grants,
             time: self.clock.now(),
@@ -588,7 +588,7 @@ impl Reconciler {
 
     /// What this machine offers now.
     pub(crate) fn offered(&self) -> Capacity {
-        let seen = self.lookout.as_ref().map(|lookout| lookout.seen().devices);
+        let seen = self.monitor.as_ref().map(|monitor| monitor.seen().devices);
         self.with(seen.unwrap_or_default())
     }
 
@@ -614,7 +614,7 @@ impl Reconciler {
 
     fn report(&self) -> NodeReport {
         let places = |name| self.ledger.place(name);
-        let seen = self.lookout.as_ref().map(|lookout| lookout.seen());
+        let seen = self.monitor.as_ref().map(|monitor| monitor.seen());
         let seen = seen.unwrap_or_default();
         NodeReport {
             node: self.ledger.node(),

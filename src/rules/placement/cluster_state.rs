@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::kept::{CoAllocation, NodeTotals, Reservations, could, could_use};
+use super::reservations::{CoAllocation, NodeTotals, Reservations, could, could_use};
 use super::{choice, fit};
 use crate::devices::{DeviceAllocation, MigProfile, Spreading};
 use crate::names::{NodeId, UserId};

@@ -6,26 +6,26 @@ use rules::names::SessionId;
 use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
 use rules::resources::Demand;
-use rules::session::{Outcome, Phase, SessionKind};
+use rules::session::{Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::actions::sessions::{EventView, NodeOverview, SessionView};
 
+use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
 use super::launch::Preview;
-use super::parts::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
+use super::request_context::LocalClock;
 use super::sessions::{SessionEnd, TimelineStep, Wait};
-use super::visit::LocalClock;
 use crate::doors::text::{Text, codes};
 
 /// How its state looks: class of the pill, and the word.
 pub fn state(t: Text, session: &SessionView) -> (&'static str, &'static str) {
     match session.state {
-        Phase::Pending => ("warn", t.state_waiting()),
-        Phase::Scheduled | Phase::Preparing => ("acc", t.state_preparing()),
-        Phase::Running if session.paused => ("", t.state_paused()),
-        Phase::Running if session.stands_still() => ("warn", t.state_paused()),
-        Phase::Running => ("ok", t.state_running()),
-        Phase::Stopping => ("warn", t.state_stopping()),
-        Phase::Ended => match session.outcome {
+        SessionState::Pending => ("warn", t.state_waiting()),
+        SessionState::Scheduled | SessionState::Preparing => ("acc", t.state_preparing()),
+        SessionState::Running if session.paused => ("", t.state_paused()),
+        SessionState::Running if session.stands_still() => ("warn", t.state_paused()),
+        SessionState::Running => ("ok", t.state_running()),
+        SessionState::Stopping => ("warn", t.state_stopping()),
+        SessionState::Ended => match session.outcome {
             Some(Outcome::Succeeded) => ("", t.state_finished()),
             Some(Outcome::Stopped) => ("", t.state_stopped()),
             Some(Outcome::Failed | Outcome::Refused) => ("bad", t.state_failed()),
@@ -66,7 +66,7 @@ fn rack(
     };
     let amount = |value: u64| match of {
         RackKind::Cpu => share(CpuShare(u32::try_from(value).unwrap_or(u32::MAX))),
-        RackKind::Memory => parts::size(value),
+        RackKind::Memory => components::size(value),
     };
     let mut blocks: Vec<Block> = machine
         .slices
@@ -82,7 +82,7 @@ fn rack(
                     slice.memory_busy.map(|bytes| bytes.0 as f64),
                 ),
             };
-            let busy = in_use.map(|in_use| parts::percent(in_use, held as f64));
+            let busy = in_use.map(|in_use| components::percent(in_use, held as f64));
             let owner = slice.owner.as_ref().map(|owner| owner.name.as_str());
             let known = slice.id.filter(|_| !small);
             Block {
@@ -99,7 +99,7 @@ fn rack(
                     Some(owner) => format!("{} · {owner}", amount(held)),
                     None => amount(held),
                 },
-                hue: owner.map_or(8, parts::hue),
+                hue: owner.map_or(8, components::hue),
                 busy: if small { None } else { busy },
                 fill: Fill::Foot,
                 weight: held,
@@ -145,7 +145,7 @@ fn rack(
             .map(|cores| (cores * 100.0, format!("{cores:.1}"))),
         RackKind::Memory => machine
             .memory_busy
-            .map(|bytes| (bytes.0 as f64, parts::size(bytes.0))),
+            .map(|bytes| (bytes.0 as f64, components::size(bytes.0))),
     };
     BarRow {
         name: match of {
@@ -156,14 +156,14 @@ fn rack(
         blocks,
         busy: busy.as_ref().map_or_else(
             || "–".to_owned(),
-            |(busy, _)| format!("{}%", parts::percent(*busy, whole as f64)),
+            |(busy, _)| format!("{}%", components::percent(*busy, whole as f64)),
         ),
         busy_word: t.plan_busy().to_owned(),
         trend: Markup::default(),
         figure: busy.map_or_else(|| "–".to_owned(), |(_, words)| words),
         figure_of: match of {
             RackKind::Cpu => t.common_of_cores(machine.cpu),
-            RackKind::Memory => t.common_of(parts::size(whole)),
+            RackKind::Memory => t.common_of(components::size(whole)),
         },
         figure_note: t.common_free(amount(left)),
         left: if left == 0 {
@@ -179,7 +179,7 @@ fn rack(
 fn amount_whole(t: Text, of: RackKind, whole: u64) -> String {
     match of {
         RackKind::Cpu => t.common_cores(CpuShare(u32::try_from(whole).unwrap_or(u32::MAX))),
-        RackKind::Memory => parts::size(whole),
+        RackKind::Memory => components::size(whole),
     }
 }
 
@@ -319,7 +319,7 @@ pub fn alternatives(t: Text, answer: &Explanation, policy: SharePolicy) -> Vec<S
 
 /// What a request asks for, devices first: `0.35 GPU, 4 cores, 16 GiB`.
 pub fn asked(t: Text, demand: &Demand, policy: SharePolicy) -> String {
-    let rest = t.where_given(demand.cpu, parts::size(demand.memory.0));
+    let rest = t.where_given(demand.cpu, components::size(demand.memory.0));
     match devices(t, demand, policy) {
         Some(devices) => format!("{devices}, {rest}"),
         None => rest,
@@ -427,7 +427,9 @@ pub fn timeline(
             when: clock.second(at),
             tone,
             what,
-            took: next.map_or_else(String::new, |next| parts::took(t, next.millis_since(at))),
+            took: next.map_or_else(String::new, |next| {
+                components::took(t, next.millis_since(at))
+            }),
         })
         .collect()
 }
@@ -464,11 +466,11 @@ pub fn end(
     if let (Some(start), Some(end)) = (session.started_at, session.ended_at) {
         facts.push((
             t.ended_ran().to_owned(),
-            parts::took(t, end.millis_since(start)),
+            components::took(t, end.millis_since(start)),
         ));
     }
     if let Some(peak) = peak_memory {
-        facts.push((t.ended_peak_memory().to_owned(), parts::size(peak.0)));
+        facts.push((t.ended_peak_memory().to_owned(), components::size(peak.0)));
     }
     SessionEnd {
         tone,
@@ -476,7 +478,7 @@ pub fn end(
         verdict,
         reason: match reason {
             Some(_) if out_of_memory => {
-                t.ended_killed_memory_lead(parts::size(session.resources.memory.0))
+                t.ended_killed_memory_lead(components::size(session.resources.memory.0))
             }
             Some(reason) => codes::reason(t, reason),
             None => String::new(),
@@ -581,7 +583,7 @@ mod tests {
                 name: None,
                 owner: None,
                 mine: false,
-                state: Phase::Running,
+                state: SessionState::Running,
                 paused: false,
                 cpu: CpuShare(600),
                 memory: Bytes::gib(16),

@@ -1,10 +1,10 @@
 //! The queue, one after the other, as the scheduler and every answer about it walk it: who starts, and for
 //! whom what is kept who cannot start yet.
 
+use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit::{self, FitPlace};
-use super::ground::{ClusterState, FoundPlace};
-use super::kept::MAX_SIZES;
 use super::order::{self, QueueGate};
+use super::reservations::MAX_SIZES;
 use crate::session::{DesiredState, Outcome, Reason, Session};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;

@@ -1,4 +1,4 @@
-//! Turns by hand: what a turn writes, what it never does, and what is sent after it.
+//! Passes by hand: what a pass writes, what it never does, and what is sent after it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,9 @@ use rules::messages::{
 use rules::names::{BootId, ImageId, IncidentId, NodeId, SessionId, SessionName, UserId};
 use rules::placement;
 use rules::resources::{Capacity, Demand};
-use rules::session::{Outcome, Phase, Session, SessionEnvironment, SessionKind, SessionSpec};
+use rules::session::{
+    Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+};
 use rules::units::{Bytes, CpuShare};
 
 use super::*;
@@ -91,21 +93,21 @@ fn sight_of(sessions: Vec<Session>, digests: &[(ImageId, &str)]) -> PassSnapshot
     }
 }
 
-/// The sight that the next turn would have, were this one written.
-fn written(turn: &ControllerPass, digests: &[(ImageId, &str)]) -> PassSnapshot {
-    let mut sight = sight_of(turn.world.sessions.clone(), digests);
-    sight.world.nodes.clone_from(&turn.world.nodes);
-    sight.assigned.clone_from(&turn.assigned);
+/// The sight that the next pass would have, were this one written.
+fn written(pass: &ControllerPass, digests: &[(ImageId, &str)]) -> PassSnapshot {
+    let mut sight = sight_of(pass.world.sessions.clone(), digests);
+    sight.world.nodes.clone_from(&pass.world.nodes);
+    sight.assigned.clone_from(&pass.assigned);
     sight
 }
 
 fn take(
-    conductor: &mut Controller,
+    controller: &mut Controller,
     sight: PassSnapshot,
     reports: &[&NodeReport],
 ) -> ControllerPass {
     let steady = Duration::from_secs(10);
-    conductor.passes(sight, reports, at(10), steady, &placement::decide)
+    controller.run_pass(sight, reports, at(10), steady, &placement::decide)
 }
 
 #[test]
@@ -117,73 +119,76 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
         session
     };
     let lee = UserId(uuid::Uuid::from_u128(4));
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     // Four processors, and room for all of them.
     let mut waiting: Vec<Session> = (1..=6).map(|number| of(number, KIM)).collect();
-    let scheduled = |turn: &ControllerPass| -> Vec<UserId> {
-        let all = turn.world.sessions.iter();
-        let placed = all.filter(|s| s.phase == Phase::Scheduled);
+    let scheduled = |pass: &ControllerPass| -> Vec<UserId> {
+        let all = pass.world.sessions.iter();
+        let placed = all.filter(|s| s.phase == SessionState::Scheduled);
         placed.map(|s| s.owner).collect()
     };
-    let turn = take(
-        &mut conductor,
+    let pass = take(
+        &mut controller,
         sight_of(waiting.clone(), &[]),
         &[&report(0, Vec::new())],
     );
-    assert_eq!(scheduled(&turn), [KIM, KIM]);
+    assert_eq!(scheduled(&pass), [KIM, KIM]);
     // Another owner finds room, though all six came first.
-    let mut sight = written(&turn, &[]);
+    let mut sight = written(&pass, &[]);
     sight.world.sessions.push(of(7, lee));
-    let turn = take(&mut conductor, sight, &[&report(0, Vec::new())]);
-    assert_eq!(scheduled(&turn), [KIM, KIM, lee]);
+    let pass = take(&mut controller, sight, &[&report(0, Vec::new())]);
+    assert_eq!(scheduled(&pass), [KIM, KIM, lee]);
     // Starts that hang keep the others waiting for some seconds only.
-    waiting = turn.world.sessions.clone();
-    for session in waiting.iter_mut().filter(|s| s.phase == Phase::Scheduled) {
+    waiting = pass.world.sessions.clone();
+    for session in waiting
+        .iter_mut()
+        .filter(|s| s.phase == SessionState::Scheduled)
+    {
         session.scheduled_at = Some(at(0));
     }
-    let mut sight = written(&turn, &[]);
+    let mut sight = written(&pass, &[]);
     sight.world.sessions = waiting;
-    let turn = take(&mut conductor, sight, &[&report(0, Vec::new())]);
-    assert_eq!(scheduled(&turn).len(), 5);
+    let pass = take(&mut controller, sight, &[&report(0, Vec::new())]);
+    assert_eq!(scheduled(&pass).len(), 5);
 }
 
 #[test]
 fn a_launch_is_placed_and_listed_in_one_turn() {
     let waiting = session(1, SessionEnvironment::Host);
-    let mut conductor = Controller::default();
-    let turn = take(
-        &mut conductor,
+    let mut controller = Controller::default();
+    let pass = take(
+        &mut controller,
         sight_of(vec![waiting.clone()], &[]),
         &[&report(0, Vec::new())],
     );
-    let writes = turn.writes().unwrap();
-    assert_eq!(writes.sessions[0].phase, Phase::Scheduled);
+    let writes = pass.writes().unwrap();
+    assert_eq!(writes.sessions[0].phase, SessionState::Scheduled);
     let [list] = &writes.assignments[..] else {
         panic!("one list, not {:?}", writes.assignments);
     };
     assert_eq!((list.node, list.generation), (NODE, 1));
     assert_eq!(list.containers[0].name, waiting.container());
     assert_eq!(
-        conductor.due_assignments(&turn, Duration::ZERO),
+        controller.due_assignments(&pass, Duration::ZERO),
         writes.assignments
     );
 }
 
 #[test]
 fn a_second_turn_over_the_same_rows_writes_nothing() {
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let heard = report(0, Vec::new());
     let sessions = vec![session(1, SessionEnvironment::Host)];
-    let first = take(&mut conductor, sight_of(sessions, &[]), &[&heard]);
+    let first = take(&mut controller, sight_of(sessions, &[]), &[&heard]);
     assert!(first.writes().is_some());
-    let second = take(&mut conductor, written(&first, &[]), &[]);
+    let second = take(&mut controller, written(&first, &[]), &[]);
     assert!(second.writes().is_none(), "{:?}", second.writes());
 }
 
 #[test]
 fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     let mut running = session(1, SessionEnvironment::Host);
-    running.phase = Phase::Running;
+    running.phase = SessionState::Running;
     running.node = Some(NODE);
     running.started_at = Some(at(2));
     let name = running.container();
@@ -212,19 +217,19 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
         incident(2, EnforcementAction::Frozen),
         incident(3, EnforcementAction::Stopped),
     ];
-    let codes = |turn: &ControllerPass| -> Vec<String> {
-        let writes = turn.writes();
+    let codes = |pass: &ControllerPass| -> Vec<String> {
+        let writes = pass.writes();
         writes
             .iter()
             .flat_map(|writes| writes.happened.iter().map(|each| each.code.clone()))
             .filter(|code| code != "session.preparing")
             .collect()
     };
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let mut warned = report(0, vec![sight(runs(false))]);
     warned.incidents = told[..1].to_vec();
     let first = take(
-        &mut conductor,
+        &mut controller,
         sight_of(vec![running.clone()], &[]),
         &[&warned, &warned],
     );
@@ -236,7 +241,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     let mut other = warned.clone();
     other.incidents[0].id = IncidentId(uuid::Uuid::from_u128(9));
     other.incidents[0].container.incarnation += 1;
-    let second = take(&mut conductor, written(&first, &[]), &[&warned, &other]);
+    let second = take(&mut controller, written(&first, &[]), &[&warned, &other]);
     assert!(codes(&second).is_empty(), "{:?}", codes(&second));
     // Two at once, and its end in the same report.
     let mut ended = report(
@@ -250,7 +255,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
         }))],
     );
     ended.incidents = told.to_vec();
-    let third = take(&mut conductor, written(&second, &[]), &[&ended]);
+    let third = take(&mut controller, written(&second, &[]), &[&ended]);
     assert_eq!(
         codes(&third),
         ["session.gpu-frozen", "session.gpu-stopped", "session.ended"]
@@ -268,7 +273,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
 #[test]
 fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
     let mut running = session(1, SessionEnvironment::Host);
-    running.phase = Phase::Running;
+    running.phase = SessionState::Running;
     running.node = Some(NODE);
     let incident = |number: u128, device: &str, answer| MemoryIncident {
         id: IncidentId(uuid::Uuid::from_u128(number)),
@@ -279,7 +284,7 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
         held: Bytes::gib(2),
         limit: Bytes::mib(500),
     };
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let mut heard = report(
         0,
         vec![ContainerStatus {
@@ -324,14 +329,14 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
             let frozen = incident(1, "GPU-1", EnforcementAction::Warned);
             heard.incidents = told.iter().rev().take(8).rev().cloned().collect();
             heard.incidents.insert(0, frozen);
-            let turn = take(&mut conductor, sight, &[&heard, &heard]);
-            let writes = turn.writes().unwrap();
+            let pass = take(&mut controller, sight, &[&heard, &heard]);
+            let writes = pass.writes().unwrap();
             let codes: Vec<&str> = writes.happened.iter().map(|each| &*each.code).collect();
             let news = codes.iter().filter(|code| **code == event).count();
             assert_eq!(news, 1, "{codes:?}");
             let first = number == 0 && step == 0;
             assert_eq!(codes.contains(&"session.gpu-warned"), first, "{codes:?}");
-            let session = &turn.world.sessions[0];
+            let session = &pass.world.sessions[0];
             let reason = session.reason.clone().unwrap();
             assert_eq!(reason.code, code);
             assert_eq!(
@@ -341,29 +346,29 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
                 reason.text
             );
             assert!(session.incidents.len() <= 17);
-            sight = written(&turn, &[]);
+            sight = written(&pass, &[]);
         }
     }
 }
 
 #[test]
 fn a_list_is_sent_again_until_the_node_has_it() {
-    let mut conductor = Controller::default();
-    let turn = take(
-        &mut conductor,
+    let mut controller = Controller::default();
+    let pass = take(
+        &mut controller,
         sight_of(Vec::new(), &[]),
         &[&report(0, Vec::new())],
     );
     let seconds = Duration::from_secs;
-    assert_eq!(conductor.due_assignments(&turn, seconds(1)).len(), 1);
-    assert_eq!(conductor.due_assignments(&turn, seconds(2)).len(), 0);
-    assert_eq!(conductor.due_assignments(&turn, seconds(7)).len(), 1);
+    assert_eq!(controller.due_assignments(&pass, seconds(1)).len(), 1);
+    assert_eq!(controller.due_assignments(&pass, seconds(2)).len(), 0);
+    assert_eq!(controller.due_assignments(&pass, seconds(7)).len(), 1);
     let taken = take(
-        &mut conductor,
-        written(&turn, &[]),
+        &mut controller,
+        written(&pass, &[]),
         &[&report(1, Vec::new())],
     );
-    assert_eq!(conductor.due_assignments(&taken, seconds(60)), []);
+    assert_eq!(controller.due_assignments(&taken, seconds(60)), []);
     // A server that was just started says nothing to a node that has what it should.
     assert_eq!(
         Controller::default().due_assignments(&taken, seconds(0)),
@@ -391,7 +396,7 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
         rules::session::Reason::new("placement.room", "Room."),
         at(1),
     );
-    ran.phase = Phase::Running;
+    ran.phase = SessionState::Running;
     let waits = session(2, SessionEnvironment::Host);
     let old = |accepted| {
         let mut sight = sight_of(vec![ran.clone(), waits.clone()], &[]);
@@ -400,20 +405,20 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
         sight
     };
     let ahead = report(41, Vec::new());
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     for reports in [&[&ahead][..], &[], &[&ahead]] {
-        let turn = take(&mut conductor, old(false), reports);
-        assert!(turn.writes().is_none(), "{:?}", turn.writes());
-        assert_eq!(conductor.due_assignments(&turn, Duration::ZERO), []);
-        assert_eq!(conductor.quarantine().unwrap().code, "state.quarantined");
+        let pass = take(&mut controller, old(false), reports);
+        assert!(pass.writes().is_none(), "{:?}", pass.writes());
+        assert_eq!(controller.due_assignments(&pass, Duration::ZERO), []);
+        assert_eq!(controller.quarantine().unwrap().code, "state.quarantined");
     }
-    let turn = take(&mut conductor, old(true), &[&ahead]);
-    assert_eq!(conductor.quarantine(), None);
-    let writes = turn.writes().unwrap();
+    let pass = take(&mut controller, old(true), &[&ahead]);
+    assert_eq!(controller.quarantine(), None);
+    let writes = pass.writes().unwrap();
     let lost = writes.sessions.iter().find(|s| s.id == ran.id).unwrap();
     assert_eq!(lost.outcome, Some(Outcome::Lost));
     assert_eq!(lost.reason.as_ref().unwrap().code, "session.elsewhere");
-    let sent = conductor.due_assignments(&turn, Duration::ZERO);
+    let sent = controller.due_assignments(&pass, Duration::ZERO);
     assert_eq!((sent[0].generation, sent[0].accepted), (42, true));
     let names: Vec<_> = sent[0].containers.iter().map(|o| o.name).collect();
     assert_eq!(names, [waits.container()]);
@@ -421,59 +426,59 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
 
 #[test]
 fn a_catalog_carried_to_another_machine_starts_nothing_there() {
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let sight = sight_of(vec![session(1, SessionEnvironment::Host)], &[]);
-    let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
+    let placed = take(&mut controller, sight, &[&report(0, Vec::new())]);
     let confirmed = take(
-        &mut conductor,
+        &mut controller,
         written(&placed, &[]),
         &[&report(1, Vec::new())],
     );
     // The new machine has no record: it says nothing was ever told.
     let mut there = Controller::default();
-    let turn = take(
+    let pass = take(
         &mut there,
         written(&confirmed, &[]),
         &[&report(0, Vec::new())],
     );
-    assert!(turn.writes().is_none(), "{:?}", turn.writes());
-    assert_eq!(there.due_assignments(&turn, Duration::ZERO), []);
+    assert!(pass.writes().is_none(), "{:?}", pass.writes());
+    assert_eq!(there.due_assignments(&pass, Duration::ZERO), []);
     assert_eq!(there.quarantine().unwrap().code, "state.quarantined");
 }
 
 #[test]
 fn nothing_is_placed_before_the_machine_was_heard() {
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let first = take(
-        &mut conductor,
+        &mut controller,
         sight_of(Vec::new(), &[]),
         &[&report(0, Vec::new())],
     );
     let mut later = written(&first, &[]);
     later.world.sessions = vec![session(1, SessionEnvironment::Host)];
-    let turn = take(&mut Controller::default(), later, &[]);
-    assert!(turn.writes().is_none(), "{:?}", turn.writes());
+    let pass = take(&mut Controller::default(), later, &[]);
+    assert!(pass.writes().is_none(), "{:?}", pass.writes());
 }
 
 #[test]
 fn an_image_that_is_gone_before_the_start_ends_the_session_with_a_reason() {
-    let turn = take(
+    let pass = take(
         &mut Controller::default(),
         sight_of(vec![session(1, image())], &[]),
         &[&report(0, Vec::new())],
     );
-    let ended = &turn.writes().unwrap().sessions[0];
+    let ended = &pass.writes().unwrap().sessions[0];
     assert_eq!(ended.outcome, Some(Outcome::Refused));
     assert_eq!(ended.reason.as_ref().unwrap().code, "image.gone");
-    assert!(turn.assigned[&NODE].containers.is_empty());
+    assert!(pass.assigned[&NODE].containers.is_empty());
 }
 
 #[test]
 fn a_container_stays_listed_though_its_image_row_is_gone() {
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let digest = [(IMAGE, "sha256:1")];
     let sight = sight_of(vec![session(1, image())], &digest);
-    let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
+    let placed = take(&mut controller, sight, &[&report(0, Vec::new())]);
     let name = placed.world.sessions[0].container();
     let running = report(
         1,
@@ -488,9 +493,9 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
             usage: None,
         }],
     );
-    let turn = take(&mut conductor, written(&placed, &[]), &[&running]);
-    assert_eq!(turn.world.sessions[0].phase, Phase::Running);
-    let order = &turn.assigned[&NODE].containers[0];
+    let pass = take(&mut controller, written(&placed, &[]), &[&running]);
+    assert_eq!(pass.world.sessions[0].phase, SessionState::Running);
+    let order = &pass.assigned[&NODE].containers[0];
     assert_eq!((order.name, order.want), (name, Want::Run));
     let root = RootFileSystem::Image {
         digest: "sha256:1".into(),
@@ -500,13 +505,13 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
 
 #[test]
 fn a_place_that_ends_is_given_away_in_the_same_turn() {
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let mut large = session(1, SessionEnvironment::Host);
     large.order.demand.cpu = CpuShare(400);
     let next = session(2, SessionEnvironment::Host);
     let sight = sight_of(vec![large, next], &[]);
-    let placed = take(&mut conductor, sight, &[&report(0, Vec::new())]);
-    assert_eq!(placed.world.sessions[1].phase, Phase::Pending);
+    let placed = take(&mut controller, sight, &[&report(0, Vec::new())]);
+    assert_eq!(placed.world.sessions[1].phase, SessionState::Pending);
     let lost = report(
         1,
         vec![ContainerStatus {
@@ -519,14 +524,14 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
             usage: None,
         }],
     );
-    let turn = take(&mut conductor, written(&placed, &[]), &[&lost]);
-    assert_eq!(turn.world.sessions.len(), 1);
-    assert_eq!(turn.world.sessions[0].phase, Phase::Scheduled);
+    let pass = take(&mut controller, written(&placed, &[]), &[&lost]);
+    assert_eq!(pass.world.sessions.len(), 1);
+    assert_eq!(pass.world.sessions[0].phase, SessionState::Scheduled);
 }
 
 #[test]
 fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
-    let mut conductor = Controller::default();
+    let mut controller = Controller::default();
     let mut limited = session(1, SessionEnvironment::Host);
     limited.order.timeout_seconds = Some(60);
     limited.place(
@@ -535,7 +540,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         rules::session::Reason::new("placement.room", "Room."),
         at(1),
     );
-    limited.phase = Phase::Running;
+    limited.phase = SessionState::Running;
     limited.started_at = Some(at(2));
     let sight = || {
         let mut sight = sight_of(vec![limited.clone()], &[]);
@@ -556,38 +561,47 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         };
         report(1, vec![sight])
     };
-    let pass = |conductor: &mut Controller, wall: i64, steady: u64, said: Option<NodeReport>| {
+    let pass = |controller: &mut Controller, wall: i64, steady: u64, said: Option<NodeReport>| {
         let steady = Duration::from_secs(steady);
         let said: Vec<&NodeReport> = said.iter().collect();
-        let turn = conductor.passes(sight(), &said, at(wall), steady, &placement::decide);
-        let phase = turn.world.sessions[0].phase;
-        (phase, conductor.until_due(&turn).map(|due| due.as_secs()))
+        let pass = controller.run_pass(sight(), &said, at(wall), steady, &placement::decide);
+        let phase = pass.world.sessions[0].phase;
+        (phase, controller.until_due(&pass).map(|due| due.as_secs()))
     };
-    let running = |left| (Phase::Running, Some(left));
+    let running = |left| (SessionState::Running, Some(left));
     assert_eq!(
-        pass(&mut conductor, 12, 100, Some(told(Some(10)))),
+        pass(&mut controller, 12, 100, Some(told(Some(10)))),
         running(50)
     );
     // An hour forward, an hour back: ten seconds passed in truth, and then fifty.
-    assert_eq!(pass(&mut conductor, 3622, 110, None), running(40));
-    assert_eq!(pass(&mut conductor, -3500, 149, None), running(1));
-    assert_eq!(pass(&mut conductor, -3499, 150, None).0, Phase::Stopping);
+    assert_eq!(pass(&mut controller, 3622, 110, None), running(40));
+    assert_eq!(pass(&mut controller, -3500, 149, None), running(1));
+    assert_eq!(
+        pass(&mut controller, -3499, 150, None).0,
+        SessionState::Stopping
+    );
     // A server that is started anew an hour later by the wall waits for the machine's own word, and what
     // comes late makes nobody younger.
-    let mut conductor = Controller::default();
-    assert_eq!(pass(&mut conductor, 3632, 7, None), (Phase::Running, None));
+    let mut controller = Controller::default();
     assert_eq!(
-        pass(&mut conductor, 3633, 8, Some(told(Some(31)))),
+        pass(&mut controller, 3632, 7, None),
+        (SessionState::Running, None)
+    );
+    assert_eq!(
+        pass(&mut controller, 3633, 8, Some(told(Some(31)))),
         running(29)
     );
     assert_eq!(
-        pass(&mut conductor, 3634, 9, Some(told(Some(20)))),
+        pass(&mut controller, 3634, 9, Some(told(Some(20)))),
         running(28)
     );
-    assert_eq!(pass(&mut conductor, 3660, 37, None).0, Phase::Stopping);
+    assert_eq!(
+        pass(&mut controller, 3660, 37, None).0,
+        SessionState::Stopping
+    );
     // A machine of an older version says nothing of it: then there is only the row.
-    let mut conductor = Controller::default();
-    assert_eq!(pass(&mut conductor, 32, 1, Some(told(None))), running(30));
+    let mut controller = Controller::default();
+    assert_eq!(pass(&mut controller, 32, 1, Some(told(None))), running(30));
 }
 
 fn catalog() -> Catalog {
@@ -619,7 +633,7 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
     insert(&catalog, session(1, SessionEnvironment::Host));
     insert(&catalog, session(2, SessionEnvironment::Host));
     let heard = report(0, Vec::new());
-    let turn = take(&mut Controller::default(), look(&catalog), &[&heard]);
+    let pass = take(&mut Controller::default(), look(&catalog), &[&heard]);
     catalog
         .write_now(Lane::People, "stop", |rows| {
             rows.change_session(
@@ -634,14 +648,17 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
             )
         })
         .unwrap();
-    assert!(!catalog.record_turn_now(turn.writes().unwrap()).unwrap());
+    assert!(!catalog.record_turn_now(pass.writes().unwrap()).unwrap());
     let sight = look(&catalog);
-    assert_eq!(sight.world.sessions[0].phase, Phase::Pending);
+    assert_eq!(sight.world.sessions[0].phase, SessionState::Pending);
     assert!(sight.world.nodes.is_empty() && sight.assigned.is_empty());
-    // From the rows as they are, the turn goes through.
-    let turn = take(&mut Controller::default(), sight, &[&heard]);
-    assert!(catalog.record_turn_now(turn.writes().unwrap()).unwrap());
-    assert_eq!(look(&catalog).world.sessions[0].phase, Phase::Scheduled);
+    // From the rows as they are, the pass goes through.
+    let pass = take(&mut Controller::default(), sight, &[&heard]);
+    assert!(catalog.record_turn_now(pass.writes().unwrap()).unwrap());
+    assert_eq!(
+        look(&catalog).world.sessions[0].phase,
+        SessionState::Scheduled
+    );
 }
 
 #[tokio::test]

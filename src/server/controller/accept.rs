@@ -9,15 +9,15 @@ use rules::messages::NodeReport;
 use rules::names::{ContainerName, SessionId};
 use rules::session::{Outcome, Reason};
 
-use crate::conductor::turn::ControllerPass;
+use crate::controller::pass::ControllerPass;
 
 /// Ends, as lost, what has a place and is not there; then the machine is led by its next list. Those that
 /// may start again by themselves do. Under a foreign state every place counts: it names a machine that is
 /// not on this link.
-pub(crate) fn accept(turn: &mut ControllerPass, report: &NodeReport, found: Continuity) {
+pub(crate) fn accept(pass: &mut ControllerPass, report: &NodeReport, found: Continuity) {
     let here: BTreeSet<ContainerName> = report.containers.iter().map(|c| c.name).collect();
     let foreign = matches!(found, Continuity::Foreign { .. });
-    let gone: Vec<SessionId> = turn
+    let gone: Vec<SessionId> = pass
         .world
         .sessions
         .iter()
@@ -26,9 +26,9 @@ pub(crate) fn accept(turn: &mut ControllerPass, report: &NodeReport, found: Cont
         .map(|s| s.id)
         .collect();
     tracing::warn!(node = %report.node, ended = gone.len(), ?found, "root accepted this catalog");
-    let now = turn.now;
+    let now = pass.now;
     for id in gone {
-        turn.change(id, "node", |session| {
+        pass.change(id, "node", |session| {
             session.reason = Some(Reason::new(
                 "session.elsewhere",
                 "It ran under another catalog or on another machine, and is not started again here.",
@@ -37,5 +37,5 @@ pub(crate) fn accept(turn: &mut ControllerPass, report: &NodeReport, found: Cont
             true
         });
     }
-    turn.accepting.insert(report.node);
+    pass.accepting.insert(report.node);
 }

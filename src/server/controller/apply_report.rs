@@ -1,41 +1,41 @@
-//! Takes one complete report of one node into the turn: what the node is, and what became of the
+//! Takes one complete report of one node into the pass: what the node is, and what became of the
 //! sessions on it. A silent node is no input at all.
 
 use rules::messages::{NodeReport, ReportedState};
 use rules::progress;
 use rules::world::NodeRecord;
 
-use crate::conductor::turn::ControllerPass;
+use crate::controller::pass::ControllerPass;
 
 /// Moves the node's row and its sessions to what the report shows. Costs one visit a session.
-pub(crate) fn listen(turn: &mut ControllerPass, report: &NodeReport) {
-    turn.heard(NodeRecord {
+pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
+    pass.heard(NodeRecord {
         id: report.node,
         name: report.name.clone(),
         boot: report.boot,
         capacity: report.capacity.clone(),
         host_environment: report.host_environment,
-        seen_at: turn.now,
+        seen_at: pass.now,
         generation: report.generation,
         schedulable: true,
         cordoned: std::collections::BTreeSet::new(),
         problems: report.problems.clone(),
     });
-    let now = turn.now;
+    let now = pass.now;
     // Before what became of them: an answer says why a session ended.
     for incident in &report.incidents {
-        turn.change(incident.container.session, "node", |session| {
+        pass.change(incident.container.session, "node", |session| {
             session.node == Some(report.node) && session.note(incident)
         });
     }
-    let current = turn.assigned.get(&report.node);
-    let changes: Vec<_> = turn
+    let current = pass.assigned.get(&report.node);
+    let changes: Vec<_> = pass
         .world
         .sessions
         .iter()
         .filter_map(|session| progress::advance(session, report, current, now))
         .collect();
-    let confirmed: Vec<_> = turn
+    let confirmed: Vec<_> = pass
         .world
         .sessions
         .iter()
@@ -43,13 +43,13 @@ pub(crate) fn listen(turn: &mut ControllerPass, report: &NodeReport) {
         .map(|session| session.id)
         .collect();
     for id in confirmed {
-        turn.change(id, "node", |session| {
+        pass.change(id, "node", |session| {
             session.unconfirmed.clear();
             true
         });
     }
     for change in changes {
-        turn.change(change.session, "node", |session| {
+        pass.change(change.session, "node", |session| {
             session.apply(&change, now)
         });
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use base::observe::chain;
 use base::settings::Settings;
 use rules::units::Timestamp;
-use server::checkup;
+use server::offline_inspection;
 
 use super::DoctorCheck;
 use crate::roles::state;
@@ -29,7 +29,7 @@ fn catalog(data: &Path) -> Vec<DoctorCheck> {
     const ROWS: &str = "findings";
     let restore =
         "Stop the server, then: fardel backup restore FILE --replace (the newest good backup).";
-    let sight = match checkup::catalog(data) {
+    let sight = match offline_inspection::catalog(data) {
         Ok(Some(sight)) => sight,
         Ok(None) => return vec![DoctorCheck::ok(SOUND, "There is no catalog yet.")],
         Err(failure) => {
@@ -40,7 +40,7 @@ fn catalog(data: &Path) -> Vec<DoctorCheck> {
             )];
         }
     };
-    let known = checkup::newest_version();
+    let known = offline_inspection::newest_version();
     let mut checks = vec![if sight.version > known {
         DoctorCheck::fail(
             SCHEMA,
@@ -122,7 +122,7 @@ fn settings_file(file: &Path) -> DoctorCheck {
 
 fn backups(settings: &Settings, now: Timestamp) -> DoctorCheck {
     const ID: &str = "backups";
-    let Some(found) = checkup::backups(settings) else {
+    let Some(found) = offline_inspection::backups(settings) else {
         return DoctorCheck::warn(
             ID,
             "The server makes no backups by itself.",

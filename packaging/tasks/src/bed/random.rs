@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// A stream of numbers (splitmix64).
-pub(super) struct Dice(u64);
+pub(super) struct Random(u64);
 
-impl Dice {
+impl Random {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }

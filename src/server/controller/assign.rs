@@ -1,4 +1,4 @@
-//! Turns placed sessions into the complete list of each node, under a new generation where the list
+//! Passes placed sessions into the complete list of each node, under a new generation where the list
 //! changed. Never takes a container off a list while its session holds resources.
 
 use std::collections::BTreeMap;
@@ -6,36 +6,36 @@ use std::collections::BTreeMap;
 use rules::assignment;
 use rules::messages::{Assignment, ContainerOrder, RootFileSystem};
 use rules::names::{ContainerName, ImageId, NodeId};
-use rules::session::{Outcome, Phase, Reason, SessionEnvironment};
+use rules::session::{Outcome, Reason, SessionEnvironment, SessionState};
 
-use crate::conductor::turn::ControllerPass;
+use crate::controller::pass::ControllerPass;
 
 /// Rewrites the assignment of every node that `led` names and whose list changed, and of every such node
 /// that says it has taken in a newer one than is stored here (an older catalog was accepted): it would
 /// refuse the stored one for ever.
-pub(crate) fn assign(turn: &mut ControllerPass, led: impl Fn(NodeId) -> bool) {
-    end_without_image(turn);
-    let told = told_digests(turn);
-    let digest = |id: ImageId| turn.digests.get(&id).or_else(|| told.get(&id)).cloned();
-    let lists = assignment::for_nodes(&turn.world, digest);
+pub(crate) fn assign(pass: &mut ControllerPass, led: impl Fn(NodeId) -> bool) {
+    end_without_image(pass);
+    let told = told_digests(pass);
+    let digest = |id: ImageId| pass.digests.get(&id).or_else(|| told.get(&id)).cloned();
+    let lists = assignment::for_nodes(&pass.world, digest);
     for (node, containers) in lists {
         if !led(node) {
             continue;
         }
-        let reported = turn.world.node(node).map_or(0, |n| n.generation);
-        let stored = turn.assigned.get(&node);
+        let reported = pass.world.node(node).map_or(0, |n| n.generation);
+        let stored = pass.assigned.get(&node);
         let generation = stored.map_or(0, |a| a.generation);
-        let cuts = turn.cut_orders.get(&node).cloned().unwrap_or_default();
+        let cuts = pass.cut_orders.get(&node).cloned().unwrap_or_default();
         let same = stored.is_some_and(|a| same_list(&a.containers, &containers) && a.cuts == cuts);
         if same && reported <= generation {
             continue;
         }
-        turn.assign(Assignment {
+        pass.assign(Assignment {
             node,
             generation: generation.max(reported) + 1,
             containers,
             cuts,
-            state: Some(turn.state),
+            state: Some(pass.state),
             accepted: false,
         });
     }
@@ -53,15 +53,15 @@ fn by_name(list: &[ContainerOrder]) -> BTreeMap<ContainerName, &ContainerOrder> 
 
 /// Digests as nodes were told them. An image whose row is gone still names the bytes of a container
 /// that runs from it, and its order must not vanish from the list: the node would kill it.
-fn told_digests(turn: &ControllerPass) -> BTreeMap<ImageId, String> {
+fn told_digests(pass: &ControllerPass) -> BTreeMap<ImageId, String> {
     let mut told = BTreeMap::new();
-    for session in turn.world.sessions.iter().filter(|s| s.node.is_some()) {
+    for session in pass.world.sessions.iter().filter(|s| s.node.is_some()) {
         let SessionEnvironment::Image { id, .. } = &session.order.environment else {
             continue;
         };
         let order = session
             .node
-            .and_then(|node| turn.assigned.get(&node))
+            .and_then(|node| pass.assigned.get(&node))
             .and_then(|a| a.containers.iter().find(|o| o.name == session.container()));
         if let Some(RootFileSystem::Image { digest }) = order.map(|o| &o.root) {
             told.insert(*id, digest.clone());
@@ -71,19 +71,19 @@ fn told_digests(turn: &ControllerPass) -> BTreeMap<ImageId, String> {
 }
 
 /// Ends sessions that got a place but whose image is gone before any node heard of them.
-fn end_without_image(turn: &mut ControllerPass) {
-    let now = turn.now;
-    let told = told_digests(turn);
-    let lost: Vec<_> = turn
+fn end_without_image(pass: &mut ControllerPass) {
+    let now = pass.now;
+    let told = told_digests(pass);
+    let lost: Vec<_> = pass
         .world
         .sessions
         .iter()
-        .filter(|s| s.phase == Phase::Scheduled)
+        .filter(|s| s.phase == SessionState::Scheduled)
         .filter_map(|s| match &s.order.environment {
             SessionEnvironment::Image { id, reference } => Some((s, id, reference)),
             SessionEnvironment::Host => None,
         })
-        .filter(|(_, id, _)| !turn.digests.contains_key(id) && !told.contains_key(id))
+        .filter(|(_, id, _)| !pass.digests.contains_key(id) && !told.contains_key(id))
         .map(|(s, _, reference)| {
             let reason = Reason::new(
                 "image.gone",
@@ -94,7 +94,7 @@ fn end_without_image(turn: &mut ControllerPass) {
         })
         .collect();
     for (id, reason) in lost {
-        turn.change(id, "scheduler", |s| {
+        pass.change(id, "scheduler", |s| {
             s.reason = Some(reason);
             s.end(Outcome::Refused, None, now);
             true

@@ -28,11 +28,11 @@ use super::descriptors::receive_with_descriptor;
 use super::identity::ProcessIdentity;
 use super::rootfs;
 
-/// How long a nursery may take to be forked. It takes some ten milliseconds. Longer: one that is stopped on
+/// How long a fork server may take to be forked. It takes some ten milliseconds. Longer: one that is stopped on
 /// its way holds up every start by that. Shorter: on a busy machine sessions are refused for nothing.
 const STARTING: Duration = Duration::from_secs(5);
 
-/// The server's handle to its nursery.
+/// The server's handle to its fork server.
 #[derive(Debug, Default)]
 pub(super) struct ForkServer {
     running: Option<ForkServerProcess>,
@@ -49,7 +49,7 @@ struct ForkServerProcess {
 
 impl ForkServer {
     /// Starts a shim for the launch written in `directory`, in the control group `group`; gives its
-    /// first subscription, and the number of the nursery that was asked.
+    /// first subscription, and the number of the fork server that was asked.
     pub(super) fn spawn(
         &mut self,
         binary: &Path,
@@ -73,7 +73,7 @@ impl ForkServer {
         Ok((near, self.count))
     }
 
-    /// Ends the nursery of this number, which does not do what it is asked; what it was asked and has
+    /// Ends the fork server of this number, which does not do what it is asked; what it was asked and has
     /// not begun hangs up. Nothing where another runs by now.
     pub(super) fn give_up(&mut self, number: u64) {
         if number == self.count
@@ -84,7 +84,7 @@ impl ForkServer {
         }
     }
 
-    /// Ends the nursery; its shims go on.
+    /// Ends the fork server; its shims go on.
     pub(super) fn end(&mut self) {
         self.running = None;
     }
@@ -106,7 +106,7 @@ fn begin(binary: &Path, group: &ControlGroup) -> io::Result<ForkServerProcess> {
         .stderr(Stdio::piped())
         .spawn()?;
     let until = Instant::now() + STARTING;
-    // It leaves when it has forked the nursery.
+    // It leaves when it has forked the fork server.
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,
@@ -154,7 +154,7 @@ fn ask(socket: &OwnedFd, directory: &Path, subscription: &UnixStream) -> io::Res
     Ok(())
 }
 
-/// Runs the nursery on standard input until the server is gone; `supervise` is what a shim does, and
+/// Runs the fork server on standard input until the server is gone; `supervise` is what a shim does, and
 /// the one argument names the control group for it.
 pub(super) fn main(arguments: &[OsString], supervise: fn(&Path, UnixStream)) -> ExitCode {
     let group = arguments.first().and_then(|group| group.to_str());

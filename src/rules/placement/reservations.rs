@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::ground::NodeState;
+use super::cluster_state::NodeState;
 use super::{choice, fit};
 use crate::names::UserId;
 use crate::resources::Demand;

@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 use rules::units::Timestamp;
 use std::convert::Infallible;
 
-use super::frame::Theme;
-use super::parts;
+use super::components;
+use super::layout::Theme;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::{Language, Text};
 
@@ -219,7 +219,7 @@ impl LocalClock {
     pub fn ago(&self, at: Timestamp, now: Timestamp) -> String {
         match now.seconds_since(at) {
             0..5 => self.text.common_now().to_owned(),
-            seconds => self.text.common_ago(parts::span(self.text, seconds)),
+            seconds => self.text.common_ago(components::span(self.text, seconds)),
         }
     }
 

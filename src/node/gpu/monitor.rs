@@ -147,18 +147,18 @@ impl DeviceMonitor {
                 tracing::warn!(%error, "what was known of the cards cannot be read; they get new numbers");
             }
         }
-        let lookout = Arc::new(Self {
+        let monitor = Arc::new(Self {
             ground,
             seen: Mutex::default(),
             offers: Mutex::default(),
             asks: Mutex::new(asks),
             looking: AtomicBool::new(false),
         });
-        if lookout.has_driver() {
-            let mut asks = lock(&lookout.asks);
-            lookout.tell(&mut asks, &MonitorPass::default());
+        if monitor.has_driver() {
+            let mut asks = lock(&monitor.asks);
+            monitor.tell(&mut asks, &MonitorPass::default());
         }
-        lookout
+        monitor
     }
 
     /// What was seen last. Never waits for a driver.
@@ -180,10 +180,10 @@ impl DeviceMonitor {
             .name("lookout".to_owned())
             .spawn(move || {
                 let mut told = None;
-                while let Some(lookout) = weak.upgrade() {
-                    lookout.look();
-                    let seen = lookout.seen();
-                    drop(lookout);
+                while let Some(monitor) = weak.upgrade() {
+                    monitor.look();
+                    let seen = monitor.seen();
+                    drop(monitor);
                     // Figures change with every look, and wake nobody.
                     let bare = MonitorStatus {
                         uses: Vec::new(),

@@ -1,4 +1,4 @@
-//! What every answer of the API wears: the id of its request, a body for every problem, no caching.
+//! Middleware of every answer of the API: the id of its request, a body for every problem, no caching.
 //! Never decides anything.
 
 use axum::extract::Request;
@@ -16,7 +16,7 @@ pub(super) struct RequestId(pub String);
 
 /// Middleware: gives every request an id, keeps a client's own where it is harmless, and turns every
 /// refusal, also those of the router itself, into a problem document.
-pub(super) async fn dress(mut request: Request, next: Next) -> Response {
+pub(super) async fn apply(mut request: Request, next: Next) -> Response {
     let id = request
         .headers()
         .get("x-request-id")

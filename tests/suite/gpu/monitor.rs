@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use node::gpu::limits::{self, LimitTarget, NotHeld, Wall};
-use node::gpu::lookout::{DeviceMonitor, MonitorConfig, MonitorStatus};
+use node::gpu::monitor::{DeviceMonitor, MonitorConfig, MonitorStatus};
 use node::gpu::probe::{ProbeTimeouts, number_of};
 use node::gpu::watchdog::Truth as _;
 use rules::devices::{Health, Hold};
@@ -104,7 +104,7 @@ impl Machine {
         fs::remove_dir_all(self.root.path().join(Self::place(at))).expect("it was listed");
     }
 
-    fn lookout(&self) -> Arc<DeviceMonitor> {
+    fn monitor(&self) -> Arc<DeviceMonitor> {
         DeviceMonitor::open(self.ground.clone())
     }
 }
@@ -125,14 +125,14 @@ fn codes(seen: &MonitorStatus) -> Vec<&str> {
 
 /// Waits until what was seen is so; nobody waits for a driver meanwhile.
 fn until(
-    lookout: &DeviceMonitor,
+    monitor: &DeviceMonitor,
     what: &str,
     so: impl Fn(&MonitorStatus) -> bool,
 ) -> MonitorStatus {
     let begun = Instant::now();
     loop {
         let asked = Instant::now();
-        let seen = lookout.seen();
+        let seen = monitor.seen();
         assert!(
             asked.elapsed() < Duration::from_millis(300),
             "it had to wait"
@@ -152,17 +152,17 @@ fn until(
 fn real_cards_are_told_with_what_they_do_and_who_holds_what() {
     let machine = Machine::with(2);
     machine.file("sys/bus/pci/devices/0000:42:00.0/numa_node", "1\n");
-    let lookout = machine.lookout();
+    let monitor = machine.monitor();
     // Before the driver is asked, the kernel's list is there, and nothing is given of it.
-    assert_eq!(words(&lookout.seen()), ["failing", "failing"]);
+    assert_eq!(words(&monitor.seen()), ["failing", "failing"]);
     let woken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&woken);
     let count = move |_: &MonitorStatus| {
         counted.fetch_add(1, SeqCst);
         true
     };
-    lookout.begin(count).expect("a thread");
-    let seen = until(&lookout, "both are well", |seen| {
+    monitor.begin(count).expect("a thread");
+    let seen = until(&monitor, "both are well", |seen| {
         words(seen) == ["well", "well"]
     });
     let device = &seen.devices[1];
@@ -177,16 +177,16 @@ fn real_cards_are_told_with_what_they_do_and_who_holds_what() {
         (seen.real[1].minor, seen.real[1].uuid.clone()),
         (1, device.uuid.clone())
     );
-    let told = lookout.held().expect("the driver answers");
+    let told = monitor.held().expect("the driver answers");
     assert_eq!(told, []);
     let holder = Holder::of(&machine.rig, 704 * MIB);
-    let held = lookout.held().expect("the driver answers");
+    let held = monitor.held().expect("the driver answers");
     let held: Vec<_> = held.iter().filter(|held| held.bytes > 0).collect();
     assert_eq!(
         (held.len(), held[0].pid, held[0].bytes),
         (1, holder.pid(), 704 * MIB)
     );
-    let uses = until(&lookout, "memory is in use", |seen| {
+    let uses = until(&monitor, "memory is in use", |seen| {
         let doing = seen.uses.iter().find(|doing| doing.device == 0);
         doing.is_some_and(|doing| doing.memory == Some(Bytes(704 * MIB)))
     });
@@ -213,12 +213,12 @@ fn a_slice_is_held_by_the_best_wall_that_there_is_and_the_card_says_by_which() {
     machine.ground.groups = Some(machine.root.path().join("groups"));
     let slice = LimitTarget::Slice { bytes: MIB };
     let card = state::uuid(0);
-    let held = |lookout: &DeviceMonitor| limits::hold(lookout, &card, &group, slice, &Wall::None);
+    let held = |monitor: &DeviceMonitor| limits::hold(monitor, &card, &group, slice, &Wall::None);
     // The driver's own call, as its helper says.
-    let lookout = machine.lookout();
-    lookout.look();
-    assert_eq!(lookout.seen().devices[0].hold, Hold::HookAndDriver);
-    let (wall, fault) = held(&lookout);
+    let monitor = machine.monitor();
+    monitor.look();
+    assert_eq!(monitor.seen().devices[0].hold, Hold::HookAndDriver);
+    let (wall, fault) = held(&monitor);
     assert!(fault.is_none(), "{fault:?}");
     assert_eq!(wall, Wall::Driver { bytes: MIB });
     let stands = fs::read_to_string(machine.rig.place.join("limits")).expect("it was set");
@@ -230,9 +230,9 @@ fn a_slice_is_held_by_the_best_wall_that_there_is_and_the_card_says_by_which() {
         &format!("drm/0000:41:00.0/vram0 {}\n", 8192 * MIB),
     );
     machine.file("groups/session/dmem.max", "");
-    lookout.look();
+    monitor.look();
     machine.rig.state.nvml_trouble.store(state::CRASHES, SeqCst);
-    let (wall, fault) = held(&lookout);
+    let (wall, fault) = held(&monitor);
     assert!(matches!(wall, Wall::Kernel { bytes: MIB, .. }), "{wall:?}");
     assert!(matches!(fault, Some(NotHeld::Driver(_))), "{fault:?}");
     let stands = fs::read_to_string(group.join("dmem.max")).expect("it was set");
@@ -240,18 +240,18 @@ fn a_slice_is_held_by_the_best_wall_that_there_is_and_the_card_says_by_which() {
     // Control groups of version 1: our library alone.
     machine.rig.state.nvml_trouble.store(0, SeqCst);
     machine.ground.groups = None;
-    let lookout = machine.lookout();
-    lookout.look();
-    assert_eq!(lookout.seen().devices[0].hold, Hold::Hook);
-    assert_eq!(held(&lookout).0, Wall::None);
+    let monitor = machine.monitor();
+    monitor.look();
+    assert_eq!(monitor.seen().devices[0].hold, Hold::Hook);
+    assert_eq!(held(&monitor).0, Wall::None);
 }
 
 #[test]
 fn a_driver_that_hangs_or_dies_makes_cards_unknown_and_nobody_waits_for_it() {
     let machine = Machine::with(1);
-    let lookout = machine.lookout();
-    lookout.begin(|_| true).expect("a thread");
-    let well = until(&lookout, "it is well", |seen| words(seen) == ["well"]);
+    let monitor = machine.monitor();
+    monitor.begin(|_| true).expect("a thread");
+    let well = until(&monitor, "it is well", |seen| words(seen) == ["well"]);
     for trouble in [
         state::HANGS,
         state::CRASHES,
@@ -259,7 +259,7 @@ fn a_driver_that_hangs_or_dies_makes_cards_unknown_and_nobody_waits_for_it() {
         state::REFUSES,
     ] {
         machine.rig.state.nvml_trouble.store(trouble, SeqCst);
-        let seen = until(&lookout, "it is unknown", |seen| words(seen) == ["unknown"]);
+        let seen = until(&monitor, "it is unknown", |seen| words(seen) == ["unknown"]);
         assert_eq!(codes(&seen), ["gpu.driver-silent"]);
         // What is known of it stays: sessions go on with their shares.
         let known = |seen: &MonitorStatus| {
@@ -267,9 +267,9 @@ fn a_driver_that_hangs_or_dies_makes_cards_unknown_and_nobody_waits_for_it() {
             (device.memory, device.uuid.clone(), seen.real.clone())
         };
         assert_eq!(known(&seen), known(&well));
-        assert_eq!(lookout.held(), None);
+        assert_eq!(monitor.held(), None);
         machine.rig.state.nvml_trouble.store(0, SeqCst);
-        let seen = until(&lookout, "it is well again", |seen| words(seen) == ["well"]);
+        let seen = until(&monitor, "it is well again", |seen| words(seen) == ["well"]);
         assert_eq!(codes(&seen), [""; 0]);
     }
 }
@@ -277,13 +277,13 @@ fn a_driver_that_hangs_or_dies_makes_cards_unknown_and_nobody_waits_for_it() {
 #[test]
 fn a_card_that_falls_off_the_bus_fails_and_is_well_when_it_is_back() {
     let machine = Machine::with(2);
-    let lookout = machine.lookout();
-    lookout.begin(|_| true).expect("a thread");
-    until(&lookout, "both are well", |seen| {
+    let monitor = machine.monitor();
+    monitor.begin(|_| true).expect("a thread");
+    until(&monitor, "both are well", |seen| {
         words(seen) == ["well", "well"]
     });
     machine.rig.state.nvml_lost.store(0b01, SeqCst);
-    let seen = until(&lookout, "one is lost", |seen| {
+    let seen = until(&monitor, "one is lost", |seen| {
         words(seen) == ["failing", "well"]
     });
     let Health::Failing { text } = &seen.devices[0].health else {
@@ -292,18 +292,18 @@ fn a_card_that_falls_off_the_bus_fails_and_is_well_when_it_is_back() {
     assert!(text.contains("fallen off the bus"), "{text}");
     assert_eq!(codes(&seen), [""; 0], "the driver itself answers");
     machine.rig.state.nvml_lost.store(0, SeqCst);
-    until(&lookout, "both are well", |seen| {
+    until(&monitor, "both are well", |seen| {
         words(seen) == ["well", "well"]
     });
     // Now it is gone for the kernel as well; its number is kept for it.
     machine.unlist(0);
-    let seen = until(&lookout, "one is gone", |seen| {
+    let seen = until(&monitor, "one is gone", |seen| {
         words(seen) == ["failing", "well"]
     });
     assert_eq!((seen.devices.len(), seen.devices[1].index), (2, 1));
     // The next server of this start of the machine counts alike, the next start does not.
-    drop(lookout);
-    let next = machine.lookout().seen();
+    drop(monitor);
+    let next = machine.monitor().seen();
     assert_eq!(
         (next.devices.len(), next.devices[1].uuid.clone()),
         (2, seen.devices[1].uuid.clone())
@@ -318,9 +318,9 @@ fn a_card_that_falls_off_the_bus_fails_and_is_well_when_it_is_back() {
         (1, seen.devices[1].uuid.clone())
     );
     machine.list(0);
-    let lookout = machine.lookout();
-    lookout.begin(|_| true).expect("a thread");
-    until(&lookout, "both are well", |seen| {
+    let monitor = machine.monitor();
+    monitor.begin(|_| true).expect("a thread");
+    until(&monitor, "both are well", |seen| {
         words(seen) == ["well", "well"]
     });
 }
@@ -328,16 +328,16 @@ fn a_card_that_falls_off_the_bus_fails_and_is_well_when_it_is_back() {
 #[test]
 fn a_driver_that_changes_under_the_server_is_a_named_problem() {
     let machine = Machine::with(1);
-    let lookout = machine.lookout();
-    lookout.begin(|_| true).expect("a thread");
-    until(&lookout, "it is well", |seen| words(seen) == ["well"]);
+    let monitor = machine.monitor();
+    monitor.begin(|_| true).expect("a thread");
+    until(&monitor, "it is well", |seen| words(seen) == ["well"]);
     // Its libraries were upgraded, the kernel's part was not.
     for name in ["libcuda", "libnvidia-ml"] {
         let folder = machine.root.path().join("usr/lib64");
         let (old, new) = (format!("{name}.so.580.10"), format!("{name}.so.585.1"));
         fs::rename(folder.join(old), folder.join(new)).expect("it is there");
     }
-    let seen = until(&lookout, "half a driver", |seen| {
+    let seen = until(&monitor, "half a driver", |seen| {
         codes(seen) == ["gpu.driver-half"]
     });
     assert_eq!(words(&seen), ["failing"]);
@@ -346,22 +346,22 @@ fn a_driver_that_changes_under_the_server_is_a_named_problem() {
         "{}",
         seen.problems[0].text
     );
-    assert_eq!(lookout.held(), None);
+    assert_eq!(monitor.held(), None);
     // Then the kernel's part as well.
     machine.load("585.1");
-    let seen = until(&lookout, "a whole driver", |seen| words(seen) == ["well"]);
+    let seen = until(&monitor, "a whole driver", |seen| words(seen) == ["well"]);
     assert_eq!(codes(&seen), ["gpu.driver-replaced"]);
     let text = &seen.problems[0].text;
     assert!(text.contains("580.10") && text.contains("585.1"), "{text}");
     // A driver that says its version in a way that nobody knows.
     machine.say("NVRM version: the newest\n");
-    let seen = until(&lookout, "unknown version", |seen| {
+    let seen = until(&monitor, "unknown version", |seen| {
         codes(seen) == ["gpu.driver-unknown"]
     });
     assert_eq!(words(&seen), ["failing"]);
     // Unloaded.
     fs::remove_dir_all(machine.root.path().join("proc/driver")).expect("it is there");
-    let seen = until(&lookout, "no driver", |seen| {
+    let seen = until(&monitor, "no driver", |seen| {
         codes(seen) == ["gpu.driver-gone"]
     });
     assert_eq!(words(&seen), ["failing"]);
@@ -373,24 +373,24 @@ fn without_a_driver_nobody_looks_and_nothing_is_said_until_one_is_loaded() {
     let kept = machine.root.path().join("kept");
     let proc = machine.root.path().join("proc/driver");
     fs::rename(&proc, &kept).expect("it is there");
-    let lookout = machine.lookout();
+    let monitor = machine.monitor();
     let (told, ended) = std::sync::mpsc::channel::<()>();
     let never = move |_: &MonitorStatus| told.send(()).is_ok();
-    lookout.begin(never).expect("nothing to start");
+    monitor.begin(never).expect("nothing to start");
     // A thread would have it; without one it is gone already.
     assert!(matches!(
         ended.try_recv(),
         Err(std::sync::mpsc::TryRecvError::Disconnected)
     ));
-    assert_eq!(lookout.seen(), MonitorStatus::default());
+    assert_eq!(monitor.seen(), MonitorStatus::default());
     assert!(
         !machine.root.path().join("data").exists(),
         "something was written"
     );
-    assert_eq!(lookout.held(), None);
+    assert_eq!(monitor.held(), None);
     fs::rename(&kept, &proc).expect("it is there");
-    lookout.begin(|_| true).expect("a thread");
-    until(&lookout, "it is well", |seen| words(seen) == ["well"]);
+    monitor.begin(|_| true).expect("a thread");
+    until(&monitor, "it is well", |seen| words(seen) == ["well"]);
 }
 
 /// What `fardel doctor` finds about the cards below this root.

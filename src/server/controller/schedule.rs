@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use rules::assignment::starts_of_one_owner;
 use rules::names::UserId;
 use rules::placement::Decision;
-use rules::session::Phase;
+use rules::session::SessionState;
 
-use crate::conductor::Decide;
-use crate::conductor::turn::ControllerPass;
+use crate::controller::Decide;
+use crate::controller::pass::ControllerPass;
 
 /// How long a session counts as being started, from when it got its place; a healthy start takes a
 /// hundredth of it. Longer: starts that hang keep their owner's other sessions waiting. Shorter: on a slow disk
@@ -20,17 +20,17 @@ const STARTING_SECONDS: u64 = 10;
 /// depended on them can be decided now. Decisions about rows that moved on are dropped. So are places for
 /// an owner who has as many sessions starting as one owner may: they would hold room that they cannot use
 /// yet, and another owner's session would wait for it. The pass after one of them started gives the next place.
-pub(crate) fn schedule(turn: &mut ControllerPass, decide: Decide<'_>) {
-    let all = turn.world.nodes.iter();
+pub(crate) fn schedule(pass: &mut ControllerPass, decide: Decide<'_>) {
+    let all = pass.world.nodes.iter();
     let processors = all.map(|node| node.capacity.cpu.0 as usize / 100);
     let most = processors.map(starts_of_one_owner).sum();
     loop {
-        let decisions = decide(&turn.world, turn.now);
-        let live = turn.world.sessions.len();
-        let mut starting = starting(turn);
+        let decisions = decide(&pass.world, pass.now);
+        let live = pass.world.sessions.len();
+        let mut starting = starting(pass);
         for decision in decisions {
             if let Decision::Place { session, .. } = &decision
-                && let Some(owner) = turn.world.session(*session).map(|s| s.owner)
+                && let Some(owner) = pass.world.session(*session).map(|s| s.owner)
             {
                 let own: &mut usize = starting.entry(owner).or_default();
                 if *own >= most {
@@ -38,30 +38,35 @@ pub(crate) fn schedule(turn: &mut ControllerPass, decide: Decide<'_>) {
                 }
                 *own += 1;
             }
-            carry_out(turn, decision);
+            carry_out(pass, decision);
         }
-        if turn.world.sessions.len() == live {
+        if pass.world.sessions.len() == live {
             return;
         }
     }
 }
 
 /// How many sessions of each owner are being started.
-fn starting(turn: &ControllerPass) -> BTreeMap<UserId, usize> {
+fn starting(pass: &ControllerPass) -> BTreeMap<UserId, usize> {
     let mut starting = BTreeMap::new();
-    for session in &turn.world.sessions {
+    for session in &pass.world.sessions {
         let recent = session
             .scheduled_at
-            .is_some_and(|at| turn.now.seconds_since(at) < STARTING_SECONDS);
-        if recent && matches!(session.phase, Phase::Scheduled | Phase::Preparing) {
+            .is_some_and(|at| pass.now.seconds_since(at) < STARTING_SECONDS);
+        if recent
+            && matches!(
+                session.phase,
+                SessionState::Scheduled | SessionState::Preparing
+            )
+        {
             *starting.entry(session.owner).or_default() += 1;
         }
     }
     starting
 }
 
-fn carry_out(turn: &mut ControllerPass, decision: Decision) {
-    let now = turn.now;
+fn carry_out(pass: &mut ControllerPass, decision: Decision) {
+    let now = pass.now;
     match decision {
         Decision::Place {
             session,
@@ -69,7 +74,7 @@ fn carry_out(turn: &mut ControllerPass, decision: Decision) {
             node,
             devices,
             because,
-        } => turn.change(session, "scheduler", |s| {
+        } => pass.change(session, "scheduler", |s| {
             let fresh = s.generation == seen;
             if fresh {
                 s.place(node, devices, because, now);
@@ -81,7 +86,7 @@ fn carry_out(turn: &mut ControllerPass, decision: Decision) {
             seen,
             outcome,
             because,
-        } => turn.change(session, "scheduler", |s| {
+        } => pass.change(session, "scheduler", |s| {
             let fresh = s.generation == seen;
             if fresh {
                 s.reason = Some(because);

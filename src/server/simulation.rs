@@ -1,8 +1,8 @@
 //! The server without a process: a catalog in memory, passes run one at a given time, crashes and
-//! full disks on demand, and stand-ins for machines. For the simulation and for `fardel rehearse`;
+//! full disks on demand, and fake nodes. For the simulation and for `fardel rehearse`;
 //! never opens a file, and nothing of it can be reached from a running server.
 
-pub mod stand_in;
+pub mod fake_node;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use rules::world::ClusterSnapshot;
 use crate::catalog::idempotency::RequestKey;
 use crate::catalog::sessions::ConditionalWrite;
 use crate::catalog::{AtCommit, Catalog, Lane, RowsCopy};
-use crate::conductor::{Controller, ControllerPass};
-use crate::rehearsal::stand_in::SimulatedMoment;
+use crate::controller::{Controller, ControllerPass};
+use crate::simulation::fake_node::SimulatedMoment;
 use crate::{Failure, Server, ServerFault};
 
 /// What happens at one commit.
@@ -37,17 +37,17 @@ pub enum Fate {
 /// A server that is played step by step.
 pub struct Simulation {
     server: Server,
-    conductor: Controller,
+    controller: Controller,
     accepted: bool,
 }
 
 /// The catalog as it was at one moment.
-pub struct Copied {
+pub struct CatalogCopy {
     rows: RowsCopy,
     told: BTreeMap<NodeId, u64>,
 }
 
-impl Copied {
+impl CatalogCopy {
     /// The newest assignment that it says it told a machine; 0 where none.
     pub fn told(&self, node: NodeId) -> u64 {
         self.told.get(&node).copied().unwrap_or(0)
@@ -70,7 +70,7 @@ impl Simulation {
         let settings = Settings::read(SettingsLayer::default(), |_| None)?;
         Ok(Self {
             server: Server::in_memory(settings, Clock::set_by_hand(at))?,
-            conductor: Controller::default(),
+            controller: Controller::default(),
             accepted: false,
         })
     }
@@ -110,8 +110,8 @@ impl Simulation {
         sight.accepted = self.accepted;
         let reports: Vec<&NodeReport> = reports.iter().collect();
         let turn = self
-            .conductor
-            .passes(sight, &reports, now.wall, steady(now), decide);
+            .controller
+            .run_pass(sight, &reports, now.wall, steady(now), decide);
         Ok(Prepared(turn))
     }
 
@@ -127,7 +127,7 @@ impl Simulation {
             None => true,
         };
         Ok(if written {
-            self.conductor.due_assignments(&prepared.0, steady(now))
+            self.controller.due_assignments(&prepared.0, steady(now))
         } else {
             Vec::new()
         })
@@ -135,12 +135,12 @@ impl Simulation {
 
     /// The server dies and starts again: everything but the rows is forgotten.
     pub fn crash(&mut self) {
-        self.conductor = Controller::default();
+        self.controller = Controller::default();
         self.catalog().forget_heard();
     }
 
     /// Copies the catalog as it is.
-    pub fn copy(&self) -> Result<Copied, Failure> {
+    pub fn copy(&self) -> Result<CatalogCopy, Failure> {
         let rows = self.catalog().copy_rows()?.ok_or_else(|| {
             ServerFault::new("copy a catalog in memory", "this one lies in files")
         })?;
@@ -154,11 +154,11 @@ impl Simulation {
                 .map(|list| (list.node, list.generation))
                 .collect())
         })?;
-        Ok(Copied { rows, told })
+        Ok(CatalogCopy { rows, told })
     }
 
     /// The server dies, and starts again with a catalog that was copied.
-    pub fn put_back(&mut self, copy: &Copied) -> Result<(), Failure> {
+    pub fn put_back(&mut self, copy: &CatalogCopy) -> Result<(), Failure> {
         self.catalog().put_rows_back(&copy.rows)?;
         self.crash();
         Ok(())
@@ -185,11 +185,11 @@ impl Simulation {
 
     /// Writes a person.
     pub fn person(&self, name: &str, at: Timestamp) -> Result<UserId, Failure> {
-        let mut dice = [7; 10];
-        for (byte, letter) in dice.iter_mut().zip(name.bytes()) {
+        let mut random = [7; 10];
+        for (byte, letter) in random.iter_mut().zip(name.bytes()) {
             *byte = letter;
         }
-        let id = UserId::make(at, dice);
+        let id = UserId::make(at, random);
         let name = name.to_owned();
         self.catalog()
             .write_now(Lane::People, "a person", move |rows| {
