@@ -1,4 +1,4 @@
-//! Holds the code to the tables of ARCHITECTURE.md: which room, module or door may use which, where
+//! Holds the code to the tables of ARCHITECTURE.md, of the specification and of CONTRIBUTING.md: which room, module or door may use which, where
 //! each package and each dangerous word lives, and that every file says what it is for.
 //!
 //! Never looks inside function bodies for anything but names: it reads tokens, not types, so a
@@ -6,6 +6,7 @@
 //! here it gets a sentence.
 
 mod breach;
+mod documents;
 mod names;
 mod source;
 mod table;
@@ -15,7 +16,7 @@ use std::sync::OnceLock;
 
 use breach::{Breach, check, check_document};
 use source::Tree;
-use table::Tables;
+use table::{ARCHITECTURE, CONTRIBUTING, SPECIFICATION, Tables};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -57,29 +58,28 @@ fn the_document_names_only_files_and_tests_that_exist() {
 #[test]
 fn a_file_a_function_and_a_test_that_the_document_invents_are_found() {
     let mut tree = bare();
-    let document = tree
-        .text("ARCHITECTURE.md")
-        .expect("it was read")
-        .to_owned();
+    let document = tree.text(ARCHITECTURE).expect("it was read").to_owned();
     let (head, _) = document
         .split_once("<!-- walk begin -->")
         .expect("the walk is there");
     tree.plant(
-        "ARCHITECTURE.md",
+        ARCHITECTURE,
         &format!(
             "{head}<!-- walk begin -->\n\n| # | Where | Gives |\n|---|---|---|\n\
              | 1 | `server/real.rs` `act` | |\n\
              | 2 | `server/real.rs` `acts` | |\n\
              | 3 | `server/unreal.rs` | |\n\n<!-- walk end -->\n\n\
-             <!-- promises begin -->\n\n| Promise | Proved by |\n|---|---|\n\
-             | a | `it_is_real` |\n\
-             | b | `it_is_unreal` |\n\
-             | c | unproven: needs a device |\n\
-             | d | everybody knows |\n\n<!-- promises end -->\n\n{}",
-            &document[document
-                .find("<!-- packages begin -->")
-                .expect("it is there")..],
+             <!-- places begin -->\n\n| To add | Change |\n|---|---|\n\
+             | a | `server/real.rs` `act`, `server/surreal.rs` |\n\n<!-- places end -->\n"
         ),
+    );
+    tree.plant(
+        SPECIFICATION,
+        "<!-- promises begin -->\n\n| Promise | Proved by |\n|---|---|\n\
+         | a | `it_is_real` |\n\
+         | b | `it_is_unreal` |\n\
+         | c | unproven: needs a device |\n\
+         | d | everybody knows |\n\n<!-- promises end -->\n",
     );
     tree.plant(
         "src/server/real.rs",
@@ -99,13 +99,14 @@ fn a_file_a_function_and_a_test_that_the_document_invents_are_found() {
         [
             "acts is not in its file (ARCHITECTURE.md, \"The walk\")",
             "server/unreal.rs does not exist (ARCHITECTURE.md, \"The walk\")",
-            "there is no test it_is_unreal (ARCHITECTURE.md, \"Promises\")",
-            "names no test and is not marked unproven (ARCHITECTURE.md, \"Promises\")",
+            "server/surreal.rs does not exist (ARCHITECTURE.md, \"Where to change what\")",
+            "there is no test it_is_unreal (tests/SPECIFICATION.md)",
+            "names no test and is not marked unproven (tests/SPECIFICATION.md)",
         ]
     );
 }
 
-/// A tree with the real document and manifests, and no code but what the test plants.
+/// A tree with the real documents and manifests, and no code but what the test plants.
 fn bare() -> Tree {
     static BARE: OnceLock<Tree> = OnceLock::new();
     BARE.get_or_init(|| house().without_code()).clone()
@@ -391,10 +392,7 @@ fn planted_slips_of_form_are_found() {
 fn a_package_without_its_sentence_and_a_sentence_without_its_package_are_found() {
     let mut tree = bare();
     let line = tree.plant_dependency("src/node/Cargo.toml", "left-pad");
-    let document = tree
-        .text("ARCHITECTURE.md")
-        .expect("it was read above")
-        .to_owned();
+    let document = tree.text(CONTRIBUTING).expect("it was read").to_owned();
     let begin = document
         .find("<!-- packages begin -->")
         .expect("the table is there");
@@ -409,21 +407,21 @@ fn a_package_without_its_sentence_and_a_sentence_without_its_package_are_found()
     let zstd = tree
         .dependency_line("src/store/Cargo.toml", "zstd")
         .expect("store reads zstd layers");
-    tree.plant("ARCHITECTURE.md", &format!("{before}{after}"));
+    tree.plant(CONTRIBUTING, &format!("{before}{after}"));
     assert_finds(
         &tree,
         &[
             format!(
                 "src/node/Cargo.toml:{line}: left-pad has no sentence \
-                 (ARCHITECTURE.md, \"Dependencies\")"
+                 (CONTRIBUTING.md, \"Dependencies\")"
             ),
             format!(
                 "src/store/Cargo.toml:{zstd}: zstd has no sentence \
-                 (ARCHITECTURE.md, \"Dependencies\")"
+                 (CONTRIBUTING.md, \"Dependencies\")"
             ),
             format!(
-                "ARCHITECTURE.md:{row}: no manifest names right-pad \
-                 (ARCHITECTURE.md, \"Dependencies\")"
+                "CONTRIBUTING.md:{row}: no manifest names right-pad \
+                 (CONTRIBUTING.md, \"Dependencies\")"
             ),
         ],
     );

@@ -1,5 +1,5 @@
 //! Slices of a GPU on machines without one: the hooks between ordinary programs and the fake driver.
-//! Nothing here opens a device; what only hardware can show is marked so in ARCHITECTURE.md.
+//! Nothing here opens a device; what only hardware can show is marked so in tests/SPECIFICATION.md.
 
 mod attacks;
 mod bench;

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::source::{Kind, Reference, Source, Tree, dependencies};
-use super::table::{Module, Tables, folder, manifest, quoted};
+use super::table::{
+    ARCHITECTURE, CONTRIBUTING, Module, SPECIFICATION, Tables, folder, manifest, quoted,
+};
 
 const BETWEEN: &str = "ARCHITECTURE.md, \"Between rooms\"";
 const INSIDE: &str = "ARCHITECTURE.md, \"Inside rooms\"";
 const FORM: &str = "ARCHITECTURE.md, \"Form\"";
-const DEPENDENCIES: &str = "ARCHITECTURE.md, \"Dependencies\"";
+const DEPENDENCIES: &str = "CONTRIBUTING.md, \"Dependencies\"";
 const WALK: &str = "ARCHITECTURE.md, \"The walk\"";
-const PROMISES: &str = "ARCHITECTURE.md, \"Promises\"";
+const PLACES: &str = "ARCHITECTURE.md, \"Where to change what\"";
+const PROMISES: &str = "tests/SPECIFICATION.md";
 const WORD_LIST: &str = "tests/suite/architecture/breach.rs, WORDS";
 
 /// One departure: `file:line: sentence (where the rule stands)`.
@@ -248,7 +251,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
     let tables = match Tables::read(tree) {
         Ok(tables) => tables,
         Err(sentence) => {
-            let file = "ARCHITECTURE.md".to_owned();
+            let file = ARCHITECTURE.to_owned();
             return vec![Breach {
                 file,
                 line: 1,
@@ -281,12 +284,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
     found
 }
 
-/// Lists where the document speaks of files, functions and tests that are not there.
+/// Lists where the documents speak of files, functions and tests that are not there.
 pub(super) fn check_document(tree: &Tree) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut report = |line, sentence, rule| {
+    let mut report = |file: &str, line, sentence, rule| {
         found.push(Breach {
-            file: "ARCHITECTURE.md".to_owned(),
+            file: file.to_owned(),
             line,
             sentence,
             rule,
@@ -295,21 +298,28 @@ pub(super) fn check_document(tree: &Tree) -> Vec<Breach> {
     let tables = match Tables::read(tree) {
         Ok(tables) => tables,
         Err(sentence) => {
-            report(1, sentence, WALK);
+            report(ARCHITECTURE, 1, sentence, WALK);
             return found;
         }
     };
-    for (line, names) in &tables.walk {
+    let walk = tables.walk.iter().map(|row| (row, WALK));
+    let places = tables.places.iter().map(|row| (row, PLACES));
+    for ((line, names), rule) in walk.chain(places) {
         let mut code = None;
         for name in names {
             if name.contains('/') {
                 let below_src = format!("src/{name}");
                 if !tree.holds(&below_src) && !tree.holds(name) {
-                    report(*line, format!("{name} does not exist"), WALK);
+                    report(ARCHITECTURE, *line, format!("{name} does not exist"), rule);
                 }
                 code = tree.text(&below_src).or_else(|| tree.text(name));
             } else if !code.is_some_and(|code| defines(code, name)) {
-                report(*line, format!("{name} is not in its file"), WALK);
+                report(
+                    ARCHITECTURE,
+                    *line,
+                    format!("{name} is not in its file"),
+                    rule,
+                );
             }
         }
     }
@@ -317,6 +327,7 @@ pub(super) fn check_document(tree: &Tree) -> Vec<Breach> {
         let names = quoted(proof);
         if names.is_empty() && !proof.starts_with("unproven") {
             report(
+                SPECIFICATION,
                 *line,
                 "names no test and is not marked unproven".to_owned(),
                 PROMISES,
@@ -330,7 +341,12 @@ pub(super) fn check_document(tree: &Tree) -> Vec<Breach> {
                     .any(|(_, code)| code.contains(&format!("fn {name}(")))
             };
             if !there {
-                report(*line, format!("there is no test {name}"), PROMISES);
+                report(
+                    SPECIFICATION,
+                    *line,
+                    format!("there is no test {name}"),
+                    PROMISES,
+                );
             }
         }
     }
@@ -413,7 +429,7 @@ fn check_sentences(tree: &Tree, tables: &Tables, found: &mut Vec<Breach>) {
     for (package, line) in &tables.packages {
         if !named.contains(package) {
             found.push(Breach {
-                file: "ARCHITECTURE.md".to_owned(),
+                file: CONTRIBUTING.to_owned(),
                 line: *line,
                 sentence: format!("no manifest names {package}"),
                 rule: DEPENDENCIES,

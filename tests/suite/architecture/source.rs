@@ -7,9 +7,18 @@ use std::io;
 use std::path::Path;
 
 /// Folders that hold what is ours.
-const FOLDERS: [&str; 4] = ["src", "packaging", "tests", "web"];
+const FOLDERS: [&str; 5] = ["src", "packaging", "tests", "web", "assets"];
 
-/// A checkout in memory: the document, the manifests and every `.rs` file, by path from its root,
+/// Files at the top that are read too.
+const TOP: [&str; 5] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "Cargo.toml",
+    "README.md",
+    "SECURITY.md",
+];
+
+/// A checkout in memory: the documents, the manifests and every `.rs` file, by path from its root,
 /// and the names of all other files.
 #[derive(Clone)]
 pub(super) struct Tree {
@@ -22,7 +31,8 @@ impl Tree {
     pub(super) fn read(root: &Path) -> io::Result<Self> {
         let mut files = BTreeMap::new();
         let mut others = BTreeSet::new();
-        for name in ["ARCHITECTURE.md", "Cargo.toml"] {
+        others.insert("LICENSE".to_owned());
+        for name in TOP {
             files.insert(name.to_owned(), fs::read_to_string(root.join(name))?);
         }
         let mut waiting: Vec<String> = FOLDERS.iter().map(|&folder| folder.to_owned()).collect();
@@ -37,7 +47,10 @@ impl Tree {
                     if !path.ends_with("/target") && !path.ends_with("/node_modules") {
                         waiting.push(path);
                     }
-                } else if path.ends_with(".rs") || path.ends_with("/Cargo.toml") {
+                } else if [".rs", "/Cargo.toml", ".md"]
+                    .iter()
+                    .any(|end| path.ends_with(end))
+                {
                     files.insert(path, fs::read_to_string(entry.path())?);
                 } else {
                     others.insert(path);
@@ -57,7 +70,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The same document and manifests, no code.
+    /// The same documents and manifests, no code.
     pub(super) fn without_code(mut self) -> Self {
         self.files.retain(|path, _| !path.ends_with(".rs"));
         self
@@ -75,6 +88,11 @@ impl Tree {
     /// Every `.rs` file with its text, by path.
     pub(super) fn code(&self) -> impl Iterator<Item = (&str, &str)> {
         self.ending(".rs")
+    }
+
+    /// Every document with its text, by path.
+    pub(super) fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.ending(".md")
     }
 
     /// Every manifest with its text, by path.

@@ -1,8 +1,15 @@
-//! Reads the tables of ARCHITECTURE.md. Judges nothing.
+//! Reads the tables of ARCHITECTURE.md, of the specification and of CONTRIBUTING.md. Judges nothing.
 
 use super::source::Tree;
 
-/// What ARCHITECTURE.md says, row by row.
+/// Rooms, modules, doors, the walk, and where to change what.
+pub(super) const ARCHITECTURE: &str = "ARCHITECTURE.md";
+/// Promises with their tests.
+pub(super) const SPECIFICATION: &str = "tests/SPECIFICATION.md";
+/// Third-party packages with their reasons.
+pub(super) const CONTRIBUTING: &str = "CONTRIBUTING.md";
+
+/// What the documents say, row by row.
 pub(super) struct Tables {
     pub(super) rooms: Vec<Room>,
     pub(super) modules: Vec<Module>,
@@ -11,6 +18,8 @@ pub(super) struct Tables {
     pub(super) packages: Vec<(String, usize)>,
     /// Rows of the walk: line, and what stands in back quotes under "Where".
     pub(super) walk: Vec<(usize, Vec<String>)>,
+    /// Rows of "Where to change what", in the same form.
+    pub(super) places: Vec<(usize, Vec<String>)>,
     /// Rows of the promises: line, and the cell "Proved by".
     pub(super) promises: Vec<(usize, String)>,
 }
@@ -61,13 +70,10 @@ pub(super) fn manifest(room: &str) -> String {
 }
 
 impl Tables {
-    /// Reads the six tables, or says which one is missing or has a row that cannot be read.
+    /// Reads the seven tables, or says which one is missing or has a row that cannot be read.
     pub(super) fn read(tree: &Tree) -> Result<Self, String> {
-        let document = tree
-            .text("ARCHITECTURE.md")
-            .ok_or("ARCHITECTURE.md is missing")?;
         let mut rooms = Vec::new();
-        for (line, cells) in rows(document, "rooms")? {
+        for (line, cells) in rows(tree, ARCHITECTURE, "rooms")? {
             let [name, may_use, packages] = cells.as_slice() else {
                 return Err(format!("ARCHITECTURE.md:{line}: a room has three columns"));
             };
@@ -79,27 +85,25 @@ impl Tables {
                 nothing_but: closed.then(|| quoted(packages)),
             });
         }
-        let modules = pairs(document, "modules")?;
-        let doors = pairs(document, "doors")?;
-        let packages = rows(document, "packages")?
+        let modules = pairs(tree, "modules")?;
+        let doors = pairs(tree, "doors")?;
+        let packages = rows(tree, CONTRIBUTING, "packages")?
             .into_iter()
             .map(|(line, cells)| (quoted(&cells[0]).concat(), line))
             .collect();
-        let walk = rows(document, "walk")?
-            .into_iter()
-            .map(|(line, cells)| {
-                (
-                    line,
-                    cells.get(1).map(|cell| quoted(cell)).unwrap_or_default(),
-                )
-            })
-            .collect();
-        let promises = rows(document, "promises")?
+        let second = |(line, cells): (usize, Vec<String>)| {
+            let names = cells.get(1).map(|cell| quoted(cell));
+            (line, names.unwrap_or_default())
+        };
+        let walk = rows(tree, ARCHITECTURE, "walk")?;
+        let places = rows(tree, ARCHITECTURE, "places")?;
+        let promises = rows(tree, SPECIFICATION, "promises")?
             .into_iter()
             .map(|(line, cells)| (line, cells.last().cloned().unwrap_or_default()))
             .collect();
         Ok(Self {
-            walk,
+            walk: walk.into_iter().map(second).collect(),
+            places: places.into_iter().map(second).collect(),
             promises,
             rooms,
             modules,
@@ -117,7 +121,8 @@ impl Tables {
 }
 
 /// The lines between a table's marks, with their numbers.
-fn between<'a>(document: &'a str, name: &str) -> Result<Vec<(usize, &'a str)>, String> {
+fn between<'a>(tree: &'a Tree, file: &str, name: &str) -> Result<Vec<(usize, &'a str)>, String> {
+    let document = tree.text(file).ok_or(format!("{file} is missing"))?;
     let begin = format!("<!-- {name} begin -->");
     let end = format!("<!-- {name} end -->");
     let found: Vec<(usize, &str)> = document
@@ -129,21 +134,21 @@ fn between<'a>(document: &'a str, name: &str) -> Result<Vec<(usize, &'a str)>, S
         .take_while(|(_, line)| *line != end)
         .collect();
     if found.is_empty() {
-        Err(format!("ARCHITECTURE.md: no table {begin}"))
+        Err(format!("{file}: no table {begin}"))
     } else {
         Ok(found)
     }
 }
 
 /// The body rows of a Markdown table.
-fn rows(document: &str, name: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+fn rows(tree: &Tree, file: &str, name: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
     let cells = |line: &str| {
         line.trim_matches('|')
             .split('|')
             .map(|cell| cell.trim().to_owned())
             .collect()
     };
-    Ok(between(document, name)?
+    Ok(between(tree, file, name)?
         .into_iter()
         .filter(|(_, line)| line.starts_with('|'))
         .skip(2)
@@ -151,10 +156,10 @@ fn rows(document: &str, name: &str) -> Result<Vec<(usize, Vec<String>)>, String>
         .collect())
 }
 
-/// The lines `room/module : neighbour neighbour` of a fenced block.
-fn pairs(document: &str, name: &str) -> Result<Vec<Module>, String> {
+/// The lines `room/module : neighbour neighbour` of a fenced block of ARCHITECTURE.md.
+fn pairs(tree: &Tree, name: &str) -> Result<Vec<Module>, String> {
     let mut found = Vec::new();
-    for (at, line) in between(document, name)? {
+    for (at, line) in between(tree, ARCHITECTURE, name)? {
         if line.is_empty() || line.starts_with("```") {
             continue;
         }
