@@ -135,11 +135,13 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let unix = bind_socket(&socket)?;
 
     let (server_end, node_end) = link::local();
-    let controller = tokio::spawn(server::conduct(&server, server_end));
+    let mut controller = tokio::spawn(server::conduct(&server, server_end));
     let house = tokio::spawn(server::keep_house(&server));
     let mut node = tokio::spawn(async move {
         if let Err(fault) = machine.run(node_end).await {
             tracing::error!(error = %chain(&fault), "this node accepts no assignments");
+            // The console goes on, to say so.
+            std::future::pending::<()>().await;
         }
     });
     let (leave, leaving) = tokio::sync::watch::channel(false);
@@ -167,7 +169,9 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
             heard = signals.heard() => if heard == SignalHeard::Leave {
                 break None;
             },
-            () = &mut deaf => break Some("its writer panicked; the log above has the place"),
+            () = &mut deaf => break Some("the catalog's writer panicked; the log above has the place"),
+            _ = &mut controller => break Some("the controller panicked; the log above has the place"),
+            _ = &mut node => break Some("the reconciler panicked; the log above has the place"),
         }
         let server = server.clone();
         let _ = tokio::task::spawn_blocking(move || server.read_settings_again()).await;
@@ -187,11 +191,13 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     controller.abort();
     house.abort();
     logs.abort();
-    let _ = tokio::time::timeout(FAREWELL, &mut node).await;
+    if !node.is_finished() {
+        let _ = tokio::time::timeout(FAREWELL, &mut node).await;
+    }
     let _ = std::fs::remove_file(&socket);
     match fell {
         None => Ok(()),
-        Some(why) => Err(server::ServerFault::new("keep the catalog", why).into()),
+        Some(why) => Err(server::ServerFault::new("serve", why).into()),
     }
 }
 

@@ -193,9 +193,6 @@ struct Run {
     ran: BTreeMap<ContainerName, Ran>,
     /// Who waited for nothing but room a second ago, and where every placed one was.
     waited: BTreeSet<SessionId>,
-    /// Whose owner had as many sessions starting as one owner may, then: an owner's own later session passes none
-    /// of them, another owner's may.
-    capped: BTreeSet<SessionId>,
     placed: BTreeSet<ContainerName>,
     /// Machines on which some grant was not confirmed a second ago.
     unsettled: BTreeSet<NodeId>,
@@ -312,7 +309,6 @@ impl Run {
             quiet_since: 0,
             ran: BTreeMap::new(),
             waited: BTreeSet::new(),
-            capped: BTreeSet::new(),
             placed: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             crashed_at: 0,
@@ -1043,9 +1039,6 @@ impl Run {
             let in_front = |s: &&Session| {
                 self.waited.contains(&s.id)
                     && waits_for_room(world, s, now.wall)
-                    && (s.owner == passing.owner
-                        || !self.capped.contains(&s.id)
-                            && !waits_for_own_starts(world, s, now.wall))
                     && s.owner == passing.owner
                     && (s.queued_at, s.id) < (passing.queued_at, passing.id)
             };
@@ -1075,12 +1068,6 @@ impl Run {
             .iter()
             .filter(holds)
             .map(Session::container)
-            .collect();
-        self.capped = world
-            .sessions
-            .iter()
-            .filter(|s| waits_for_own_starts(world, s, now.wall))
-            .map(|s| s.id)
             .collect();
         self.waited = world
             .sessions
