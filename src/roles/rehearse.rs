@@ -32,6 +32,7 @@ node NAME cpu CORES mem SIZE [gpus N] [card SIZE] [sockets N] [cut PROFILE,…] 
        [stop SECONDS]        `cut` cuts the last of its devices
 submit NAME [GPU] [cpu CORES] [mem SIZE] [gpu SHARE] [gpu-mem SIZE] [mig PROFILE] [batch SECONDS]
        [exit CODE] [after NAME,…] [at SECONDS] [timeout SECONDS] [longest SECONDS]
+       [by USER]             the user who owns it; kim where none is named
 resize NAME GPU
 stop NAME · kill NAME · restart NAME · pause NAME · resume NAME
 tick [SECONDS]        time passes, machines work and report, the server decides
@@ -118,7 +119,8 @@ struct StageNode {
 
 struct RehearsalStage {
     server: Simulation,
-    owner: UserId,
+    /// Users by name. Whose session it is, where a script does not say: kim.
+    users: BTreeMap<String, UserId>,
     machines: Vec<StageNode>,
     /// How the containers of a session behave, by its name.
     runs: BTreeMap<String, (Option<u64>, i32)>,
@@ -140,10 +142,9 @@ impl RehearsalStage {
         // A Monday at nine, in 2027.
         let start = Timestamp::from_millis(1_799_053_200_000);
         let server = Simulation::open(start)?;
-        let owner = server.person("kim", start)?;
         Ok(Self {
             server,
-            owner,
+            users: BTreeMap::new(),
             machines: Vec::new(),
             runs: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -293,6 +294,15 @@ impl RehearsalStage {
         Ok(())
     }
 
+    fn user(&mut self, name: &str) -> Result<UserId, Failure> {
+        if let Some(id) = self.users.get(name) {
+            return Ok(*id);
+        }
+        let id = self.server.person(name, self.start)?;
+        self.users.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
     fn submit(&mut self, name: &str, words: &[&str]) -> Result<(), Failure> {
         let (gpu, words) = match words {
             [share, rest @ ..] if share.starts_with(|c: char| c.is_ascii_digit()) => {
@@ -302,6 +312,7 @@ impl RehearsalStage {
         };
         let mut options = CommandOptions::read(words)?;
         let now = self.now().wall;
+        let owner = self.user(options.take("by").unwrap_or("kim"))?;
         let run = options.whole("batch")?;
         let exit = options.whole("exit")?.unwrap_or(0) as i32;
         let gpu = options.take("gpu").or(gpu).unwrap_or("0");
@@ -343,7 +354,7 @@ impl RehearsalStage {
         }
         let number = self.ids.len() as u8;
         let id = SessionId::make(now, [0, 0, 0, 0, 0, 0, 0, 0, 0, number]);
-        let session = Session::launched(id, SessionName::parse(name)?, self.owner, order, now);
+        let session = Session::launched(id, SessionName::parse(name)?, owner, order, now);
         match self.server.submit(&session, &format!("submit-{number}")) {
             Ok(id) => {
                 self.ids.insert(name.to_owned(), id);

@@ -12,9 +12,9 @@ use crate::controller::Decide;
 use crate::controller::pass::ControllerPass;
 
 /// How long a session counts as being started, from when it got its place; a healthy start takes a
-/// hundredth of it. Longer: starts that hang keep their owner's other sessions waiting. Shorter: on a slow disk
+/// tenth of it. Longer: starts that hang keep their owner's other sessions waiting. Shorter: on a slow disk
 /// one owner has more of them than their share.
-const STARTING_SECONDS: u64 = 10;
+const STARTING_SECONDS: u64 = 2;
 
 /// Carries out what `decide` answers for this world, and asks again as long as sessions ended: what
 /// depended on them can be decided now. Decisions about rows that moved on are dropped. So are places for

@@ -1132,7 +1132,9 @@ impl Run {
             let able =
                 self.second >= self.server_back_at + 2 && self.second >= self.disk_free_at + 2;
             let over = slack.is_some_and(|slack| ran > limit + slack);
-            if able && session.phase == SessionState::Running && over {
+            // Whose container is over has met no limit: its machine has yet to say so.
+            let lives = self.started(name).is_some();
+            if able && lives && session.phase == SessionState::Running && over {
                 return Err(format!(
                     "{} runs for {ran} s, past its limit of {limit} s (known since {known}, {:?}, {:?})",
                     session.name, session.wish, session.node
@@ -1280,13 +1282,13 @@ impl Run {
 }
 
 /// Whether its owner has as many sessions starting as one owner may: one for every two processors, at least one
-/// and at most eight of a machine, those of the last ten seconds counted.
+/// and at most eight of a machine, those of the last two seconds counted.
 fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
             && matches!(s.phase, SessionState::Scheduled | SessionState::Preparing)
             && s.scheduled_at
-                .is_some_and(|at| at <= now && now.seconds_since(at) < 10)
+                .is_some_and(|at| at <= now && now.seconds_since(at) < 2)
     });
     let nodes = world.nodes.iter();
     let take = nodes.filter(|n| n.schedulable && !n.is_silent(now));
