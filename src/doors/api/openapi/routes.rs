@@ -455,7 +455,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: IMAGES_WRITE,
         status: 201,
         answer: SuccessReply::Schema("Upload"),
-        refusals: &[400, 409, 412, 413, 422, 503],
+        refusals: &[400, 409, 412, 413, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
