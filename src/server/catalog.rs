@@ -270,12 +270,12 @@ impl Catalog {
     }
 
     /// Sets the administrator's rules for shares of devices, as the settings have them.
-    pub(crate) fn set_policy(&self, policy: rules::devices::SharePolicy) {
+    pub(crate) fn set_policy(&self, policy: rules::policy::SharePolicy) {
         self.0.heard.set_policy(policy);
     }
 
     /// The administrator's rules for shares of devices.
-    pub(crate) fn policy(&self) -> rules::devices::SharePolicy {
+    pub(crate) fn policy(&self) -> rules::policy::SharePolicy {
         self.0.heard.policy()
     }
 

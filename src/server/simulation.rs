@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use base::observe::Clock;
 use base::settings::{Settings, SettingsLayer};
-use rules::devices::SharePolicy;
 use rules::messages::{Assignment, NodeReport};
 use rules::names::{NodeId, SessionId, UserId};
 use rules::placement::Decision;
+use rules::policy::SharePolicy;
 use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;

@@ -1,10 +1,10 @@
 //! Turns what the rules say (sessions, rooms, explanations) into the pieces pages show: pills, racks, previews,
 //! timelines, endings. Pure: same answer for the same input, nothing is asked for.
 
-use rules::devices::SharePolicy;
 use rules::names::SessionId;
 use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
+use rules::policy::SharePolicy;
 use rules::resources::Demand;
 use rules::session::{Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rules::reason::Reason;
 use rules::refusal::Refusal;
-use rules::session::Reason;
 
 use super::writer::Rows;
 use super::{Catalog, Lane, copy, sealing};

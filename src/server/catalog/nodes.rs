@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use rules::devices::{MigPart, MigProfile, SharePolicy, cut};
+use rules::cut;
+use rules::devices::{MigPart, MigProfile};
 use rules::messages::{Assignment, CutOrder, DeviceUse, NodeReport, Uncut};
 use rules::names::{BootId, NodeId};
+use rules::policy::SharePolicy;
 use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
 use rules::world::NodeRecord;

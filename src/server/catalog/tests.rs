@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use base::observe::{Clock, random};
 use rules::names::{NodeId, SessionId, SessionName, UserId};
+use rules::reason::Reason;
 use rules::resources::Demand;
 use rules::session::{
-    DesiredState, Reason, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+    DesiredState, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::Timestamp;
 
@@ -670,7 +671,8 @@ fn kept_copies_are_closed_to_others() {
 #[test]
 fn what_is_changed_by_hand_is_changed_back() {
     use crate::catalog::nodes::{DeviceRow, WantedCut, cut_orders};
-    use rules::devices::{MigProfile, cut};
+    use rules::cut;
+    use rules::devices::MigProfile;
     let catalog = memory();
     let now = catalog.clock().now();
     let profiles = vec![MigProfile::parse("3g.40gb").unwrap()];
