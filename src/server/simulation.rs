@@ -17,7 +17,7 @@ use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
-use crate::catalog::idempotency::RequestKey;
+use crate::catalog::request_key::RequestKey;
 use crate::catalog::sessions::ConditionalWrite;
 use crate::catalog::{AtCommit, Catalog, Lane, RowsCopy};
 use crate::controller::{Controller, ControllerPass};

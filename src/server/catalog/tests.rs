@@ -806,7 +806,7 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
             .query_row("pragma integrity_check", [], |row| row.get(0))
             .unwrap();
         assert_eq!(whole, "ok");
-        let heard = super::nodes::NodeCache::default();
+        let heard = super::node_cache::NodeCache::default();
         let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
         let view = ReadTransaction::new(&connection, &heard, &seal);
         assert_eq!(view.session(written.id).unwrap(), Some(written.clone()));
@@ -910,7 +910,7 @@ fn disks_of_other_machines_are_known_by_their_numbers() {
 fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
     let catalog = memory();
     let (mina, jae) = (owner(&catalog), owner(&catalog));
-    let key = |principal, number: usize| idempotency::RequestKey {
+    let key = |principal, number: usize| request_key::RequestKey {
         principal,
         route: "POST /x".to_owned(),
         key: format!("k{number}"),
