@@ -76,7 +76,9 @@ fn edges(tree: &Tree) -> Edges {
             if source.in_test(token) || !modules.contains(&target) || tests.contains(&target) {
                 continue;
             }
-            let folder = [&[root.clone()], &path[..together]].concat().join("/");
+            let folder = [std::slice::from_ref(root), &path[..together]]
+                .concat()
+                .join("/");
             let uses = edges.entry(folder).or_default();
             uses.entry(from.clone()).or_default().insert(to.clone());
         }
