@@ -632,17 +632,17 @@ impl Settings {
     }
 
     /// The administrator's rules for shares of devices.
-    pub fn share_policy(&self) -> rules::devices::SharePolicy {
+    pub fn share_policy(&self) -> rules::policy::SharePolicy {
         // They were checked when they were read.
         let share = |text: &str| rules::units::GpuShare::parse(text).ok();
-        let usual = rules::devices::SharePolicy::default();
-        rules::devices::SharePolicy {
+        let usual = rules::policy::SharePolicy::default();
+        rules::policy::SharePolicy {
             units: self.gpu_units,
             least: share(&self.gpu_least).unwrap_or(usual.least),
             step: share(&self.gpu_step).unwrap_or(usual.step),
             spreading: match self.gpu_spreading.as_str() {
-                "spread" => rules::devices::Spreading::Spread,
-                _ => rules::devices::Spreading::Pack,
+                "spread" => rules::policy::Spreading::Spread,
+                _ => rules::policy::Spreading::Pack,
             },
             each: self.gpu_each.as_deref().and_then(share),
         }

@@ -7,6 +7,8 @@ mod certificates;
 mod client;
 mod columns;
 mod error;
+mod explain;
+mod format;
 mod gpus;
 mod images;
 mod korean;
@@ -18,6 +20,7 @@ mod people;
 mod sessions;
 mod system;
 mod terminal;
+mod values;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

@@ -6,6 +6,7 @@ pub mod authentication;
 pub mod components;
 pub mod docs;
 pub mod gpus;
+mod gpus_failure;
 pub mod images;
 pub mod launch;
 pub mod layout;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rules::continuity::Memory;
 use rules::messages::Assignment;
 use rules::names::{BootId, ContainerName, NodeId};
-use rules::session::Reason;
+use rules::reason::Reason;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use base::observe::{Clock, chain};
-use rules::messages::{EnforcementAction, MemoryIncident};
+use rules::incident::{EnforcementAction, MemoryIncident};
 use rules::names::IncidentId;
 use rules::units::Bytes;
 use serde::{Deserialize, Serialize};

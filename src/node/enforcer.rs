@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use base::observe::{Clock, chain};
 use rules::devices::Hold;
-use rules::session::Reason;
+use rules::reason::Reason;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 

@@ -15,8 +15,8 @@ use base::link::streams::Streams;
 use base::observe::Clock;
 use rules::continuity::Memory;
 use rules::names::{BootId, NodeId};
+use rules::reason::Reason;
 use rules::resources::{Capacity, Device};
-use rules::session::Reason;
 use rules::units::{Bytes, CpuShare};
 use store::images::ImageStore;
 

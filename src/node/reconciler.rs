@@ -14,8 +14,9 @@ use rules::messages::{
     STOP_GRACE_SECONDS,
 };
 use rules::names::{BootId, ContainerName};
+use rules::reason::Reason;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
-use rules::session::{Reason, SessionKind};
+use rules::session::SessionKind;
 use rules::units::Timestamp;
 use store::images::ImageStore;
 use store::images::digest::Sha256Digest;

@@ -2,13 +2,13 @@
 //! here and nowhere else.
 
 use rules::devices::Health;
+use rules::incident::{EnforcementAction, MemoryIncident};
 use rules::messages::{
-    Assignment, ContainerStatus, ContainerUsage, EnforcementAction, ExitRecord, MemoryIncident,
-    ReportedState, Waited,
+    Assignment, ContainerStatus, ContainerUsage, ExitRecord, ReportedState, Waited,
 };
 use rules::names::{BootId, ContainerName, IncidentId};
+use rules::reason::Reason;
 use rules::resources::{Device, DeviceShare};
-use rules::session::Reason;
 use rules::units::{Bytes, Timestamp};
 use std::collections::BTreeMap;
 

@@ -8,13 +8,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use base::observe::{Clock, chain};
-use base::settings::{self, Settings};
+use base::settings::Settings;
 use rules::refusal::Refusal;
 use serde::Serialize;
 use server::backup::{self, BackupPaths, Passphrase};
 use server::{Failure, upgrade};
 
 use super::doctor::checks::existing;
+use super::refused::refused_with;
+use super::settings_file::settings_file;
 use crate::doors::cli::args::{Format, Global};
 use crate::doors::cli::login::passphrase;
 
@@ -55,7 +57,7 @@ pub(super) fn main(
                 fault => Refusal::unavailable("backup.fault", format!("{}.", chain(&fault)))
                     .hint("Nothing was changed. Look at the disk, then try again."),
             };
-            super::client::refused_with(global, &refusal, 1)
+            refused_with(global, &refusal, 1)
         }
     }
 }
@@ -252,9 +254,4 @@ fn shown(global: &Global, value: &impl Serialize, text: String) -> String {
         Format::Table | Format::Wide | Format::Csv | Format::Name if global.quiet => String::new(),
         Format::Table | Format::Wide | Format::Csv | Format::Name => text,
     }
-}
-
-/// The settings file of this machine, as the server finds it.
-pub(super) fn settings_file() -> PathBuf {
-    std::env::var_os("FARDEL_CONFIG").map_or_else(|| PathBuf::from(settings::FILE), PathBuf::from)
 }

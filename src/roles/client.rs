@@ -13,6 +13,7 @@ use crate::doors::cli::args::{
     Serve, State, UpgradeCommand,
 };
 use crate::doors::cli::{self, Surroundings};
+use crate::roles::refused::refused_with;
 use crate::roles::{backup, console, doctor, support};
 
 /// What only other roles can do; `main` brings them.
@@ -202,23 +203,6 @@ fn on_files(
 
 fn refused(global: &Global, refusal: &Refusal) -> ExitCode {
     refused_with(global, refusal, USAGE)
-}
-
-pub(super) fn refused_with(global: &Global, refusal: &Refusal, exit: u8) -> ExitCode {
-    let text = if matches!(global.output, Format::Json | Format::Jsonl) {
-        let body = serde_json::json!({
-            "code": refusal.code, "detail": refusal.text, "hint": refusal.hint,
-        });
-        format!("{body:#}\n")
-    } else {
-        format!(
-            "error: {}\n  {}\n  (code {})\n",
-            refusal.text, refusal.hint, refusal.code
-        )
-        .replace("\n  \n", "\n")
-    };
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
-    ExitCode::from(exit)
 }
 
 /// Reads one file, or everything a server would read, and says whether a server would start with it.

@@ -17,7 +17,8 @@ use ratatui::DefaultTerminal;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
-use super::{client, program};
+use super::program;
+use super::refused::refused_with;
 use crate::doors::cli::args::{ConsoleVerb, Format, Global, NetworkVerb, PowerVerb};
 use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::{self as door, ConsoleStatus, Field, KeyEffect, MENU};
@@ -44,7 +45,7 @@ pub fn main(
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => client::refused_with(global, &refusal, 1),
+        Err(refusal) => refused_with(global, &refusal, 1),
     }
 }
 

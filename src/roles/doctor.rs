@@ -130,7 +130,7 @@ pub(super) fn every(settings: &Settings) -> Vec<DoctorCheck> {
         now: jiff::Timestamp::now().as_second(),
     };
     checks.extend(host.all());
-    let file = crate::roles::backup::settings_file();
+    let file = crate::roles::settings_file::settings_file();
     checks.extend(data_checks::all(
         settings,
         &file,

@@ -9,15 +9,17 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use base::observe::chain;
-use rules::devices::{MigPart, MigProfile, SharePolicy, Spreading};
+use rules::devices::{MigPart, MigProfile};
 use rules::findings::findings;
 use rules::messages::{Assignment, ContainerOrder, NodeReport};
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
 use rules::placement::{self, explain_session};
+use rules::policy::{SharePolicy, Spreading};
+use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{
-    DesiredState, Reason, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+    DesiredState, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;

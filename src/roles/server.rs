@@ -119,7 +119,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let server = Server::start(reading, clock.clone())?;
     // Before anything in it is touched, and until the end.
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
-    server.bring_examiner(super::support::examiner(&settings));
+    server.bring_examiner(super::examiner::examiner(&settings));
     let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;
     let streams = machine.streams();

@@ -4,24 +4,19 @@
 
 mod redact;
 
-use std::io::{Read as _, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use base::settings::{LoadedSettings, Settings};
+use base::settings::LoadedSettings;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
-use server::diagnostics::{Examination, Examiner};
 
 use super::console::network;
-use super::{client, doctor, program};
+use super::refused::refused_with;
+use super::{doctor, program};
 use crate::doors::cli::args::{Format, Global, Support};
 use crate::doors::cli::{self, Surroundings};
-
-/// How long looking at the machine may take; a disk that hangs must not hold a page for ever.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Newest lines of the log that go in.
 const LOG_LINES: &str = "5000";
@@ -36,61 +31,6 @@ struct SupportFile {
     name: &'static str,
     text: String,
     redacted: usize,
-}
-
-/// Looks at the machine by this program's own commands: they fork and try things, which a server of
-/// many threads must not.
-pub(super) fn examiner(settings: &Settings) -> Examiner {
-    let places = [
-        ("FARDEL_DATA", settings.data.clone().into_os_string()),
-        ("FARDEL_RUN", settings.run.clone().into_os_string()),
-        ("FARDEL_LISTEN", settings.listen.to_string().into()),
-    ];
-    Arc::new(move |what| {
-        let words: &[&str] = match what {
-            Examination::Checks => &["doctor", "--output", "json"],
-            Examination::BundlePreview => &["support", "bundle", "--preview", "--output", "json"],
-            Examination::Bundle => &["support", "bundle", "-"],
-        };
-        let mut child = std::process::Command::new("/proc/self/exe")
-            .args(words)
-            .envs(places.iter().map(|(name, value)| (*name, value)))
-            .stdin(std::process::Stdio::null())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .map_err(|error| error.to_string())?;
-        let Some(mut output) = child.stdout.take() else {
-            return Err("its output is missing".to_owned());
-        };
-        let reader = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            output.read_to_end(&mut bytes).map(|_| bytes)
-        });
-        let end = std::time::Instant::now() + LOOK_TIMEOUT;
-        // Checks that fail end with 1 and are an answer all the same.
-        while child
-            .try_wait()
-            .map_err(|error| error.to_string())?
-            .is_none()
-        {
-            if std::time::Instant::now() > end {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!(
-                    "it took longer than {} seconds",
-                    LOOK_TIMEOUT.as_secs()
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        match reader.join() {
-            Ok(Ok(bytes)) if !bytes.is_empty() => Ok(bytes),
-            Ok(Ok(_)) => Err("it said nothing".to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("its output could not be read".to_owned()),
-        }
-    })
 }
 
 /// Makes the bundle, or shows what it would hold.
@@ -109,7 +49,7 @@ pub fn main(
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => client::refused_with(global, &refusal, 1),
+        Err(refusal) => refused_with(global, &refusal, 1),
     }
 }
 

@@ -5,18 +5,22 @@
 
 pub mod assignment;
 pub mod continuity;
+pub mod cut;
 pub mod devices;
 pub mod findings;
 pub mod housekeeping;
 pub mod image;
+pub mod incident;
 pub mod messages;
 pub mod names;
 pub mod object;
 pub mod people;
 pub mod permissions;
 pub mod placement;
+pub mod policy;
 pub mod progress;
 pub mod proof;
+pub mod reason;
 pub mod refusal;
 pub mod resources;
 pub mod session;

@@ -6,15 +6,18 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{NodeId, SessionId};
+use crate::reason::Reason;
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{DesiredState, Outcome, Reason, SessionEnvironment, SessionState};
+use crate::session::{DesiredState, Outcome, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 
 mod choice;
 mod cluster_state;
 pub mod explain;
+mod feasibility;
 mod fit;
+mod node_state;
 mod order;
 mod queue;
 mod reservations;

@@ -1,24 +1,9 @@
 //! Row × sight → the next phase. What a report means for a session; silence means nothing at all.
 
-use serde::{Deserialize, Serialize};
-
 use crate::messages::{Assignment, ContainerStatus, NodeReport, ReportedState};
-use crate::names::SessionId;
-use crate::session::{DesiredState, Outcome, Reason, Session, SessionState};
+use crate::reason::Reason;
+use crate::session::{DesiredState, Outcome, PhaseChange, Session, SessionState};
 use crate::units::Timestamp;
-
-/// One write to one session row, conditional on the generation it was decided from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PhaseChange {
-    pub session: SessionId,
-    pub seen: u64,
-    pub to: SessionState,
-    pub started_at: Option<Timestamp>,
-    pub ended_at: Option<Timestamp>,
-    pub outcome: Option<Outcome>,
-    pub exit_code: Option<i32>,
-    pub reason: Option<Reason>,
-}
 
 /// What one complete report of a session's node changes about that session; None where nothing.
 ///

@@ -396,7 +396,7 @@ pub fn trespass(slice: Bytes, said: &str, answer: Option<(&str, u64)>) -> TestFi
 /// administrator's step, and no smaller than the least share that is given.
 pub fn shares(
     device: &crate::resources::Device,
-    policy: &crate::devices::SharePolicy,
+    policy: &crate::policy::SharePolicy,
 ) -> Option<(GpuShare, GpuShare)> {
     let step = policy.step.0.max(1);
     (1..=33)
@@ -417,7 +417,7 @@ const MIN_SHARE: u32 = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::SharePolicy;
+    use crate::policy::SharePolicy;
     use crate::resources::Device;
 
     const MIB: u64 = 1 << 20;

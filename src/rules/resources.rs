@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::devices::{DeviceAllocation, Health, Hold, MigPart, MigProfile};
+use crate::devices::{CONTEXT_OVERHEAD, Health, Hold, MigPart, MigProfile, WHOLE};
 use crate::refusal::Refusal;
 use crate::units::{Bytes, CpuShare, GpuShare};
 
@@ -82,8 +82,58 @@ impl Demand {
             .at("/resources/shm")
             .hint(format!("At most {memory} would work.")));
         }
-        crate::devices::check(self)
+        check_devices(self)
     }
+}
+
+/// A fraction beside whole devices counts in tenths: a sliver beside a whole card is a slip of the finger,
+/// and work spread over both goes at the pace of the sliver.
+const BESIDE_WHOLE: u32 = 10;
+
+/// Refuses what no device of any kind could ever give.
+fn check_devices(demand: &Demand) -> Result<(), Refusal> {
+    if demand.mig.is_some() && demand.gpu > GpuShare::ZERO {
+        return Err(Refusal::invalid(
+            "gpu.share-and-profile",
+            "A session has a share of devices or one MIG partition, not both.",
+        )
+        .at("/resources/mig")
+        .hint("Leave one of the two out."));
+    }
+    let (whole, part) = (demand.gpu.0 / WHOLE.0, demand.gpu.0 % WHOLE.0);
+    if whole > 0 && !part.is_multiple_of(BESIDE_WHOLE) {
+        let below = GpuShare(demand.gpu.0 - part % BESIDE_WHOLE);
+        let above = GpuShare(below.0 + BESIDE_WHOLE);
+        return Err(Refusal::invalid(
+            "gpu.not-whole",
+            "Beside whole devices a fraction counts in tenths.",
+        )
+        .with("below", below)
+        .with("above", above)
+        .at("/resources/gpu")
+        .hint(format!("{below} or {above} would work.")));
+    }
+    if let Some(memory) = demand.gpu_memory {
+        if part == 0 {
+            let text = if demand.gpu == GpuShare::ZERO {
+                "Memory of a device comes with a share of it, and none is asked for."
+            } else {
+                "Whole devices come with all of their memory."
+            };
+            return Err(Refusal::invalid("gpu.memory-without-share", text)
+                .at("/resources/gpu_memory")
+                .hint("Leave it out, or ask for a fraction such as 0.35."));
+        }
+        if memory < CONTEXT_OVERHEAD {
+            return Err(Refusal::invalid(
+                "gpu.slice-too-small",
+                format!("A slice needs at least {CONTEXT_OVERHEAD}: a program's context alone takes about that."),
+            ).with("least", CONTEXT_OVERHEAD)
+            .at("/resources/gpu_memory")
+            .hint(format!("{CONTEXT_OVERHEAD} or more would work.")));
+        }
+    }
+    Ok(())
 }
 
 /// What a machine offers to sessions, after what it keeps for itself.
@@ -161,6 +211,33 @@ impl Device {
     }
 }
 
+impl Device {
+    /// Memory of a share of it, rounded down: shares that sum to a device sum to no more than its memory.
+    pub fn memory_of(&self, share: GpuShare) -> Bytes {
+        let hundredths = u128::from(share.0.min(WHOLE.0));
+        let bytes = u128::from(self.memory.0) * hundredths / 100;
+        Bytes(u64::try_from(bytes).unwrap_or(self.memory.0))
+    }
+
+    /// Multiprocessors whose time a share is worth, rounded down; 0 where their number is unknown.
+    pub fn sms_of(&self, share: GpuShare) -> u32 {
+        let part = u64::from(self.sms) * u64::from(share.0.min(WHOLE.0)) / 100;
+        u32::try_from(part).unwrap_or(self.sms)
+    }
+
+    /// Cut into partitions, so that no slice of its time is given.
+    pub fn is_cut(&self) -> bool {
+        !self.mig.is_empty()
+    }
+
+    /// The least share whose memory holds a context; None where not even the whole does.
+    pub fn least_share(&self) -> Option<GpuShare> {
+        (1..=100)
+            .map(GpuShare)
+            .find(|share| self.memory_of(*share) >= CONTEXT_OVERHEAD)
+    }
+}
+
 /// A share of one device, given to one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceShare {
@@ -193,6 +270,135 @@ impl Used {
         self.memory = self.memory + demand.memory;
         for part in devices {
             self.devices.entry(part.index).or_default().add(part);
+        }
+    }
+}
+
+/// What is given of one device, by everybody together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceAllocation {
+    pub share: GpuShare,
+    pub memory: Bytes,
+    /// Numbers of the partitions that are given.
+    #[serde(default)]
+    pub parts: std::collections::BTreeSet<u32>,
+}
+
+impl DeviceAllocation {
+    pub fn add(&mut self, part: &DeviceShare) {
+        match part.part {
+            Some(number) => {
+                self.parts.insert(number);
+            }
+            None => {
+                self.share = self.share + part.share;
+                self.memory = self.memory + part.memory;
+            }
+        }
+    }
+
+    pub fn give_back(&mut self, part: &DeviceShare) {
+        match part.part {
+            Some(number) => {
+                self.parts.remove(&number);
+            }
+            None => {
+                self.share = self.share.saturating_sub(part.share);
+                self.memory = self.memory.saturating_sub(part.memory);
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.share == GpuShare::ZERO && self.memory == Bytes::ZERO && self.parts.is_empty()
+    }
+}
+
+/// Two grants of one container together, the larger of the two on each device: what has to be kept for
+/// it while its machine may hold it to either.
+pub fn either(a: &[DeviceShare], b: &[DeviceShare]) -> Vec<DeviceShare> {
+    let mut all = a.to_vec();
+    for other in b {
+        let same = |d: &&mut DeviceShare| d.index == other.index && d.part == other.part;
+        match all.iter_mut().find(same) {
+            Some(one) => {
+                one.share = one.share.max(other.share);
+                one.memory = one.memory.max(other.memory);
+            }
+            None => all.push(*other),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(gib: u64) -> Device {
+        Device {
+            memory: Bytes::gib(gib),
+            sms: 132,
+            ..Device::new(0, "H100")
+        }
+    }
+
+    fn demand(gpu: &str, memory: Option<Bytes>) -> Demand {
+        Demand {
+            gpu: GpuShare::parse(gpu).expect("a share"),
+            gpu_memory: memory,
+            ..Demand::default()
+        }
+    }
+
+    #[test]
+    fn a_share_is_so_much_memory_and_so_many_multiprocessors() {
+        let card = card(80);
+        assert_eq!(card.memory_of(GpuShare(35)), Bytes::gib(28));
+        assert_eq!(card.sms_of(GpuShare(35)), 46);
+    }
+
+    #[test]
+    fn shares_that_sum_to_a_card_never_sum_to_more_than_its_memory() {
+        for bytes in [1, 99, 12_345_678_901, 81_559 << 20, u64::MAX] {
+            let card = Device {
+                memory: Bytes(bytes),
+                ..card(1)
+            };
+            for cut in 1..100 {
+                let sum = card.memory_of(GpuShare(cut)).0 as u128
+                    + card.memory_of(GpuShare(100 - cut)).0 as u128;
+                assert!(sum <= u128::from(bytes), "{cut} of {bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_card_gives_no_slice_in_which_nothing_starts() {
+        assert_eq!(card(80).least_share(), Some(GpuShare(1)));
+        assert_eq!(card(16).least_share(), Some(GpuShare(4)));
+        let tiny = Device {
+            memory: Bytes::mib(256),
+            ..card(1)
+        };
+        assert_eq!(tiny.least_share(), None);
+    }
+
+    #[test]
+    fn what_can_never_be_right_is_refused_by_name() {
+        for (gpu, memory, code) in [
+            ("1.01", None, "gpu.not-whole"),
+            ("2.55", None, "gpu.not-whole"),
+            ("1", Some(Bytes::gib(4)), "gpu.memory-without-share"),
+            ("0", Some(Bytes::gib(4)), "gpu.memory-without-share"),
+            ("0.5", Some(Bytes::mib(100)), "gpu.slice-too-small"),
+        ] {
+            let refusal = check_devices(&demand(gpu, memory)).expect_err(gpu);
+            assert_eq!(refusal.code, code, "{gpu}");
+            assert!(!refusal.hint.is_empty(), "{gpu} says nothing of what works");
+        }
+        for gpu in ["0.01", "1", "2.5", "16"] {
+            assert_eq!(check_devices(&demand(gpu, None)), Ok(()), "{gpu}");
         }
     }
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{EnforcementAction, MemoryIncident};
+use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, ImageId, NodeId, SessionId, SessionName, UserId};
+use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
 use crate::units::Timestamp;
@@ -149,32 +150,6 @@ impl Outcome {
     }
 }
 
-/// Why something is as it is: a stable code for programs and translations, a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
-    pub code: String,
-    /// One English sentence.
-    pub text: String,
-    /// What a translation needs to say the same, such as `limit → 256 MiB`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, String>,
-}
-
-impl Reason {
-    pub fn new(code: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            code: code.into(),
-            text: text.into(),
-            params: BTreeMap::new(),
-        }
-    }
-
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
-        self.params.insert(name.to_owned(), value.to_string());
-        self
-    }
-}
-
 /// Which file system a session starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "from")]
@@ -260,6 +235,19 @@ pub struct Session {
     /// the latest.
     #[serde(default)]
     pub incidents: Vec<MemoryIncident>,
+}
+
+/// One write to one session row, conditional on the generation it was decided from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseChange {
+    pub session: SessionId,
+    pub seen: u64,
+    pub to: SessionState,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub outcome: Option<Outcome>,
+    pub exit_code: Option<i32>,
+    pub reason: Option<Reason>,
 }
 
 /// Incidents that a session remembers of each subject. At least as many as a machine says again of one
@@ -351,7 +339,7 @@ impl Session {
 
     /// Takes one phase change over. Returns false, and changes nothing, where the row was written
     /// since the change was decided or the move is not legal.
-    pub fn apply(&mut self, change: &crate::progress::PhaseChange, now: Timestamp) -> bool {
+    pub fn apply(&mut self, change: &PhaseChange, now: Timestamp) -> bool {
         if change.seen != self.generation || !self.phase.may_become(change.to) {
             return false;
         }
@@ -405,7 +393,7 @@ impl Session {
         if self.unconfirmed.is_empty() {
             self.devices.as_slice().into()
         } else {
-            crate::devices::either(&self.devices, &self.unconfirmed).into()
+            crate::resources::either(&self.devices, &self.unconfirmed).into()
         }
     }
 

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::devices::SharePolicy;
 use crate::names::{BootId, NodeId, SessionId, UserId};
+use crate::policy::SharePolicy;
+use crate::reason::Reason;
 use crate::resources::{Capacity, Used};
-use crate::session::{Outcome, Reason, Session};
+use crate::session::{Outcome, Session};
 use crate::units::Timestamp;
 
 /// Sessions that are not over, what their dependencies came to, and the machines.

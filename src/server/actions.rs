@@ -8,12 +8,13 @@ use serde::de::DeserializeOwned;
 
 use crate::access::Caller;
 use crate::catalog::Rows;
-use crate::catalog::idempotency::RequestKey;
+use crate::catalog::request_key::RequestKey;
 use crate::{Failure, ServerFault};
 
 pub mod backups;
 pub mod certificates;
 mod cursor;
+pub mod diagnostic_check;
 pub mod gpus;
 pub mod images;
 pub mod installation;

@@ -17,6 +17,7 @@ pub(crate) mod conducting;
 pub(crate) mod copy;
 mod ended;
 pub(crate) mod events;
+mod files;
 pub(crate) mod health;
 pub(crate) mod idempotency;
 pub(crate) mod images;
@@ -24,15 +25,18 @@ pub(crate) mod jobs;
 pub(crate) mod listing;
 mod live;
 mod migrate;
+mod node_cache;
 pub(crate) mod nodes;
 mod open;
 pub(crate) mod people;
 pub(crate) mod proofs;
 mod reader;
+pub(crate) mod request_key;
 mod reserve;
 pub(crate) mod samples;
 pub(crate) mod sealing;
 pub(crate) mod sessions;
+mod state_checks;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -66,7 +70,7 @@ struct CatalogInner {
     revision: watch::Receiver<u64>,
     /// Live sessions when the controller last looked.
     live: AtomicUsize,
-    heard: nodes::NodeCache,
+    heard: node_cache::NodeCache,
     health: health::CatalogHealth,
     /// Where the files lie; None in memory.
     data: Option<PathBuf>,
@@ -75,7 +79,7 @@ struct CatalogInner {
     founding: Founding,
     seal: sealing::Seal,
     /// Held until everything above is closed: a second server is refused by it.
-    _lock: Option<open::StateLock>,
+    _lock: Option<files::StateLock>,
 }
 
 /// The rows of a catalog in memory as they were at one moment.
@@ -100,7 +104,7 @@ impl Catalog {
         let opened = open::open(place, &clock)?;
         let samples = Arc::new(samples::Samples::open(place)?);
         let (announce, revision) = watch::channel(opened.revision);
-        let heard = nodes::NodeCache::default();
+        let heard = node_cache::NodeCache::default();
         let health = health::CatalogHealth::default();
         let engine = writer::Engine::new(
             opened.writer,
@@ -270,12 +274,12 @@ impl Catalog {
     }
 
     /// Sets the administrator's rules for shares of devices, as the settings have them.
-    pub(crate) fn set_policy(&self, policy: rules::devices::SharePolicy) {
+    pub(crate) fn set_policy(&self, policy: rules::policy::SharePolicy) {
         self.0.heard.set_policy(policy);
     }
 
     /// The administrator's rules for shares of devices.
-    pub(crate) fn policy(&self) -> rules::devices::SharePolicy {
+    pub(crate) fn policy(&self) -> rules::policy::SharePolicy {
         self.0.heard.policy()
     }
 

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use base::observe::Clock;
 use base::settings::{Settings, SettingsLayer};
-use rules::devices::SharePolicy;
 use rules::messages::{Assignment, NodeReport};
 use rules::names::{NodeId, SessionId, UserId};
 use rules::placement::Decision;
+use rules::policy::SharePolicy;
 use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
 
-use crate::catalog::idempotency::RequestKey;
+use crate::catalog::request_key::RequestKey;
 use crate::catalog::sessions::ConditionalWrite;
 use crate::catalog::{AtCommit, Catalog, Lane, RowsCopy};
 use crate::controller::{Controller, ControllerPass};

@@ -6,6 +6,7 @@
 //! here it gets a sentence.
 
 mod breach;
+mod circles;
 mod documents;
 mod names;
 mod source;

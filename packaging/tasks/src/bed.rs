@@ -17,6 +17,7 @@ mod airgap;
 mod guest;
 mod machine;
 mod network;
+mod order;
 mod power_cut;
 mod qemu;
 mod qemu_kernel;
@@ -34,13 +35,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use machine::{Hardware, Machine, Order, Said};
-use qemu::Emulated;
+use machine::{Machine, Said};
+use order::{Emulated, Hardware, Order};
 use root::Root;
 use upgrade::Packages;
 
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::{self, Failure, Gate};
+use crate::stage::{self, Gate};
 
 pub(crate) const USAGE: &str = "\
 usage: cargo ci bed root [--suite NAME]

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 const FOLDER: &str = "tests/browser";
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use crate::program::Program;
-use crate::stage::Failure;
 use crate::{copyright, sbom};
 
 /// Where the installed server listens until somebody says otherwise: every network of the machine, pages

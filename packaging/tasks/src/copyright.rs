@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::failure::Failure;
 use crate::packages::{self, Linked};
-use crate::stage::Failure;
 use crate::vendored;
 
 /// How files with terms begin, whatever follows and in whatever case.

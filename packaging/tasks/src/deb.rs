@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::contents::{Contents, SETTINGS, Scratch, gzip, read, write};
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 pub(crate) const MAINTAINER: &str = "fardel maintainers <maintainers@fardel.invalid>";
 /// Scripts that dpkg runs, from packaging/debian.

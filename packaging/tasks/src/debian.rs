@@ -7,8 +7,8 @@ mod hooks;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 const SUITES: [(&str, &str); 3] = [
     ("bullseye", "Debian 11"),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 const FOLDER: &str = "web/templates";
 

@@ -8,6 +8,8 @@ mod contents;
 mod copyright;
 mod deb;
 mod debian;
+mod failure;
+mod first_visit;
 mod lint;
 mod package;
 mod packages;
@@ -25,8 +27,9 @@ mod vendored;
 use std::path::Path;
 use std::process::ExitCode;
 
+use failure::Failure;
 use program::Program;
-use stage::{Budget, Failure, Gate};
+use stage::{Budget, Gate};
 
 const USAGE: &str = "\
 usage: cargo ci quick | full | nightly [--tested]
@@ -193,7 +196,7 @@ fn of_the_binary(gate: &mut Gate, binary: &Path) {
     gate.stage("static binary", || debian::is_static(binary));
     gate.stage("Debian roots", || debian::starts_in_each_root(binary));
     gate.stage("first answer", || start::answers(binary));
-    gate.stage("bytes", || budgets::check_bytes(binary));
+    gate.stage("bytes", || first_visit::check_bytes(binary));
 }
 
 fn package_stages(gate: &mut Gate, binary: &Path) {

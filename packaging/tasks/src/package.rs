@@ -9,8 +9,8 @@ use std::time::Instant;
 use crate::contents::{SBOM, SETTINGS, Scratch, read};
 use crate::deb::{self, Wish};
 use crate::debian::Root;
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 use crate::start::Server;
 use crate::{budgets, sbom};
 

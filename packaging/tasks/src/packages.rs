@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::budgets;
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 /// Packages that must never reach the product, and why.
 const NEVER: [(&str, &str); 12] = [

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 /// A program to be run once.
 pub(crate) struct Program {

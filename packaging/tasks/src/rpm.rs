@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::contents::{Contents, SETTINGS, Scratch, read, write};
 use crate::debian::Root;
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 /// Where files of the Debian package go here.
 const ELSEWHERE: [(&str, &str); 2] = [

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::failure::Failure;
 use crate::packages;
 use crate::program::Program;
-use crate::stage::Failure;
 use crate::vendored;
 
 /// Folders of web/vendor that are not shipped: the recipe, and texts that the copyright file holds.

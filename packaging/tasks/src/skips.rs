@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 const LIST: &str = ".ci/skips.txt";
 

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::stage::SLOWEST;
-
 /// Tests that end with one of these words were run; an ignored one was not.
 const RAN: [&str; 2] = ["ok", "FAILED"];
+
+/// How many stages, and how many tests, are listed as the slowest.
+const SLOWEST: usize = 10;
 
 /// Prints the slowest first, at most [`SLOWEST`] of them; nothing when there are none.
 pub(crate) fn print(what: &str, timed: &mut [(String, f64)]) {

@@ -1,15 +1,12 @@
 //! Runs one stage after the other, times each, and says at the end which failed and which were slow. A
 //! failed stage does not stop the ones behind it: one run tells everything.
 
-use std::fmt;
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use crate::failure::Failure;
 use crate::{budgets, slowest};
-
-/// How many stages, and how many tests, are listed as the slowest.
-pub(crate) const SLOWEST: usize = 10;
 
 /// What a stage over its budget of CPU seconds means.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,22 +15,6 @@ pub(crate) enum Budget {
     Told,
     /// A failure: this machine is the one that the budgets were set on.
     Held,
-}
-
-/// Why a stage failed, in words for the log.
-#[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
-
-impl Failure {
-    pub(crate) fn new(sentence: impl Into<String>) -> Self {
-        Self(sentence.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.0)
-    }
 }
 
 struct Outcome {

@@ -9,8 +9,8 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use crate::budgets;
+use crate::failure::Failure;
 use crate::program::Program;
-use crate::stage::Failure;
 
 /// Longer: the gate hangs when the server does. Shorter: a loaded machine fails for nothing.
 const TIMEOUT: Duration = Duration::from_secs(20);

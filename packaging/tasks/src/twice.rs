@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::deb;
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 /// Builds all of it a second time, in `target/twice`, and compares. Costs a cold build (8 minutes on two
 /// cores) and 3 GB while it runs.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::failure::Failure;
 use crate::program::{self, Program};
 use crate::skips::{self, Who};
-use crate::stage::Failure;
 
 /// `nobody` on every Debian; nothing on the machine belongs to it.
 const UID: &str = "65534";

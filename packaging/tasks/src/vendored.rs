@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::failure::Failure;
 use crate::packages::Linked;
 use crate::program::Program;
-use crate::stage::Failure;
 
 /// Where the browser's files lie.
 pub(crate) const FOLDER: &str = "web/vendor";

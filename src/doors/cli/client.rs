@@ -24,6 +24,9 @@ use tokio_rustls::TlsConnector;
 use super::address::{ServerAddress, resolve};
 use super::error::{CliError, FAILED, TIMEOUT, UNREACHABLE};
 
+/// How long a server may be away (restart, upgrade) before an attached `run` gives up.
+pub(super) const MAX_RECONNECT: Duration = Duration::from_secs(60);
+
 /// How long one TCP connection may take. Higher: a wrong address keeps people waiting. Lower: a
 /// loaded box on a slow network looks dead.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::format;
 use super::output::{Column, OutputStyle, age, size, span, text};
 use rules::units::Timestamp;
 
@@ -103,7 +104,7 @@ pub(super) const SESSIONS: &[Column] = &[
     Column {
         title: "GPU",
         rank: 6,
-        give: |r, _| super::gpus::asked(r),
+        give: |r, _| format::asked(r),
     },
     Column {
         title: "AGE",
@@ -214,12 +215,12 @@ pub(super) const SESSION: &[Column] = &[
     Column {
         title: "GPU",
         rank: 0,
-        give: |r, _| super::gpus::asked(r),
+        give: |r, _| format::asked(r),
     },
     Column {
         title: "DEVICES",
         rank: 0,
-        give: |r, _| match super::gpus::grants(&r["devices"]) {
+        give: |r, _| match format::grants(&r["devices"]) {
             none if none.is_empty() => "-".to_owned(),
             given => given,
         },
@@ -324,7 +325,7 @@ pub(super) const GPUS: &[Column] = &[
     Column {
         title: "BUSY",
         rank: 3,
-        give: |r, _| super::gpus::busy(r),
+        give: |r, _| format::busy(r),
     },
     Column {
         title: "MEMORY FREE",
@@ -339,12 +340,12 @@ pub(super) const GPUS: &[Column] = &[
     Column {
         title: "TESTED",
         rank: 5,
-        give: |r, _| super::gpus::tested(r),
+        give: |r, _| format::tested(r),
     },
     Column {
         title: "SLICES",
         rank: 2,
-        give: |r, v| super::gpus::slices(r, v.now),
+        give: |r, v| format::slices(r, v.now),
     },
     Column {
         title: "NODE",

@@ -7,14 +7,9 @@ use serde_json::{Value, json};
 use super::args::GpuCommand;
 use super::client::{HttpClient, encoded};
 use super::error::CliError;
-use super::output::{OutputStyle, size, span, text};
-use super::{columns, complain, images, launch, print, sessions};
-
-/// Seconds without work after which a slice is called idle, as on the pages.
-const IDLE_AFTER: u64 = 300;
-
-/// Said wherever a person reads of simulated devices.
-pub(super) const SIMULATED: &str = "simulated: these devices do not exist, and sessions get none";
+use super::format::{SIMULATED, asked, busy, grants, load, tested};
+use super::output::{OutputStyle, size, text};
+use super::{columns, complain, images, print, sessions, values};
 
 pub(super) async fn gpu(
     client: &HttpClient,
@@ -88,12 +83,12 @@ pub(super) async fn gpu(
             share,
             gpu_mem,
         } => {
-            let devices = launch::GpuArguments {
+            let devices = values::GpuArguments {
                 share: Some(&share),
                 memory: gpu_mem.as_deref(),
                 mig: None,
             };
-            let resources = launch::resources(None, None, None, &devices)?;
+            let resources = values::resources(None, None, None, &devices)?;
             let body = json!({"resources": resources});
             let changed = sessions::patched(client, &session.session, &body, None).await?;
             let line = match grants(&changed["devices"]) {
@@ -157,16 +152,6 @@ fn proved(body: &Value) -> String {
     lines
 }
 
-/// Whether the driver of a card has passed its test: `passed`, `FAILED`, `untested`, `-`.
-pub(super) fn tested(gpu: &Value) -> String {
-    match gpu["proof"].as_str().unwrap_or_default() {
-        "passed" => "passed".to_owned(),
-        "failed" => "FAILED".to_owned(),
-        "untested" => "untested".to_owned(),
-        _ => "-".to_owned(),
-    }
-}
-
 fn path(gpu: &str) -> String {
     format!("/api/v1/gpus/{}", encoded(gpu))
 }
@@ -193,127 +178,6 @@ fn said(view: &OutputStyle, gpu: &Value, what: &str) -> Result<(), CliError> {
     print(&view.said(gpu, &line)?);
     remark(view, gpu);
     Ok(())
-}
-
-/// What a session asks for of devices: `0.35`, `1g.10gb`, `-`.
-pub(super) fn asked(session: &Value) -> String {
-    if let Some(profile) = session["resources"]["mig"].as_str() {
-        return profile.to_owned();
-    }
-    match text(session, "resources.gpu") {
-        zero if zero == "0" => "-".to_owned(),
-        share => share,
-    }
-}
-
-/// An explanation whose devices also say how many multiprocessors they are worth, for people. For programs,
-/// and where the devices cannot be asked, it stays as it came.
-pub(super) async fn in_full(client: &HttpClient, view: &OutputStyle, mut answer: Value) -> Value {
-    let given = answer["devices"]
-        .as_array()
-        .is_some_and(|all| !all.is_empty());
-    if !given || !view.for_people() {
-        return answer;
-    }
-    let Ok(all) = client.get("/api/v1/gpus").await else {
-        return answer;
-    };
-    let node = answer["node"].clone();
-    for part in answer["devices"].as_array_mut().into_iter().flatten() {
-        let mut gpus = all["items"].as_array().into_iter().flatten();
-        let Some(gpu) = gpus.find(|g| g["index"] == part["index"] && g["node_name"] == node) else {
-            continue;
-        };
-        let cut = part["part"]
-            .as_u64()
-            .and_then(|n| gpu["partitions"].get(n as usize));
-        let total = gpu["sms"].as_u64().unwrap_or_default();
-        let hundredths = (part["share"].as_f64().unwrap_or_default() * 100.0).round() as u64;
-        part["sms"] = match cut {
-            Some(cut) => cut["sms"].clone(),
-            None => json!(total * hundredths / 100),
-        };
-        part["sms_total"] = json!(total);
-        if let Some(cut) = cut {
-            part["profile"] = cut["profile"].clone();
-        }
-    }
-    answer
-}
-
-/// `GPU 2: 0.35 = 28 GiB, 46 of 132 SMs`, several parted by semicolons; empty where none is given.
-pub(super) fn grants(devices: &Value) -> String {
-    let one = |part: &Value| {
-        let mut words = format!("GPU {}: {}", text(part, "index"), text(part, "share"));
-        if part["memory"].as_u64().unwrap_or_default() > 0 {
-            words.push_str(&format!(" = {}", size(&part["memory"])));
-        }
-        if part["sms_total"].as_u64().unwrap_or_default() > 0 {
-            words.push_str(&format!(
-                ", {} of {} SMs",
-                text(part, "sms"),
-                text(part, "sms_total")
-            ));
-        }
-        if let Some(profile) = part["profile"].as_str() {
-            words.push_str(&format!(", {profile}"));
-        }
-        if part["confirmed"] == false {
-            words.push_str(", not yet confirmed");
-        }
-        if part["simulated"] == true {
-            words.push_str(" (simulated)");
-        }
-        words
-    };
-    let all: Vec<String> = devices.as_array().into_iter().flatten().map(one).collect();
-    all.join("; ")
-}
-
-/// `84 %`, `idle 12m`, or nothing where unknown.
-fn load(slice: &Value, now: Timestamp) -> Option<String> {
-    let since = slice["idle_since"].as_str();
-    let idle = since.and_then(|since| Timestamp::parse(since).ok());
-    match (idle, slice["load_percent"].as_f64()) {
-        (Some(since), _) if now.seconds_since(since) >= IDLE_AFTER => {
-            Some(format!("idle {}", span(now.seconds_since(since))))
-        }
-        (_, Some(percent)) => Some(format!("{percent:.0} %")),
-        (_, None) => None,
-    }
-}
-
-/// How busy the device is by all processes, also those of no session: `54 %`, or `-` where unknown.
-pub(super) fn busy(gpu: &Value) -> String {
-    match gpu["doing"]["busy_percent"].as_u64() {
-        Some(percent) => format!("{percent} %"),
-        None => "-".to_owned(),
-    }
-}
-
-/// `vit 0.35 84 %, others 0.2 idle 12m`.
-pub(super) fn slices(gpu: &Value, now: Timestamp) -> String {
-    let all: Vec<String> = gpu["slices"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|slice| {
-            let name = slice["name"].as_str().unwrap_or("others");
-            let held = match slice["profile"].as_str() {
-                Some(profile) => format!("{name} {profile}"),
-                None => format!("{name} {}", text(slice, "share")),
-            };
-            match load(slice, now) {
-                Some(load) => format!("{held} {load}"),
-                None => held,
-            }
-        })
-        .collect();
-    if all.is_empty() {
-        "-".to_owned()
-    } else {
-        all.join(", ")
-    }
 }
 
 fn shown(gpu: &Value, now: Timestamp) -> String {
@@ -515,39 +379,4 @@ fn drained(body: &Value) -> String {
         lines.push_str(&format!("\n  {SIMULATED}"));
     }
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grant_is_told_as_share_memory_and_multiprocessors() {
-        let part = json!({"index": 2, "share": 0.35, "memory": 30_064_771_072_u64, "sms": 46,
-            "sms_total": 132, "confirmed": true, "simulated": true});
-        assert_eq!(
-            grants(&json!([part])),
-            "GPU 2: 0.35 = 28 GiB, 46 of 132 SMs (simulated)"
-        );
-        assert_eq!(grants(&json!([])), "");
-    }
-
-    #[test]
-    fn a_slice_is_told_with_its_load_or_since_when_it_is_idle() {
-        let now = Timestamp::parse("2026-11-22T12:00:00Z").expect("a time");
-        let slice = |name: &str, load: Value, idle: Value| json!({"name": name, "share": 0.35, "load_percent": load, "idle_since": idle});
-        let all = json!({"slices": [
-            slice("vit", json!(84.4), Value::Null),
-            // Idle for a moment only: not shown as idle.
-            slice("asr", json!(0), json!("2026-11-22T11:59:00Z")),
-            slice("nb", json!(0), json!("2026-11-22T11:48:00Z")),
-            slice("mig", Value::Null, Value::Null),
-        ]});
-        assert_eq!(
-            slices(&all, now),
-            "vit 0.35 84 %, asr 0.35 0 %, nb 0.35 idle 12m, mig 0.35"
-        );
-        assert_eq!(busy(&json!({"doing": {"busy_percent": 54}})), "54 %");
-        assert_eq!(busy(&json!({"doing": null})), "-");
-    }
 }

@@ -13,7 +13,7 @@ use super::args::{ImageCommand, JobCommand};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
 use super::error::{CliError, FAILED, UNREACHABLE};
 use super::output::{OutputStyle, text};
-use super::{columns, complain, launch, print};
+use super::{columns, complain, print};
 
 /// One piece of an upload. Higher: a broken network repeats more. Lower: the round trips show.
 const PIECE: usize = 8 << 20;
@@ -193,7 +193,7 @@ async fn upload(
                 if trouble.exit == UNREACHABLE || trouble.code == "upload.wrong-offset" =>
             {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
-                if since.elapsed() > launch::MAX_RECONNECT {
+                if since.elapsed() > super::client::MAX_RECONNECT {
                     return Err(trouble);
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;

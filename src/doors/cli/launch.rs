@@ -4,19 +4,18 @@
 use std::time::Duration;
 
 use hyper::Method;
-use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
 use super::args::{LaunchArguments, RunArguments, SessionKindArgument, WaitTarget};
-use super::client::{Extra, HttpClient, encoded, fresh_key};
+use super::client::{Extra, HttpClient, MAX_RECONNECT, fresh_key};
 use super::error::{CliError, INTERRUPTED, NEVER_RAN, TIMEOUT, UNREACHABLE};
+use super::explain::{explained, in_full};
 use super::output::{OutputStyle, text};
-use super::{Surroundings, columns, complain, print, sessions, terminal};
+use super::values::{GpuArguments, pairs, resources, seconds};
+use super::{Surroundings, columns, complain, print, terminal, values};
 
 /// How long one question "is it over?" waits at the server before it is asked again.
 const LONG_POLL_SECONDS: u64 = 25;
-/// How long a server may be away (restart, upgrade) before an attached `run` gives up.
-pub(super) const MAX_RECONNECT: Duration = Duration::from_secs(60);
 
 /// Runs a command or a shell in a new session.
 pub(super) async fn run(
@@ -70,7 +69,7 @@ pub(super) async fn run(
     };
     if request.rm && code.1 {
         let _ = client
-            .call(Method::DELETE, &sessions::path(&id), Extra::default())
+            .call(Method::DELETE, &values::path(&id), Extra::default())
             .await;
     }
     Ok(code.0)
@@ -156,8 +155,8 @@ async fn preview(
         )
         .await?
         .json()?;
-    let answer = super::gpus::in_full(client, view, answer).await;
-    print(&sessions::explained(view, &answer)?);
+    let answer = in_full(client, view, answer).await;
+    print(&explained(view, &answer)?);
     let never = answer["verdict"] == "never";
     Ok(if never { super::error::CAPACITY } else { 0 })
 }
@@ -178,7 +177,7 @@ pub(super) async fn wait(
             WaitTarget::Running => "running",
             WaitTarget::Ended => "ended",
         };
-        let path = format!("{}?wait={word}&patience={patience}", sessions::path(id));
+        let path = format!("{}?wait={word}&patience={patience}", values::path(id));
         match client.get(&path).await {
             Ok(session) => {
                 away = None;
@@ -224,14 +223,14 @@ async fn follow(client: &HttpClient, id: &str) -> Result<(u8, bool), CliError> {
     let session = loop {
         tokio::select! {
             done = &mut output => break done?,
-            signal = interrupted() => {
+            signal = terminal::interrupted() => {
                 signal?;
                 interrupts += 1;
                 let verb = if interrupts == 1 { "stop" } else { "kill" };
                 if interrupts == 1 {
                     complain("\nstopping; press Ctrl-C again to end it at once\n");
                 }
-                client.post(&format!("{}/{verb}", sessions::path(id)), &json!({})).await?;
+                client.post(&format!("{}/{verb}", values::path(id)), &json!({})).await?;
             }
         }
     };
@@ -289,12 +288,6 @@ pub(super) fn ended_code(session: &Value, interrupted: bool) -> u8 {
     code.unwrap_or(NEVER_RAN)
 }
 
-pub(super) async fn interrupted() -> Result<(), CliError> {
-    tokio::signal::ctrl_c()
-        .await
-        .map_err(|e| CliError::new(1, "signal.failed", format!("Ctrl-C cannot be heard: {e}.")))
-}
-
 /// The launch request that the flags mean: the JSON body of POST /sessions.
 pub(super) fn body(
     order: &LaunchArguments,
@@ -344,128 +337,6 @@ pub(super) fn body(
         body.insert("depends_on".into(), json!(order.after));
     }
     Ok(Value::Object(body))
-}
-
-/// What was given of devices.
-#[derive(Default)]
-pub(super) struct GpuArguments<'a> {
-    pub share: Option<&'a str>,
-    pub memory: Option<&'a str>,
-    pub mig: Option<&'a str>,
-}
-
-/// The amounts that were given, as the API takes them: numbers, bytes.
-pub(super) fn resources(
-    cpu: Option<&str>,
-    mem: Option<&str>,
-    shm: Option<&str>,
-    gpu: &GpuArguments<'_>,
-) -> Result<Map<String, Value>, CliError> {
-    let mut given = Map::new();
-    if let Some(cpu) = cpu {
-        given.insert("cpu".into(), json!(CpuShare::parse(cpu)?));
-    }
-    if let Some(mem) = mem {
-        given.insert("memory".into(), json!(Bytes::parse(mem)?));
-    }
-    if let Some(shm) = shm {
-        given.insert("shm".into(), json!(Bytes::parse(shm)?));
-    }
-    if let Some(share) = gpu.share {
-        let share = GpuShare::parse(share).map_err(|refusal| refusal.at("/resources/gpu"))?;
-        given.insert("gpu".into(), json!(share));
-    }
-    if let Some(memory) = gpu.memory {
-        given.insert("gpu_memory".into(), json!(Bytes::parse(memory)?));
-    }
-    if let Some(mig) = gpu.mig {
-        given.insert("mig".into(), json!(rules::devices::MigProfile::parse(mig)?));
-    }
-    Ok(given)
-}
-
-/// `NAME=VALUE` words as an object; with `around`, a bare NAME passes the caller's own value on.
-pub(super) fn pairs(
-    words: &[String],
-    around: Option<&Surroundings>,
-    flag: &str,
-) -> Result<Value, CliError> {
-    let mut given = Map::new();
-    for word in words {
-        match (word.split_once('='), around) {
-            (Some((name, value)), _) if !name.is_empty() => {
-                given.insert(name.to_owned(), value.into());
-            }
-            (None, Some(around)) if !word.is_empty() => match (around.variable)(word) {
-                Some(value) => {
-                    given.insert(word.clone(), value.into());
-                }
-                None => {
-                    return Err(CliError::usage(format!("{word} is not set here."))
-                        .hint(format!("--{flag} {word}=VALUE would work.")));
-                }
-            },
-            _ => {
-                return Err(
-                    CliError::usage(format!("--{flag} {word:?} is not NAME=VALUE."))
-                        .hint(format!("--{flag} team=vision would work.")),
-                );
-            }
-        }
-    }
-    Ok(Value::Object(given))
-}
-
-/// Reads `90`, `90s`, `30m`, `1h30m`, `2d` as seconds.
-pub(super) fn seconds(words: &str) -> Result<u64, CliError> {
-    let wrong = || {
-        CliError::usage(format!("{words:?} is not a length of time."))
-            .hint("90s, 30m, 1h30m or 2d would work.")
-    };
-    let mut total: u64 = 0;
-    let mut number = String::new();
-    for letter in words.trim().chars() {
-        if letter.is_ascii_digit() {
-            number.push(letter);
-            continue;
-        }
-        let unit = match letter {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 86_400,
-            _ => return Err(wrong()),
-        };
-        let count: u64 = number.parse().map_err(|_| wrong())?;
-        number.clear();
-        total = count
-            .checked_mul(unit)
-            .and_then(|n| n.checked_add(total))
-            .ok_or_else(wrong)?;
-    }
-    if !number.is_empty() {
-        if total > 0 {
-            return Err(wrong());
-        }
-        total = number.parse().map_err(|_| wrong())?;
-    } else if words.trim().is_empty() {
-        return Err(wrong());
-    }
-    Ok(total)
-}
-
-/// The query of a list, without empty parts.
-pub(super) fn query(parts: &[(&str, String)]) -> String {
-    let words: Vec<String> = parts
-        .iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| format!("{name}={}", encoded(value)))
-        .collect();
-    if words.is_empty() {
-        String::new()
-    } else {
-        format!("?{}", words.join("&"))
-    }
 }
 
 #[cfg(test)]
@@ -520,22 +391,6 @@ mod tests {
                 "{line}: {}",
                 trouble.hint
             );
-        }
-    }
-
-    #[test]
-    fn lengths_of_time_are_read_as_people_write_them() {
-        for (text, n) in [
-            ("90", 90),
-            ("90s", 90),
-            ("30m", 1800),
-            ("1h30m", 5400),
-            ("2d", 172_800),
-        ] {
-            assert_eq!(seconds(text).ok(), Some(n), "{text}");
-        }
-        for text in ["", "m", "-1", "1y", "1h30", "99999999999999999999d"] {
-            assert!(seconds(text).is_err(), "{text} was taken");
         }
     }
 

@@ -250,7 +250,7 @@ pub(super) async fn login(
             "name": name,
             "password": password,
             "token_name": format!("cli on {}", host.trim()),
-            "expires_seconds": super::launch::seconds(&request.expires)?,
+            "expires_seconds": super::values::seconds(&request.expires)?,
         });
         let answer = client
             .call(Method::POST, "/api/v1/sign-in", Extra::json(&body))

@@ -9,7 +9,7 @@ use super::args::{Me, TokenCommand, UserCommand};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::{OutputStyle, text};
-use super::{columns, complain, launch, login, print};
+use super::{columns, complain, login, print, values};
 
 /// Prints the links that the server gives, one a line.
 pub(super) async fn setup_link(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
@@ -127,7 +127,7 @@ pub(super) async fn token(
             scope,
             expires,
         } => {
-            let at = super::now().plus_seconds(launch::seconds(&expires)?);
+            let at = super::now().plus_seconds(values::seconds(&expires)?);
             let scopes = if scope.is_empty() {
                 Permission::ALL.map(|verb| verb.word().to_owned()).to_vec()
             } else {

@@ -7,18 +7,15 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::args::{Removal, SessionCommand, SessionLs};
-use super::client::{Extra, HttpClient, encoded};
+use super::client::{Extra, HttpClient};
 use super::error::{CONFLICT, CliError, NOT_FOUND, PARTLY, TIMEOUT};
-use super::output::{OutputStyle, span, text};
-use super::{Surroundings, columns, complain, launch, print, terminal};
+use super::explain::{explained, in_full};
+use super::output::{OutputStyle, text};
+use super::values::path;
+use super::{Surroundings, columns, complain, launch, print, terminal, values};
 
 /// Rows asked for at once while a list is read to its end.
 const PAGE: u32 = 500;
-
-/// The path of one session.
-pub(super) fn path(session: &str) -> String {
-    format!("/api/v1/sessions/{}", encoded(session))
-}
 
 pub(super) async fn session(
     client: &HttpClient,
@@ -58,13 +55,13 @@ pub(super) async fn session(
             gpu_mem,
             label,
         } => {
-            let devices = launch::GpuArguments {
+            let devices = values::GpuArguments {
                 share: gpu.as_deref(),
                 memory: gpu_mem.as_deref(),
                 mig: None,
             };
-            let resources = launch::resources(cpu.as_deref(), mem.as_deref(), None, &devices)?;
-            let mut labels = launch::pairs(&label, None, "label")?;
+            let resources = values::resources(cpu.as_deref(), mem.as_deref(), None, &devices)?;
+            let mut labels = values::pairs(&label, None, "label")?;
             // A merge patch removes what is null.
             for value in labels.as_object_mut().into_iter().flat_map(Map::values_mut) {
                 if value == "" {
@@ -102,10 +99,10 @@ pub(super) async fn session(
         SessionCommand::Exec(request) => terminal::exec(client, view, around, request).await,
         SessionCommand::Attach(request) => terminal::attach(client, view, &request).await,
         SessionCommand::Metrics { session, since } => {
-            let since = launch::seconds(&since)?;
+            let since = values::seconds(&since)?;
             let from = super::now().as_millis() - i64::try_from(since).unwrap_or(0) * 1000;
             let from = rules::units::Timestamp::from_millis(from.max(0));
-            let query = launch::query(&[("since", from.to_string())]);
+            let query = values::query(&[("since", from.to_string())]);
             let samples = client
                 .get(&format!("{}/metrics{query}", path(&session.session)))
                 .await?;
@@ -153,7 +150,7 @@ pub(super) async fn list(
             ("cursor", cursor.clone()),
         ];
         let mut page = client
-            .get(&format!("/api/v1/sessions{}", launch::query(&parts)))
+            .get(&format!("/api/v1/sessions{}", values::query(&parts)))
             .await?;
         if let Some(items) = page["items"].as_array_mut() {
             all.append(items);
@@ -191,7 +188,7 @@ pub(super) async fn drain(
     view: &OutputStyle,
     timeout: &str,
 ) -> Result<u8, CliError> {
-    let asked = Duration::from_secs(launch::seconds(timeout)?);
+    let asked = Duration::from_secs(values::seconds(timeout)?);
     let begun = Instant::now();
     let mut told: BTreeMap<String, &str> = BTreeMap::new();
     loop {
@@ -246,7 +243,7 @@ async fn live(client: &HttpClient) -> Result<Vec<Value>, CliError> {
         ("scope", "all".to_owned()),
     ];
     let mut page = client
-        .get(&format!("/api/v1/sessions{}", launch::query(&parts)))
+        .get(&format!("/api/v1/sessions{}", values::query(&parts)))
         .await?;
     Ok(page["items"]
         .as_array_mut()
@@ -270,42 +267,9 @@ pub(super) async fn why(
     session: &str,
 ) -> Result<u8, CliError> {
     let answer = client.get(&format!("{}/why", path(session))).await?;
-    let answer = super::gpus::in_full(client, view, answer).await;
+    let answer = in_full(client, view, answer).await;
     print(&explained(view, &answer)?);
     Ok(0)
-}
-
-/// Prints an explanation: its sentence, then what it rests on.
-pub(super) fn explained(view: &OutputStyle, answer: &Value) -> Result<String, CliError> {
-    let mut lines = text(answer, "sentence");
-    let given = super::gpus::grants(&answer["devices"]);
-    if !given.is_empty() {
-        lines.push_str(&format!("\n  {given}"));
-    }
-    if answer["simulated"] == true && !given.is_empty() {
-        lines.push_str(&format!("\n  {}", super::gpus::SIMULATED));
-    }
-    let several = answer["blockers"].as_array().is_some_and(|b| b.len() > 1);
-    for blocker in answer["blockers"].as_array().into_iter().flatten() {
-        let sentence = text(blocker, "text");
-        if several || !lines.contains(&sentence) {
-            lines.push_str(&format!("\n  - {sentence} ({})", text(blocker, "code")));
-        }
-    }
-    if let Some(place) = answer["queue_position"].as_u64() {
-        lines.push_str(&format!("\n  place in the queue: {place}"));
-    }
-    if let Some(seconds) = answer["eta"]["p50_seconds"].as_u64() {
-        lines.push_str(&format!(
-            "\n  expected in {}: {}",
-            span(seconds),
-            text(answer, "eta.basis")
-        ));
-    }
-    for other in answer["alternatives"].as_array().into_iter().flatten() {
-        lines.push_str(&format!("\n  instead: {}", text(other, "text")));
-    }
-    view.said(answer, &lines)
 }
 
 pub(super) async fn patched(

@@ -12,7 +12,7 @@ use super::args::{ApiArguments, EventCommand, Format};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
 use super::error::{CliError, INTERRUPTED};
 use super::output::{self, OutputStyle, size, text};
-use super::{columns, complain, launch, print};
+use super::{columns, complain, print, terminal, values};
 
 pub(super) async fn top(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
     let body = client.get("/api/v1/overview").await?;
@@ -181,7 +181,7 @@ pub(super) async fn events(
         topics,
         limit,
     } = request;
-    let query = launch::query(&[("topics", topics.join(","))]);
+    let query = values::query(&[("topics", topics.join(","))]);
     let mut position = since;
     let mut seen = 0;
     loop {
@@ -195,7 +195,7 @@ pub(super) async fn events(
         loop {
             let piece = tokio::select! {
                 piece = flow.next() => piece,
-                signal = launch::interrupted() => return signal.map(|()| INTERRUPTED),
+                signal = terminal::interrupted() => return signal.map(|()| INTERRUPTED),
             };
             let Ok(Some(bytes)) = piece else { break };
             pending.push_str(&String::from_utf8_lossy(&bytes));

@@ -16,10 +16,10 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::args::{Attach, Exec, Logs};
-use super::client::{HttpClient, encoded};
+use super::client::{HttpClient, MAX_RECONNECT, encoded};
 use super::error::{CliError, FAILED, INTERRUPTED, UNREACHABLE};
 use super::output::OutputStyle;
-use super::{Surroundings, complain, launch, sessions};
+use super::{Surroundings, complain, values};
 
 /// What a terminal's WebSocket speaks: binary messages whose first byte is the channel.
 pub(super) const PROTOCOL: &str = "v1.term";
@@ -68,7 +68,7 @@ pub(super) async fn exec(
     for word in &request.command {
         parts.push(("command", word.clone()));
     }
-    let env = launch::pairs(&request.env, Some(around), "env")?;
+    let env = values::pairs(&request.env, Some(around), "env")?;
     for (name, value) in env.as_object().into_iter().flatten() {
         parts.push((
             "env",
@@ -93,7 +93,7 @@ pub(super) async fn exec(
         .collect();
     let path = format!(
         "{}/exec?{}",
-        sessions::path(&request.session.session),
+        values::path(&request.session.session),
         query.join("&")
     );
     let socket = client.socket(&path, PROTOCOL).await?;
@@ -154,7 +154,7 @@ pub(super) async fn attached(
             .flatten()
             .map(|(columns, rows)| format!("?cols={columns}&rows={rows}"))
             .unwrap_or_default();
-        let path = format!("{}/attach{size}", sessions::path(id));
+        let path = format!("{}/attach{size}", values::path(id));
         match client.socket(&path, PROTOCOL).await {
             Ok(socket) => {
                 if away.take().is_some() && pump.tty {
@@ -169,7 +169,7 @@ pub(super) async fn attached(
                 complain("\nthe server went away; waiting for it\n");
             }
             Err(trouble) if trouble.exit == UNREACHABLE => match away {
-                Some(since) if since.elapsed() < launch::MAX_RECONNECT => {
+                Some(since) if since.elapsed() < MAX_RECONNECT => {
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
                 _ => return Err(trouble),
@@ -181,6 +181,12 @@ pub(super) async fn attached(
             Err(trouble) => return Err(trouble),
         }
     }
+}
+
+pub(super) async fn interrupted() -> Result<(), CliError> {
+    tokio::signal::ctrl_c()
+        .await
+        .map_err(|e| CliError::new(1, "signal.failed", format!("Ctrl-C cannot be heard: {e}.")))
 }
 
 /// Columns and rows of this terminal; None where it does not say.
@@ -263,7 +269,7 @@ async fn pumped(
             }
             _ = told_to_end.recv() => return Ok(Over::Detached),
             _ = hung_up.recv() => return Ok(Over::Detached),
-            signal = launch::interrupted(), if !raw => {
+            signal = interrupted(), if !raw => {
                 signal?;
                 return Ok(Over::Exit(INTERRUPTED));
             }
@@ -381,7 +387,7 @@ pub(super) async fn logs(client: &HttpClient, request: &Logs) -> Result<u8, CliE
     );
     tokio::select! {
         done = copy => done.map(|()| 0),
-        signal = launch::interrupted() => signal.map(|()| INTERRUPTED),
+        signal = interrupted() => signal.map(|()| INTERRUPTED),
     }
 }
 
@@ -397,7 +403,7 @@ pub(super) async fn copy_log(
     let mut away: Option<std::time::Instant> = None;
     loop {
         let follow_word = if follow { "&follow=1" } else { "" };
-        let path = format!("{}/logs?since={position}{follow_word}", sessions::path(id));
+        let path = format!("{}/logs?since={position}{follow_word}", values::path(id));
         let broken = match client.flow(&path, Vec::new()).await {
             Ok(mut flow) => loop {
                 match flow.next().await {
@@ -419,7 +425,7 @@ pub(super) async fn copy_log(
             return Err(broken);
         }
         let since = *away.get_or_insert_with(std::time::Instant::now);
-        if since.elapsed() > launch::MAX_RECONNECT {
+        if since.elapsed() > MAX_RECONNECT {
             return Err(broken);
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -455,7 +461,7 @@ pub(super) async fn forward(
             "127.0.0.1:{at} leads to port {inside} of {session}; Ctrl-C ends it\n"
         ));
     }
-    let path = format!("{}/ports/{inside}", sessions::path(session));
+    let path = format!("{}/ports/{inside}", values::path(session));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -469,7 +475,7 @@ pub(super) async fn forward(
                 });
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            signal = launch::interrupted() => return signal.map(|()| 0),
+            signal = interrupted() => return signal.map(|()| 0),
         }
     }
 }

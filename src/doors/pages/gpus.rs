@@ -8,8 +8,9 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::devices::{Health, Hold, SharePolicy, Spreading, WHOLE};
+use rules::devices::{Health, Hold, WHOLE};
 use rules::names::SessionId;
+use rules::policy::{SharePolicy, Spreading};
 use rules::resources::DeviceShare;
 use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
@@ -20,9 +21,10 @@ use server::actions::gpus::{self, CordonRequest, DrainRequest, Gpu, GpuSlice, Gp
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};
+use super::gpus_failure::failed;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, layout, live as stream, responses};
+use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -325,16 +327,6 @@ pub async fn act(
     }
 }
 
-pub(super) fn failed(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: &Caller,
-    failure: &Failure,
-) -> Response {
-    let frame = layout(console, visit, caller, Nav::Gpus);
-    responses::failure(console, visit, Some(frame), failure)
-}
-
 async fn read(
     console: &PagesContext,
     visit: &RequestContext,
@@ -401,7 +393,7 @@ async fn one(
         alert,
         name: format!("GPU {}", gpu.index),
         simulated: gpu.simulated,
-        standing: (!gpu.simulated).then(|| super::proofs::standing(t, &gpu)),
+        standing: (!gpu.simulated).then(|| presenter::standing(t, &gpu)),
         cordoned: gpu.cordoned,
         note: gpu.note.clone(),
         may_write,

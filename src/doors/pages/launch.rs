@@ -8,8 +8,9 @@ use askama::Template;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::devices::{MigProfile, SharePolicy};
+use rules::devices::MigProfile;
 use rules::placement::Explanation;
+use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
 use rules::resources::Demand;
 use rules::session::SessionKind;
@@ -21,9 +22,9 @@ use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, LaunchRequest, ListQuery, NodeOverview, Resources};
 
 use super::authentication::PageCaller;
-use super::components::{self, Alert, BarRow, CheckRow, Choice, FormFieldError};
+use super::components::{self, Alert, BarRow, Choice, FormFieldError};
 use super::layout::{Nav, PageLayout};
-use super::presenter::{self, LaunchWords};
+use super::presenter::{self, LaunchWords, Preview};
 use super::request_context::RequestContext;
 use super::{PagesContext, gpus, images, layout, responses};
 use crate::doors::text::{Text, codes};
@@ -96,28 +97,6 @@ pub struct Slider {
     pub value: String,
     /// What is in the box, right or wrong.
     pub typed: String,
-}
-
-/// The answer beside the form.
-#[derive(Default)]
-pub struct Preview {
-    /// Class of the verdict: empty (starts now), `wait`, `never`.
-    pub tone: &'static str,
-    pub icon: &'static str,
-    pub verdict: String,
-    pub detail: String,
-    /// `0.35 = 28 GiB, 46 of 132 SMs`, one for each device it would have.
-    pub grants: Vec<String>,
-    /// Devices here do not exist.
-    pub simulated: bool,
-    pub rows: Vec<BarRow>,
-    pub checks: Vec<CheckRow>,
-    pub what_if: Vec<String>,
-    pub command_line: String,
-    /// The words on the button.
-    pub go: String,
-    /// Launching would be refused.
-    pub blocked: bool,
 }
 
 /// Earlier launches offered as a start.

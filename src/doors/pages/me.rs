@@ -17,7 +17,7 @@ use server::actions::people::{self, UserPreferences, tokens};
 use super::authentication::{OptionalPageCaller, PageCaller};
 use super::components::{self, Alert, Choice};
 use super::layout::{Nav, PageLayout, Theme};
-use super::request_context::{RequestContext, taste};
+use super::request_context::{RequestContext, taste, zones};
 use super::setup::MIN_PASSWORD;
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text, codes};
@@ -52,21 +52,6 @@ pub struct OwnTokenRow {
     pub used: String,
 }
 
-/// Zones offered; the browser's own is taken where none was chosen.
-const ZONES: [&str; 12] = [
-    "Asia/Seoul",
-    "Asia/Tokyo",
-    "Asia/Shanghai",
-    "Asia/Singapore",
-    "Asia/Kolkata",
-    "Australia/Sydney",
-    "Europe/Berlin",
-    "Europe/London",
-    "America/New_York",
-    "America/Chicago",
-    "America/Los_Angeles",
-    "UTC",
-];
 /// Days a token may be good for; none is for ever.
 const LIFETIMES: [u64; 4] = [7, 30, 90, 365];
 
@@ -166,17 +151,6 @@ async fn shown(
         f,
     };
     responses::page(console, visit, status, &page)
-}
-
-/// The zones that people choose from, with the one in force among them.
-pub fn zones(zone: &str) -> Vec<Choice> {
-    let mut zones: Vec<Choice> = ZONES
-        .map(|name| Choice::new(name, name, name == zone))
-        .into();
-    if !ZONES.contains(&zone) {
-        zones.insert(0, Choice::new(zone, zone, true));
-    }
-    zones
 }
 
 /// What a token that may only look may do.

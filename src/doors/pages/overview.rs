@@ -7,9 +7,10 @@ use axum::response::Response;
 use rules::refusal::RefusalKind;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::access::Caller;
+use server::actions::diagnostic_check::DiagnosticCheck;
 use server::actions::gpus::{self as devices, Gpu};
 use server::actions::sessions::{self, ListQuery, NodeOverview, Overview};
-use server::actions::system::{self, DiagnosticCheck};
+use server::actions::system;
 use server::{Failure, Server};
 
 use super::authentication::PageCaller;

@@ -1,20 +1,68 @@
 //! Turns what the rules say (sessions, rooms, explanations) into the pieces pages show: pills, racks, previews,
 //! timelines, endings. Pure: same answer for the same input, nothing is asked for.
 
-use rules::devices::SharePolicy;
 use rules::names::SessionId;
 use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
+use rules::policy::SharePolicy;
+use rules::proof::SelfTestStatus;
 use rules::resources::Demand;
 use rules::session::{Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use server::actions::gpus::Gpu;
 use server::actions::sessions::{EventView, NodeOverview, SessionView};
 
 use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
-use super::launch::Preview;
 use super::request_context::LocalClock;
-use super::sessions::{SessionEnd, TimelineStep, Wait};
 use crate::doors::text::{Text, codes};
+
+/// The answer beside the form.
+#[derive(Default)]
+pub struct Preview {
+    /// Class of the verdict: empty (starts now), `wait`, `never`.
+    pub tone: &'static str,
+    pub icon: &'static str,
+    pub verdict: String,
+    pub detail: String,
+    /// `0.35 = 28 GiB, 46 of 132 SMs`, one for each device it would have.
+    pub grants: Vec<String>,
+    /// Devices here do not exist.
+    pub simulated: bool,
+    pub rows: Vec<BarRow>,
+    pub checks: Vec<CheckRow>,
+    pub what_if: Vec<String>,
+    pub command_line: String,
+    /// The words on the button.
+    pub go: String,
+    /// Launching would be refused.
+    pub blocked: bool,
+}
+
+/// What a waiting session waits for.
+pub struct Wait {
+    pub verdict: String,
+    pub sentence: String,
+    pub checks: Vec<CheckRow>,
+    pub hints: Vec<String>,
+}
+
+/// One line of a timeline.
+pub struct TimelineStep {
+    pub when: String,
+    pub tone: &'static str,
+    pub what: String,
+    pub took: String,
+}
+
+/// How a session ended.
+pub struct SessionEnd {
+    pub tone: &'static str,
+    pub icon: &'static str,
+    pub verdict: String,
+    pub reason: String,
+    pub facts: Vec<(String, String)>,
+    pub last_lines: String,
+}
 
 /// How its state looks: class of the pill, and the word.
 pub fn state(t: Text, session: &SessionView) -> (&'static str, &'static str) {
@@ -543,6 +591,16 @@ pub fn quoted(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// Tone and words for whether a card's driver has passed.
+pub fn standing(t: Text, gpu: &Gpu) -> (&'static str, String) {
+    match gpu.proof {
+        SelfTestStatus::None => ("no", t.proof_none().to_owned()),
+        SelfTestStatus::Untested => ("warn", t.proof_untested().to_owned()),
+        SelfTestStatus::Passed => ("ok", t.proof_passed().to_owned()),
+        SelfTestStatus::Failed => ("bad", t.proof_failed().to_owned()),
     }
 }
 

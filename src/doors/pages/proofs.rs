@@ -6,19 +6,20 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::proof::{SelfTestStatus, TestFinding, TestVerdict};
+use rules::proof::{TestFinding, TestVerdict};
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::gpus;
 use server::actions::gpus::prove::{self, Proof, TestRequest};
-use server::actions::gpus::{self, Gpu};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert};
+use super::gpus_failure::failed;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, gpus as floor, layout, live as stream, responses};
+use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -74,7 +75,7 @@ pub async fn show(
 ) -> Response {
     match page(&console, &visit, &caller, &id, None).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => floor::failed(&console, &visit, &caller, &failure),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
 
@@ -146,10 +147,10 @@ async fn told(
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             match page(console, visit, caller, id, Some(alert)).await {
                 Ok(page) => responses::page(console, visit, status, &page),
-                Err(_) => floor::failed(console, visit, caller, &refusal.into()),
+                Err(_) => failed(console, visit, caller, &refusal.into()),
             }
         }
-        Err(fault) => floor::failed(console, visit, caller, &fault),
+        Err(fault) => failed(console, visit, caller, &fault),
     }
 }
 
@@ -198,7 +199,7 @@ async fn page(
         },
         alert,
         name: format!("GPU {}", gpu.index),
-        standing: standing(t, &gpu),
+        standing: presenter::standing(t, &gpu),
         never,
         images,
         may_write,
@@ -214,16 +215,6 @@ async fn page(
         found: proof.map(|proof| found(t, &proof)),
         id: gpu.id,
     })
-}
-
-/// Tone and words for whether a card's driver has passed.
-pub fn standing(t: Text, gpu: &Gpu) -> (&'static str, String) {
-    match gpu.proof {
-        SelfTestStatus::None => ("no", t.proof_none().to_owned()),
-        SelfTestStatus::Untested => ("warn", t.proof_untested().to_owned()),
-        SelfTestStatus::Passed => ("ok", t.proof_passed().to_owned()),
-        SelfTestStatus::Failed => ("bad", t.proof_failed().to_owned()),
-    }
 }
 
 fn found(t: Text, proof: &Proof) -> TestOutcome {

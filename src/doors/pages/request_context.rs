@@ -236,6 +236,33 @@ impl LocalClock {
     }
 }
 
+/// Zones offered; the browser's own is taken where none was chosen.
+const ZONES: [&str; 12] = [
+    "Asia/Seoul",
+    "Asia/Tokyo",
+    "Asia/Shanghai",
+    "Asia/Singapore",
+    "Asia/Kolkata",
+    "Australia/Sydney",
+    "Europe/Berlin",
+    "Europe/London",
+    "America/New_York",
+    "America/Chicago",
+    "America/Los_Angeles",
+    "UTC",
+];
+
+/// The zones that people choose from, with the one in force among them.
+pub fn zones(zone: &str) -> Vec<components::Choice> {
+    let mut zones: Vec<components::Choice> = ZONES
+        .map(|name| components::Choice::new(name, name, name == zone))
+        .into();
+    if !ZONES.contains(&zone) {
+        zones.insert(0, components::Choice::new(zone, zone, true));
+    }
+    zones
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

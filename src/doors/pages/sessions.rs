@@ -5,10 +5,11 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use rules::devices::{SharePolicy, WHOLE};
+use rules::devices::WHOLE;
 use rules::names::ContainerName;
 use rules::people::Role;
 use rules::permissions::Permission as Right;
+use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
 use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -21,6 +22,7 @@ use server::actions::sessions::{self, ListQuery, NodeOverview, Resize, SessionVi
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, CheckRow, Choice, IconFact, Markup};
 use super::layout::{Attribute, Nav, PageLayout};
+use super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::request_context::RequestContext;
 use super::{PagesContext, gpus, launch, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
@@ -162,32 +164,6 @@ pub struct Fraction {
     pub gib: String,
     pub sms: u32,
     pub now: String,
-}
-
-/// What a waiting session waits for.
-pub struct Wait {
-    pub verdict: String,
-    pub sentence: String,
-    pub checks: Vec<CheckRow>,
-    pub hints: Vec<String>,
-}
-
-/// One line of a timeline.
-pub struct TimelineStep {
-    pub when: String,
-    pub tone: &'static str,
-    pub what: String,
-    pub took: String,
-}
-
-/// How a session ended.
-pub struct SessionEnd {
-    pub tone: &'static str,
-    pub icon: &'static str,
-    pub verdict: String,
-    pub reason: String,
-    pub facts: Vec<(String, String)>,
-    pub last_lines: String,
 }
 
 /// One large chart of the metrics tab.

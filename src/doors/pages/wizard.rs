@@ -22,9 +22,9 @@ use server::actions::{images, system};
 use super::authentication::PageCaller;
 use super::components::{self, Alert, Choice};
 use super::layout::PageLayout;
-use super::request_context::RequestContext;
+use super::request_context::{RequestContext, zones};
 use super::trust::AuthorityView;
-use super::{PagesContext, guest, me, responses};
+use super::{PagesContext, guest, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -328,7 +328,7 @@ async fn read(
         alert,
         stairs: stairs(t, page, &progress),
         view,
-        zones: me::zones(visit.clock.name()),
+        zones: zones(visit.clock.name()),
         moment: now.as_millis(),
         step: page.word(),
         before: (place > 0).then(|| WizardStepPage::ALL[place - 1].href()),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use rules::placement::PlacementBlocker;
+use rules::reason::Reason;
 use rules::refusal::Refusal;
-use rules::session::Reason;
 
 use super::{Language, Text, josa};
 
@@ -299,10 +299,12 @@ mod tests {
 
     /// Where people launch, resize, ask for shares, cut, sign in and set: every value of an English sentence
     /// is brought for the Korean one, but the words that are English themselves.
-    const WHOLE: [&str; 16] = [
+    const WHOLE: [&str; 18] = [
+        "src/rules/cut.rs",
         "src/rules/devices.rs",
-        "src/rules/devices/cut.rs",
+        "src/rules/placement/feasibility.rs",
         "src/rules/placement/fit.rs",
+        "src/rules/policy.rs",
         "src/rules/permissions.rs",
         "src/rules/resources.rs",
         "src/rules/session.rs",
@@ -392,6 +394,8 @@ mod tests {
         let mut missing = Vec::new();
         for file in [
             "rules/devices.rs",
+            "rules/policy.rs",
+            "rules/placement/feasibility.rs",
             "rules/placement/fit.rs",
             "rules/placement/order.rs",
             "rules/placement/explain.rs",

@@ -6,8 +6,9 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::ledger::AllocationTable;
+use crate::lock::SpinLock;
 use crate::region::{AccountPage, Charge, Control, DEVICES, Tenure};
-use crate::{kernel, pools, process, real};
+use crate::{kernel, process, real};
 
 /// Where the host mounts the pages. Fixed: nothing inside may point elsewhere.
 const CONTROL_PATH: &CStr = path(concat!(env!("HOOK_PLACE"), "/control\0"));
@@ -51,7 +52,7 @@ pub struct Process {
     tenure: UnsafeCell<Option<Tenure>>,
     namespace: AtomicU64,
     /// Bytes charged by this process: what is charged again should its slot be lost.
-    held: [AtomicU64; DEVICES],
+    pub held: [AtomicU64; DEVICES],
     /// Place in the control page by the driver's number of the device: 0 not asked yet, else one more.
     places: [AtomicU32; ORDINALS],
     /// One bit a device where this process has a context: what is said again should its slot be lost.
@@ -79,34 +80,6 @@ static CONTROL: AtomicPtr<Control> = AtomicPtr::new(core::ptr::null_mut());
 static ACCOUNT: AtomicPtr<AccountPage> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether the kernel empties our memory in a forked child.
 static EMPTIED: AtomicBool = AtomicBool::new(false);
-
-/// A lock for moments. Whoever waits lets others run.
-#[repr(transparent)]
-pub struct SpinLock(AtomicU32);
-
-impl SpinLock {
-    pub fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
-        while self.0.swap(1, SeqCst) != 0 {
-            kernel::give_way();
-        }
-        let answer = work();
-        self.0.store(0, SeqCst);
-        answer
-    }
-
-    /// Does nothing where somebody holds it.
-    pub fn try_hold(&self, work: impl FnOnce()) {
-        if self.0.swap(1, SeqCst) == 0 {
-            work();
-            self.0.store(0, SeqCst);
-        }
-    }
-
-    /// For a forked child: whoever held it is not there.
-    pub fn free(&self) {
-        self.0.store(0, SeqCst);
-    }
-}
 
 /// Called when the library is loaded.
 pub fn prepare() {
@@ -257,31 +230,7 @@ impl Process {
         }
     }
 
-    /// Asks for bytes on a device. Before it gives up it has asked every pool for what it does not use
-    /// and buried the dead.
-    pub fn take(&self, device: usize, bytes: u64) -> bool {
-        if self.charge(device, bytes) == Charge::Granted {
-            return true;
-        }
-        let again = self.pools.hold(|| {
-            pools::trim_all(self);
-            self.reap();
-            self.charge(device, bytes)
-        });
-        self.patiently(again, || self.charge(device, bytes))
-    }
-
-    /// As `take`, for callers that hold the lock of the pools.
-    pub fn take_holding_pools(&self, device: usize, bytes: u64) -> bool {
-        if self.charge(device, bytes) == Charge::Granted {
-            return true;
-        }
-        pools::trim_all(self);
-        self.reap();
-        self.patiently(self.charge(device, bytes), || self.charge(device, bytes))
-    }
-
-    fn charge(&self, device: usize, bytes: u64) -> Charge {
+    pub fn charge(&self, device: usize, bytes: u64) -> Charge {
         let answer = self.ask(|account, control, tenure| {
             account.charge(tenure, device, bytes, &control.device[device])
         });
@@ -292,7 +241,7 @@ impl Process {
     }
 
     /// Asks until nobody else asks at the same time.
-    fn ask(&self, ask: impl Fn(&AccountPage, &Control, Tenure) -> Charge) -> Charge {
+    pub fn ask(&self, ask: impl Fn(&AccountPage, &Control, Tenure) -> Charge) -> Charge {
         let (Some(account), Some(control)) = (account(), control()) else {
             return Charge::Over;
         };
@@ -316,7 +265,7 @@ impl Process {
     }
 
     /// Whether it was granted, now or once the host has seen what new contexts take.
-    fn patiently(&self, first: Charge, ask: impl Fn() -> Charge) -> bool {
+    pub fn patiently(&self, first: Charge, ask: impl Fn() -> Charge) -> bool {
         let began = kernel::now();
         let mut answer = first;
         while answer == Charge::Unseen {
@@ -332,25 +281,6 @@ impl Process {
             answer = ask();
         }
         answer == Charge::Granted
-    }
-
-    /// Keeps room for a context that the driver is about to make. False: there is none. Fine where this
-    /// process has one on that device already.
-    pub fn make_context(&self, device: usize) -> bool {
-        let ask = || {
-            self.ask(|account, control, tenure| {
-                account.make_context(tenure, device, &control.device[device])
-            })
-        };
-        if ask() == Charge::Granted {
-            return true;
-        }
-        let again = self.pools.hold(|| {
-            pools::trim_all(self);
-            self.reap();
-            ask()
-        });
-        self.patiently(again, ask)
     }
 
     /// Says whether this process has a context on a device, once the driver has made one, or ended the last.
@@ -408,35 +338,5 @@ impl Process {
             }
             place => Some(place as usize - 1),
         }
-    }
-
-    /// Bytes the container may have and bytes it could still get on a device.
-    pub fn view(&self, device: usize) -> Option<(u64, u64)> {
-        let (account, control) = (account()?, control()?);
-        // Also puts back what somebody wiped from the page.
-        self.tenure()?;
-        self.pools.hold(|| pools::settle_all(self));
-        let terms = &control.device[device];
-        let sum = account.sum(device).total;
-        if sum > self.held[device].load(SeqCst) {
-            // Others hold some; the dead among them must not be counted.
-            self.reap();
-        }
-        let used = || {
-            let sum = account.sum(device);
-            let (overhead, kept) = terms.beyond(sum.contexts);
-            (
-                sum.total.saturating_add(overhead).saturating_add(kept),
-                kept,
-            )
-        };
-        // Frameworks size what they take once and for all by this answer.
-        let asked = || match used() {
-            (_, 0) => Charge::Granted,
-            _ => Charge::Unseen,
-        };
-        self.patiently(asked(), asked);
-        let limit = terms.mem_limit.load(SeqCst);
-        Some((limit, limit.saturating_sub(used().0)))
     }
 }

@@ -3,10 +3,10 @@
 //! limits of a context that cost memory.
 
 use crate::account::{self, Process};
+use crate::here::here;
 use crate::ledger::{AllocationEntry, AllocationKind};
-use crate::memory::here;
 use crate::region::DEVICES;
-use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, gate, real, threads};
+use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, context_changes, gate, real};
 
 /// Without pages that we understand there is no device. Everything else answers "not initialised" then.
 #[unsafe(no_mangle)]
@@ -22,7 +22,7 @@ unsafe extern "C" fn cuInit(flags: u32) -> Code {
 /// # Safety
 /// `out` is the caller's own output argument.
 unsafe fn new(out: *mut u64, ordinal: i32, make: impl FnOnce() -> Code) -> Code {
-    threads::about_to_change();
+    context_changes::about_to_change();
     let Some(process) = account::process() else {
         return make();
     };

@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 
 use crate::account::{self, Process};
 use crate::driver::{REAL, index};
-use crate::memory::here;
+use crate::here::here;
 use crate::region::{AccountPage, Control, ControlDevice, Gate, MODE_WINDOW, SlotDevice, wait_at};
-use crate::streams::{self, Mark};
-use crate::{Code, OK, kernel, pools, real, recording, threads};
+use crate::streams::{self, LaunchPlace, Mark};
+use crate::{Code, OK, capture, kernel, real, recording, threads};
 
 /// Longest sleep at the gate: every signal is looked at again after it, so none can be lost.
 const NAP: u64 = 20_000_000;
@@ -64,7 +64,7 @@ fn wait(stream: u64, per_thread: bool) {
     if terms.mode.load(SeqCst) != MODE_WINDOW {
         return;
     }
-    if recording::any() && pools::is_capturing(stream, per_thread) {
+    if recording::any() && capture::is_capturing(stream, per_thread) {
         return;
     }
     let Some(tenure) = process.tenure() else {
@@ -97,7 +97,11 @@ fn first(process: &'static Process, account: &AccountPage, number: u64) -> Optio
     streams::in_context_of(number, || {
         let here = here().ok()??;
         let own = &account.slot[process.tenure()?.slot].device[here.device];
-        process.launches.of(&here, number, own)
+        let place = LaunchPlace {
+            context: here.context,
+            device: here.device,
+        };
+        process.launches.of(place, number, own)
     })
 }
 

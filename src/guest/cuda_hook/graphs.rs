@@ -5,8 +5,8 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account;
+use crate::here::{GRAIN, Here, here};
 use crate::ledger::{AllocationEntry, AllocationKind, AllocationTable};
-use crate::memory::{GRAIN, Here, here};
 use crate::{Code, NOT_SUPPORTED, OK, OUT_OF_MEMORY, pools, real, recording};
 
 /// Where a description of a memory node says how many bytes: behind the pool's 88 bytes and two words.

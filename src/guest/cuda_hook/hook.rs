@@ -7,13 +7,17 @@
 
 mod account;
 mod arrays;
+mod capture;
+mod context_changes;
 mod contexts;
 mod driver;
 mod freestanding;
 mod gate;
 mod graphs;
+mod here;
 mod kernel;
 mod ledger;
+mod lock;
 mod lookup;
 mod memory;
 mod physical;

@@ -1,52 +1,10 @@
 //! Plain, pitched and managed memory: charged before the driver is asked, entered in the ledger after.
 //! A request that does not fit never reaches the driver, and its output arguments stay as they were.
 
-use crate::account::{self, Process};
-use crate::ledger::{AllocationEntry, AllocationKind};
-use crate::{Code, NOT_READY, OK, OUT_OF_MEMORY, pools, real};
-
-/// What the driver hands out at least.
-pub const GRAIN: u64 = 512;
-
-/// Where the calling thread works.
-pub struct Here {
-    pub process: &'static Process,
-    /// Place in the control page.
-    pub device: usize,
-    pub ordinal: i32,
-    pub context: u64,
-}
-
-/// Where the thread works; or what to answer instead of asking the driver; or, when there is no
-/// context, none of both: the driver itself says so best.
-pub fn here() -> Result<Option<Here>, Code> {
-    let process = account::process().ok_or(NOT_READY)?;
-    let mut ordinal = 0;
-    let mut context = 0u64;
-    if real!(cuCtxGetDevice(&mut ordinal): fn(&mut i32)) != OK
-        || real!(cuCtxGetCurrent(&mut context): fn(&mut u64)) != OK
-    {
-        return Ok(None);
-    }
-    let device = process.place(ordinal).ok_or(OUT_OF_MEMORY)?;
-    Ok(Some(Here {
-        process,
-        device,
-        ordinal,
-        context,
-    }))
-}
-
-impl Here {
-    pub fn entry(&self, bytes: u64) -> AllocationEntry {
-        AllocationEntry {
-            bytes,
-            context: self.context,
-            extra: 0,
-            device: self.device as u32,
-        }
-    }
-}
+use crate::account;
+use crate::here::{GRAIN, here};
+use crate::ledger::AllocationKind;
+use crate::{Code, OK, OUT_OF_MEMORY, pools, real};
 
 /// Charges `bytes`, lets `make` call the driver into a place of ours, and hands the result over.
 /// `undo` frees it again when the ledger has no room for it.

@@ -6,9 +6,10 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use crate::account::{self, Process};
 use crate::gate::WaitFor;
+use crate::here::{GRAIN, here};
 use crate::ledger::{AllocationEntry, AllocationKind};
-use crate::memory::{GRAIN, here};
-use crate::{Code, OK, OUT_OF_MEMORY, gate, real, streams};
+use crate::region::Charge;
+use crate::{Code, OK, OUT_OF_MEMORY, capture, gate, real, streams};
 
 const RESERVED: i32 = 5;
 const USED: i32 = 7;
@@ -84,6 +85,82 @@ pub fn trim_all(process: &Process) {
     settle_all(process);
 }
 
+/// What is asked for comes out of what pools do not use before it is refused.
+impl Process {
+    /// Asks for bytes on a device. Before it gives up it has asked every pool for what it does not use
+    /// and buried the dead.
+    pub fn take(&self, device: usize, bytes: u64) -> bool {
+        if self.charge(device, bytes) == Charge::Granted {
+            return true;
+        }
+        let again = self.pools.hold(|| {
+            trim_all(self);
+            self.reap();
+            self.charge(device, bytes)
+        });
+        self.patiently(again, || self.charge(device, bytes))
+    }
+
+    /// As `take`, for callers that hold the lock of the pools.
+    pub fn take_holding_pools(&self, device: usize, bytes: u64) -> bool {
+        if self.charge(device, bytes) == Charge::Granted {
+            return true;
+        }
+        trim_all(self);
+        self.reap();
+        self.patiently(self.charge(device, bytes), || self.charge(device, bytes))
+    }
+
+    /// Keeps room for a context that the driver is about to make. False: there is none. Fine where this
+    /// process has one on that device already.
+    pub fn make_context(&self, device: usize) -> bool {
+        let ask = || {
+            self.ask(|account, control, tenure| {
+                account.make_context(tenure, device, &control.device[device])
+            })
+        };
+        if ask() == Charge::Granted {
+            return true;
+        }
+        let again = self.pools.hold(|| {
+            trim_all(self);
+            self.reap();
+            ask()
+        });
+        self.patiently(again, ask)
+    }
+
+    /// Bytes the container may have and bytes it could still get on a device.
+    pub fn view(&self, device: usize) -> Option<(u64, u64)> {
+        let (account, control) = (account::account()?, account::control()?);
+        // Also puts back what somebody wiped from the page.
+        self.tenure()?;
+        self.pools.hold(|| settle_all(self));
+        let terms = &control.device[device];
+        let sum = account.sum(device).total;
+        if sum > self.held[device].load(SeqCst) {
+            // Others hold some; the dead among them must not be counted.
+            self.reap();
+        }
+        let used = || {
+            let sum = account.sum(device);
+            let (overhead, kept) = terms.beyond(sum.contexts);
+            (
+                sum.total.saturating_add(overhead).saturating_add(kept),
+                kept,
+            )
+        };
+        // Frameworks size what they take once and for all by this answer.
+        let asked = || match used() {
+            (_, 0) => Charge::Granted,
+            _ => Charge::Unseen,
+        };
+        self.patiently(asked(), asked);
+        let limit = terms.mem_limit.load(SeqCst);
+        Some((limit, limit.saturating_sub(used().0)))
+    }
+}
+
 /// Enters a pool that was not seen before.
 fn known(process: &Process, pool: u64, device: usize) -> Option<AllocationEntry> {
     let fresh = AllocationEntry {
@@ -101,24 +178,6 @@ fn known(process: &Process, pool: u64, device: usize) -> Option<AllocationEntry>
             fresh
         })
     })
-}
-
-/// Whether a stream records instead of running.
-pub fn is_capturing(stream: u64, per_thread: bool) -> bool {
-    let mut status = 0;
-    let code = if per_thread {
-        real!(cuStreamIsCapturing_ptsz(stream, &mut status): fn(u64, &mut i32))
-    } else {
-        real!(cuStreamIsCapturing(stream, &mut status): fn(u64, &mut i32))
-    };
-    code == OK && status != 0
-}
-
-/// Whether a stream surely runs what it is given: neither records, nor would break somebody's recording.
-pub fn runs(stream: u64) -> bool {
-    let mut status = 0;
-    let code = real!(cuStreamIsCapturing(stream, &mut status): fn(u64, &mut i32));
-    code == OK && status == 0
 }
 
 /// # Safety
@@ -139,7 +198,7 @@ unsafe fn allocate(
         Err(code) => return code,
     };
     let process = here.process;
-    if is_capturing(stream, per_thread) {
+    if capture::is_capturing(stream, per_thread) {
         // Becomes a node of a graph; the graph pays when it is launched.
         process.captured.fetch_add(bytes as u64, SeqCst);
         return make(out);

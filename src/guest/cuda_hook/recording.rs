@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::{Code, OK, before, pools, real};
+use crate::{Code, OK, before, capture, real};
 
 /// Recordings that were begun, or are about to be, and were not seen to end.
 static RECORDINGS: AtomicU32 = AtomicU32::new(0);
@@ -21,7 +21,7 @@ pub extern "C" fn unseen() {
 
 /// Whether a stream surely runs what it is given: neither records, nor would break somebody's recording.
 pub fn runs(stream: u64) -> bool {
-    !any() || pools::runs(stream)
+    !any() || capture::runs(stream)
 }
 
 /// Does so without disturbing a recording of this or another thread, where the driver can.
@@ -48,9 +48,9 @@ fn begin(work: impl FnOnce() -> Code) -> Code {
 
 /// Ends a recording; whatever the driver answers, it counts as ended only when the stream runs again.
 pub fn end(stream: u64, per_thread: bool, work: impl FnOnce() -> Code) -> Code {
-    let recorded = pools::is_capturing(stream, per_thread);
+    let recorded = capture::is_capturing(stream, per_thread);
     let code = work();
-    if recorded && !pools::is_capturing(stream, per_thread) {
+    if recorded && !capture::is_capturing(stream, per_thread) {
         RECORDINGS.fetch_sub(1, SeqCst);
     }
     code

@@ -6,8 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use crate::account::SpinLock;
-use crate::memory::Here;
+use crate::lock::SpinLock;
 use crate::region::SlotDevice;
 use crate::threads::{self, Threads};
 use crate::{Code, OK, kernel, real, recording};
@@ -79,6 +78,13 @@ pub struct Launches {
     marks: [[Mark; WAYS]; SETS],
 }
 
+/// Where a launch goes: the thread's context, and its device by the place in the control page.
+#[derive(Clone, Copy)]
+pub struct LaunchPlace {
+    pub context: u64,
+    pub device: usize,
+}
+
 /// As the driver numbers a stream, whatever flavour the caller's name for it has.
 pub fn number(stream: u64, per_thread: bool) -> u64 {
     match (stream, per_thread) {
@@ -109,7 +115,7 @@ impl Launches {
 
     /// The mark of a stream of the calling thread's context, made where it has none. `own` says what is
     /// done meanwhile, should it have to wait for a place.
-    pub fn of(&self, here: &Here, number: u64, own: &SlotDevice) -> Option<&Mark> {
+    pub fn of(&self, here: LaunchPlace, number: u64, own: &SlotDevice) -> Option<&Mark> {
         let thread = if number == PER_THREAD {
             threads::me()
         } else {
@@ -484,7 +490,7 @@ impl Mark {
     }
 
     /// Whose the place is from now on. The number of the stream comes last: by it others find the mark.
-    fn begin(&self, here: &Here, number: u64, thread: u64) {
+    fn begin(&self, here: LaunchPlace, number: u64, thread: u64) {
         if self.context.load(SeqCst) != here.context {
             let event = self.event.swap(0, SeqCst);
             if event != 0 {

@@ -7,8 +7,6 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use crate::{account, before};
-
 /// Threads are told apart by a set each, and so many of one set are remembered.
 const SETS: usize = 64;
 const WAYS: usize = 4;
@@ -86,21 +84,3 @@ impl Threads {
         }
     }
 }
-
-/// The calling thread may be in another context after the call that follows; `contexts` says so before it
-/// has one made.
-pub extern "C" fn about_to_change() {
-    if let Some(process) = account::begun() {
-        process.launches.threads.forget(me());
-    }
-}
-
-before!(cuCtxSetCurrent, about_to_change);
-before!(cuCtxPushCurrent, about_to_change);
-before!(cuCtxPushCurrent_v2, about_to_change);
-before!(cuCtxPopCurrent, about_to_change);
-before!(cuCtxPopCurrent_v2, about_to_change);
-before!(cuCtxAttach, about_to_change);
-before!(cuCtxDetach, about_to_change);
-before!(cuGLCtxCreate, about_to_change);
-before!(cuGLCtxCreate_v2, about_to_change);

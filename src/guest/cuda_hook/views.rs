@@ -2,7 +2,7 @@
 //! what allocations are granted, and never fails because a limit was lowered.
 
 use crate::account;
-use crate::memory::here;
+use crate::here::here;
 use crate::{Code, OK, real};
 
 #[unsafe(no_mangle)]

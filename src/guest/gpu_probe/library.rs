@@ -8,7 +8,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlEventTypeXidCriticalError, nvmlReturn_enum_NVML_SUCCESS};
 
-use crate::limit;
+use crate::limit_call;
 
 /// Events that are fetched for one answer at most; the rest waits for the next question.
 const MAX_EVENTS: usize = 64;
@@ -18,7 +18,7 @@ pub(crate) struct NvmlLibrary {
     /// Where faults that the driver reports arrive; None where it reports none.
     events: Option<EventSet<'static>>,
     /// Its call for limits of control groups; None in older ones.
-    pub(crate) limits: Option<limit::Call>,
+    pub(crate) limits: Option<limit_call::Call>,
 }
 
 impl NvmlLibrary {
@@ -27,7 +27,7 @@ impl NvmlLibrary {
         let nvml: &'static Nvml = Box::leak(Box::new(nvml.map_err(|fault| fault.to_string())?));
         Ok(Self {
             nvml,
-            limits: limit::call(path),
+            limits: limit_call::call(path),
             events: nvml.create_event_set().ok().inspect(|set| {
                 for index in 0..nvml.device_count().unwrap_or(0) {
                     if let Ok(device) = nvml.device_by_index(index) {

@@ -9,6 +9,7 @@ mod cut;
 mod figures;
 mod library;
 mod limit;
+mod limit_call;
 
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;

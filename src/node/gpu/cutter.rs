@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::devices::{MigProfile, cut};
+use rules::cut;
+use rules::devices::MigProfile;
 use rules::messages::{CutOrder, Uncut};
+use rules::reason::Reason;
 use rules::resources::Device;
-use rules::session::Reason;
 
 use super::monitor::DeviceMonitor;
 

@@ -18,7 +18,6 @@ use super::hooks::{CUDA_HOOK, GPU_TEST, NVML_HOOK, PLACE};
 use super::region::{
     AccountPage, Control, DEVICES, DeviceTerms, MAGIC, SLOTS, Slot, SlotDevice, VERSION,
 };
-use super::turns::{ProcessTraffic, Traffic};
 use super::{DeviceOrder, FileOrder, FileUse};
 
 /// A part of one card.
@@ -52,6 +51,29 @@ pub enum NotInjected {
 fn at(path: &Path) -> impl FnOnce(io::Error) -> NotInjected {
     let path = path.to_owned();
     move |source| NotInjected::File { path, source }
+}
+
+/// What a container's processes say of their work on one device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// By their slots, in order.
+    pub processes: Vec<ProcessTraffic>,
+    /// How many slots were read.
+    pub slots: usize,
+}
+
+/// What one of them says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessTraffic {
+    pub slot: usize,
+    /// Threads at the gate.
+    pub waiting: u32,
+    /// Threads that will say when work is done.
+    pub watching: u32,
+    /// Raised with each launch.
+    pub launched: u64,
+    /// Launches that it has not seen done yet.
+    pub unfinished: u64,
 }
 
 /// The host's side of a container's two pages. The files stay when the server goes, and are opened again by

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rules::devices::MigProfile;
 use rules::messages::DeviceUse;
 use rules::names::BootId;
+use rules::reason::Reason;
 use rules::resources::Device;
-use rules::session::Reason;
 use serde::{Deserialize, Serialize};
 
 use super::driver::{self, Driver, Lacks};

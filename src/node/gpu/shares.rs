@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rules::devices::CONTEXT_OVERHEAD;
 use rules::names::{BootId, ContainerName};
+use rules::reason::Reason;
 use rules::resources::DeviceShare;
-use rules::session::Reason;
 use serde::{Deserialize, Serialize};
 
 use super::arbiter::Mode;

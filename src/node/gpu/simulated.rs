@@ -5,9 +5,9 @@
 
 use rules::devices::{MigPart, MigProfile};
 use rules::names::ContainerName;
+use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::resources::{Device, DeviceShare};
-use rules::session::Reason;
 use rules::units::Bytes;
 
 /// Devices of one machine at most; the largest machines have 16.

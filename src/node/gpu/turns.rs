@@ -18,7 +18,7 @@ use std::time::Duration;
 use rules::names::ContainerName;
 
 use super::arbiter::{Arbiter, Mode, Nanos, SliceCommand, WINDOW};
-use super::inject::Pages;
+use super::inject::{Pages, ProcessTraffic};
 use super::region::{MODE_OFF, MODE_WINDOW};
 
 const MICROSECOND: Nanos = 1_000;
@@ -65,29 +65,6 @@ pub struct Seat {
     /// The device's place in its page.
     pub at: usize,
     pub share_milli: u32,
-}
-
-/// What a container's processes say of their work on one device.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// By their slots, in order.
-    pub processes: Vec<ProcessTraffic>,
-    /// How many slots were read.
-    pub slots: usize,
-}
-
-/// What one of them says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProcessTraffic {
-    pub slot: usize,
-    /// Threads at the gate.
-    pub waiting: u32,
-    /// Threads that will say when work is done.
-    pub watching: u32,
-    /// Raised with each launch.
-    pub launched: u64,
-    /// Launches that it has not seen done yet.
-    pub unfinished: u64,
 }
 
 /// What the device did for a container.

@@ -17,12 +17,12 @@ use nix::sys::socket::{
 
 use super::cgroup::ControlGroup;
 use super::container;
-use super::findings;
 use super::order::TerminalSize;
 use super::people::ContainerUser;
 use super::seccomp::{Revealing, SeccompFilter};
 use super::spec::{CAPABILITIES, OOM_SCORE};
 use super::terminal::ProgramStream;
+use super::user_namespace::time_namespaces;
 
 /// Everything about the program to be started, complete and checked.
 pub(super) struct ExecProgram {
@@ -235,11 +235,7 @@ fn forerun(
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS
         | libc::CLONE_NEWCGROUP
-        | if findings::time_namespaces() {
-            CLONE_NEWTIME
-        } else {
-            0
-        };
+        | if time_namespaces() { CLONE_NEWTIME } else { 0 };
     // SAFETY: one system call on this process, which has one thread.
     if unsafe { libc::setns(first.as_raw_fd(), namespaces) } != 0 {
         failed("enter the container", &io::Error::last_os_error());

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::Hierarchies;
 use super::order::IdRange;
 use super::rootfs;
-use super::user_namespace::UserNamespace;
+use super::user_namespace::{UserNamespace, time_namespaces};
 
 /// One thing that is missing or less than it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,11 +124,6 @@ pub(super) fn look(
     }
     found.sort_by_key(|finding| !finding.prevents_containers);
     found
-}
-
-/// Whether a container can have clocks of its own.
-pub(super) fn time_namespaces() -> bool {
-    Path::new("/proc/self/ns/time").exists()
 }
 
 fn look_at_groups(hierarchies: &Hierarchies, box_id: &str, found: &mut Vec<HostFinding>) {

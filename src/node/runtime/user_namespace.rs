@@ -7,7 +7,6 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use super::findings;
 use super::order::IdRange;
 
 /// A namespace that could not be made.
@@ -99,7 +98,7 @@ impl UserNamespace {
             .and_then(|()| File::open(format!("{of_holder}/ns/user")))
             .map_err(step(MAKE))?;
         let mut clocks = None;
-        if findings::time_namespaces() {
+        if time_namespaces() {
             // By the session's own root: the service may not set any clock.
             let made = socket
                 .write_all(b"c")
@@ -226,4 +225,9 @@ fn end(holder: i32) {
         libc::kill(holder, libc::SIGKILL);
         libc::waitpid(holder, std::ptr::null_mut(), 0);
     }
+}
+
+/// Whether a container can have clocks of its own.
+pub(super) fn time_namespaces() -> bool {
+    std::path::Path::new("/proc/self/ns/time").exists()
 }

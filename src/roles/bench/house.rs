@@ -2,8 +2,9 @@
 //! thirty sizes. What the bench and the simulation measure the scheduler on; nothing of it exists.
 
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
+use rules::reason::Reason;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
-use rules::session::{Reason, Session, SessionEnvironment, SessionKind, SessionSpec};
+use rules::session::{Session, SessionEnvironment, SessionKind, SessionSpec};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
 

@@ -6,7 +6,7 @@ use std::io;
 use std::time::Instant;
 
 use rules::placement::{self, Decision};
-use rules::session::Reason;
+use rules::reason::Reason;
 use rules::world::ClusterSnapshot;
 use serde_json::{Value, json};
 

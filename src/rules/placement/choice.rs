@@ -2,8 +2,10 @@
 //! devices that holds them all, so that large groups stay whole; a fraction goes to the fullest device
 //! that still holds it (or, where the administrator says so, to the emptiest).
 
-use super::cluster_state::NodeState;
-use crate::devices::{CONTEXT_OVERHEAD, Health, MigPart, Spreading, WHOLE};
+use super::feasibility::slice_memory;
+use super::node_state::NodeState;
+use crate::devices::{Health, MigPart, WHOLE};
+use crate::policy::Spreading;
 use crate::resources::{Demand, Device, DeviceShare};
 use crate::units::{Bytes, GpuShare};
 use crate::world::{ClusterSnapshot, NodeRecord};
@@ -11,14 +13,6 @@ use crate::world::{ClusterSnapshot, NodeRecord};
 /// Takes new slices, as far as the device itself goes.
 pub(super) fn takes_new(node: &NodeRecord, device: &Device) -> bool {
     !matches!(device.health, Health::Failing { .. }) && !node.cordoned.contains(&device.uuid)
-}
-
-/// Memory of a fraction of this device; None where the device can never give that.
-pub(super) fn slice_memory(device: &Device, demand: &Demand, part: GpuShare) -> Option<Bytes> {
-    let memory = demand.gpu_memory.unwrap_or_else(|| device.memory_of(part));
-    // A machine of an older version does not say how much memory a device has.
-    let known = device.memory > Bytes::ZERO;
-    (!known || (memory >= CONTEXT_OVERHEAD && memory <= device.memory)).then_some(memory)
 }
 
 /// How much is free of a device: its share and its memory; nothing where it takes nothing new.

@@ -12,10 +12,14 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::reservations::{CoAllocation, NodeTotals, Reservations, could, could_use};
-use super::{choice, fit};
-use crate::devices::{DeviceAllocation, MigProfile, Spreading};
+use super::choice;
+use super::feasibility::{closed, could, could_use};
+use super::node_state::{CoAllocation, NodeState};
+use super::reservations::Reservations;
+use crate::devices::MigProfile;
 use crate::names::{NodeId, UserId};
+use crate::policy::Spreading;
+use crate::resources::DeviceAllocation;
 use crate::resources::{Demand, DeviceShare, Used};
 use crate::session::{Session, SessionEnvironment};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -24,27 +28,6 @@ use crate::world::{ClusterSnapshot, NodeRecord};
 /// Heaps kept. More: memory, for queues in which every request differs. Fewer: a queue of more sizes than
 /// this looks at every machine for each of them.
 const MAX_HEAPS: usize = 64;
-
-/// One machine while places are given away.
-#[derive(Clone)]
-pub(super) struct NodeState<'w> {
-    pub(super) node: &'w NodeRecord,
-    pub(super) cpu: CpuShare,
-    pub(super) memory: Bytes,
-    /// What is given of each device, in the order of the machine's list.
-    pub(super) devices: Vec<DeviceAllocation>,
-    /// Devices that an earlier session waits for, in the order of the machine's list.
-    pub(super) shut: Vec<bool>,
-    /// Sizes of partitions that an earlier session waits for.
-    pub(super) shut_parts: Vec<MigProfile>,
-    /// What everybody who has devices here has beside them.
-    pub(super) beside: Vec<CoAllocation>,
-    /// What `Reservations` counted here last.
-    pub(super) most: Cell<Option<NodeTotals>>,
-    /// It takes new sessions at all.
-    open: bool,
-    pub(super) version: u32,
-}
 
 /// Where a demand would go.
 #[derive(Clone)]
@@ -95,7 +78,7 @@ impl<'w> ClusterState<'w> {
                 shut_parts: Vec::new(),
                 beside: Vec::new(),
                 most: Cell::new(None),
-                open: fit::closed(node, now).is_none(),
+                open: closed(node, now).is_none(),
                 version: 0,
             })
             .collect();
@@ -404,26 +387,6 @@ fn beside(shares: u32, demand: &Demand) -> CoAllocation {
         share: u64::from(shares),
         cpu: u64::from(demand.cpu.0),
         memory: demand.memory.0,
-    }
-}
-
-impl NodeState<'_> {
-    /// Processor time and memory of those here who have no device.
-    pub(super) fn without_devices(&self) -> (CpuShare, Bytes) {
-        let cpu: u64 = self.beside.iter().map(|one| one.cpu).sum();
-        let memory: u64 = self.beside.iter().map(|one| one.memory).sum();
-        (
-            self.cpu
-                .saturating_sub(CpuShare(u32::try_from(cpu).unwrap_or(u32::MAX))),
-            self.memory.saturating_sub(Bytes(memory)),
-        )
-    }
-
-    pub(super) fn free(&self) -> (CpuShare, Bytes) {
-        (
-            self.node.capacity.cpu.saturating_sub(self.cpu),
-            self.node.capacity.memory.saturating_sub(self.memory),
-        )
     }
 }
 

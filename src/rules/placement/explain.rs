@@ -5,11 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
 use crate::names::{NodeId, SessionId, UserId};
-use crate::placement::cluster_state::{ClusterState, FoundPlace, NodeState};
+use crate::placement::cluster_state::{ClusterState, FoundPlace};
+use crate::placement::feasibility::could;
+use crate::placement::node_state::NodeState;
 use crate::placement::queue::QueueWalk;
 use crate::placement::{PlacementBlocker, choice, fit, order, reservations};
+use crate::reason::Reason;
 use crate::resources::{Demand, DeviceShare};
-use crate::session::{Reason, Session, SessionEnvironment, SessionState};
+use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use crate::world::ClusterSnapshot;
 
@@ -338,7 +341,7 @@ fn in_front(
         let own = own.find(|s| s.owner == owner && s.order.demand.wants_device());
         return own.map(|front| behind(front));
     }
-    let could_be_on = |spot: &&NodeState<'_>| reservations::could(spot.node, demand, host);
+    let could_be_on = |spot: &&NodeState<'_>| could(spot.node, demand, host);
     let competitor = sizes.iter().find(|size| {
         let mut spots = ground.spots.iter().filter(could_be_on);
         spots.any(|spot| reservations::competes(spot, size, demand))
@@ -353,7 +356,7 @@ fn in_front(
     let spot = &ground.spots[free?.spot];
     let size = sizes
         .iter()
-        .find(|size| reservations::could(spot.node, &size.demand, size.host))?;
+        .find(|size| could(spot.node, &size.demand, size.host))?;
     let front = size.first;
     Some(PlacementBlocker {
         code: "queue.kept".into(),

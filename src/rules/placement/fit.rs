@@ -6,10 +6,13 @@ use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
 use crate::placement::PlacementBlocker;
 use crate::placement::choice;
-use crate::placement::cluster_state::{ClusterState, FoundPlace, NodeState};
+use crate::placement::cluster_state::{ClusterState, FoundPlace};
+use crate::placement::feasibility::{closed, holds_when_empty, slice_memory};
+use crate::placement::node_state::NodeState;
+use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::resources::{Demand, Device, DeviceShare};
-use crate::session::{Reason, Session, SessionEnvironment};
+use crate::session::{Session, SessionEnvironment};
 use crate::units::{Bytes, GpuShare, Timestamp};
 use crate::world::{ClusterSnapshot, NodeRecord};
 
@@ -86,8 +89,8 @@ fn reason(
         && part.share < WHOLE
     {
         let (code, word) = match world.policy.spreading {
-            crate::devices::Spreading::Pack => ("placement.fullest-device", "fullest"),
-            crate::devices::Spreading::Spread => ("placement.emptiest-device", "emptiest"),
+            crate::policy::Spreading::Pack => ("placement.fullest-device", "fullest"),
+            crate::policy::Spreading::Spread => ("placement.emptiest-device", "emptiest"),
         };
         return Reason::new(
             code,
@@ -132,42 +135,6 @@ fn reason(
     .with("node", &node.name)
     .with("cpu", demand.cpu)
     .with("memory", demand.memory)
-}
-
-/// Why a node takes no session now; None when it does.
-pub(super) fn closed(node: &NodeRecord, now: Timestamp) -> Option<PlacementBlocker> {
-    let say = |code: &str, text: String| {
-        Some(PlacementBlocker {
-            code: code.into(),
-            text,
-            params: [("node".to_owned(), node.name.clone())].into(),
-            ends_with: None,
-        })
-    };
-    if node.is_silent(now) {
-        return say(
-            "node.silent",
-            format!(
-                "{} has not answered for {} s.",
-                node.name,
-                now.seconds_since(node.seen_at)
-            ),
-        );
-    }
-    if !node.schedulable {
-        return say(
-            "node.cordoned",
-            format!("{} takes no new sessions.", node.name),
-        );
-    }
-    if let Some(problem) = node
-        .problems
-        .iter()
-        .find(|p| p.code.starts_with("node.refuses"))
-    {
-        return say(&problem.code, problem.text.clone());
-    }
-    None
 }
 
 /// The same for a session that wants that environment.
@@ -328,7 +295,7 @@ fn device_blocker(spot: &NodeState<'_>, demand: &Demand) -> PlacementBlocker {
             .unwrap_or_default();
         let memory = devices
             .iter()
-            .filter_map(|d| choice::slice_memory(d, demand, need))
+            .filter_map(|d| slice_memory(d, demand, need))
             .min()
             .unwrap_or_default();
         return short(
@@ -397,7 +364,7 @@ pub(super) fn regrant(
         return Err(other());
     };
     let memory = if fraction {
-        choice::slice_memory(device, demand, target).ok_or_else(|| {
+        slice_memory(device, demand, target).ok_or_else(|| {
             Refusal::invalid(
                 "gpu.slice-too-small",
                 format!("A slice needs at least {CONTEXT_OVERHEAD}: a program's context alone takes about that."),
@@ -408,7 +375,7 @@ pub(super) fn regrant(
     } else {
         device.memory
     };
-    let mut others = crate::devices::DeviceAllocation::default();
+    let mut others = crate::resources::DeviceAllocation::default();
     let neighbours = world
         .sessions
         .iter()
@@ -542,28 +509,6 @@ pub(super) fn possible(
         Some((wanted, most)) => refusal.with("wanted", wanted).with("most", most),
         None => refusal,
     })
-}
-
-/// Whether the devices of a machine hold a demand while no other session has any of them. A cordon and a
-/// device's health pass, so they do not count.
-pub(super) fn holds_when_empty(node: &NodeRecord, demand: &Demand) -> bool {
-    if !demand.wants_device() {
-        return true;
-    }
-    let devices = &node.capacity.devices;
-    if let Some(profile) = demand.mig {
-        return devices
-            .iter()
-            .any(|d| d.mig.iter().any(|part| part.profile == profile));
-    }
-    let (whole, part) = ((demand.gpu.0 / 100) as usize, GpuShare(demand.gpu.0 % 100));
-    let uncut = devices.iter().filter(|d| !d.is_cut());
-    let sliceable = uncut
-        .clone()
-        .filter(|d| choice::slice_memory(d, demand, part).is_some())
-        .count();
-    let needed = whole + usize::from(part > GpuShare::ZERO);
-    uncut.count() >= needed && (part == GpuShare::ZERO || sliceable > 0)
 }
 
 /// What about devices no machine could ever do, and what would work; None where some machine could.

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::{SessionId, UserId};
 use crate::placement::PlacementBlocker;
-use crate::session::{Outcome, Reason, Session, SessionState};
+use crate::reason::Reason;
+use crate::session::{Outcome, Session, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 

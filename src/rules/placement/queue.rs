@@ -5,7 +5,8 @@ use super::cluster_state::{ClusterState, FoundPlace};
 use super::fit::{self, FitPlace};
 use super::order::{self, QueueGate};
 use super::reservations::MAX_SIZES;
-use crate::session::{DesiredState, Outcome, Reason, Session};
+use crate::reason::Reason;
+use crate::session::{DesiredState, Outcome, Session};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
 

@@ -9,13 +9,12 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::cluster_state::NodeState;
-use super::{choice, fit};
+use super::feasibility::{could, could_use};
+use super::node_state::{CoAllocation, NodeState, NodeTotals};
 use crate::names::UserId;
 use crate::resources::Demand;
 use crate::session::{Session, SessionEnvironment};
 use crate::units::{Bytes, CpuShare, GpuShare};
-use crate::world::NodeRecord;
 
 /// Different sizes that may wait in front while a session behind them is still looked at. More: a pass over a
 /// queue in which every request differs takes longer. Fewer: such a queue lets fewer pass.
@@ -40,23 +39,6 @@ pub(super) struct Reservations<'w> {
     pub(super) owed: BTreeMap<UserId, u32>,
     /// Changes whenever more could be asked of some machine by those who want devices.
     pub(super) version: u32,
-}
-
-/// What a session or a group of equal ones has, or wants, beside so much of devices.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct CoAllocation {
-    /// Hundredths of devices.
-    pub(super) share: u64,
-    pub(super) cpu: u64,
-    pub(super) memory: u64,
-}
-
-/// What was counted of a machine, and for which versions of the machine and of what is kept.
-#[derive(Clone, Copy)]
-pub(super) struct NodeTotals {
-    versions: (u32, u32),
-    /// Processor time and memory.
-    most: (u64, u64),
 }
 
 impl<'w> Reservations<'w> {
@@ -197,28 +179,6 @@ fn most(mut room: u64, all: &mut [CoAllocation], of: impl Fn(&CoAllocation) -> u
         return sum.saturating_add(u64::try_from(part).unwrap_or(u64::MAX));
     }
     sum
-}
-
-/// Whether a machine could hold a demand if it were empty.
-pub(super) fn could(node: &NodeRecord, demand: &Demand, host: bool) -> bool {
-    (!host || node.host_environment)
-        && node.capacity.cpu >= demand.cpu
-        && node.capacity.memory >= demand.memory
-        && fit::holds_when_empty(node, demand)
-}
-
-/// Whether a demand could have this very device, or a part of it.
-pub(super) fn could_use(spot: &NodeState<'_>, at: usize, demand: &Demand) -> bool {
-    let device = &spot.node.capacity.devices[at];
-    match demand.mig {
-        Some(profile) => device.mig.iter().any(|part| part.profile == profile),
-        None if device.is_cut() => false,
-        None => {
-            let part = GpuShare(demand.gpu.0 % 100);
-            demand.gpu.0 >= 100
-                || (demand.gpu.0 > 0 && choice::slice_memory(device, demand, part).is_some())
-        }
-    }
 }
 
 /// Whether a session that waits in front, and could be on this machine, waits for something that this demand

@@ -440,13 +440,13 @@ impl Numbers {
 /// A world with machines of every sort and nobody in it.
 fn machines(numbers: &mut Numbers) -> ClusterSnapshot {
     let mut world = ClusterSnapshot {
-        policy: crate::devices::SharePolicy {
+        policy: crate::policy::SharePolicy {
             spreading: match numbers.below(2) {
-                0 => crate::devices::Spreading::Pack,
-                _ => crate::devices::Spreading::Spread,
+                0 => crate::policy::Spreading::Pack,
+                _ => crate::policy::Spreading::Spread,
             },
             each: (numbers.below(2) == 0).then(|| GpuShare(100 + numbers.below(300))),
-            ..crate::devices::SharePolicy::default()
+            ..crate::policy::SharePolicy::default()
         },
         ..ClusterSnapshot::default()
     };

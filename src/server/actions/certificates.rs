@@ -9,7 +9,7 @@ use rules::refusal::Refusal;
 use serde::Deserialize;
 
 use super::allowed;
-use super::system::DiagnosticCheck;
+use super::diagnostic_check::DiagnosticCheck;
 use crate::access::Caller;
 use crate::access::secret::SecretText;
 use crate::appliance::lazy_stores::tls_failure;

@@ -4,14 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile, SharePolicy, cut};
+use rules::cut;
+use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Permission;
+use rules::policy::SharePolicy;
 use rules::proof::SelfTestStatus;
+use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::resources::{Device, DeviceShare};
-use rules::session::{DesiredState, Reason, SessionKind, SessionState, plain, text};
+use rules::session::{DesiredState, SessionKind, SessionState, plain, text};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,9 @@ use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::diagnostic_check::DiagnosticCheck;
 use super::sessions::{self, LaunchRequest, SessionView};
-use super::system::{self, DiagnosticCheck};
+use super::system;
 use super::{allowed, certificates};
 use crate::access::Caller;
 use crate::appliance::installation::{self, SetupRecord};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{IdempotencyKey, own_key};
 use crate::access::Caller;
 use crate::catalog::Lane;
-use crate::catalog::idempotency::RequestKey;
+use crate::catalog::request_key::RequestKey;
 use crate::{Failure, Server, ServerFault};
 
 /// An answer as it was given.

@@ -14,6 +14,7 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 
+use super::diagnostic_check::DiagnosticCheck;
 use super::{allowed, certificates};
 use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
@@ -22,21 +23,6 @@ use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
 use crate::diagnostics::Examination;
 use crate::{Failure, Server};
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiagnosticCheck {
-    /// `catalog.writes`, `disk.room`, `machine.answers`, `setup.done`, and what is wrong with the state:
-    /// `state.damaged`, `state.disk`, `state.quarantined`, `node.record-unwritable`.
-    pub code: String,
-    pub ok: bool,
-    /// The server can do its work while this is not ok.
-    pub minor: bool,
-    /// One English sentence.
-    pub text: String,
-    /// What would help; empty where all is well.
-    pub hint: String,
-}
 
 /// Free bytes below which new work is refused, so that what runs can still be stopped and recorded.
 pub(crate) const RESERVE: Bytes = Bytes::mib(64);

@@ -8,13 +8,14 @@ use base::observe::Clock;
 use rules::continuity::Claim;
 use rules::findings::{InvariantFinding, findings};
 use rules::names::{ContainerName, NodeId};
-use rules::session::{Outcome, Reason};
+use rules::reason::Reason;
+use rules::session::Outcome;
 use rules::units::Timestamp;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::{Catalog, CatalogPlace, Lane, migrate, open};
+use super::{Catalog, CatalogPlace, Lane, files, migrate};
 use crate::{Failure, ServerFault};
 
 /// What a copy says of itself.
@@ -64,13 +65,13 @@ pub(crate) fn look(data: &Path) -> Result<Option<CatalogInspection>, Failure> {
         return Ok(None);
     }
     let place = CatalogPlace::Directory(data.to_owned());
-    let connection = open::reader(&path)?;
+    let connection = files::reader(&path)?;
     let version = connection
         .query_row("pragma user_version", [], |row| row.get(0))
-        .map_err(|error| open::unreadable(&place, error))?;
+        .map_err(|error| files::unreadable(&place, error))?;
     let damage = damage(&connection)?;
     let findings = if damage.is_empty() && version == newest_version() {
-        let heard = super::nodes::NodeCache::default();
+        let heard = super::node_cache::NodeCache::default();
         let seal = super::sealing::for_a_look(&connection, data)?;
         Some(findings(
             &super::ReadTransaction::new(&connection, &heard, &seal).world()?,
@@ -87,7 +88,7 @@ pub(crate) fn look(data: &Path) -> Result<Option<CatalogInspection>, Failure> {
 
 /// The catalog's file in a data directory.
 pub(crate) fn file(data: &Path) -> PathBuf {
-    data.join(open::FILE)
+    data.join(files::FILE)
 }
 
 /// Newest schema that this program knows.
@@ -106,11 +107,11 @@ pub(crate) fn copy(data: &Path, to: &Path) -> Result<Copied, Failure> {
         return Err(missing(data).into());
     }
     let place = CatalogPlace::Directory(data.to_owned());
-    let source = open::reader(&from)?;
-    open::make_file(to)?;
+    let source = files::reader(&from)?;
+    files::make_file(to)?;
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DiskFull) => super::disk_full().into(),
-        _ => open::unreadable(&place, error),
+        _ => files::unreadable(&place, error),
     };
     let mut target = Connection::open(to).map_err(failed)?;
     Backup::new(&source, &mut target)
@@ -152,7 +153,7 @@ pub(crate) fn look_for_key(copied: &Path, version: u32, data: &Path) -> Result<(
         return Ok(());
     }
     let place = CatalogPlace::Directory(data.to_owned());
-    let connection = Connection::open(copied).map_err(|error| open::unreadable(&place, error))?;
+    let connection = Connection::open(copied).map_err(|error| files::unreadable(&place, error))?;
     super::sealing::for_a_look(&connection, data).map(drop)
 }
 
@@ -261,7 +262,7 @@ fn look_for_damage(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 /// Errors: refusals for a file that is no catalog.
 pub(crate) fn damage_of(path: &Path) -> Result<Vec<String>, Failure> {
     let place = CatalogPlace::Directory(path.parent().unwrap_or(path).to_owned());
-    let connection = Connection::open(path).map_err(|error| open::unreadable(&place, error))?;
+    let connection = Connection::open(path).map_err(|error| files::unreadable(&place, error))?;
     damage(&connection)
 }
 
@@ -270,7 +271,7 @@ pub(crate) fn damage_of(path: &Path) -> Result<Vec<String>, Failure> {
 /// Errors: refusals for a file that is no catalog.
 pub(crate) fn version_of(path: &Path) -> Result<u32, Failure> {
     let place = CatalogPlace::Directory(path.parent().unwrap_or(path).to_owned());
-    let failed = |error| open::unreadable(&place, error);
+    let failed = |error| files::unreadable(&place, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection
@@ -281,7 +282,7 @@ pub(crate) fn version_of(path: &Path) -> Result<u32, Failure> {
 /// The machine that the catalog in `data` was founded on.
 pub(crate) fn node_of(data: &Path) -> Result<NodeId, Failure> {
     let place = CatalogPlace::Directory(data.to_owned());
-    let failed = |error| open::unreadable(&place, error);
+    let failed = |error| files::unreadable(&place, error);
     let connection = Connection::open(file(data)).map_err(failed)?;
     let id = connection
         .query_row("select node_id from box where id = 1", [], |row| row.get(0))
@@ -298,8 +299,8 @@ pub(crate) fn claim(data: &Path, node: Option<NodeId>) -> Result<Claim, Failure>
         return Err(missing(data).into());
     }
     let place = CatalogPlace::Directory(data.to_owned());
-    let failed = |error| open::unreadable(&place, error);
-    let connection = open::reader(&path)?;
+    let failed = |error| files::unreadable(&place, error);
+    let connection = files::reader(&path)?;
     connection
         .query_row(
             "select box_id,
@@ -395,10 +396,10 @@ pub(crate) fn since(then: &Path, now: &Path) -> Option<Since> {
 pub(crate) fn settle(data: &Path) -> Result<(), Failure> {
     let place = CatalogPlace::Directory(data.to_owned());
     let connection =
-        Connection::open(file(data)).map_err(|error| open::unreadable(&place, error))?;
+        Connection::open(file(data)).map_err(|error| files::unreadable(&place, error))?;
     connection
         .query_row("pragma journal_mode = delete", [], |_| Ok(()))
-        .map_err(|error| open::unreadable(&place, error))?;
+        .map_err(|error| files::unreadable(&place, error))?;
     Ok(())
 }
 
@@ -406,8 +407,8 @@ pub(crate) fn settle(data: &Path) -> Result<(), Failure> {
 ///
 /// Errors: `server.already-running` with the process' number.
 pub(crate) fn hold(data: &Path) -> Result<impl Sized, Failure> {
-    open::make_directory(data)?;
-    Ok(open::lock(data)?)
+    files::make_directory(data)?;
+    Ok(files::lock(data)?)
 }
 
 fn missing(data: &Path) -> rules::refusal::Refusal {

@@ -3,18 +3,12 @@
 //! readiness, pages and whoever asks for new work. Never mends anything.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rules::reason::Reason;
 use rules::refusal::Refusal;
-use rules::session::Reason;
 
-use super::writer::Rows;
-use super::{Catalog, Lane, copy, sealing};
 use crate::Failure;
 
 /// Readiness tries the disk at most this often. Shorter: a stranger who asks without end makes the disk
@@ -27,7 +21,7 @@ pub(crate) const PAGE_CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 pub(crate) const DAMAGED: &str = "state.damaged";
 pub(crate) const DISK: &str = "state.disk";
 /// Codes that end as soon as something was written again.
-const ENDED_BY_A_WRITE: [&str; 3] = [DISK, "disk.read-only", "disk.full"];
+pub(super) const ENDED_BY_A_WRITE: [&str; 3] = [DISK, "disk.read-only", "disk.full"];
 /// In front of what a machine says of its own record.
 const OF_THE_MACHINE: &str = "node.record-";
 
@@ -110,7 +104,7 @@ impl CatalogHealth {
         }
     }
 
-    fn over(&self, ended: impl Fn(&str) -> bool) {
+    pub(super) fn over(&self, ended: impl Fn(&str) -> bool) {
         self.known().troubles.retain(|code, _| {
             let over = ended(code);
             if over {
@@ -121,7 +115,7 @@ impl CatalogHealth {
     }
 
     /// True at most once every `DISK_PROBE_INTERVAL`.
-    fn may_try(&self) -> bool {
+    pub(super) fn may_try(&self) -> bool {
         let mut known = self.known();
         let due = known
             .tried
@@ -130,120 +124,6 @@ impl CatalogHealth {
             known.tried = Some(Instant::now());
         }
         due
-    }
-}
-
-impl Catalog {
-    pub(crate) fn health(&self) -> &CatalogHealth {
-        &self.0.health
-    }
-
-    /// Looks whether the key of sealed values is there and the disk below `data` takes a byte; while something
-    /// is wrong with it, whether the catalog does. A few seconds after the last look it does nothing. Costs a
-    /// sync to disk.
-    pub(crate) async fn try_disk(&self, data: &Path) {
-        if matches!(self.0.writes, super::WriterMode::Here(_)) || !self.health().may_try() {
-            return;
-        }
-        let troubled = self
-            .health()
-            .troubles()
-            .iter()
-            .any(|trouble| ENDED_BY_A_WRITE.contains(&trouble.code.as_str()));
-        let (data, health) = (data.to_owned(), self.health().clone());
-        let catalog = self.clone();
-        let tried = tokio::task::spawn_blocking(move || {
-            catalog.look_for_key(&data);
-            touch(&data)
-        })
-        .await;
-        match tried {
-            Ok(Err(error)) => health.note(disk_trouble(&error)),
-            Ok(Ok(())) if troubled => {
-                // Its success ends the trouble, its failure notes it again.
-                let _ = self
-                    .write(Lane::People, "try the disk again", |rows| rows.touch())
-                    .await;
-            }
-            Ok(Ok(())) => {}
-            Err(error) => tracing::warn!(%error, "the disk could not be tested"),
-        }
-    }
-
-    /// Looks whether the key of sealed values lies where the next start looks for it, and notes or ends its
-    /// trouble. A catalog in memory has none there. Costs reading a small file.
-    pub(crate) fn look_for_key(&self, data: &Path) {
-        if matches!(self.0.writes, super::WriterMode::Here(_)) {
-            return;
-        }
-        let trouble = self.0.seal.look(data).err();
-        let code = trouble.as_ref().map(|trouble| trouble.code.clone());
-        self.health()
-            .over(|known| sealing::CODES.contains(&known) && code.as_deref() != Some(known));
-        if let Some(trouble) = trouble {
-            self.health().note(trouble);
-        }
-    }
-
-    /// Looks for the key again where it was not there at the last look; otherwise does nothing.
-    pub(crate) fn look_again_for_key(&self, data: &Path) {
-        let troubles = self.health().troubles();
-        let missed = |trouble: &Refusal| sealing::CODES.contains(&trouble.code.as_str());
-        if troubles.iter().any(missed) {
-            self.look_for_key(data);
-        }
-    }
-
-    /// Looks through every page of the file, as `fardel doctor` does, and notes damage. Costs reading
-    /// all of it.
-    pub(crate) fn look_for_damage(&self, data: &Path) {
-        let refusal = match copy::look(data) {
-            Ok(Some(sight)) => match sight.damage.first() {
-                Some(first) => damaged(first),
-                None => return,
-            },
-            Ok(None) => return,
-            Err(Failure::Refusal(refusal)) if refusal.code == DAMAGED => refusal,
-            Err(failure) => {
-                let error = base::observe::chain(&failure);
-                tracing::warn!(%error, "the catalog could not be checked for damage");
-                return;
-            }
-        };
-        self.health().note(refusal);
-    }
-}
-
-impl Rows<'_> {
-    /// Changes nothing, but is written.
-    fn touch(&self) -> Result<(), Failure> {
-        self.connection
-            .prepare_cached("update box set revision = revision where id = 1")?
-            .execute([])?;
-        Ok(())
-    }
-}
-
-/// Writes one byte beside the catalog and syncs it. The file is made anew each time, so that a directory
-/// that lost its disk is seen.
-fn touch(data: &Path) -> std::io::Result<()> {
-    let path = data.join(".disk-probe");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&path)?;
-    file.write_all(b"1")?;
-    file.sync_data()?;
-    std::fs::remove_file(&path)
-}
-
-fn disk_trouble(error: &std::io::Error) -> Refusal {
-    match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => super::disk_full(),
-        std::io::ErrorKind::ReadOnlyFilesystem => super::disk_read_only(),
-        _ => disk(error),
     }
 }
 

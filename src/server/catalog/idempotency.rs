@@ -1,13 +1,13 @@
 //! Answers that were already given: the same key from the same principal on the same route gets the
 //! first answer again for 24 hours, and never acts twice.
 
-use rules::names::UserId;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 
 use super::health;
 use super::reader::ReadTransaction;
+use super::request_key::RequestKey;
 use super::sealing::{ADDED, SealedRow};
 use super::writer::Rows;
 use crate::Failure;
@@ -24,15 +24,6 @@ const MAX_ANSWERS: u32 = 1_000;
 /// oldest goes first. Lower than what a script makes in a day and its repetitions act again; higher and a
 /// user fills the catalog.
 const MAX_BYTES: usize = 8 << 20;
-
-/// What names one request of one principal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequestKey {
-    pub(crate) principal: UserId,
-    pub(crate) route: String,
-    pub(crate) key: String,
-    pub(crate) digest: [u8; 32],
-}
 
 impl ReadTransaction<'_> {
     /// The first answer to this key, as JSON; None where there was none yet.

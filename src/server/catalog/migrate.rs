@@ -4,7 +4,7 @@
 use rules::refusal::Refusal;
 use rusqlite::Connection;
 
-use super::{CatalogPlace, open};
+use super::{CatalogPlace, files};
 use crate::{Failure, ServerFault};
 
 /// Every step, in order; step N takes version N-1 to N. A released step never changes again.
@@ -39,7 +39,7 @@ pub(super) fn climb_to(
     let number = |connection: &Connection, name: &str| {
         connection.query_row(&format!("pragma {name}"), [], |row| row.get::<_, i32>(0))
     };
-    let unreadable = |error| open::unreadable(place, error);
+    let unreadable = |error| files::unreadable(place, error);
     let version = number(connection, "user_version").map_err(unreadable)?;
     let application = number(connection, "application_id").map_err(unreadable)?;
     let tables: i32 = connection
@@ -71,7 +71,7 @@ pub(super) fn climb_to(
     }
     let name = |at: usize| format!("catalog migration {}", at + 1);
     let fault = |at: usize| {
-        move |error| match open::unreadable(place, error) {
+        move |error| match files::unreadable(place, error) {
             Failure::Fault(fault) => Failure::Fault(ServerFault::new(name(at), fault)),
             refusal @ Failure::Refusal(_) => refusal,
         }
@@ -99,28 +99,28 @@ fn copy(connection: &Connection, place: &CatalogPlace, version: usize) -> Result
         return Ok(());
     };
     let kept = directory.join(format!("{}{version}", prefix()));
-    let partial = directory.join(format!("{}.version-{version}.partial", open::FILE));
+    let partial = directory.join(format!("{}.version-{version}.partial", files::FILE));
     let what = || format!("copy the catalog to {}", kept.display());
     if partial.exists() {
         std::fs::remove_file(&partial).map_err(|error| ServerFault::new(what(), error))?;
     }
     // SQLite would make it readable for others; an empty file it takes as it is.
-    open::make_file(&partial)?;
+    files::make_file(&partial)?;
     connection
         .execute("vacuum into ?1", [partial.display().to_string()])
-        .map_err(|error| open::unreadable(place, error))?;
+        .map_err(|error| files::unreadable(place, error))?;
     std::fs::rename(&partial, &kept).map_err(|error| ServerFault::new(what(), error))?;
     Ok(())
 }
 
 /// In front of the version, in the names of kept copies.
 pub(super) fn prefix() -> String {
-    format!("{}.version-", open::FILE)
+    format!("{}.version-", files::FILE)
 }
 
 fn path(place: &CatalogPlace) -> String {
     match place {
         CatalogPlace::Memory => "The catalog in memory".to_owned(),
-        CatalogPlace::Directory(directory) => directory.join(open::FILE).display().to_string(),
+        CatalogPlace::Directory(directory) => directory.join(files::FILE).display().to_string(),
     }
 }

@@ -2,11 +2,12 @@
 //! something new; an assignment row when its list changed, under the next generation.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use rules::devices::{MigPart, MigProfile, SharePolicy, cut};
-use rules::messages::{Assignment, CutOrder, DeviceUse, NodeReport, Uncut};
+use rules::cut;
+use rules::devices::{MigPart, MigProfile};
+use rules::messages::{Assignment, CutOrder, DeviceUse, Uncut};
 use rules::names::{BootId, NodeId};
+use rules::policy::SharePolicy;
 use rules::resources::{Device, DeviceShare};
 use rules::units::Timestamp;
 use rules::world::NodeRecord;
@@ -32,24 +33,6 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         cordoned: BTreeSet::new(),
         problems: value::json(row, "problems")?,
     })
-}
-
-/// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
-/// nothing new to say causes no write, and after a restart the rows' older times are right. What its
-/// devices were doing then, and which could not be cut as ordered. And the administrator's rules for shares of devices, which come from the
-/// settings.
-#[derive(Clone, Default)]
-pub(crate) struct NodeCache {
-    times: Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
-    policy: Arc<RwLock<SharePolicy>>,
-    told: Arc<Mutex<BTreeMap<NodeId, NodeTelemetry>>>,
-}
-
-/// What a machine said last and no row keeps.
-#[derive(Clone, Default)]
-struct NodeTelemetry {
-    uses: Vec<DeviceUse>,
-    uncut: Vec<Uncut>,
 }
 
 /// What an administrator said of one device.
@@ -125,41 +108,6 @@ fn wanted<'a>(
                 .map(move |device| (node, device))
         })
         .filter_map(move |(node, device)| Some((node, device, *cuts.get(device.uuid.as_str())?)))
-}
-
-impl NodeCache {
-    pub(super) fn note(&self, node: NodeId, at: Timestamp) {
-        self.times().insert(node, at);
-    }
-
-    pub(super) fn note_devices(&self, report: &NodeReport) {
-        let told = NodeTelemetry {
-            uses: report.device_uses.clone(),
-            uncut: report.uncut.clone(),
-        };
-        self.told().insert(report.node, told);
-    }
-
-    fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeTelemetry>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set_policy(&self, policy: SharePolicy) {
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
-    }
-
-    pub(super) fn policy(&self) -> SharePolicy {
-        *self.policy.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn forget(&self) {
-        self.times().clear();
-        self.told().clear();
-    }
-
-    fn times(&self) -> MutexGuard<'_, BTreeMap<NodeId, Timestamp>> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl ReadTransaction<'_> {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+use super::files;
 use super::live::LiveSessions;
-use super::nodes::NodeCache;
-use super::open;
+use super::node_cache::NodeCache;
 use super::sealing::Seal;
 use crate::{Failure, ServerFault};
 
@@ -121,7 +121,7 @@ fn take(path: &Path, idle: &Mutex<Idle>, back: &Condvar) -> Result<Connection, F
         if pool.open < MAX_READERS {
             pool.open += 1;
             drop(pool);
-            return open::reader(path).inspect_err(|_| {
+            return files::reader(path).inspect_err(|_| {
                 idle.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
             });
         }

@@ -11,7 +11,7 @@ use rules::units::{Bytes, Timestamp};
 use rusqlite::Connection;
 
 use super::value;
-use super::{CatalogPlace, open};
+use super::{CatalogPlace, files};
 use crate::{Failure, ServerFault};
 
 const FILE: &str = "samples.sqlite";
@@ -333,7 +333,7 @@ impl Samples {
 }
 
 fn connect(path: &Path) -> Result<Connection, Failure> {
-    open::make_file(path)?;
+    files::make_file(path)?;
     let connection =
         Connection::open(path).map_err(|error| ServerFault::new("open the samples", error))?;
     let version: i32 = connection.query_row("pragma user_version", [], |row| row.get(0))?;

@@ -24,8 +24,8 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::de::DeserializeOwned;
 
-use super::idempotency::RequestKey as AnswerKey;
-use super::{CatalogPlace, open, value};
+use super::request_key::RequestKey as AnswerKey;
+use super::{CatalogPlace, files, value};
 use crate::Failure;
 
 /// The keys of this box, one a line in hexadecimal. A restored backup brings its own beside them.
@@ -245,7 +245,7 @@ pub(super) fn take(connection: &Connection, place: &CatalogPlace) -> Result<Seal
                 [id_of(&key).as_slice()],
             )
         })
-        .map_err(|error| open::unreadable(place, error))?;
+        .map_err(|error| files::unreadable(place, error))?;
     Ok(Seal::of(&key))
 }
 
@@ -258,7 +258,7 @@ pub(super) fn for_a_look(connection: &Connection, data: &Path) -> Result<Seal, F
 
 /// The seal that the catalog names; None where it names none, or one that nothing needs.
 fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> {
-    let unread = |error| open::unreadable(&CatalogPlace::Directory(data.to_owned()), error);
+    let unread = |error| files::unreadable(&CatalogPlace::Directory(data.to_owned()), error);
     let named: Option<Vec<u8>> = connection
         .query_row("select seal_key from box where id = 1", [], |row| {
             row.get(0)
@@ -524,7 +524,7 @@ fn write(data: &Path, keys: &[[u8; KEY]]) -> Result<(), Refusal> {
         fs::rename(&draft, &path)?;
         fs::File::open(data)?.sync_all()
     };
-    written().map_err(|error| open::unwritable(&path, &error))
+    written().map_err(|error| files::unwritable(&path, &error))
 }
 
 /// Whether there is a file of keys in `data` that cannot be read. Costs reading it.

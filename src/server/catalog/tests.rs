@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use base::observe::{Clock, random};
 use rules::names::{NodeId, SessionId, SessionName, UserId};
+use rules::reason::Reason;
 use rules::resources::Demand;
 use rules::session::{
-    DesiredState, Reason, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+    DesiredState, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::Timestamp;
 
@@ -670,7 +671,8 @@ fn kept_copies_are_closed_to_others() {
 #[test]
 fn what_is_changed_by_hand_is_changed_back() {
     use crate::catalog::nodes::{DeviceRow, WantedCut, cut_orders};
-    use rules::devices::{MigProfile, cut};
+    use rules::cut;
+    use rules::devices::MigProfile;
     let catalog = memory();
     let now = catalog.clock().now();
     let profiles = vec![MigProfile::parse("3g.40gb").unwrap()];
@@ -804,7 +806,7 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
             .query_row("pragma integrity_check", [], |row| row.get(0))
             .unwrap();
         assert_eq!(whole, "ok");
-        let heard = super::nodes::NodeCache::default();
+        let heard = super::node_cache::NodeCache::default();
         let seal = sealing::for_a_look(&connection, directory.path()).unwrap();
         let view = ReadTransaction::new(&connection, &heard, &seal);
         assert_eq!(view.session(written.id).unwrap(), Some(written.clone()));
@@ -908,7 +910,7 @@ fn disks_of_other_machines_are_known_by_their_numbers() {
 fn answers_kept_for_keys_are_bounded_in_number_and_bytes() {
     let catalog = memory();
     let (mina, jae) = (owner(&catalog), owner(&catalog));
-    let key = |principal, number: usize| idempotency::RequestKey {
+    let key = |principal, number: usize| request_key::RequestKey {
         principal,
         route: "POST /x".to_owned(),
         key: format!("k{number}"),

@@ -16,7 +16,7 @@ use rusqlite::backup::Backup;
 use tokio::sync::watch;
 
 use super::health::{self, CatalogHealth};
-use super::nodes::NodeCache;
+use super::node_cache::NodeCache;
 use super::reader::ReadTransaction;
 use super::reserve::Reserve;
 use super::sealing::Seal;

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use rules::continuity::Continuity;
 use rules::messages::NodeReport;
 use rules::names::{ContainerName, SessionId};
-use rules::session::{Outcome, Reason};
+use rules::reason::Reason;
+use rules::session::Outcome;
 
 use crate::controller::pass::ControllerPass;
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use rules::assignment;
 use rules::messages::{Assignment, ContainerOrder, RootFileSystem};
 use rules::names::{ContainerName, ImageId, NodeId};
-use rules::session::{Outcome, Reason, SessionEnvironment, SessionState};
+use rules::reason::Reason;
+use rules::session::{Outcome, SessionEnvironment, SessionState};
 
 use crate::controller::pass::ControllerPass;
 

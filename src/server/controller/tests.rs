@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rules::messages::{
-    ContainerStatus, EnforcementAction, ExitRecord, MemoryIncident, ReportedState, RootFileSystem,
-    Want,
-};
+use rules::incident::{EnforcementAction, MemoryIncident};
+use rules::messages::{ContainerStatus, ExitRecord, ReportedState, RootFileSystem, Want};
 use rules::names::{BootId, ImageId, IncidentId, NodeId, SessionId, SessionName, UserId};
 use rules::placement;
 use rules::resources::{Capacity, Demand};
@@ -393,7 +391,7 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
     ran.place(
         NODE,
         Vec::new(),
-        rules::session::Reason::new("placement.room", "Room."),
+        rules::reason::Reason::new("placement.room", "Room."),
         at(1),
     );
     ran.phase = SessionState::Running;
@@ -519,7 +517,7 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
             devices: Vec::new(),
             ran: None,
             state: ReportedState::Lost {
-                reason: rules::session::Reason::new("node.rebooted", "Gone."),
+                reason: rules::reason::Reason::new("node.rebooted", "Gone."),
             },
             usage: None,
         }],
@@ -537,7 +535,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     limited.place(
         NODE,
         Vec::new(),
-        rules::session::Reason::new("placement.room", "Room."),
+        rules::reason::Reason::new("placement.room", "Room."),
         at(1),
     );
     limited.phase = SessionState::Running;
@@ -642,7 +640,7 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
                 "kim",
                 None,
                 |s| {
-                    let because = rules::session::Reason::new("session.stopped", "Kim stopped it.");
+                    let because = rules::reason::Reason::new("session.stopped", "Kim stopped it.");
                     s.stop(rules::session::DesiredState::Stop, because, at(9))
                 },
             )

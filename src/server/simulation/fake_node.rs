@@ -6,15 +6,15 @@
 //! (assignment) and a record for each container lie on disk; processes survive the death of the
 //! agent that started them, but not a reboot.
 
-use rules::devices::either;
 use rules::housekeeping::{self, ReconcileStep};
 use rules::messages::{
     Assignment, ContainerOrder, ContainerStatus, ExitRecord, NodeReport, ReportedState,
     STOP_GRACE_SECONDS,
 };
 use rules::names::{BootId, ContainerName, NodeId};
+use rules::reason::Reason;
+use rules::resources::either;
 use rules::resources::{Capacity, DeviceShare};
-use rules::session::Reason;
 use rules::units::Timestamp;
 
 /// One moment, twice: what the machine's clock shows, and what no setting of a clock can move.

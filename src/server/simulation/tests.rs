@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use base::link::{self, NodeEnd};
 use rules::names::{BootId, NodeId, SessionName};
+use rules::reason::Reason;
 use rules::resources::{Capacity, Demand};
-use rules::session::{
-    DesiredState, Reason, SessionEnvironment, SessionKind, SessionSpec, SessionState,
-};
+use rules::session::{DesiredState, SessionEnvironment, SessionKind, SessionSpec, SessionState};
 use rules::units::{Bytes, CpuShare};
 
 use super::fake_node::{ContainerPlan, FakeNode};

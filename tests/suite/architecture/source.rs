@@ -441,6 +441,18 @@ impl Source {
         found
     }
 
+    /// Modules that this file declares for tests only and keeps in files of their own.
+    pub(super) fn test_modules(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (at, three) in self.tokens.windows(3).enumerate() {
+            let declares = three[0].is(Kind::Word, "mod") && three[2].is(Kind::Symbol, ";");
+            if declares && for_tests(&self.tokens[..at]) {
+                found.push(three[1].text.clone());
+            }
+        }
+        found
+    }
+
     fn word(&self, at: usize) -> bool {
         self.tokens
             .get(at)

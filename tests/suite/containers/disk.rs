@@ -13,8 +13,9 @@ use base::observe::Clock;
 use node::disk::DiskWatch;
 use node::runtime::{Runtime, RuntimeName, RuntimePaths, RuntimePhase};
 use node::{LocalNode, NodeOptions};
+use rules::incident::EnforcementAction;
 use rules::messages::{
-    Assignment, ContainerOrder, EnforcementAction, NodeReport, ReportedState, RootFileSystem, Want,
+    Assignment, ContainerOrder, NodeReport, ReportedState, RootFileSystem, Want,
 };
 use rules::names::NodeId;
 use rules::resources::Demand;

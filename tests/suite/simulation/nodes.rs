@@ -4,10 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::housekeeping::{self, ReconcileStep};
-use rules::messages::{
-    Assignment, ContainerOrder, ContainerStatus, EnforcementAction, MemoryIncident, NodeReport,
-    ReportedState,
-};
+use rules::incident::{EnforcementAction, MemoryIncident};
+use rules::messages::{Assignment, ContainerOrder, ContainerStatus, NodeReport, ReportedState};
 use rules::names::{BootId, ContainerName, IncidentId, NodeId};
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::session::SessionKind;

@@ -1,11 +1,11 @@
 //! Scenario: behind an air gap. A firewall in the guest counts what tries to leave while the package is
 //! installed, set up through its pages, and replaced under forty sessions and ten open terminals.
 
-use super::machine::Order;
+use super::order::Order;
 use super::root::Root;
 use super::run_to_the_end;
 use super::upgrade::Packages;
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 /// Sessions that live through the upgrade.
 const SESSIONS: &str = "40";

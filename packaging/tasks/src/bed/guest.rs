@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::power_cut::{Deed, LEAVE, LOOK_AGAIN, WORK_ON, WRITTEN, Word};
 use super::random::Random;
+use crate::failure::Failure;
 use crate::program::Program;
-use crate::stage::Failure;
 
 const SOCKET: &str = "/run/fardel/fardel.sock";
 const DATA: &str = "/var/lib/fardel";

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::qemu::{self, Emulated};
-use super::root::Root;
+use super::order::{Cable, Hardware, Order, mount_word};
+use super::qemu;
 use super::{Folder, processes_in};
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::{self, Failure};
+use crate::stage;
 
 /// How often a waiting reader looks whether the guest still moves.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,60 +26,6 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Below this share of a core a silent guest is not working. Higher: one that computes on a loaded
 /// machine is called stuck. Lower: one that only keeps its clock running is called busy.
 const WORKING: f64 = 0.02;
-
-/// What a guest runs on.
-pub(super) enum Hardware {
-    /// A kernel that is a process of this machine.
-    UserMode,
-    /// The same, in another network than this machine's.
-    Wired(Cable),
-    Emulated(Emulated),
-}
-
-/// Where a guest has its network.
-pub(super) struct Cable {
-    /// A process in whose network its kernel is started.
-    pub(super) network_of: u32,
-    /// What its kernel is told besides.
-    pub(super) words: Vec<String>,
-}
-
-/// What a guest is started with.
-pub(super) struct Order<'a> {
-    pub(super) root: &'a Root,
-    pub(super) hardware: Hardware,
-    /// The disk that is kept between boots; none: one of its own, thrown away.
-    pub(super) disk: Option<PathBuf>,
-    pub(super) memory_mib: u64,
-    /// Folders of the host that it sees read-only: name below `/mnt`, path.
-    pub(super) shares: Vec<(String, PathBuf)>,
-    pub(super) script: String,
-    /// What lies beside the script: name, text.
-    pub(super) files: Vec<(&'static str, &'static str)>,
-    pub(super) arguments: Vec<String>,
-    /// How long it may neither say nor do anything.
-    pub(super) patience: Duration,
-    /// How long it may take in all, however busy.
-    pub(super) limit: Duration,
-}
-
-impl<'a> Order<'a> {
-    /// One GiB, a disk that is thrown away, two minutes of silence, half an hour in all.
-    pub(super) fn new(root: &'a Root, script: &str) -> Self {
-        Self {
-            root,
-            hardware: Hardware::UserMode,
-            disk: None,
-            memory_mib: 1024,
-            shares: Vec::new(),
-            script: script.to_owned(),
-            files: Vec::new(),
-            arguments: Vec::new(),
-            patience: Duration::from_secs(120),
-            limit: Duration::from_secs(30 * 60),
-        }
-    }
-}
 
 /// What comes over the serial line.
 #[derive(Debug, PartialEq)]
@@ -359,22 +306,6 @@ fn understood(line: &[u8]) -> Said {
     Said::Line(text.to_owned())
 }
 
-/// The kernel's command line is split at blanks and our word at colons.
-pub(super) fn mount_word(name: &str, path: &Path) -> Result<String, Failure> {
-    let path = path
-        .canonicalize()
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    let path = path.to_string_lossy();
-    let plain =
-        |text: &str| !text.contains(|letter: char| letter.is_whitespace() || ",:".contains(letter));
-    if !plain(name) || !plain(&path) || name.is_empty() || name.contains('/') {
-        return Err(Failure::new(format!(
-            "{name}={path}: a share's name and path have no blank, comma or colon"
-        )));
-    }
-    Ok(format!("bed.mount={name}:ro:{path}"))
-}
-
 /// Compiles the wrapper that newer processors need; without a compiler the guest starts without, and
 /// says itself whether it can.
 fn floating_point_shim(folder: &Path) -> Result<Option<PathBuf>, Failure> {
@@ -421,14 +352,5 @@ mod tests {
             understood(b"\x01exit soon\n"),
             Said::Line("\u{1}exit soon".to_owned())
         );
-    }
-
-    #[test]
-    fn a_share_that_the_kernels_command_line_cannot_carry_is_refused() {
-        assert!(mount_word("deb", Path::new("/")).is_ok_and(|word| word == "bed.mount=deb:ro:/"));
-        assert!(mount_word("a b", Path::new("/")).is_err());
-        assert!(mount_word("a/b", Path::new("/")).is_err());
-        assert!(mount_word("", Path::new("/")).is_err());
-        assert!(mount_word("deb", Path::new("/no/such/folder")).is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! Scenario: the machine gets another address from its own console, and the old one back unless somebody
 //! keeps the change.
 
-use super::machine::Order;
+use super::order::Order;
 use super::root::Root;
 use super::run_to_the_end;
 use super::upgrade::Packages;
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 /// Runs it; the first package is enough.
 pub(super) fn run(root: &Root, packages: &Packages) -> Result<(), Failure> {

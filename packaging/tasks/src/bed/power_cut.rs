@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::machine::{Machine, Order, Said};
+use super::machine::{Machine, Said};
+use super::order::Order;
 use super::random::Random;
 use super::root::Root;
 use super::upgrade::Packages;
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 /// From the moment the kernel starts the first program until the box answers. The promise is 15 s.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(15);

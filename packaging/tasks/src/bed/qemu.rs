@@ -7,11 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::machine::{Order, mount_word};
-use super::qemu_kernel::Kernel;
+use super::order::{Emulated, Order, mount_word};
 use super::root;
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 /// Debian's place for the firmware of a machine with UEFI, and the variables it begins with.
 const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
@@ -20,25 +19,6 @@ const VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 /// How long a computed guest may neither say nor do anything: on a loaded machine its firmware alone
 /// takes minutes.
 pub(super) const BOOT_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// The machine that is computed.
-pub(super) struct Emulated {
-    pub(super) kernel: Kernel,
-    pub(super) processors: u32,
-    /// Whether it begins in UEFI, which then starts the kernel; else the kernel is started at once.
-    pub(super) firmware: bool,
-}
-
-impl Emulated {
-    /// With the kernel found or made.
-    pub(super) fn ready(processors: u32, firmware: bool) -> Result<Self, Failure> {
-        Ok(Self {
-            kernel: Kernel::ready()?,
-            processors,
-            firmware,
-        })
-    }
-}
 
 /// Why this machine cannot run such a guest, if so.
 pub(super) fn missing(firmware: bool) -> Option<String> {

@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use super::{Folder, root};
+use crate::failure::Failure;
 use crate::program::Program;
-use crate::stage::Failure;
 
 /// The kernel of an ordinary server, and the one program of the first root.
 const PACKAGES: &str = "linux-image-amd64,busybox-static";

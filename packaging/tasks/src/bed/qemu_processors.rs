@@ -1,12 +1,12 @@
 //! Scenario: the packed product under Debian's own kernel with more than one processor. What User-Mode
 //! Linux cannot show: sets of processors, a share of a core over several, pressure figures.
 
-use super::machine::{Hardware, Order};
-use super::qemu::{self, Emulated};
+use super::order::{Emulated, Hardware, Order};
+use super::qemu;
 use super::root::Root;
 use super::run_to_the_end;
 use super::upgrade::Packages;
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 const PROCESSORS: u32 = 2;
 

@@ -8,11 +8,13 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::machine::{Cable, Hardware, Machine, Order, Said};
+use super::machine::{Machine, Said};
+use super::order::{Cable, Hardware, Order};
 use super::rack_network::{self, Network};
 use super::root::Root;
 use super::{Folder, processes_in};
-use crate::stage::{self, Failure};
+use crate::failure::Failure;
+use crate::stage;
 
 /// What every script begins with.
 const PROLOGUE: &str = include_str!("rack.sh");

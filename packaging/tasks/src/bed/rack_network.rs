@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 const BRIDGE: &str = "rack";
 

@@ -1,11 +1,11 @@
 //! Scenario: a machine is lost, and another takes its place. People and events go into one file on the
 //! first guest and come out of it on a second one, by one command each way.
 
-use super::machine::Order;
+use super::order::Order;
 use super::root::Root;
 use super::upgrade::Packages;
 use super::{Folder, run_to_the_end};
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 /// What the lost machine held.
 pub(super) struct Held {

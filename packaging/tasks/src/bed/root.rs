@@ -8,8 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::Folder;
+use crate::failure::Failure;
 use crate::program::{self, Program};
-use crate::stage::Failure;
 
 /// The Debian in which everything is tried; the first of those that there are.
 pub(super) const SUITE: &str = "bookworm";

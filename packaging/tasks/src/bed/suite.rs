@@ -4,13 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::machine::{Hardware, Order};
-use super::qemu::{self, Emulated};
+use super::order::{Emulated, Hardware, Order};
+use super::qemu;
 use super::root::Root;
 use super::{Folder, run_to_the_end};
+use crate::failure::Failure;
 use crate::program;
 use crate::skips::{self, Who};
-use crate::stage::Failure;
 use crate::user;
 
 const SCRIPT: &str = include_str!("suite.sh");

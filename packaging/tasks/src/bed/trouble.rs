@@ -1,11 +1,11 @@
 //! Scenario: what goes wrong on real machines, under the real units. Each trouble ends with a clear
 //! sentence and a way out, nothing is half-applied, and the session that runs meanwhile lives.
 
-use super::machine::Order;
+use super::order::Order;
 use super::root::Root;
 use super::run_to_the_end;
 use super::upgrade::Packages;
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 /// Runs it; needs both packages.
 pub(super) fn run(root: &Root, packages: &Packages) -> Result<(), Failure> {

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use super::machine::Order;
+use super::order::Order;
 use super::root::Root;
 use super::{Folder, run_to_the_end};
 use crate::deb::{self, Wish};
-use crate::stage::Failure;
+use crate::failure::Failure;
 
 /// Above every version that the product has; dpkg must take it for an upgrade.
 const NEWER: &str = "99.0.0";

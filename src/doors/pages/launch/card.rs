@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use rules::devices::{MigProfile, SharePolicy, WHOLE};
+use rules::devices::{MigProfile, WHOLE};
+use rules::policy::SharePolicy;
 use rules::resources::Demand;
 use rules::units::{Bytes, GpuShare};
 use server::actions::gpus::{Gpu, Gpus};

@@ -9,19 +9,20 @@ use super::super::components::{
 use super::super::docs::{AboutPage, DocsPage};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::images::{ImageDetailPage, ImageRow, ImageUse, ImagesPage, ImportRow};
-use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Preview, Slider};
+use super::super::launch::{self, LaunchFields, LaunchPage, Preset, Slider};
 use super::super::layout::{Nav, PageLayout, SignedInUser, Theme};
 use super::super::login::LoginPage;
 use super::super::me::{MePage, OwnTokenRow};
 use super::super::overview::{
     self, Attention, Figure, Legend, NodeRow, OverviewEvent, OverviewPage,
 };
+use super::super::presenter::Preview;
+use super::super::presenter::{SessionEnd, TimelineStep, Wait};
 use super::super::problem::{BareProblemPage, ProblemPage};
 use super::super::proofs::{self, ProofPage};
 use super::super::queue::{self, EndingRow, QueuePage};
 use super::super::sessions::{
-    Chart, SessionDetailPage, SessionEnd, SessionRow, SessionTab, SessionsPage, Strip,
-    TimelineStep, Verbs, Wait,
+    Chart, SessionDetailPage, SessionRow, SessionTab, SessionsPage, Strip, Verbs,
 };
 use super::super::setup::SetupPage;
 use super::super::system::{self, SystemPage};

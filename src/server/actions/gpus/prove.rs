@@ -421,7 +421,7 @@ async fn forget_interrupted(server: &Server) -> Result<(), Failure> {
 }
 
 fn end(rows: &crate::catalog::Rows<'_>, session: SessionId) -> Result<(), Failure> {
-    let because = rules::session::Reason::new("session.test-over", "The test that it ran is over.");
+    let because = rules::reason::Reason::new("session.test-over", "The test that it ran is over.");
     rows.change_session(session, None, "server", Some("session.test-over"), |row| {
         row.stop(rules::session::DesiredState::Kill, because, rows.now)
     })?;

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use rules::names::SessionName;
 use rules::permissions::Permission;
 use rules::placement;
+use rules::reason::Reason;
 use rules::refusal::Refusal;
-use rules::session::{self, DesiredState, Reason, SessionEnvironment, SessionState};
+use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::{Deserialize, Serialize};
 

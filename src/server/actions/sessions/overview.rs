@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use rules::devices::SharePolicy;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Permission;
+use rules::policy::SharePolicy;
+use rules::reason::Reason;
 use rules::resources::{Device, DeviceShare};
-use rules::session::{Reason, SessionState};
+use rules::session::SessionState;
 use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 

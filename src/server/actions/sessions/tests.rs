@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use rules::names::{BootId, UserName};
 use rules::people::Role;
 use rules::placement::Verdict;
+use rules::reason::Reason;
 use rules::refusal::RefusalKind;
 use rules::resources::Capacity;
-use rules::session::{DesiredState, Outcome, Reason};
+use rules::session::{DesiredState, Outcome};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 
 use super::*;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use rules::devices::{MigProfile, SharePolicy};
+use rules::devices::MigProfile;
 use rules::names::{SessionId, SessionName, UserId, UserName};
+use rules::policy::SharePolicy;
+use rules::reason::Reason;
 use rules::resources::{Demand, Device, DeviceShare};
-use rules::session::{self, DesiredState, Outcome, Reason, SessionKind, SessionState};
+use rules::session::{self, DesiredState, Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::world::NodeRecord;
 use serde::{Deserialize, Serialize};

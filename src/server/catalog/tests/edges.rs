@@ -118,7 +118,7 @@ async fn two_lists_are_read_at_once_and_the_next_waits() {
 #[test]
 fn an_answer_is_kept_for_a_day() {
     let catalog = memory();
-    let key = idempotency::RequestKey {
+    let key = request_key::RequestKey {
         principal: owner(&catalog),
         route: "POST /x".to_owned(),
         key: "k".to_owned(),

@@ -16,8 +16,8 @@ fn with_secret(owner: UserId, name: &str) -> Session {
     made
 }
 
-fn key_of(principal: UserId) -> idempotency::RequestKey {
-    idempotency::RequestKey {
+fn key_of(principal: UserId) -> request_key::RequestKey {
+    request_key::RequestKey {
         principal,
         route: "POST /api/v1/sessions".into(),
         key: "k-of-a-launch".into(),
@@ -140,7 +140,7 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
             let read = view.assignment(assignment.node)?.unwrap();
             assert_eq!(read.containers, assignment.containers);
             assert!(view.answered(&key, now)?.unwrap().contains(SECRET));
-            let other = idempotency::RequestKey {
+            let other = request_key::RequestKey {
                 digest: [8; 32],
                 ..key
             };

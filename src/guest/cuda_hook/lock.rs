@@ -1,0 +1,33 @@
+//! A lock for moments, in memory that starts as zero. Sleeps in no kernel queue, so a forked child can free it.
+
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use crate::kernel;
+
+/// A lock for moments. Whoever waits lets others run.
+#[repr(transparent)]
+pub struct SpinLock(AtomicU32);
+
+impl SpinLock {
+    pub fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
+        while self.0.swap(1, SeqCst) != 0 {
+            kernel::give_way();
+        }
+        let answer = work();
+        self.0.store(0, SeqCst);
+        answer
+    }
+
+    /// Does nothing where somebody holds it.
+    pub fn try_hold(&self, work: impl FnOnce()) {
+        if self.0.swap(1, SeqCst) == 0 {
+            work();
+            self.0.store(0, SeqCst);
+        }
+    }
+
+    /// For a forked child: whoever held it is not there.
+    pub fn free(&self) {
+        self.0.store(0, SeqCst);
+    }
+}

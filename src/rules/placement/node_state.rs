@@ -1,0 +1,66 @@
+//! One machine while places are given away: what is given of it, and what waits in front of it. Decides nothing.
+
+use std::cell::Cell;
+
+use crate::devices::MigProfile;
+use crate::resources::DeviceAllocation;
+use crate::units::{Bytes, CpuShare};
+use crate::world::NodeRecord;
+
+/// One machine while places are given away.
+#[derive(Clone)]
+pub(super) struct NodeState<'w> {
+    pub(super) node: &'w NodeRecord,
+    pub(super) cpu: CpuShare,
+    pub(super) memory: Bytes,
+    /// What is given of each device, in the order of the machine's list.
+    pub(super) devices: Vec<DeviceAllocation>,
+    /// Devices that an earlier session waits for, in the order of the machine's list.
+    pub(super) shut: Vec<bool>,
+    /// Sizes of partitions that an earlier session waits for.
+    pub(super) shut_parts: Vec<MigProfile>,
+    /// What everybody who has devices here has beside them.
+    pub(super) beside: Vec<CoAllocation>,
+    /// What `Reservations` counted here last.
+    pub(super) most: Cell<Option<NodeTotals>>,
+    /// It takes new sessions at all.
+    pub(super) open: bool,
+    pub(super) version: u32,
+}
+
+impl NodeState<'_> {
+    /// Processor time and memory of those here who have no device.
+    pub(super) fn without_devices(&self) -> (CpuShare, Bytes) {
+        let cpu: u64 = self.beside.iter().map(|one| one.cpu).sum();
+        let memory: u64 = self.beside.iter().map(|one| one.memory).sum();
+        (
+            self.cpu
+                .saturating_sub(CpuShare(u32::try_from(cpu).unwrap_or(u32::MAX))),
+            self.memory.saturating_sub(Bytes(memory)),
+        )
+    }
+
+    pub(super) fn free(&self) -> (CpuShare, Bytes) {
+        (
+            self.node.capacity.cpu.saturating_sub(self.cpu),
+            self.node.capacity.memory.saturating_sub(self.memory),
+        )
+    }
+}
+
+/// What a session or a group of equal ones has, or wants, beside so much of devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct CoAllocation {
+    /// Hundredths of devices.
+    pub(super) share: u64,
+    pub(super) cpu: u64,
+    pub(super) memory: u64,
+}
+
+/// What was counted of a machine, and for which versions of the machine and of what is kept.
+#[derive(Clone, Copy)]
+pub(super) struct NodeTotals {
+    pub(super) versions: (u32, u32),
+    /// Processor time and memory.
+    pub(super) most: (u64, u64),
+}

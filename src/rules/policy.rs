@@ -1,0 +1,145 @@
+//! The administrator's rules for shares of devices. Pure; hands nothing out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::devices::WHOLE;
+use crate::refusal::Refusal;
+use crate::resources::Demand;
+use crate::units::GpuShare;
+
+/// How sessions are spread over devices and machines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Spreading {
+    /// The fullest place that still holds it, so that whole devices stay whole.
+    #[default]
+    Pack,
+    /// The emptiest place, so that neighbours are few.
+    Spread,
+}
+
+/// The administrator's rules for shares of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharePolicy {
+    /// How many units one whole device counts as: 1 says `0.35`, 5 says `1.75` for the same.
+    pub units: u32,
+    /// The smallest share that may be asked for.
+    pub least: GpuShare,
+    /// Shares below one device are multiples of this.
+    pub step: GpuShare,
+    pub spreading: Spreading,
+    /// The most that one person holds at once; None: no limit.
+    pub each: Option<GpuShare>,
+}
+
+impl Default for SharePolicy {
+    /// Every hundredth, packed, without a limit.
+    fn default() -> Self {
+        Self {
+            units: 1,
+            least: GpuShare(1),
+            step: GpuShare(1),
+            spreading: Spreading::Pack,
+            each: None,
+        }
+    }
+}
+
+impl SharePolicy {
+    /// Refuses shares that the administrator does not give, even if they are free.
+    pub fn check(&self, demand: &Demand) -> Result<(), Refusal> {
+        let share = demand.gpu;
+        if share == GpuShare::ZERO {
+            return Ok(());
+        }
+        let least = self.least;
+        if share < least {
+            return Err(Refusal::invalid(
+                "gpu.below-floor",
+                format!("{least} is the smallest share that is given here."),
+            )
+            .with("least", least)
+            .at("/resources/gpu")
+            .hint(format!("{least} or more would work.")));
+        }
+        let step = self.step.0.max(1);
+        let part = share.0 % WHOLE.0;
+        if !part.is_multiple_of(step) {
+            let (below, above) = (share.0 - part % step, share.0 - part % step + step);
+            let nearest: Vec<String> = [below, above]
+                .into_iter()
+                .filter(|n| *n >= self.least.0)
+                .map(|n| GpuShare(n).to_string())
+                .collect();
+            return Err(Refusal::invalid(
+                "gpu.off-step",
+                format!("Shares are given in steps of {} here.", self.step),
+            )
+            .with("step", self.step)
+            .with("nearest", nearest.join(", "))
+            .at("/resources/gpu")
+            .hint(format!("{} would work.", nearest.join(" or "))));
+        }
+        if let Some(each) = self.each
+            && share > each
+        {
+            return Err(Refusal::invalid(
+                "gpu.over-quota",
+                format!("One user may hold at most {each} of devices here."),
+            )
+            .with("limit", each)
+            .at("/resources/gpu")
+            .hint(format!("{each} would work; an administrator can raise it.")));
+        }
+        Ok(())
+    }
+
+    /// A share in the administrator's units, as a decimal text: 0.35 of a device is `1.75` of 5.
+    pub fn in_units(&self, share: GpuShare) -> String {
+        GpuShare(share.0.saturating_mul(self.units.max(1))).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(gpu: &str) -> Demand {
+        Demand {
+            gpu: GpuShare::parse(gpu).expect("a share"),
+            ..Demand::default()
+        }
+    }
+
+    #[test]
+    fn floor_step_and_quota_name_what_would_work() {
+        let policy = SharePolicy {
+            least: GpuShare(10),
+            step: GpuShare(5),
+            each: Some(GpuShare(150)),
+            ..SharePolicy::default()
+        };
+        for (gpu, code, works) in [
+            ("0.05", "gpu.below-floor", "0.1 or more"),
+            ("0.12", "gpu.off-step", "0.1 or 0.15"),
+            ("1.6", "gpu.over-quota", "1.5"),
+        ] {
+            let refusal = policy.check(&demand(gpu)).expect_err(gpu);
+            assert_eq!(refusal.code, code);
+            assert!(refusal.hint.contains(works), "{}", refusal.hint);
+        }
+        for gpu in ["0", "0.1", "0.35", "1", "1.5"] {
+            assert_eq!(policy.check(&demand(gpu)), Ok(()), "{gpu}");
+        }
+    }
+
+    #[test]
+    fn a_device_counts_as_many_units_as_the_administrator_says() {
+        let five = SharePolicy {
+            units: 5,
+            ..SharePolicy::default()
+        };
+        assert_eq!(five.in_units(GpuShare(35)), "1.75");
+        assert_eq!(SharePolicy::default().in_units(GpuShare(35)), "0.35");
+    }
+}

@@ -1,0 +1,31 @@
+//! Why something is as it is: a code for programs, a sentence for people, and the values in it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Why something is as it is: a stable code for programs and translations, a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    pub code: String,
+    /// One English sentence.
+    pub text: String,
+    /// What a translation needs to say the same, such as `limit → 256 MiB`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
+}
+
+impl Reason {
+    pub fn new(code: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            text: text.into(),
+            params: BTreeMap::new(),
+        }
+    }
+
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.params.insert(name.to_owned(), value.to_string());
+        self
+    }
+}

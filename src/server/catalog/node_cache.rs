@@ -1,0 +1,62 @@
+//! What the server knows of machines and writes in no row. Gone with the process; reads no row.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use rules::messages::{DeviceUse, NodeReport, Uncut};
+use rules::names::NodeId;
+use rules::policy::SharePolicy;
+use rules::units::Timestamp;
+
+/// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
+/// nothing new to say causes no write, and after a restart the rows' older times are right. What its
+/// devices were doing then, and which could not be cut as ordered. And the administrator's rules for shares of devices, which come from the
+/// settings.
+#[derive(Clone, Default)]
+pub(crate) struct NodeCache {
+    times: Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
+    policy: Arc<RwLock<SharePolicy>>,
+    told: Arc<Mutex<BTreeMap<NodeId, NodeTelemetry>>>,
+}
+
+/// What a machine said last and no row keeps.
+#[derive(Clone, Default)]
+pub(super) struct NodeTelemetry {
+    pub(super) uses: Vec<DeviceUse>,
+    pub(super) uncut: Vec<Uncut>,
+}
+
+impl NodeCache {
+    pub(super) fn note(&self, node: NodeId, at: Timestamp) {
+        self.times().insert(node, at);
+    }
+
+    pub(super) fn note_devices(&self, report: &NodeReport) {
+        let told = NodeTelemetry {
+            uses: report.device_uses.clone(),
+            uncut: report.uncut.clone(),
+        };
+        self.told().insert(report.node, told);
+    }
+
+    pub(super) fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeTelemetry>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_policy(&self, policy: SharePolicy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    pub(super) fn policy(&self) -> SharePolicy {
+        *self.policy.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn forget(&self) {
+        self.times().clear();
+        self.told().clear();
+    }
+
+    pub(super) fn times(&self) -> MutexGuard<'_, BTreeMap<NodeId, Timestamp>> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
