@@ -99,18 +99,7 @@ pub fn encoded(text: &str) -> String {
 
 /// The status a browser gets for a refusal.
 pub fn status(refusal: &Refusal) -> StatusCode {
-    match refusal.kind {
-        RefusalKind::Malformed => StatusCode::BAD_REQUEST,
-        RefusalKind::Unauthenticated => StatusCode::UNAUTHORIZED,
-        RefusalKind::Denied => StatusCode::FORBIDDEN,
-        RefusalKind::NotFound => StatusCode::NOT_FOUND,
-        RefusalKind::Conflict => StatusCode::CONFLICT,
-        RefusalKind::Stale => StatusCode::PRECONDITION_FAILED,
-        RefusalKind::Invalid | RefusalKind::Capacity => StatusCode::UNPROCESSABLE_ENTITY,
-        RefusalKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        RefusalKind::TooOften => StatusCode::TOO_MANY_REQUESTS,
-        RefusalKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-    }
+    crate::doors::problem::status(refusal.kind)
 }
 
 /// The page for something that was not done: what it was, who can help, what to quote.
