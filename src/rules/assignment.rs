@@ -21,11 +21,10 @@ pub const fn starts_at_once(processors: usize) -> usize {
     }
 }
 
-/// How many of them may be of one owner, counted over all nodes that take sessions: half, at least one. So the first session of another owner starts
-/// at once, however many sessions one owner launches.
-pub fn starts_of_one_owner(processors: usize) -> usize {
-    (starts_at_once(processors) / 2).max(1)
-}
+/// Sessions of one owner that are being started, for each node that takes sessions. Higher: a flood of one owner holds
+/// room that it cannot use yet. Lower: starts that wait for their own share of a processor, and not for the
+/// node's, follow one another; forty sessions of a hundredth of a core then take minutes.
+pub const MAX_STARTS_PER_OWNER: usize = 8;
 
 /// Gives every node of the world its complete list; an empty list for a node that should have nothing.
 /// First stands what was started, then what is being started: the first session of each owner, then

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::assignment::starts_of_one_owner;
+use rules::assignment::MAX_STARTS_PER_OWNER;
 use rules::names::UserId;
 use rules::placement::Decision;
 use rules::session::SessionState;
@@ -23,8 +23,7 @@ const STARTING_SECONDS: u64 = 2;
 pub(crate) fn schedule(pass: &mut ControllerPass, decide: Decide<'_>) {
     let nodes = pass.world.nodes.iter();
     let take = nodes.filter(|node| node.schedulable && !node.is_silent(pass.now));
-    let processors = take.map(|node| node.capacity.cpu.0 as usize / 100);
-    let most = processors.map(starts_of_one_owner).sum();
+    let most = take.count() * MAX_STARTS_PER_OWNER;
     loop {
         let decisions = decide(&pass.world, pass.now);
         let live = pass.world.sessions.len();

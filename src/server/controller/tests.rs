@@ -114,12 +114,13 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
         let mut session = session(number, SessionEnvironment::Host);
         session.owner = owner;
         session.order.demand.cpu = CpuShare(10);
+        session.order.demand.memory = Bytes(64 << 20);
         session
     };
     let lee = UserId(uuid::Uuid::from_u128(4));
     let mut controller = Controller::default();
     // Four processors, and room for all of them.
-    let mut waiting: Vec<Session> = (1..=6).map(|number| of(number, KIM)).collect();
+    let mut waiting: Vec<Session> = (1..=20).map(|number| of(number, KIM)).collect();
     let scheduled = |pass: &ControllerPass| -> Vec<UserId> {
         let all = pass.world.sessions.iter();
         let placed = all.filter(|s| s.phase == SessionState::Scheduled);
@@ -130,12 +131,12 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
         sight_of(waiting.clone(), &[]),
         &[&report(0, Vec::new())],
     );
-    assert_eq!(scheduled(&pass), [KIM, KIM]);
-    // Another owner finds room, though all six came first.
+    assert_eq!(scheduled(&pass), [KIM; 8]);
+    // Another owner finds room, though all twenty came first.
     let mut sight = written(&pass, &[]);
-    sight.world.sessions.push(of(7, lee));
+    sight.world.sessions.push(of(21, lee));
     let pass = take(&mut controller, sight, &[&report(0, Vec::new())]);
-    assert_eq!(scheduled(&pass), [KIM, KIM, lee]);
+    assert_eq!(scheduled(&pass), [[KIM; 8].as_slice(), &[lee]].concat());
     // Starts that hang keep the others waiting for some seconds only.
     waiting = pass.world.sessions.clone();
     for session in waiting
@@ -147,7 +148,7 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     let mut sight = written(&pass, &[]);
     sight.world.sessions = waiting;
     let pass = take(&mut controller, sight, &[&report(0, Vec::new())]);
-    assert_eq!(scheduled(&pass).len(), 5);
+    assert_eq!(scheduled(&pass).len(), 17);
 }
 
 #[test]

@@ -1281,8 +1281,8 @@ impl Run {
     }
 }
 
-/// Whether its owner has as many sessions starting as one owner may: one for every two processors, at least one
-/// and at most eight of a machine, those of the last two seconds counted.
+/// Whether its owner has as many sessions starting as one owner may: eight for each machine that takes sessions, those of
+/// the last two seconds counted.
 fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
@@ -1292,9 +1292,7 @@ fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timesta
     });
     let nodes = world.nodes.iter();
     let take = nodes.filter(|n| n.schedulable && !n.is_silent(now));
-    let processors = take.map(|n| n.capacity.cpu.0 / 100);
-    let most: u32 = processors.map(|count| (count / 2).clamp(1, 8)).sum();
-    starting.count() >= most as usize
+    starting.count() >= take.count() * 8
 }
 
 /// Whether nothing but room keeps a session from its start.
