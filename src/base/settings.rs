@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -746,7 +747,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         .filter_map(|standing| Some((standing.key.to_owned(), standing.value.clone()?)))
         .collect();
     let layer = SettingsLayer::deserialize(values)
-        .map_err(|error| Refusal::invalid("setting.wrong-type", error.message().to_owned()))?;
+        .map_err(|error| refusals::setting_type_wrong(error.message()))?;
     let from = |key: &str| {
         standings
             .iter()
@@ -754,22 +755,15 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
             .map(|standing| standing.source.to_string())
             .unwrap_or_default()
     };
-    let missing = |key: &str| {
-        Refusal::invalid(
-            "setting.missing",
-            format!("The setting {key} has no value."),
-        )
-    };
+    let missing = |key: &str| refusals::setting_missing(key);
     let address = |key: &str, text: String| {
         text.parse::<SocketAddr>().map_err(|_| {
-            Refusal::invalid(
-                format!("setting.{}-invalid", key.replace('_', "-")),
-                format!(
-                    "{}: {key}: {text:?} is not an address and a port.",
-                    from(key)
-                ),
-            )
-            .hint("127.0.0.1:7860 or 0.0.0.0:7860 would work.")
+            let (source, value) = (from(key), format!("{text:?}"));
+            match key {
+                "listen_http" => refusals::setting_listen_http_invalid(source, value),
+                "listen_apps" => refusals::setting_listen_apps_invalid(source, value),
+                _ => refusals::setting_listen_invalid(source, value),
+            }
         })
     };
     let listen = address("listen", layer.listen.ok_or_else(|| missing("listen"))?)?;
@@ -780,23 +774,14 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     let listen_http = beside("listen_http", layer.listen_http)?;
     let listen_apps = beside("listen_apps", layer.listen_apps)?;
     let word = layer.tls.ok_or_else(|| missing("tls"))?;
-    let tls = TlsMode::parse(&word).ok_or_else(|| {
-        Refusal::invalid(
-            "setting.tls-invalid",
-            format!("{}: tls: {word:?} is not valid.", from("tls")),
-        )
-        .hint("auto, on or off would work.")
-    })?;
+    let tls = TlsMode::parse(&word)
+        .ok_or_else(|| refusals::setting_tls_invalid(from("tls"), format_args!("{word:?}")))?;
     let named = |key: &str, refusal: Refusal| Refusal {
         text: format!("{}: {key}: {}", from(key), refusal.text),
         ..refusal
     };
     let at_least_one = |key: &str, value: Option<u32>| match value.ok_or_else(|| missing(key))? {
-        0 => Err(Refusal::invalid(
-            "setting.too-small",
-            format!("{}: {key} is 0; at least 1 is needed.", from(key)),
-        )
-        .hint("Leave backup_dir unset to make no backups.")),
+        0 => Err(refusals::setting_below_one(from(key), key)),
         value => Ok(value),
     };
     if let Some(cpu) = &layer.cpu {
@@ -809,11 +794,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         let text = text.ok_or_else(|| missing(key))?;
         let share = rules::units::GpuShare::parse(text).map_err(|refusal| named(key, refusal))?;
         if share == rules::units::GpuShare::ZERO {
-            return Err(Refusal::invalid(
-                "setting.too-small",
-                format!("{}: {key} is 0; at least 0.01 is needed.", from(key)),
-            )
-            .hint("0.05 would work."));
+            return Err(refusals::setting_share_too_small(from(key), key));
         }
         Ok(share)
     };
@@ -826,33 +807,21 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         .gpu_spreading
         .ok_or_else(|| missing("gpu_spreading"))?;
     if !matches!(gpu_spreading.as_str(), "pack" | "spread") {
-        return Err(Refusal::invalid(
-            "setting.gpu-spreading-invalid",
-            format!(
-                "{}: gpu_spreading: {gpu_spreading:?} is not valid.",
-                from("gpu_spreading")
-            ),
-        )
-        .hint("pack or spread would work."));
+        return Err(refusals::setting_gpu_spreading_invalid(
+            from("gpu_spreading"),
+            format_args!("{gpu_spreading:?}"),
+        ));
     }
     let gpu_mode = layer.gpu_mode.ok_or_else(|| missing("gpu_mode"))?;
     if !matches!(gpu_mode.as_str(), "hard" | "elastic") {
-        return Err(Refusal::invalid(
-            "setting.gpu-mode-invalid",
-            format!("{}: gpu_mode: {gpu_mode:?} is not valid.", from("gpu_mode")),
-        )
-        .hint("hard or elastic would work."));
+        return Err(refusals::setting_gpu_mode_invalid(
+            from("gpu_mode"),
+            format_args!("{gpu_mode:?}"),
+        ));
     }
     let gpu_units = layer.gpu_units.ok_or_else(|| missing("gpu_units"))?;
     if !(1..=100).contains(&gpu_units) {
-        return Err(Refusal::invalid(
-            "setting.out-of-range",
-            format!(
-                "{}: gpu_units is {gpu_units}; a device counts as 1 to 100 units.",
-                from("gpu_units")
-            ),
-        )
-        .hint("1 or 10 would work."));
+        return Err(refusals::setting_out_of_range(from("gpu_units"), gpu_units));
     }
     Ok(Settings {
         data: absolute(layer.data.ok_or_else(|| missing("data"))?),
@@ -912,12 +881,7 @@ fn from_variable(
         return Ok(None);
     };
     let wrong = |wanted: &str| {
-        Refusal::invalid(
-            "setting.wrong-type",
-            format!("{}: {text:?} is not {wanted}.", key.variable),
-        )
-        .with("file", key.variable)
-        .with("value", &text)
+        refusals::setting_variable_wrong_type(key.variable, format_args!("{text:?}"), wanted, &text)
     };
     Ok(Some(match (key.kind, text.as_str()) {
         (SettingType::Text, _) => Value::String(text),

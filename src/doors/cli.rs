@@ -27,6 +27,8 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches};
 use rules::refusal::Refusal;
+use rules::refusal::RefusalKind;
+use rules::refusals;
 use rules::units::Timestamp;
 
 use args::{Command, CommandLine, Format};
@@ -107,12 +109,7 @@ pub fn ask_local(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| {
-            Refusal::unavailable(
-                "console.no-loop",
-                format!("The async runtime cannot be started: {error}."),
-            )
-        })?;
+        .map_err(|error| refusals::console_no_loop(&error))?;
     let client = client::HttpClient {
         address: address::ServerAddress::Socket(around.socket.clone()),
         token: token.map(str::to_owned),
@@ -127,7 +124,14 @@ pub fn ask_local(
     };
     runtime
         .block_on(async { client.call(method, path, extra).await?.json() })
-        .map_err(|trouble| Refusal::unavailable(trouble.code, trouble.text).hint(trouble.hint))
+        .map_err(|trouble| {
+            Refusal::from_parts(
+                RefusalKind::Unavailable,
+                trouble.code,
+                trouble.text,
+                trouble.hint,
+            )
+        })
 }
 
 async fn execute(

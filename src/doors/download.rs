@@ -90,7 +90,12 @@ mod tests {
     async fn a_file_breaks_off_where_its_reader_may_go_on_no_longer() {
         let open = tempfile::tempfile().expect("a file");
         open.set_len(200_000).expect("written");
-        let over = rules::refusal::Refusal::unauthenticated("token.revoked", "It was revoked.");
+        let over = rules::refusal::Refusal::from_parts(
+            rules::refusal::RefusalKind::Unauthenticated,
+            "token.revoked".into(),
+            "It was revoked.".into(),
+            String::new(),
+        );
         let cut = file("a.backup", "application/octet-stream", 200_000, open, {
             Box::pin(std::future::ready(over))
         });

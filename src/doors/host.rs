@@ -7,6 +7,7 @@
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Uri, Version, header};
 use rules::refusal::Refusal;
+use rules::refusals;
 
 /// The host that a request names, as its `Host` header says it.
 ///
@@ -19,11 +20,7 @@ pub fn of(
     let mut said = headers.get_all(header::HOST).iter();
     let host = said.next();
     if said.next().is_some() {
-        return Err(Refusal::malformed(
-            "host.twice",
-            "This request names its host more than once.",
-        )
-        .hint("One Host header would work."));
+        return Err(refusals::host_twice());
     }
     let host = host.map(|host| authority(host.as_bytes())).transpose()?;
     let target = match uri.authority() {
@@ -32,21 +29,14 @@ pub fn of(
     };
     let named = match (host, target) {
         (Some(host), Some(target)) if !same(&host, &target, uri) => {
-            return Err(Refusal::malformed(
-                "host.differs",
-                "The address of this request and its Host header name different hosts.",
-            )
-            .hint("Send the same name in both."));
+            return Err(refusals::host_differs());
         }
         (Some(host), _) => host,
         (None, Some(target)) if version >= Version::HTTP_2 => target,
         // The oldest clients and probes name none, and get what needs none.
         (None, None) if version <= Version::HTTP_10 => return Ok(None),
         (None, _) => {
-            return Err(
-                Refusal::malformed("host.missing", "This request does not name its host.")
-                    .hint("A Host header would work."),
-            );
+            return Err(refusals::host_missing());
         }
     };
     Ok(HeaderValue::from_str(named.as_str()).ok())
@@ -54,10 +44,7 @@ pub fn of(
 
 /// A host with or without a port, and nothing else.
 fn authority(bytes: &[u8]) -> Result<Authority, Refusal> {
-    let malformed = || {
-        Refusal::malformed("host.malformed", "The host of this request cannot be read.")
-            .hint("A name or an address, with a port where it is not the usual one, would work.")
-    };
+    let malformed = || refusals::host_malformed();
     let found = Authority::try_from(bytes).map_err(|_| malformed())?;
     let text = found.as_str();
     let port = text.strip_prefix(found.host()).unwrap_or("?");

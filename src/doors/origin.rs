@@ -13,6 +13,7 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use rules::refusal::Refusal;
+use rules::refusals;
 
 use super::peer::Encrypted;
 
@@ -27,13 +28,7 @@ pub fn check(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
     if safe && !upgrade && !stream {
         return Ok(());
     }
-    let foreign = || {
-        Refusal::denied(
-            "origin.foreign",
-            "This request did not come from a page of this console.",
-        )
-        .hint("Open the console again and repeat it there, or send a token in Authorization.")
-    };
+    let foreign = || refusals::origin_foreign();
     if let Some(site) = value(headers, "sec-fetch-site")
         && !(site == "same-origin" || (site == "none" && safe && !upgrade))
     {

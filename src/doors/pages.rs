@@ -41,7 +41,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use base::link::streams::Streams;
 use rules::names::ContainerName;
-use rules::refusal::Refusal;
+use rules::refusals;
 use server::Server;
 use server::access::Caller;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -176,7 +176,7 @@ async fn nothing_here(
     visit: RequestContext,
     authentication::OptionalPageCaller(caller): authentication::OptionalPageCaller,
 ) -> Response {
-    let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
+    let refusal = refusals::page_unknown();
     let frame = caller.map(|caller| layout(&console, &visit, &caller, Nav::Nowhere));
     responses::refused(&console, &visit, frame, &refusal)
 }

@@ -4,6 +4,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rules::refusal::{Refusal, RefusalKind};
+use rules::refusals;
 use serde_json::{Value, json};
 use server::Failure;
 
@@ -37,13 +38,7 @@ impl From<Failure> for ProblemResponse {
             Failure::Refusal(refusal) => refusal.into(),
             Failure::Fault(fault) => {
                 tracing::error!(error = &fault as &dyn std::error::Error, "a request failed");
-                let refusal = Refusal::unavailable(
-                    "server.fault",
-                    "Something went wrong in the server; nothing was changed by this request.",
-                )
-                .hint(
-                    "Try again; an administrator finds the cause in the log by the request's id.",
-                );
+                let refusal = refusals::server_fault_nothing_changed();
                 Self::with_status(refusal, StatusCode::INTERNAL_SERVER_ERROR)
             }
         }
@@ -169,10 +164,14 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_its_code_its_hint_and_its_field() {
-        let refusal = Refusal::invalid("memory.too-small", "Too little.")
-            .at("/resources/memory")
-            .hint("256m would work.")
-            .retry_after(7);
+        let refusal = Refusal::from_parts(
+            rules::refusal::RefusalKind::Invalid,
+            "memory.too-small".into(),
+            "Too little.".into(),
+            "256m would work.".into(),
+        )
+        .at("/resources/memory")
+        .retry_after(7);
         let body = document(&refusal.into(), "r-1", Language::English);
         assert_eq!(body["status"], 422);
         assert_eq!(body["code"], "memory.too-small");

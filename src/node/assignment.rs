@@ -10,6 +10,7 @@ use rules::continuity::Memory;
 use rules::messages::Assignment;
 use rules::names::{BootId, ContainerName, NodeId};
 use rules::reason::Reason;
+use rules::reasons;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -179,13 +180,7 @@ impl AssignmentStore {
             places,
         };
         if let Err(error) = write(&self.path, &record) {
-            self.trouble = Some(Reason::new(
-                UNWRITABLE,
-                format!(
-                    "This machine cannot write {}: {error}. What was wished since is not carried out.",
-                    self.path.display()
-                ),
-            ));
+            self.trouble = Some(reasons::node_record_unwritable(self.path.display(), &error));
             return Err(error);
         }
         self.trouble = None;
@@ -193,9 +188,6 @@ impl AssignmentStore {
         Ok(Taken::Yes)
     }
 }
-
-/// The machine's record cannot be written.
-pub(crate) const UNWRITABLE: &str = "node.record-unwritable";
 
 /// Room kept for a full disk: there what runs must still be stopped, and a stop is an assignment. Twice
 /// a list of some hundred containers.
@@ -360,7 +352,7 @@ mod tests {
         fs::create_dir_all(path.join("in-the-way")).unwrap();
         assert!(ledger.take(&make(1)).is_err());
         let trouble = ledger.trouble().expect("it is named");
-        assert_eq!(trouble.code, UNWRITABLE);
+        assert_eq!(trouble.code, rules::codes::NODE_RECORD_UNWRITABLE);
         assert!(trouble.text.contains("node.json"), "{}", trouble.text);
         fs::remove_dir_all(&path).unwrap();
         assert_eq!(ledger.take(&make(1)).unwrap(), Taken::Yes);

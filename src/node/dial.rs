@@ -12,6 +12,7 @@ use base::observe::chain;
 use bytes::Bytes;
 use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
+use rules::refusals;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -101,16 +102,9 @@ impl Streams for Dial {
             });
             let dialled = dialled.await;
             let socket = dialled
-                .map_err(|e| Refusal::unavailable("port.unreachable", e.to_string()))?
-                .map_err(|fault| {
-                    Refusal::unavailable(
-                        "port.unreachable",
-                        format!("Nothing answers on port {port}: {}.", chain(&fault)),
-                    )
-                    .hint("Start the program that listens there, then try again.")
-                })?;
-            let failed =
-                |e: std::io::Error| Refusal::unavailable("port.unreachable", e.to_string());
+                .map_err(refusals::port_unreachable)?
+                .map_err(|fault| refusals::port_not_answering(port, chain(&fault)))?;
+            let failed = |e: std::io::Error| refusals::port_unreachable(e);
             socket.set_nonblocking(true).map_err(failed)?;
             let socket = tokio::net::TcpStream::from_std(socket).map_err(failed)?;
             Ok(Box::new(socket) as ByteStream)
@@ -130,9 +124,8 @@ impl Streams for Dial {
                 }
                 Ok::<(), RuntimeFault>(())
             });
-            let failed = |text: String| Refusal::unavailable("log.kept", text);
-            let forgotten = forgotten.await.map_err(|e| failed(e.to_string()))?;
-            forgotten.map_err(|fault| failed(format!("A log stays: {}.", chain(&fault))))
+            let forgotten = forgotten.await.map_err(refusals::log_kept)?;
+            forgotten.map_err(|fault| refusals::log_not_forgotten(chain(&fault)))
         })
     }
 }
@@ -155,26 +148,17 @@ impl Dial {
             });
             let opened = opened.await;
             let stream = opened
-                .map_err(|e| Refusal::unavailable("container.unreachable", e.to_string()))?
+                .map_err(refusals::container_unreachable)?
                 .map_err(|fault| match fault {
                     RuntimeFault::Unknown(_) | RuntimeFault::NotRunning(_) => {
-                        Refusal::conflict("container.not-running", "The session is not running.")
-                            .hint("Its log can still be read.")
+                        refusals::container_not_running()
                     }
-                    RuntimeFault::Refused(why) => Refusal::invalid("exec.refused", why),
-                    RuntimeFault::Busy(why) => {
-                        Refusal::unavailable("exec.too-many", format!("{why}."))
-                            .hint("End one of them, then try again.")
-                            .retry_after(5)
-                    }
-                    other => Refusal::unavailable(
-                        "container.unreachable",
-                        format!("The session cannot be entered: {}.", chain(&other)),
-                    ),
+                    RuntimeFault::Refused(why) => refusals::exec_refused(why),
+                    RuntimeFault::Busy(why) => refusals::exec_too_many(&why).retry_after(5),
+                    other => refusals::container_not_enterable(chain(&other)),
                 })?;
             let (socket, ahead) = stream.into_parts();
-            let failed =
-                |e: std::io::Error| Refusal::unavailable("container.unreachable", e.to_string());
+            let failed = |e: std::io::Error| refusals::container_unreachable(e);
             socket.set_nonblocking(true).map_err(failed)?;
             let socket = UnixStream::from_std(socket).map_err(failed)?;
             let (input, typed) = mpsc::channel(QUEUE);
@@ -187,8 +171,7 @@ impl Dial {
 }
 
 fn inner(name: ContainerName) -> Result<runtime::RuntimeName, Refusal> {
-    runtime::RuntimeName::parse(&name.to_string())
-        .map_err(|e| Refusal::invalid("container.name-invalid", e.to_string()))
+    runtime::RuntimeName::parse(&name.to_string()).map_err(refusals::container_name_refused)
 }
 
 fn terminal((columns, rows): WindowSize) -> TerminalSize {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use base::observe::{Clock, chain};
 use rules::devices::Hold;
 use rules::reason::Reason;
+use rules::reasons;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -533,13 +534,7 @@ impl EnforcementBackends {
                 }
                 Wall::None | Wall::Hardware => "our library alone holds it".to_owned(),
             };
-            Reason::new(
-                "gpu.wall-missing",
-                format!("{container} was not held to {limit} by all that this machine has ({why}): {by}, with the watchdog behind."),
-            )
-            .with("container", container)
-            .with("limit", limit)
-            .with("why", &why)
+            reasons::gpu_wall_missing(container, limit, &why, &by)
         });
         let told =
             known.is_none_or(|kept| kept.wall.hold() != wall.hold() || kept.problem != problem);

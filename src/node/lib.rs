@@ -130,13 +130,14 @@ impl LocalNode {
             .findings()
             .iter()
             .map(|finding| {
-                let prefix = if finding.prevents_containers {
-                    "node.refuses"
+                let family = if finding.prevents_containers {
+                    rules::codes::family::NODE_REFUSES
                 } else {
-                    "node.lacks"
+                    rules::codes::family::NODE_LACKS
                 };
-                Reason::new(
-                    format!("{prefix}.{}", finding.code.replace('_', "-")),
+                // The runtime's own list of findings has the codes and the sentences.
+                Reason::from_parts(
+                    format!("{family}{}", finding.code.replace('_', "-")),
                     format!("{}: {}.", finding.what, finding.remedy),
                 )
             })

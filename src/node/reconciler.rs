@@ -15,6 +15,7 @@ use rules::messages::{
 };
 use rules::names::{BootId, ContainerName};
 use rules::reason::Reason;
+use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::Timestamp;
@@ -302,13 +303,10 @@ impl Reconciler {
     fn container_order(&self, order: &ContainerOrder) -> Result<runtime::ContainerSpec, Reason> {
         let slot = self.ledger.place(order.name).map_or(0, |p| p.slot);
         if slot >= MAX_BLOCKS {
-            return Err(Reason::new(
-                "node.out-of-ids",
-                "This machine has no block of user ids left.",
-            ));
+            return Err(reasons::node_out_of_ids());
         }
-        let name = runtime::RuntimeName::parse(&order.name.to_string())
-            .map_err(|e| Reason::new("node.name", e.to_string()))?;
+        let name =
+            runtime::RuntimeName::parse(&order.name.to_string()).map_err(reasons::node_name)?;
         let mut wanted = runtime::ContainerSpec {
             name,
             root: runtime::RootOrder {
@@ -340,10 +338,7 @@ impl Reconciler {
         match &order.root {
             RootFileSystem::Host => {
                 if !self.host_environment {
-                    return Err(Reason::new(
-                        "environment.host-off",
-                        "This machine does not offer its own programs as an environment.",
-                    ));
+                    return Err(reasons::node_without_host_environment());
                 }
                 wanted.root.host_environment = true;
             }
@@ -369,7 +364,7 @@ impl Reconciler {
 
     /// What an image says of itself: its layers, and what the order leaves open.
     fn image(&self, digest: &str, wanted: &mut runtime::ContainerSpec) -> Result<(), Reason> {
-        let missing = || Reason::new("image.missing", "The image is not on this machine.");
+        let missing = || reasons::image_missing();
         let digest = Sha256Digest::parse(digest).ok_or_else(missing)?;
         let record = self.images.image(&digest).map_err(|_| missing())?;
         let mut layers = self.images.layers(&digest).map_err(|_| missing())?;
@@ -458,10 +453,7 @@ impl Reconciler {
 
     fn stop(&mut self, name: ContainerName, sights: &[ContainerStatus]) {
         if !sights.iter().any(|s| s.name == name) {
-            let reason = Reason::new(
-                "session.stopped-before-start",
-                "It was stopped before it started.",
-            );
+            let reason = reasons::session_stopped_before_start();
             self.again.forget(name);
             self.refused.insert(name, reason);
             return;
@@ -678,17 +670,15 @@ fn signal_number(text: &str) -> Option<i32> {
 /// Why a start was refused, in the words of a session's reason.
 fn refusal(fault: &runtime::RuntimeFault) -> Reason {
     match fault {
-        runtime::RuntimeFault::CannotRun(finding) => Reason::new(
+        // The runtime's own list of findings has the codes and the sentences.
+        runtime::RuntimeFault::CannotRun(finding) => Reason::from_parts(
             format!("node.{}", finding.code.replace('_', "-")),
             format!(
                 "This machine cannot run containers: {}. {}.",
                 finding.what, finding.remedy
             ),
         ),
-        fault => Reason::new(
-            "session.not-started",
-            format!("Its container could not be made: {}.", chain(fault)),
-        ),
+        fault => reasons::session_not_started(chain(fault)),
     }
 }
 

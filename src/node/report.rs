@@ -8,6 +8,7 @@ use rules::messages::{
 };
 use rules::names::{BootId, ContainerName, IncidentId};
 use rules::reason::Reason;
+use rules::reasons;
 use rules::resources::{Device, DeviceShare};
 use rules::units::{Bytes, Timestamp};
 use std::collections::BTreeMap;
@@ -75,10 +76,7 @@ pub(crate) fn sights(
     for name in assigned(known) {
         let lost = (known.places)(name).is_some_and(|place| place.boot != known.boot);
         if lost && !all.contains_key(&name) {
-            let reason = Reason::new(
-                "session.machine-restarted",
-                "The machine restarted while it ran.",
-            );
+            let reason = reasons::session_machine_restarted();
             all.insert(
                 name,
                 ContainerStatus {
@@ -138,7 +136,7 @@ fn state(standing: &runtime::RuntimePhase) -> ReportedState {
         },
         runtime::RuntimePhase::Ended(exit) => match (exit.started_at, &exit.reason) {
             (None, Some(reason)) => ReportedState::Refused {
-                reason: Reason::new("session.not-started", reason.clone()),
+                reason: reasons::session_not_started_because(reason),
             },
             _ => ReportedState::Ended(ExitRecord {
                 exit_code: exit.code,
@@ -149,7 +147,7 @@ fn state(standing: &runtime::RuntimePhase) -> ReportedState {
             }),
         },
         runtime::RuntimePhase::Lost { why } => ReportedState::Lost {
-            reason: Reason::new("session.supervisor-lost", why.clone()),
+            reason: reasons::session_supervisor_lost(why),
         },
     }
 }
@@ -158,16 +156,7 @@ fn state(standing: &runtime::RuntimePhase) -> ReportedState {
 pub(crate) fn silent(names: &[runtime::RuntimeName]) -> Option<Reason> {
     let first = names.first()?;
     let count = names.len();
-    Some(
-        Reason::new(
-            "node.supervisor-silent",
-            format!(
-                "Supervisors of {count} sessions do not answer (the first: {first}). They go on, and can be stopped; their terminals cannot be entered until the supervisors answer again."
-            ),
-        )
-        .with("count", count)
-        .with("first", first),
-    )
+    Some(reasons::node_supervisor_silent(count, first))
 }
 
 /// What the watchdog answered, in the link's words; None for a container that is no session's.
@@ -277,7 +266,7 @@ mod tests {
         devices[2].health = Health::Failing {
             text: "It fell off.".into(),
         };
-        let reason = Reason::new("gpu.page-version", "Of another version.");
+        let reason = Reason::from_parts("gpu.page-version".into(), "Of another version.".into());
         let unheld = [(name(1), reason.clone()), (name(3), reason)].into();
         tell_unheld(&mut devices, &unheld, Some(&assignment));
         let health: Vec<&str> = devices.iter().map(|device| device.health.word()).collect();

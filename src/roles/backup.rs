@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use base::observe::{Clock, chain};
 use base::settings::Settings;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Serialize;
 use server::backup::{self, BackupPaths, Passphrase};
 use server::{Failure, upgrade};
@@ -54,8 +54,7 @@ pub(super) fn main(
         Err(failure) => {
             let refusal = match failure {
                 Failure::Refusal(refusal) => refusal,
-                fault => Refusal::unavailable("backup.fault", format!("{}.", chain(&fault)))
-                    .hint("Nothing was changed. Look at the disk, then try again."),
+                fault => refusals::backup_command_failed(chain(&fault)),
             };
             refused_with(global, &refusal, 1)
         }
@@ -81,12 +80,7 @@ fn done(
         match from {
             Some(file) => Ok(Passphrase::read(&file)?),
             None if std::io::stdin().is_terminal() => Ok(Passphrase::new(&passphrase(twice)?)?),
-            None => Err(Refusal::invalid(
-                "backup.passphrase-missing",
-                "A backup needs a passphrase, and there is no keyboard to ask for it.",
-            )
-            .hint("--passphrase-file FILE names a file of one line, mode 0600.")
-            .into()),
+            None => Err(refusals::backup_passphrase_missing().into()),
         }
     };
     match verb {
@@ -122,12 +116,7 @@ fn done(
                 let _ = std::io::stdout()
                     .lock()
                     .write_all(shown(global, &verified, text).as_bytes());
-                return Err(Refusal::invalid(
-                    "backup.unsound",
-                    "The catalog in this backup is not sound.",
-                )
-                .hint("Take an older backup.")
-                .into());
+                return Err(refusals::backup_catalog_unsound().into());
             }
             text.push_str(&format!(
                 "sound; the restore was rehearsed in {:.1} s\n",

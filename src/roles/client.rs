@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use base::settings::{self, KEYS, LoadedSettings, Settings, SettingsLayer, SettingsSources};
 use rules::refusal::Refusal;
+use rules::refusals;
 
 use crate::doors::cli::args::{
     Backup, Command, CommandLine, Config, Format, Global, PassphraseArguments, PlaceArguments,
@@ -208,11 +209,7 @@ fn refused(global: &Global, refusal: &Refusal) -> ExitCode {
 /// Reads one file, or everything a server would read, and says whether a server would start with it.
 fn validate(global: &Global, file: Option<&std::path::Path>) -> ExitCode {
     let read = match file {
-        Some(file) if !file.exists() => Err(Refusal::not_found(
-            "setting.file-missing",
-            format!("There is no file {}.", file.display()),
-        )
-        .hint("`fardel config sample` prints one.")),
+        Some(file) if !file.exists() => Err(refusals::setting_file_missing(file.display())),
         Some(file) => {
             let wanted = file.display().to_string();
             Settings::read(SettingsLayer::default(), move |name| match name {

@@ -15,6 +15,7 @@ use base::settings::Settings;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::DefaultTerminal;
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde_json::{Value, json};
 
 use super::program;
@@ -65,11 +66,7 @@ struct Screen<'a> {
 }
 
 fn broken(error: &io::Error) -> Refusal {
-    Refusal::unavailable(
-        "console.screen",
-        format!("The screen does not work: {error}."),
-    )
-    .hint("The same items are commands: fardel console --help.")
+    refusals::console_screen(error)
 }
 
 impl ConsoleRole<'_> {
@@ -119,8 +116,7 @@ impl ConsoleRole<'_> {
                         dns,
                     },
                     (false, None) => {
-                        return Err(Refusal::malformed("network.nothing-said", "Neither --dhcp nor --address was given.")
-                            .hint("fardel console network set eno1 --address 10.1.4.20/24 --gateway 10.1.4.1"));
+                        return Err(refusals::network_nothing_said());
                     }
                 };
                 self.with_network(|place| network::set(place, &interface, &plan))?;
@@ -391,10 +387,7 @@ impl Screen<'_> {
             .filter_map(|person| Some(person["name"].as_str()?.to_owned()))
             .collect();
         if names.is_empty() {
-            return Err(
-                Refusal::conflict("setup.open", "There is no administrator yet.")
-                    .hint("8 Setup code draws the link that makes the first one."),
-            );
+            return Err(refusals::setup_open());
         }
         // A user who forgot the password cannot sign in; one who holds the machine's own
         // root account can do it by command, and this screen says so.
@@ -411,10 +404,7 @@ impl Screen<'_> {
             return Ok(());
         };
         if said[0] != said[1] {
-            return Err(
-                Refusal::invalid("password.differs", "The two are not the same.")
-                    .hint("Type it again."),
-            );
+            return Err(refusals::password_differs());
         }
         let path = format!("/api/v1/users/{}/password", names[index]);
         self.own
@@ -496,10 +486,7 @@ impl Screen<'_> {
         self.terminal = ratatui::try_init().map_err(|error| broken(&error))?;
         match ended {
             Ok(_) => Ok(()),
-            Err(error) => Err(Refusal::unavailable(
-                "console.no-shell",
-                format!("No shell starts: {error}."),
-            )),
+            Err(error) => Err(refusals::console_no_shell(&error)),
         }
     }
 

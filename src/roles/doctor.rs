@@ -241,7 +241,7 @@ mod tests {
             .into_iter()
             .filter(|id| codes::check(korean, id).is_none())
             .collect();
-        assert!(untold.is_empty(), "ko-codes.toml lacks {untold:?}");
+        assert!(untold.is_empty(), "messages.toml lacks {untold:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use rules::refusal::Refusal;
+use rules::refusals;
 
 /// The units of an installed box.
 pub(super) const UNITS: [&str; 2] = ["fardel.service", "fardel-sessions.service"];
@@ -49,9 +50,5 @@ pub(super) fn journal(lines: &str) -> Result<String, Refusal> {
         "--unit",
         UNITS[1],
     ])
-    .map_err(|said| {
-        Refusal::unavailable("log.no-journal", said).hint(
-            "The server's log is in the journal; without systemd it is where the server was started.",
-        )
-    })
+    .map_err(refusals::log_no_journal)
 }

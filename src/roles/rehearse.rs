@@ -15,8 +15,9 @@ use rules::messages::{Assignment, ContainerOrder, NodeReport};
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
 use rules::placement::{self, explain_session};
 use rules::policy::{SharePolicy, Spreading};
-use rules::reason::Reason;
+use rules::reasons;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::{Capacity, Demand, Device};
 use rules::session::{
     DesiredState, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
@@ -134,9 +135,7 @@ struct RehearsalStage {
 }
 
 fn wrong(text: impl Into<String>) -> Failure {
-    Refusal::invalid("rehearse.script", text)
-        .hint("`fardel rehearse --help` lists the commands.")
-        .into()
+    refusals::rehearse_script(text.into()).into()
 }
 
 impl RehearsalStage {
@@ -371,7 +370,7 @@ impl RehearsalStage {
     fn wish(&mut self, name: &str, wish: DesiredState) -> Result<(), Failure> {
         let id = self.session(name)?.id;
         let now = self.now().wall;
-        let because = Reason::new("session.stopped", "It was stopped.");
+        let because = reasons::session_stopped();
         self.server.edit(id, move |s| s.stop(wish, because, now))?;
         Ok(())
     }
@@ -409,7 +408,7 @@ impl RehearsalStage {
             if s.phase == SessionState::Ended {
                 s.begin_again(now);
             } else {
-                let because = Reason::new("session.restarted", "It is restarted.");
+                let because = reasons::session_restarted();
                 s.restart = true;
                 s.stop(DesiredState::Stop, because, now);
             }

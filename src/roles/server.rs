@@ -29,6 +29,7 @@ use node::runtime::RuntimePaths;
 use node::runtime::run_directory::RunDirectory;
 use node::{LocalNode, NodeOptions};
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::{Bytes, CpuShare};
 use server::{Failure, Server};
 use store::images::ImageStore;
@@ -74,11 +75,7 @@ pub fn main(reading: LoadedSettings) -> ExitCode {
             runtime.shutdown_timeout(Duration::from_millis(200));
             served
         }
-        Err(error) => Err(Refusal::unavailable(
-            "process.no-threads",
-            format!("No threads can be started: {error}."),
-        )
-        .into()),
+        Err(error) => Err(refusals::process_no_threads(&error).into()),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -266,15 +263,9 @@ fn folder(path: &Path, key: &str) -> Result<(), Refusal> {
     let probe = path.join(format!(".writable-{}", std::process::id()));
     made.and_then(|()| std::fs::write(&probe, b""))
         .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|error| {
-            Refusal::unavailable(
-                format!("{key}.unwritable"),
-                format!("{} cannot be written: {error}.", path.display()),
-            )
-            .hint(format!(
-                "`--{key} DIRECTORY` or FARDEL_{} names another place.",
-                key.to_ascii_uppercase()
-            ))
+        .map_err(|error| match key {
+            "run" => refusals::run_directory_unwritable(path.display(), error),
+            _ => refusals::data_directory_unwritable(path.display(), error),
         })
 }
 
@@ -316,16 +307,8 @@ fn open_machine(
 fn record_refusal(path: &Path, error: &std::io::Error) -> Refusal {
     let shown = path.display();
     match error.kind() {
-        ErrorKind::Other => Refusal::unavailable(
-            "node.record-damaged",
-            format!("{shown}, this machine's record of its sessions, cannot be read: {error}."),
-        )
-        .hint("Move that file away and start again; what runs is left alone until: fardel state accept."),
-        _ => Refusal::unavailable(
-            "node.record-unwritable",
-            format!("{shown}, this machine's record of its sessions, cannot be used: {error}."),
-        )
-        .hint("Make that file and its directory readable and writable for this user."),
+        ErrorKind::Other => refusals::node_record_damaged(&shown, error),
+        _ => refusals::node_record_unusable(&shown, error),
     }
 }
 
@@ -359,10 +342,7 @@ fn machine_note(machine: &LocalNode) -> String {
 
 /// A socket left by a server that died is replaced: the lock on the state says that no server runs.
 fn bind_socket(path: &Path) -> Result<UnixListener, Refusal> {
-    let failed = |error: std::io::Error| {
-        Refusal::unavailable("socket.failed", format!("{} cannot be opened: {error}.", path.display()))
-            .hint("`--run DIRECTORY` or FARDEL_RUN names another place; its path has at most 100 characters.")
-    };
+    let failed = |error: std::io::Error| refusals::socket_failed(path.display(), &error);
     match std::fs::remove_file(path) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}

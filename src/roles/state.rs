@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use rules::codes;
 use rules::continuity::{self, Continuity, Memory};
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Serialize;
 use server::Failure;
 
@@ -25,7 +27,9 @@ pub(super) fn standing(data: &Path) -> Result<Option<StateReport>, Failure> {
     let node = remembered.map(|(node, _)| node);
     let claim = match server::state::claim(data, node) {
         Ok(claim) => claim,
-        Err(Failure::Refusal(refusal)) if refusal.code == "state.missing" => return Ok(None),
+        Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::STATE_MISSING => {
+            return Ok(None);
+        }
         Err(failure) => return Err(failure),
     };
     let nothing = Memory {
@@ -40,19 +44,14 @@ pub(super) fn standing(data: &Path) -> Result<Option<StateReport>, Failure> {
 }
 
 /// Another user's state: the doctor says nothing of it here.
-pub(super) const NOT_YOURS: &str = "state.not-yours";
+pub(super) const NOT_YOURS: &str = codes::STATE_NOT_YOURS;
 
 fn unreadable(data: &Path, error: &std::io::Error) -> Refusal {
     let shown = data.display();
     if error.kind() == std::io::ErrorKind::PermissionDenied {
-        return Refusal::denied(NOT_YOURS, format!("{shown} is closed to this user."))
-            .hint("Run this as root.");
+        return refusals::state_not_yours(shown);
     }
-    Refusal::unavailable(
-        "node.record-damaged",
-        format!("This machine's record in {shown} cannot be read: {error}."),
-    )
-    .hint("Stop the server and move node.json away; then what runs is left alone until: fardel state accept.")
+    refusals::node_record_damaged_in(&shown, error)
 }
 
 impl StateReport {
@@ -89,12 +88,7 @@ pub(super) fn accept(
 ) -> Result<String, Failure> {
     let standing = standing(data)?.filter(|standing| !standing.found.continues());
     let Some(mut standing) = standing else {
-        return Err(Refusal::conflict(
-            "state.nothing-to-accept",
-            "The catalog belongs to what this machine obeyed; there is nothing to accept.",
-        )
-        .hint("`fardel state show` says how they stand.")
-        .into());
+        return Err(refusals::state_nothing_to_accept().into());
     };
     let node = node::memory(data).ok().flatten().map(|(node, _)| node);
     let claim = server::state::claim(data, node)?;

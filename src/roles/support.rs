@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use base::settings::LoadedSettings;
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde_json::{Value, json};
 
 use super::console::network;
@@ -97,23 +98,14 @@ fn write(file: Option<PathBuf>, members: Vec<SupportFile>) -> Result<(), Refusal
             )
         })
         .collect();
-    let bytes = store::bundle::tar_gz(&packed, seconds).map_err(|error| {
-        Refusal::unavailable(
-            "support.not-packed",
-            format!("The bundle was not packed: {error}."),
-        )
-    })?;
+    let bytes = store::bundle::tar_gz(&packed, seconds)
+        .map_err(|error| refusals::support_not_packed(&error))?;
     let file = file.unwrap_or_else(|| PathBuf::from(format!("{folder}.tar.gz")));
     if file == Path::new("-") {
         return print(&bytes);
     }
-    private(&file, &bytes).map_err(|error| {
-        Refusal::unavailable(
-            "support.not-written",
-            format!("{} was not written: {error}.", file.display()),
-        )
-        .hint("Name a file in a folder with room that may be written, or - for standard output.")
-    })?;
+    private(&file, &bytes)
+        .map_err(|error| refusals::support_not_written(file.display(), &error))?;
     print(format!("{} ({} bytes)\n", file.display(), bytes.len()).as_bytes())
 }
 
@@ -143,12 +135,7 @@ fn print(bytes: &[u8]) -> Result<(), Refusal> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)
         .and_then(|()| out.flush())
-        .map_err(|error| {
-            Refusal::unavailable(
-                "support.not-written",
-                format!("The output cannot be written: {error}."),
-            )
-        })
+        .map_err(|error| refusals::support_output_unwritable(&error))
 }
 
 fn collect(reading: &LoadedSettings, around: &Surroundings) -> Vec<SupportFile> {

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::refusal::Refusal;
+use crate::refusals;
 
 /// The code under which a machine that is not led is named everywhere.
-pub const QUARANTINED: &str = "state.quarantined";
+pub const QUARANTINED: &str = crate::codes::STATE_QUARANTINED;
 
 /// What a machine remembers having obeyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,28 +75,12 @@ impl Continuity {
 
     /// Why the machine is not led, and what would work; None where it is.
     pub fn refusal(self) -> Option<Refusal> {
-        let why = match self {
-            Self::Continues => return None,
-            Self::Older { told, obeyed } => format!(
-                "This catalog is older than what the machine already obeyed (list {obeyed} there, {told} here)."
-            ),
-            Self::Foreign { .. } => {
-                "The machine already obeyed the catalog of another installation.".to_owned()
-            }
-            Self::Carried { .. } => {
-                "This catalog led another machine, or the record of this one is gone.".to_owned()
-            }
-        };
-        Some(
-            Refusal::unavailable(
-                QUARANTINED,
-                format!("{why} Nothing is started or ended until that is settled."),
-            )
-            .hint(
-                "Put the newest catalog back, or go on with this one: fardel state accept (as root); \
-                 sessions it does not know are then ended.",
-            ),
-        )
+        match self {
+            Self::Continues => None,
+            Self::Older { told, obeyed } => Some(refusals::state_older_catalog(obeyed, told)),
+            Self::Foreign { .. } => Some(refusals::state_foreign_catalog()),
+            Self::Carried { .. } => Some(refusals::state_carried_catalog()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::devices::{MigPart, MigProfile};
 use crate::names::SessionId;
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::resources::Device;
 use crate::session::{DesiredState, Session, SessionKind};
 use crate::units::Bytes;
@@ -154,40 +155,29 @@ pub fn plan<'a>(
     let sizes = known(device);
     let known = profiles(device);
     if known.is_empty() {
-        return Err(Refusal::conflict(
-            "gpu.cannot-cut",
-            format!(
-                "{} cannot be cut into partitions, as far as is known here.",
-                device.model
-            ),
-        )
-        .with("model", &device.model)
-        .hint("Shares of it would work."));
+        return Err(refusals::gpu_cannot_cut(&device.model));
     }
     if let Some(strange) = wanted.iter().find(|profile| !known.contains(profile)) {
-        return Err(Refusal::invalid(
-            "gpu.no-such-profile",
-            format!("{} has no profile {strange}.", device.model),
+        return Err(refusals::gpu_no_such_profile(
+            &device.model,
+            strange,
+            listed(&known),
+            counted(&known).join(", "),
         )
-        .with("model", &device.model)
-        .with("profile", strange)
-        .with("known", counted(&known).join(", "))
-        .at("/profiles")
-        .hint(format!("{} would work.", listed(&known))));
+        .at("/profiles"));
     }
     let Some(placed) = places(wanted, &sizes) else {
         let mut fewer = wanted.to_vec();
         while !fewer.is_empty() && places(&fewer, &sizes).is_none() {
             fewer.pop();
         }
-        return Err(Refusal::invalid(
-            "gpu.cut-too-large",
-            format!("{} do not fit on one device together.", listed(wanted)),
+        return Err(refusals::gpu_cut_too_large(
+            listed(wanted),
+            listed(&fewer),
+            counted(wanted).join(", "),
+            counted(&fewer).join(", "),
         )
-        .with("wanted", counted(wanted).join(", "))
-        .with("fits", counted(&fewer).join(", "))
-        .at("/profiles")
-        .hint(format!("{} would work.", listed(&fewer))));
+        .at("/profiles"));
     };
     let mut ends = Vec::new();
     let mut requeued = Vec::new();

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::units::{Bytes, GpuShare};
 
 /// A whole device, in hundredths.
@@ -96,13 +97,7 @@ impl MigProfile {
         };
         read().ok_or_else(|| {
             let shown: String = text.chars().take(40).flat_map(char::escape_debug).collect();
-            Refusal::invalid(
-                "gpu.profile-invalid",
-                format!("\"{shown}\" is not a MIG profile."),
-            )
-            .with("typed", &shown)
-            .at("/resources/mig")
-            .hint("1g.10gb or 3g.40gb would work, where a device is cut that way.")
+            refusals::gpu_profile_invalid(&shown).at("/resources/mig")
         })
     }
 }

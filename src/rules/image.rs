@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::ImageId;
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::units::{Bytes, Timestamp};
 
 /// One imported image.
@@ -37,14 +38,7 @@ pub const MAX_REFERENCE_LENGTH: usize = 255;
 /// Checks a reference such as `python-ml:1.2` or `lab/vision:latest`; adds `:latest` where no tag
 /// is given. `host` is the machine's own environment and cannot be taken.
 pub fn parse_reference(text: &str) -> Result<String, Refusal> {
-    let wrong = || {
-        Refusal::invalid(
-            "image.reference-invalid",
-            "An image is called name:tag, in lower-case letters, digits, '.', '_', '-' and '/'.",
-        )
-        .at("/image")
-        .hint("python-ml:1.2 would work.")
-    };
+    let wrong = || refusals::image_reference_invalid().at("/image");
     let text = text.trim();
     let (path, tag) = match text.rsplit_once(':') {
         Some((path, tag)) if !tag.contains('/') => (path, tag),
@@ -66,12 +60,7 @@ pub fn parse_reference(text: &str) -> Result<String, Refusal> {
         return Err(wrong());
     }
     if path == "host" {
-        return Err(Refusal::conflict(
-            "image.name-reserved",
-            "host is the machine's own environment.",
-        )
-        .at("/image")
-        .hint("Choose another name."));
+        return Err(refusals::image_name_reserved().at("/image"));
     }
     Ok(format!("{path}:{tag}"))
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{ContainerName, IncidentId};
 use crate::reason::Reason;
+use crate::reasons;
 use crate::units::{Bytes, Timestamp};
 
 /// A container held more of a device's memory than it was granted, or filled its machine's disk; or no longer
@@ -76,38 +77,16 @@ impl MemoryIncident {
     /// What people read: in a session's reason, in its events.
     pub fn reason(&self) -> Reason {
         let (held, limit) = (self.held, self.limit);
-        let text = match self.answer {
-            EnforcementAction::Warned => format!(
-                "It holds {held} of GPU memory where it was granted {limit}. It is frozen and then stopped unless it lets go."
-            ),
-            EnforcementAction::Frozen => format!(
-                "It was frozen: it holds {held} of GPU memory where it was granted {limit}, and did not let go."
-            ),
-            EnforcementAction::Stopped => format!(
-                "It was stopped: it held {held} of GPU memory where it was granted {limit}."
-            ),
-            EnforcementAction::Cleared => {
-                format!("It holds no more GPU memory than the {limit} it was granted again.")
+        match self.answer {
+            EnforcementAction::Warned => reasons::gpu_over_limit_warned(held, limit),
+            EnforcementAction::Frozen => reasons::gpu_over_limit_frozen(held, limit),
+            EnforcementAction::Stopped => reasons::gpu_over_limit_stopped(held, limit),
+            EnforcementAction::Cleared => reasons::gpu_over_limit_cleared(limit, held),
+            EnforcementAction::Paused if self.device == "files" => {
+                reasons::disk_files_paused(held, limit)
             }
-            EnforcementAction::Paused if self.device == "files" => format!(
-                "It was paused: it makes files, and the machine's disk has room for few more. It goes on by itself once there is room; what it wrote, {held}, goes when it is stopped."
-            ),
-            EnforcementAction::Paused => format!(
-                "It was paused: it writes, and the machine's disk has {limit} left. It goes on by itself once there is room; what it wrote, {held}, goes when it is stopped."
-            ),
-            EnforcementAction::Resumed => {
-                format!("It goes on: the machine's disk has {limit} of room again.")
-            }
-        };
-        let code = match (self.answer, self.device.as_str()) {
-            (EnforcementAction::Paused, "files") => "disk.files-paused".to_owned(),
-            (EnforcementAction::Paused | EnforcementAction::Resumed, _) => {
-                format!("disk.{}", self.answer.word())
-            }
-            (answer, _) => format!("gpu.over-limit-{}", answer.word()),
-        };
-        Reason::new(code, text)
-            .with("held", held)
-            .with("limit", limit)
+            EnforcementAction::Paused => reasons::disk_paused(limit, held),
+            EnforcementAction::Resumed => reasons::disk_resumed(limit, held),
+        }
     }
 }

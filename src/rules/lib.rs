@@ -4,6 +4,7 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod assignment;
+pub mod codes;
 pub mod continuity;
 pub mod cut;
 pub mod devices;
@@ -11,6 +12,7 @@ pub mod findings;
 pub mod housekeeping;
 pub mod image;
 pub mod incident;
+pub mod message;
 pub mod messages;
 pub mod names;
 pub mod object;
@@ -21,7 +23,9 @@ pub mod policy;
 pub mod progress;
 pub mod proof;
 pub mod reason;
+pub mod reasons;
 pub mod refusal;
+pub mod refusals;
 pub mod resources;
 pub mod session;
 pub mod units;

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::units::Timestamp;
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $noun:literal) => {
+    ($(#[$doc:meta])* $name:ident, $invalid:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -34,36 +35,32 @@ macro_rules! id {
         impl FromStr for $name {
             type Err = Refusal;
             fn from_str(text: &str) -> Result<Self, Refusal> {
-                Uuid::try_parse(text).map(Self).map_err(|_| {
-                    Refusal::invalid(
-                        concat!($noun, ".id-invalid"),
-                        concat!("This is not the id of a ", $noun, "."),
-                    )
-                    .hint("Ids look like 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f.")
-                })
+                Uuid::try_parse(text)
+                    .map(Self)
+                    .map_err(|_| refusals::$invalid())
             }
         }
     };
 }
 
 id!(/// One session, for its whole life and all its restarts.
-    SessionId, "session");
+    SessionId, session_id_invalid);
 id!(/// One person or robot with a sign-in.
-    UserId, "user");
+    UserId, user_id_invalid);
 id!(/// One machine that runs containers.
-    NodeId, "node");
+    NodeId, node_id_invalid);
 id!(/// One imported environment image.
-    ImageId, "image");
+    ImageId, image_id_invalid);
 id!(/// One API token.
-    TokenId, "token");
+    TokenId, token_id_invalid);
 id!(/// One long-running piece of work, such as an import.
-    OperationId, "operation");
+    OperationId, operation_id_invalid);
 id!(/// One resumable upload.
-    UploadId, "upload");
+    UploadId, upload_id_invalid);
 id!(/// One start of a machine's operating system.
-    BootId, "boot");
+    BootId, boot_id_invalid);
 id!(/// One answer of a machine's watchdog to one container.
-    IncidentId, "incident");
+    IncidentId, incident_id_invalid);
 
 /// Names one container: a session and which of its starts this is. A restart gets the next
 /// incarnation, so a start can never be doubled.
@@ -83,8 +80,7 @@ impl fmt::Display for ContainerName {
 impl FromStr for ContainerName {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        let wrong =
-            || Refusal::invalid("container.name-invalid", "This is not a container's name.");
+        let wrong = || refusals::container_name_invalid();
         let (session, incarnation) = text.split_once('-').ok_or_else(wrong)?;
         if session.len() != 32 {
             return Err(wrong());
@@ -120,7 +116,7 @@ pub struct SessionName(String);
 impl SessionName {
     /// Checks and keeps a name; upper case is kept as typed.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
-        label(text, "session.name-invalid", "session").map(Self)
+        label(text).map(Self)
     }
 
     pub fn as_str(&self) -> &str {
@@ -172,12 +168,7 @@ impl UserName {
         if good {
             Ok(Self(text.to_owned()))
         } else {
-            Err(Refusal::invalid(
-                "user.name-invalid",
-                "A user name has 1 to 63 lower-case letters, digits, dots, hyphens or underscores, and starts with a letter or digit.",
-            )
-            .at("/name")
-            .hint("mina.park would work."))
+            Err(refusals::user_name_invalid().at("/name"))
         }
     }
 
@@ -192,7 +183,7 @@ impl fmt::Display for UserName {
     }
 }
 
-fn label(text: &str, code: &'static str, noun: &str) -> Result<String, Refusal> {
+fn label(text: &str) -> Result<String, Refusal> {
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let good = text.len() <= MAX_NAME_LENGTH
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
@@ -201,14 +192,7 @@ fn label(text: &str, code: &'static str, noun: &str) -> Result<String, Refusal> 
     if good {
         Ok(text.to_owned())
     } else {
-        Err(Refusal::invalid(
-            code,
-            format!(
-                "The name of a {noun} has 1 to 63 letters, digits and hyphens, with a letter or digit at both ends."
-            ),
-        )
-        .at("/name")
-        .hint("vit-ablation-2 would work."))
+        Err(refusals::session_name_invalid().at("/name"))
     }
 }
 

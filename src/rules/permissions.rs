@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::UserId;
 use crate::people::Role;
 use crate::refusal::Refusal;
+use crate::refusals;
 
 /// One thing a person may do. The word is also the scope of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -78,12 +79,7 @@ pub fn may(subject: &Subject, verb: Permission, owner: Option<UserId>) -> Result
         && !scopes.contains(&verb)
     {
         let scope = verb.word();
-        return Err(Refusal::denied(
-            "token.scope-missing",
-            format!("This token may not do {scope}."),
-        )
-        .with("scope", scope)
-        .hint(format!("A token with the scope {scope} would work.")));
+        return Err(refusals::token_scope_missing(scope));
     }
     if subject.role == Role::Administrator {
         return Ok(());
@@ -91,10 +87,7 @@ pub fn may(subject: &Subject, verb: Permission, owner: Option<UserId>) -> Result
     match verb {
         Permission::SessionsRead | Permission::SessionsWrite | Permission::SessionsEnter => {
             match owner {
-                Some(owner) if owner != subject.user => Err(Refusal::not_found(
-                    "session.not-found",
-                    "There is no such session.",
-                )),
+                Some(owner) if owner != subject.user => Err(refusals::session_not_found()),
                 _ => Ok(()),
             }
         }
@@ -103,12 +96,7 @@ pub fn may(subject: &Subject, verb: Permission, owner: Option<UserId>) -> Result
         | Permission::PeopleRead
         | Permission::PeopleWrite
         | Permission::SystemRead
-        | Permission::SystemWrite => Err(Refusal::denied(
-            "role.administrator-needed",
-            format!("Only an administrator may do {}.", verb.word()),
-        )
-        .with("what", verb.word())
-        .hint("Ask an administrator of this machine.")),
+        | Permission::SystemWrite => Err(refusals::role_administrator_needed(verb.word())),
     }
 }
 

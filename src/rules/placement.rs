@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::codes;
 use crate::names::{NodeId, SessionId};
 use crate::reason::Reason;
+use crate::reasons;
 use crate::resources::{Demand, DeviceShare};
 use crate::session::{DesiredState, Outcome, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
@@ -133,11 +135,11 @@ pub fn overdue(world: &ClusterSnapshot, now: Timestamp) -> Vec<(SessionId, u64, 
         if let Some((at, code)) = session.deadline()
             && at <= now
         {
-            let text = match code {
-                "session.timeout" => "Its time limit was reached.",
-                _ => "Its longest run was reached.",
+            let reason = match code {
+                codes::SESSION_TIMEOUT => reasons::session_timeout(),
+                _ => reasons::session_longest_run(),
             };
-            over.push((session.id, session.generation, Reason::new(code, text)));
+            over.push((session.id, session.generation, reason));
         }
     }
     over

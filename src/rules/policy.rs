@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::WHOLE;
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::resources::Demand;
 use crate::units::GpuShare;
 
@@ -54,13 +55,7 @@ impl SharePolicy {
         }
         let least = self.least;
         if share < least {
-            return Err(Refusal::invalid(
-                "gpu.below-floor",
-                format!("{least} is the smallest share that is given here."),
-            )
-            .with("least", least)
-            .at("/resources/gpu")
-            .hint(format!("{least} or more would work.")));
+            return Err(refusals::gpu_below_floor(least).at("/resources/gpu"));
         }
         let step = self.step.0.max(1);
         let part = share.0 % WHOLE.0;
@@ -71,25 +66,17 @@ impl SharePolicy {
                 .filter(|n| *n >= self.least.0)
                 .map(|n| GpuShare(n).to_string())
                 .collect();
-            return Err(Refusal::invalid(
-                "gpu.off-step",
-                format!("Shares are given in steps of {} here.", self.step),
+            return Err(refusals::gpu_off_step(
+                self.step,
+                nearest.join(" or "),
+                nearest.join(", "),
             )
-            .with("step", self.step)
-            .with("nearest", nearest.join(", "))
-            .at("/resources/gpu")
-            .hint(format!("{} would work.", nearest.join(" or "))));
+            .at("/resources/gpu"));
         }
         if let Some(each) = self.each
             && share > each
         {
-            return Err(Refusal::invalid(
-                "gpu.over-quota",
-                format!("One user may hold at most {each} of devices here."),
-            )
-            .with("limit", each)
-            .at("/resources/gpu")
-            .hint(format!("{each} would work; an administrator can raise it.")));
+            return Err(refusals::gpu_over_quota(each).at("/resources/gpu"));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::messages::{Assignment, ContainerStatus, NodeReport, ReportedState};
 use crate::reason::Reason;
+use crate::reasons;
 use crate::session::{DesiredState, Outcome, PhaseChange, Session, SessionState};
 use crate::units::Timestamp;
 
@@ -31,10 +32,7 @@ pub fn advance(
             && a.containers.iter().any(|o| o.name == session.container())
     });
     named.then(|| {
-        let gone = Reason::new(
-            "session.container-gone",
-            "Its container is gone and left no exit record.",
-        );
+        let gone = reasons::session_container_gone();
         end(session, Outcome::Lost, None, now, gone)
     })
 }
@@ -115,14 +113,7 @@ fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<Ph
 fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason) {
     let limit = session.order.demand.memory;
     if out_of_memory && code != 0 {
-        return (
-            Outcome::Failed,
-            Reason::new(
-                "session.out-of-memory",
-                format!("It was killed at its memory limit of {limit}."),
-            )
-            .with("limit", limit),
-        );
+        return (Outcome::Failed, reasons::session_out_of_memory(limit));
     }
     // It was killed, with any exit code.
     if session.wish == DesiredState::Run
@@ -137,36 +128,16 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
             Some(reason) if reason.code.starts_with("session.") => {
                 (Outcome::Stopped, reason.clone())
             }
-            _ => (
-                Outcome::Stopped,
-                Reason::new("session.stopped", "It was stopped."),
-            ),
+            _ => (Outcome::Stopped, reasons::session_stopped()),
         };
     }
     match code {
-        0 => (
-            Outcome::Succeeded,
-            Reason::new("session.succeeded", "Its command ended with 0."),
-        ),
+        0 => (Outcome::Succeeded, reasons::session_succeeded()),
         129..=192 => {
             let signal = code - 128;
-            (
-                Outcome::Failed,
-                Reason::new(
-                    "session.signal",
-                    format!("Its command was ended by signal {signal}."),
-                )
-                .with("signal", signal),
-            )
+            (Outcome::Failed, reasons::session_signal(signal))
         }
-        _ => (
-            Outcome::Failed,
-            Reason::new(
-                "session.exit-code",
-                format!("Its command ended with {code}."),
-            )
-            .with("code", code),
-        ),
+        _ => (Outcome::Failed, reasons::session_exit_code(code)),
     }
 }
 

@@ -16,7 +16,13 @@ pub struct Reason {
 }
 
 impl Reason {
-    pub fn new(code: impl Into<String>, text: impl Into<String>) -> Self {
+    /// A reason whose code and sentence were made elsewhere: kept in a row, or a finding with its own words.
+    /// What is said here is written into the catalogue (`messages.toml`) and made by `reasons`.
+    pub fn from_parts(code: String, text: String) -> Self {
+        Self::new(code, text)
+    }
+
+    pub(crate) fn new(code: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             code: code.into(),
             text: text.into(),
@@ -24,7 +30,7 @@ impl Reason {
         }
     }
 
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.params.insert(name.to_owned(), value.to_string());
         self
     }

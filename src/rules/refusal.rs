@@ -64,17 +64,14 @@ pub struct Refusal {
     pub retry_after_seconds: Option<u64>,
 }
 
-macro_rules! constructor {
-    ($(#[$doc:meta])* $name:ident, $kind:ident) => {
-        $(#[$doc])*
-        pub fn $name(code: impl Into<String>, text: impl Into<String>) -> Self {
-            Self::new(RefusalKind::$kind, code, text)
-        }
-    };
-}
-
 impl Refusal {
-    pub fn new(kind: RefusalKind, code: impl Into<String>, text: impl Into<String>) -> Self {
+    /// A refusal whose code and sentences were made elsewhere: in another process, or kept in a row. What is
+    /// said here is written into the catalogue (`messages.toml`) and made by `refusals`.
+    pub fn from_parts(kind: RefusalKind, code: String, text: String, hint: String) -> Self {
+        Self::new(kind, code, text).hint(hint)
+    }
+
+    pub(crate) fn new(kind: RefusalKind, code: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             kind,
             code: code.into(),
@@ -87,28 +84,22 @@ impl Refusal {
         }
     }
 
-    constructor!(malformed, Malformed);
-    constructor!(unauthenticated, Unauthenticated);
-    constructor!(denied, Denied);
-    constructor!(not_found, NotFound);
-    constructor!(conflict, Conflict);
-    constructor!(stale, Stale);
-    constructor!(invalid, Invalid);
-    constructor!(capacity, Capacity);
-    constructor!(too_large, TooLarge);
-    constructor!(too_often, TooOften);
-    constructor!(unavailable, Unavailable);
-
     /// Says what would work.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
     /// Brings a value that the sentences name, as text: a translation says it too.
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.values.insert(name.to_owned(), value.to_string());
         self
+    }
+
+    /// Says at which version a thing is that was changed meanwhile.
+    pub fn at_version(self, version: u64) -> Self {
+        let hint = format!("It is at version \"{version}\" now; read it again.");
+        self.hint(hint)
     }
 
     /// Says which field of the request it is about (JSON pointer).

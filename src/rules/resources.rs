@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::{CONTEXT_OVERHEAD, Health, Hold, MigPart, MigProfile, WHOLE};
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::units::{Bytes, CpuShare, GpuShare};
 
 /// What one session asks for.
@@ -55,32 +56,14 @@ impl Demand {
     /// Refuses amounts that are possible on no machine.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.cpu < MIN_CPU {
-            return Err(Refusal::invalid(
-                "cpu.too-small",
-                "A session needs at least 0.01 of a core.",
-            )
-            .at("/resources/cpu")
-            .hint("0.5 or 1 would work."));
+            return Err(refusals::cpu_too_small().at("/resources/cpu"));
         }
         if self.memory < MIN_MEMORY {
-            return Err(Refusal::invalid(
-                "memory.too-small",
-                format!("A session needs at least {MIN_MEMORY} of memory."),
-            )
-            .with("least", MIN_MEMORY)
-            .at("/resources/memory")
-            .hint("256m or 1g would work."));
+            return Err(refusals::memory_too_small(MIN_MEMORY).at("/resources/memory"));
         }
         let (shm, memory) = (self.shm, self.memory);
         if shm > memory {
-            return Err(Refusal::invalid(
-                "shm.too-large",
-                format!("Shared memory ({shm}) counts against the memory limit ({memory})."),
-            )
-            .with("shm", shm)
-            .with("memory", memory)
-            .at("/resources/shm")
-            .hint(format!("At most {memory} would work.")));
+            return Err(refusals::shm_too_large(shm, memory).at("/resources/shm"));
         }
         check_devices(self)
     }
@@ -93,44 +76,25 @@ const BESIDE_WHOLE: u32 = 10;
 /// Refuses what no device of any kind could ever give.
 fn check_devices(demand: &Demand) -> Result<(), Refusal> {
     if demand.mig.is_some() && demand.gpu > GpuShare::ZERO {
-        return Err(Refusal::invalid(
-            "gpu.share-and-profile",
-            "A session has a share of devices or one MIG partition, not both.",
-        )
-        .at("/resources/mig")
-        .hint("Leave one of the two out."));
+        return Err(refusals::gpu_share_and_profile().at("/resources/mig"));
     }
     let (whole, part) = (demand.gpu.0 / WHOLE.0, demand.gpu.0 % WHOLE.0);
     if whole > 0 && !part.is_multiple_of(BESIDE_WHOLE) {
         let below = GpuShare(demand.gpu.0 - part % BESIDE_WHOLE);
         let above = GpuShare(below.0 + BESIDE_WHOLE);
-        return Err(Refusal::invalid(
-            "gpu.not-whole",
-            "Beside whole devices a fraction counts in tenths.",
-        )
-        .with("below", below)
-        .with("above", above)
-        .at("/resources/gpu")
-        .hint(format!("{below} or {above} would work.")));
+        return Err(refusals::gpu_not_whole(below, above).at("/resources/gpu"));
     }
     if let Some(memory) = demand.gpu_memory {
         if part == 0 {
-            let text = if demand.gpu == GpuShare::ZERO {
-                "Memory of a device comes with a share of it, and none is asked for."
+            let refusal = if demand.gpu == GpuShare::ZERO {
+                refusals::gpu_memory_without_share()
             } else {
-                "Whole devices come with all of their memory."
+                refusals::gpu_memory_of_whole_device()
             };
-            return Err(Refusal::invalid("gpu.memory-without-share", text)
-                .at("/resources/gpu_memory")
-                .hint("Leave it out, or ask for a fraction such as 0.35."));
+            return Err(refusal.at("/resources/gpu_memory"));
         }
         if memory < CONTEXT_OVERHEAD {
-            return Err(Refusal::invalid(
-                "gpu.slice-too-small",
-                format!("A slice needs at least {CONTEXT_OVERHEAD}: a program's context alone takes about that."),
-            ).with("least", CONTEXT_OVERHEAD)
-            .at("/resources/gpu_memory")
-            .hint(format!("{CONTEXT_OVERHEAD} or more would work.")));
+            return Err(refusals::gpu_slice_too_small(CONTEXT_OVERHEAD).at("/resources/gpu_memory"));
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, ImageId, NodeId, SessionId, SessionName, UserId};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::resources::{Demand, DeviceShare};
 use crate::units::Timestamp;
 
@@ -492,43 +493,24 @@ impl SessionSpec {
     pub fn check(&self) -> Result<(), Refusal> {
         self.demand.check()?;
         if self.command.len() > MAX_ARGUMENTS {
-            return Err(Refusal::invalid(
-                "command.too-long",
-                format!("A command has at most {MAX_ARGUMENTS} words."),
-            )
-            .with("most", MAX_ARGUMENTS)
-            .at("/command"));
+            return Err(refusals::command_too_long(MAX_ARGUMENTS).at("/command"));
         }
         if self.command.first().is_some_and(String::is_empty) {
-            return Err(Refusal::invalid(
-                "command.empty",
-                "The first word of a command is the program to run.",
-            )
-            .at("/command")
-            .hint("[\"python3\", \"train.py\"] would work."));
+            return Err(refusals::command_empty().at("/command"));
         }
         if self.kind == SessionKind::Batch
             && self.command.is_empty()
             && self.environment == SessionEnvironment::Host
         {
-            return Err(
-                Refusal::invalid("command.missing", "A batch session needs a command.")
-                    .at("/command")
-                    .hint("[\"python3\", \"train.py\"] would work."),
-            );
+            return Err(refusals::command_missing().at("/command"));
         }
         let mut total = 0;
         for word in &self.command {
-            text("command", "/command", word, MAX_ARGUMENT_LENGTH)?;
+            text(TextField::Command, "/command", word, MAX_ARGUMENT_LENGTH)?;
             total += word.len();
         }
         if self.env.len() > MAX_VARIABLES {
-            return Err(Refusal::invalid(
-                "env.too-many",
-                format!("A session has at most {MAX_VARIABLES} variables."),
-            )
-            .with("most", MAX_VARIABLES)
-            .at("/env"));
+            return Err(refusals::env_too_many(MAX_VARIABLES).at("/env"));
         }
         for (name, value) in &self.env {
             let named = !name.is_empty()
@@ -536,22 +518,13 @@ impl SessionSpec {
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
                 && !name.starts_with(|c: char| c.is_ascii_digit());
             if !named {
-                return Err(Refusal::invalid(
-                    "env.name-invalid",
-                    "The name of a variable has letters, digits and underscores, and starts with no digit.",
-                )
-                .at("/env")
-                .hint("OMP_NUM_THREADS would work."));
+                return Err(refusals::env_name_invalid().at("/env"));
             }
-            text("env", "/env", value, MAX_ARGUMENT_LENGTH)?;
+            text(TextField::Env, "/env", value, MAX_ARGUMENT_LENGTH)?;
             total += name.len() + value.len();
         }
         if total > MAX_SPEC_BYTES {
-            return Err(Refusal::too_large(
-                "session.too-large",
-                format!("Command and variables together have {total} bytes; {MAX_SPEC_BYTES} is the most."),
-            ).with("bytes", total).with("most", MAX_SPEC_BYTES)
-            .hint("Put long scripts into a file of the image."));
+            return Err(refusals::session_too_large(total, MAX_SPEC_BYTES));
         }
         for (seconds, pointer) in [
             (self.timeout_seconds, "/timeout_seconds"),
@@ -560,21 +533,11 @@ impl SessionSpec {
             if let Some(seconds) = seconds
                 && !(1..=MAX_RUN_SECONDS).contains(&seconds)
             {
-                return Err(Refusal::invalid(
-                    "seconds.out-of-range",
-                    format!("A limit has 1 to {MAX_RUN_SECONDS} seconds."),
-                )
-                .with("most", MAX_RUN_SECONDS)
-                .at(pointer));
+                return Err(refusals::seconds_out_of_range(MAX_RUN_SECONDS).at(pointer));
             }
         }
         if self.depends_on.len() > MAX_DEPENDENCIES {
-            return Err(Refusal::invalid(
-                "dependency.too-many",
-                format!("A session depends on at most {MAX_DEPENDENCIES} others."),
-            )
-            .with("most", MAX_DEPENDENCIES)
-            .at("/depends_on"));
+            return Err(refusals::dependency_too_many(MAX_DEPENDENCIES).at("/depends_on"));
         }
         Ok(())
     }
@@ -583,47 +546,85 @@ impl SessionSpec {
 /// Refuses bad labels: too many, too long, control characters or direction marks.
 pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
     if labels.len() > MAX_LABELS {
-        return Err(Refusal::invalid(
-            "label.too-many",
-            format!("A session has at most {MAX_LABELS} labels."),
-        )
-        .with("most", MAX_LABELS)
-        .at("/labels"));
+        return Err(refusals::label_too_many(MAX_LABELS).at("/labels"));
     }
     for (name, value) in labels {
         if name.is_empty() {
-            return Err(Refusal::invalid("label.empty", "A label needs a name.")
-                .at("/labels")
-                .hint("team=vision would work."));
+            return Err(refusals::label_empty().at("/labels"));
         }
         for part in [name, value] {
-            text("label", "/labels", part, MAX_LABEL_LENGTH)?;
-            plain("label", "/labels", part)?;
+            text(TextField::Label, "/labels", part, MAX_LABEL_LENGTH)?;
+            plain(TextField::Label, "/labels", part)?;
         }
     }
     Ok(())
 }
 
+/// A text that people type, by what it is: each has refusals of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextField {
+    Command,
+    Env,
+    Exec,
+    Image,
+    Label,
+    Note,
+    Query,
+    Token,
+    Upload,
+}
+
+impl TextField {
+    fn too_long(self, bytes: usize, longest: usize) -> Refusal {
+        match self {
+            Self::Command => refusals::command_word_too_long(bytes, longest),
+            Self::Env => refusals::env_too_long(bytes, longest),
+            Self::Exec => refusals::exec_too_long(bytes, longest),
+            Self::Image => refusals::image_too_long(bytes, longest),
+            Self::Label => refusals::label_too_long(bytes, longest),
+            Self::Note => refusals::note_too_long(bytes, longest),
+            Self::Query => refusals::query_too_long(bytes, longest),
+            Self::Token => refusals::token_too_long(bytes, longest),
+            Self::Upload => refusals::upload_name_of_too_many_bytes(bytes, longest),
+        }
+    }
+
+    fn nul(self) -> Refusal {
+        match self {
+            Self::Command => refusals::command_nul(),
+            Self::Env => refusals::env_nul(),
+            Self::Exec => refusals::exec_nul(),
+            Self::Image => refusals::image_nul(),
+            Self::Label => refusals::label_nul(),
+            Self::Note => refusals::note_nul(),
+            Self::Query => refusals::query_nul(),
+            Self::Token => refusals::token_nul(),
+            Self::Upload => refusals::upload_nul(),
+        }
+    }
+
+    fn hidden_characters(self) -> Refusal {
+        match self {
+            Self::Label => refusals::label_hidden_characters(),
+            Self::Note => refusals::note_hidden_characters(),
+            Self::Query => refusals::query_hidden_characters(),
+            Self::Token => refusals::token_hidden_characters(),
+            Self::Upload => refusals::upload_hidden_characters(),
+            Self::Command => refusals::command_hidden_characters(),
+            Self::Env => refusals::env_hidden_characters(),
+            Self::Exec => refusals::exec_hidden_characters(),
+            Self::Image => refusals::image_hidden_characters(),
+        }
+    }
+}
+
 /// Refuses text that is too long or holds a NUL byte (which ends a C string inside).
-pub fn text(noun: &str, pointer: &str, value: &str, longest: usize) -> Result<(), Refusal> {
+pub fn text(field: TextField, pointer: &str, value: &str, longest: usize) -> Result<(), Refusal> {
     if value.len() > longest {
-        return Err(Refusal::invalid(
-            format!("{noun}.too-long"),
-            format!(
-                "This text has {} bytes; {longest} is the most.",
-                value.len()
-            ),
-        )
-        .with("bytes", value.len())
-        .with("longest", longest)
-        .at(pointer));
+        return Err(field.too_long(value.len(), longest).at(pointer));
     }
     if value.contains('\0') {
-        return Err(
-            Refusal::invalid(format!("{noun}.nul"), "Text cannot hold a NUL character.")
-                .at(pointer)
-                .hint("Remove it."),
-        );
+        return Err(field.nul().at(pointer));
     }
     Ok(())
 }
@@ -643,14 +644,9 @@ pub fn hidden(c: char) -> bool {
 
 /// Refuses control characters and marks that turn the reading direction: what a person reads on a
 /// page must be what is stored.
-pub fn plain(noun: &str, pointer: &str, value: &str) -> Result<(), Refusal> {
+pub fn plain(field: TextField, pointer: &str, value: &str) -> Result<(), Refusal> {
     if value.chars().any(hidden) {
-        return Err(Refusal::invalid(
-            format!("{noun}.hidden-characters"),
-            "This text holds invisible control characters or direction marks.",
-        )
-        .at(pointer)
-        .hint("Type it again instead of pasting it."));
+        return Err(field.hidden_characters().at(pointer));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::Refusal;
+use crate::refusals;
 
 /// A number of bytes.
 #[derive(
@@ -31,11 +32,7 @@ impl Bytes {
 
     /// Reads `512m`, `4g`, `1.5GiB`, `1073741824`; units are binary (`m` = MiB), as containers use.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
-        let wrong = || {
-            Refusal::invalid("size.invalid", format!("{} is not a size.", quoted(text)))
-                .with("typed", quoted(text))
-                .hint("256m, 4g or a whole number of bytes would work.")
-        };
+        let wrong = || refusals::size_invalid(quoted(text));
         let lower = text.trim().to_ascii_lowercase();
         let split = lower
             .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -110,7 +107,7 @@ fn quoted(text: &str) -> String {
 }
 
 macro_rules! hundredths {
-    ($(#[$doc:meta])* $name:ident, $code:literal, $noun:literal, $hint:literal) => {
+    ($(#[$doc:meta])* $name:ident, $invalid:ident, $noun:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
@@ -120,10 +117,7 @@ macro_rules! hundredths {
 
             /// Reads a decimal with at most two places, such as `0.35` or `2`.
             pub fn parse(text: &str) -> Result<Self, Refusal> {
-                let wrong = || {
-                    Refusal::invalid($code, format!("{} is not a number of {}.", quoted(text), $noun)).with("typed", quoted(text))
-                        .hint($hint)
-                };
+                let wrong = || refusals::$invalid(quoted(text));
                 let text = text.trim();
                 let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
                 if whole.is_empty() || whole.len() > 7 || fraction.len() > 2
@@ -209,8 +203,7 @@ macro_rules! hundredths {
 
 hundredths!(
     /// Processor time in whole hundredths of a core (100 = one core).
-    CpuShare, "cpu.invalid", "cores",
-    "0.5, 1 or 2.25 would work; at most two decimals."
+    CpuShare, cpu_invalid, "cores"
 );
 impl CpuShare {
     /// `1 core`, `0.5 cores`, as English sentences say it.
@@ -222,8 +215,7 @@ impl CpuShare {
 
 hundredths!(
     /// A share of one device in whole hundredths (100 = the whole device).
-    GpuShare, "gpu.invalid", "devices",
-    "0.35, 1 or 2.5 would work: hundredths of one device, tenths beside whole ones."
+    GpuShare, gpu_invalid, "devices"
 );
 
 /// A point in time, milliseconds since 1970 UTC. JSON form: RFC 3339 with milliseconds.
@@ -264,14 +256,7 @@ impl Timestamp {
         text.trim()
             .parse::<jiff::Timestamp>()
             .map(|t| Self(t.as_millisecond()))
-            .map_err(|_| {
-                Refusal::invalid(
-                    "time.invalid",
-                    format!("{} is not a point in time.", quoted(text)),
-                )
-                .with("typed", quoted(text))
-                .hint("RFC 3339 would work, such as 2026-11-21T18:00:00Z.")
-            })
+            .map_err(|_| refusals::time_invalid(quoted(text)))
     }
 }
 

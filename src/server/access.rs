@@ -7,6 +7,7 @@ use rules::names::{TokenId, UserId, UserName};
 use rules::people::{Role, User};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use uuid::Uuid;
 
@@ -225,12 +226,7 @@ pub async fn sign_in_by(
     let person = match (checked, found) {
         (PasswordCheck::Right | PasswordCheck::RightButOld, Some((person, _))) => person,
         _ => {
-            return Err(Refusal::unauthenticated(
-                "sign-in.wrong",
-                "The name or the password is wrong.",
-            )
-            .hint("An administrator of this machine can set a new password.")
-            .into());
+            return Err(refusals::sign_in_wrong().into());
         }
     };
     attempt.forgiven();
@@ -350,14 +346,11 @@ fn caller(person: &User, scopes: Option<Vec<rules::permissions::Permission>>, vi
 }
 
 fn token_expired(end: Timestamp) -> Refusal {
-    Refusal::unauthenticated("token.expired", format!("This token was good until {end}."))
-        .with("end", end)
-        .hint("Make a new one on the page of your account, or with: fardel token create.")
+    refusals::token_expired(end)
 }
 
 fn suspended() -> Refusal {
-    Refusal::unauthenticated("person.suspended", "This account is suspended.")
-        .hint("Ask an administrator of this machine.")
+    refusals::person_suspended()
 }
 
 /// A new person as rows keep one.

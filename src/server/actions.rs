@@ -3,6 +3,7 @@
 
 use rules::permissions::{Permission, may};
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -96,11 +97,7 @@ fn own_key(caller: &Caller, key: Option<IdempotencyKey>) -> Result<Option<Reques
     };
     let good = (1..=200).contains(&key.key.len()) && key.key.chars().all(|c| c.is_ascii_graphic());
     if !good {
-        return Err(Refusal::malformed(
-            "idempotency.key-invalid",
-            "An Idempotency-Key has 1 to 200 visible ASCII characters.",
-        )
-        .hint("A UUID would work."));
+        return Err(refusals::idempotency_key_invalid());
     }
     Ok(Some(RequestKey {
         principal: caller.subject.user,

@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use base::settings;
 use rules::names::{ContainerName, NodeId};
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -98,12 +99,7 @@ pub fn create(
     now: Timestamp,
 ) -> Result<BackupMade, Failure> {
     if to.exists() {
-        return Err(Refusal::conflict(
-            "backup.exists",
-            format!("{} is there already.", to.display()),
-        )
-        .hint("Name a new file; a backup is never overwritten.")
-        .into());
+        return Err(refusals::backup_exists(to.display()).into());
     }
     let work = WorkDirectory::begin(&places.data)?;
     let needed = std::fs::metadata(copy::file(&places.data)).map_or(0, |m| m.len()) + SPARE;
@@ -134,18 +130,10 @@ pub fn create(
             .raw_os_error()
             .map(rustix::io::Errno::from_raw_os_error)
         {
-            Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Refusal::unavailable(
-                "disk.full",
-                format!("The disk of {} is full; no backup was made.", to.display()),
-            )
-            .hint("Free space there, or name a file on another disk.")
-            .into(),
-            _ => Refusal::unavailable(
-                "backup.unwritable",
-                format!("{} cannot be written: {error}.", to.display()),
-            )
-            .hint("Name a file in a directory that exists and that you may write to.")
-            .into(),
+            Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
+                refusals::disk_full_no_backup(to.display()).into()
+            }
+            _ => refusals::backup_unwritable(to.display(), &error).into(),
         }
     };
     let file = OpenOptions::new()
@@ -222,15 +210,7 @@ pub fn restore(
     let _held = copy::hold(&places.data)?;
     let old = copy::file(&places.data);
     if old.exists() && !replace {
-        return Err(Refusal::conflict(
-            "restore.state-exists",
-            format!(
-                "{} holds the state of a server already.",
-                places.data.display()
-            ),
-        )
-        .hint("--replace keeps that state aside and puts the backup in its place.")
-        .into());
+        return Err(refusals::restore_state_exists(places.data.display()).into());
     }
     let work = WorkDirectory::begin(&places.data)?;
     let verified = unpack(file, passphrase, &work.0)?;
@@ -242,15 +222,7 @@ pub fn restore(
                 .first()
                 .map(|finding| finding.text.clone())
         });
-        return Err(Refusal::invalid(
-            "backup.unsound",
-            format!(
-                "The catalog in the backup is not sound: {}",
-                first.unwrap_or_default()
-            ),
-        )
-        .hint("Take an older backup; `fardel backup verify` lists all that is wrong.")
-        .into());
+        return Err(refusals::backup_unsound(first.unwrap_or_default()).into());
     }
     let lost = copy::end_elsewhere(&work.0, &known_here(&places.data, &work.0)?)?;
     let failed = |what: &'static str| move |error: io::Error| ServerFault::new(what, error);
@@ -417,15 +389,7 @@ fn small_files(places: &BackupPaths) -> Result<Vec<(BackupMember, Content)>, Fai
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
-                return Err(Refusal::unavailable(
-                    "backup.incomplete",
-                    format!(
-                        "{} cannot be read: {error}; no backup was made.",
-                        path.display()
-                    ),
-                )
-                .hint("Run this as the user that owns it, or as root.")
-                .into());
+                return Err(refusals::backup_incomplete(path.display(), &error).into());
             }
         };
         let mode = std::fs::metadata(&path).map_or(0o600, |m| m.permissions().mode() & 0o777);
@@ -594,12 +558,7 @@ impl WorkDirectory {
             if error.kind() == io::ErrorKind::StorageFull {
                 return full().into();
             }
-            Refusal::unavailable(
-                "backup.no-scratch",
-                format!("There is no room to work in {}: {error}.", folder.display()),
-            )
-            .hint("It must be a directory that this user may write to.")
-            .into()
+            refusals::backup_no_scratch(folder.display(), &error).into()
         };
         for entry in std::fs::read_dir(folder).map_err(failed)?.flatten() {
             let name = entry.file_name();
@@ -642,13 +601,7 @@ impl Drop for Partial {
 }
 
 fn open(file: &Path) -> Result<(File, u64), Refusal> {
-    let unreadable = |error: io::Error| {
-        Refusal::unavailable(
-            "backup.unreadable",
-            format!("{} cannot be read: {error}.", file.display()),
-        )
-        .hint("Name the backup file itself; only its owner and root may read it.")
-    };
+    let unreadable = |error: io::Error| refusals::backup_unreadable(file.display(), &error);
     let opened = File::open(file).map_err(unreadable)?;
     let size = opened.metadata().map_err(unreadable)?.len();
     Ok((opened, size))
@@ -669,13 +622,7 @@ fn told(error: io::Error) -> Failure {
 }
 
 fn full() -> Refusal {
-    Refusal::unavailable(
-        "disk.full",
-        "There is not enough room to work with the backup.",
-    )
-    .hint(
-        "Free space on the disk of the state, or name another directory with --data or --scratch.",
-    )
+    refusals::disk_full_for_restore()
 }
 
 /// Refuses where `folder` has less than `needed` bytes left.

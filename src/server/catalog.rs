@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use base::observe::Clock;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -392,18 +393,9 @@ fn is_broken(error: &rusqlite::Error) -> bool {
 
 /// The disk of the state is full. New work is refused with this everywhere.
 pub(crate) fn disk_full() -> Refusal {
-    Refusal::unavailable(
-        "disk.full",
-        "The disk that holds this machine's state is full, so nothing new can be accepted.",
-    )
-    .hint("Remove unused images, or free space on that disk.")
-    .retry_after(30)
+    refusals::disk_full().retry_after(30)
 }
 
 fn disk_read_only() -> Refusal {
-    Refusal::unavailable(
-        "disk.read-only",
-        "The disk that holds this machine's state cannot be written.",
-    )
-    .hint("Look at the kernel's log for errors of that disk, then mount it writable again.")
+    refusals::disk_read_only()
 }

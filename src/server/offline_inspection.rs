@@ -5,6 +5,7 @@ use std::path::Path;
 
 use base::settings::Settings;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 
 use crate::Failure;
@@ -41,13 +42,7 @@ pub fn backups(settings: &Settings) -> Option<BackupInspection> {
         .collect();
     let passphrase = match &settings.backup_passphrase_file {
         Some(file) => Passphrase::read(file).err(),
-        None => Some(
-            Refusal::invalid(
-                "backup.not-configured",
-                "backup_passphrase_file is not set.",
-            )
-            .hint("Set it to a file of one line, mode 0600."),
-        ),
+        None => Some(refusals::backup_passphrase_file_unset()),
     };
     Some(BackupInspection {
         made_at,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rules::continuity::Claim;
 use rules::names::NodeId;
-use rules::refusal::Refusal;
+use rules::refusals;
 
 use crate::catalog::{acceptance, copy};
 use crate::{Failure, ServerFault};
@@ -30,12 +30,7 @@ pub fn is_accepted(data: &Path, claim: &Claim) -> bool {
 pub fn accept(data: &Path, claim: &Claim) -> Result<(), Failure> {
     acceptance::accept(data, claim.state).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            Refusal::unavailable(
-                "state.unwritable",
-                format!("{} cannot be written: {error}.", data.display()),
-            )
-            .hint("Run this as root.")
-            .into()
+            refusals::state_unwritable_for_user(data.display(), &error).into()
         }
         _ => ServerFault::new("write that the catalog is accepted", error).into(),
     })

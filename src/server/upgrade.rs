@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use serde::Serialize;
 
@@ -106,15 +107,7 @@ pub fn rollback(data: &Path, now: Timestamp) -> Result<RolledBack, Failure> {
         std::fs::copy(&kept.path, &staged).map_err(failed)?;
         let damage = copy::damage_of(&staged)?;
         if let Some(first) = damage.first() {
-            return Err(Refusal::invalid(
-                "backup.unsound",
-                format!(
-                    "The kept catalog {} is damaged: {first}.",
-                    kept.path.display()
-                ),
-            )
-            .hint("Restore a backup instead: fardel backup restore FILE --replace.")
-            .into());
+            return Err(refusals::upgrade_kept_catalog_damaged(kept.path.display(), first).into());
         }
         std::fs::File::open(&staged)
             .and_then(|file| file.sync_all())
@@ -158,9 +151,5 @@ fn file_name(path: &Path) -> String {
 }
 
 fn nothing_kept(data: &Path) -> Refusal {
-    Refusal::not_found(
-        "upgrade.nothing-kept",
-        format!("{} keeps no catalog from before an upgrade.", data.display()),
-    )
-    .hint("Start the program that wrote the catalog, or restore a backup: fardel backup restore FILE --replace.")
+    refusals::upgrade_nothing_kept(data.display())
 }

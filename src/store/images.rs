@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags,
 };
@@ -409,29 +409,14 @@ fn record_name(id: &Sha256Digest) -> String {
 }
 
 fn not_found(id: &Sha256Digest) -> ImageError {
-    Refusal::not_found(
-        "image.not-found",
-        format!("There is no image {}.", id.short()),
-    )
-    .hint("fardel image ls lists what there is.")
-    .into()
+    refusals::image_not_stored(id.short()).into()
 }
 
 fn needs_root(tried: Result<(), Errno>, what: &str) -> Result<(), ImageError> {
     match tried {
         Ok(()) => Ok(()),
-        Err(Errno::PERM | Errno::ACCESS) => Err(Refusal::unavailable(
-            "image.needs-root",
-            format!("This server may not {what}, so it cannot unpack images."),
-        )
-        .hint("Start the server as root; the environment called host works without images.")
-        .into()),
-        Err(Errno::OPNOTSUPP) => Err(Refusal::unavailable(
-            "image.disk-unsuitable",
-            format!("The file system of the state directory cannot {what}."),
-        )
-        .hint("Keep the state on ext4, xfs or btrfs: set FARDEL_DATA.")
-        .into()),
+        Err(Errno::PERM | Errno::ACCESS) => Err(refusals::image_needs_root(what).into()),
+        Err(Errno::OPNOTSUPP) => Err(refusals::image_disk_unsuitable(what).into()),
         Err(error) => Err(error).doing(|| "try out the image store".into()),
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -155,30 +156,13 @@ impl UploadStore {
     /// `upload.disk-full` (the whole declared size must fit beside what others declared).
     pub fn create(&self, declared: Declared, now: Timestamp) -> Result<UploadStatus, UploadError> {
         if declared.bytes == 0 {
-            return Err(
-                Refusal::invalid("upload.empty", "An upload of 0 bytes holds nothing.")
-                    .hint("Choose a file that is not empty.")
-                    .into(),
-            );
+            return Err(refusals::upload_empty().into());
         }
         if declared.bytes > self.limits.bytes {
-            return Err(Refusal::too_large(
-                "upload.too-large",
-                format!(
-                    "The upload declares {} bytes; {} are the most.",
-                    declared.bytes, self.limits.bytes
-                ),
-            )
-            .hint("Copy the file to the server and import it from there.")
-            .into());
+            return Err(refusals::upload_too_large(declared.bytes, self.limits.bytes).into());
         }
         if declared.file_name.len() > 255 || declared.owner.len() > 255 {
-            return Err(Refusal::invalid(
-                "upload.name-too-long",
-                "The name of the file has more than 255 bytes.",
-            )
-            .hint("Shorten the name.")
-            .into());
+            return Err(refusals::upload_name_too_long().into());
         }
         let _one_by_one = self
             .beginning
@@ -186,29 +170,20 @@ impl UploadStore {
             .unwrap_or_else(PoisonError::into_inner);
         let under_way = self.list()?;
         if under_way.len() >= self.limits.count {
-            return Err(Refusal::too_often(
-                "upload.too-many",
-                format!("{} uploads are under way.", under_way.len()),
-            )
-            .hint("Finish or cancel one of them.")
-            .retry_after(60)
-            .into());
+            return Err(refusals::upload_too_many(under_way.len())
+                .retry_after(60)
+                .into());
         }
         let to_come = |status: &UploadStatus| status.declared.bytes - status.offset;
         let promised: u64 = under_way.iter().map(to_come).sum();
         let free = self.free_bytes()?;
         let needed = promised.saturating_add(declared.bytes);
         if free < needed.saturating_add(self.limits.reserve_bytes) {
-            return Err(Refusal::unavailable(
-                "upload.disk-full",
-                format!(
-                    "The disk has {} MiB free; {} MiB stay reserved and uploads under way still need {} MiB.",
-                    free >> 20,
-                    self.limits.reserve_bytes >> 20,
-                    promised >> 20
-                ),
+            return Err(refusals::upload_disk_too_small(
+                free >> 20,
+                self.limits.reserve_bytes >> 20,
+                promised >> 20,
             )
-            .hint("Free some disk, then upload again.")
             .into());
         }
         let id = Uuid::now_v7();
@@ -278,12 +253,7 @@ impl UploadStore {
         // Read again under the lock: the status above may be older than another append.
         let mut at = part.metadata().map_err(fault("write to an upload"))?.len();
         if at != offset {
-            return Err(Refusal::conflict(
-                "upload.wrong-offset",
-                format!("The upload is at byte {at}, not at {offset}."),
-            )
-            .hint("Ask how far it is and go on from there.")
-            .into());
+            return Err(refusals::upload_wrong_offset(at, offset).into());
         }
         let mut buf = vec![0u8; 256 << 10];
         let mut looked = 0u64;
@@ -293,24 +263,11 @@ impl UploadStore {
                 Ok(n) => n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    break Err(Refusal::conflict(
-                        "upload.interrupted",
-                        format!("The sender broke off: {error}."),
-                    )
-                    .hint("Ask how far the upload is and go on from there.")
-                    .into());
+                    break Err(refusals::upload_interrupted(&error).into());
                 }
             };
             if n as u64 > status.declared.bytes - at {
-                break Err(Refusal::too_large(
-                    "upload.too-large",
-                    format!(
-                        "More than the declared {} bytes came.",
-                        status.declared.bytes
-                    ),
-                )
-                .hint("Begin a new upload with the right size.")
-                .into());
+                break Err(refusals::upload_longer_than_declared(status.declared.bytes).into());
             }
             if looked == 0 {
                 let free = self.free_bytes()?;
@@ -360,12 +317,7 @@ impl UploadStore {
         let file = File::open(self.part(id)).map_err(fault("open an upload"))?;
         let length = file.metadata().map_err(fault("open an upload"))?.len();
         if length != status.declared.bytes {
-            return Err(Refusal::conflict(
-                "upload.incomplete",
-                format!("{length} of {} bytes have come.", status.declared.bytes),
-            )
-            .hint("Send the rest, then finish it.")
-            .into());
+            return Err(refusals::upload_incomplete(length, status.declared.bytes).into());
         }
         if running.hashed != length {
             running.hash = hash_of(&file).map_err(fault("read an upload"))?;
@@ -376,12 +328,7 @@ impl UploadStore {
         if let Some(declared) = expected.into_iter().flatten().find(|d| **d != digest) {
             running.gone = true;
             self.forget(id).map_err(fault("forget an upload"))?;
-            return Err(Refusal::invalid(
-                "upload.digest-mismatch",
-                format!("The upload declared as {declared} is {digest}."),
-            )
-            .hint("Bytes were changed on the way: upload the file again.")
-            .into());
+            return Err(refusals::upload_digest_mismatch(declared, &digest).into());
         }
         Ok(CompleteUpload {
             declared: status.declared,
@@ -538,24 +485,15 @@ fn fault(what: &'static str) -> impl Fn(io::Error) -> UploadError {
 }
 
 fn busy() -> UploadError {
-    Refusal::conflict(
-        "upload.busy",
-        "This upload is being written to by another request.",
-    )
-    .hint("Wait for it to end, then ask how far it is.")
-    .into()
+    refusals::upload_busy().into()
 }
 
 fn not_found() -> UploadError {
-    Refusal::not_found("upload.not-found", "There is no such upload.")
-        .hint("It may have expired or been finished: begin a new one.")
-        .into()
+    refusals::upload_not_found().into()
 }
 
 fn disk_full() -> UploadError {
-    Refusal::unavailable("upload.disk-full", "The disk filled up during the upload.")
-        .hint("Free some disk, then go on from where it stopped.")
-        .into()
+    refusals::upload_disk_full().into()
 }
 
 #[cfg(test)]

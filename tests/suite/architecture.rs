@@ -8,6 +8,7 @@
 mod breach;
 mod circles;
 mod documents;
+mod messages;
 mod names;
 mod source;
 mod table;

@@ -4,26 +4,20 @@
 use std::path::Path;
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use toml::{Table, Value};
 
 use super::{KEYS, SettingType};
 
 /// The values of one settings file; a missing file is empty.
 pub fn read_file(path: &Path) -> Result<Table, Refusal> {
-    let text =
-        match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Table::new()),
-            Err(error) => {
-                return Err(Refusal::unavailable(
-                "setting.file-unreadable",
-                format!("{} cannot be read: {error}.", path.display()),
-            ).with("file", path.display()).with("why", &error)
-            .hint(
-                "It must be a text file that the server's user may read, such as root:root 0640.",
-            ));
-            }
-        };
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Table::new()),
+        Err(error) => {
+            return Err(refusals::setting_file_unreadable(path.display(), &error));
+        }
+    };
     parse(&text, &path.display().to_string())
 }
 
@@ -31,27 +25,24 @@ pub fn read_file(path: &Path) -> Result<Table, Refusal> {
 pub fn parse(text: &str, source: &str) -> Result<Table, Refusal> {
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| {
-            text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
+            text.get(..span.start)
+                .unwrap_or_default()
+                .matches('\n')
+                .count()
+                + 1
         });
-        Refusal::invalid(
-            "setting.syntax",
-            format!("{source}, line {line}: {}.", error.message().trim_end_matches('.')),
-        ).with("file", source).with("line", line).with("why", error.message())
-        .hint("Text stands in quotes, one `key = value` a line; `fardel config sample` prints a whole file.")
+        refusals::setting_syntax(
+            source,
+            line,
+            error.message().trim_end_matches('.'),
+            error.message(),
+        )
     })?;
     for (name, value) in &table {
         let Some(key) = KEYS.iter().find(|known| known.key == name) else {
-            let refusal = Refusal::invalid(
-                "setting.unknown",
-                format!("{source}: there is no setting called {name}."),
-            )
-            .with("file", source)
-            .with("name", name);
             return Err(match nearest(name) {
-                Some(known) => refusal
-                    .with("known", known)
-                    .hint(format!("Did you mean {known}?")),
-                None => refusal.hint("`fardel config show` lists all settings."),
+                Some(known) => refusals::setting_unknown_but_near(source, name, known),
+                None => refusals::setting_unknown(source, name),
             });
         };
         let (good, wanted) = match key.kind {
@@ -63,29 +54,17 @@ pub fn parse(text: &str, source: &str) -> Result<Table, Refusal> {
             ),
         };
         if !good {
-            return Err(Refusal::invalid(
-                "setting.wrong-type",
-                format!("{source}: {name} is {}, not {wanted}.", shown(value)),
-            )
-            .with("file", source)
-            .with("name", name)
-            .with("value", shown(value))
-            .with(
-                "example",
+            return Err(refusals::setting_wrong_type(
+                source,
+                name,
+                shown(value),
+                wanted,
                 if key.default.is_empty() {
                     key.example
                 } else {
                     key.default
                 },
-            )
-            .hint(format!(
-                "{name} = {} would work.",
-                if key.default.is_empty() {
-                    key.example
-                } else {
-                    key.default
-                }
-            )));
+            ));
         }
     }
     Ok(table)

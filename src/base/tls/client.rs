@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -32,12 +32,7 @@ pub fn trusting(pem: Option<&str>, and_the_machines: bool) -> Result<Arc<ClientC
     if let Some(pem) = pem {
         let (added, _) = roots.add_parsable_certificates(facts::chain(pem)?);
         if added == 0 {
-            return Err(Refusal::invalid(
-                "tls.authority-unreadable",
-                "This holds no certificate of an authority.",
-            )
-            .hint("`fardel trust` on the server prints it.")
-            .into());
+            return Err(refusals::tls_authority_unreadable().into());
         }
     }
     if and_the_machines {

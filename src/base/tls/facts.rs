@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -62,12 +63,7 @@ fn read(certificate: &[u8]) -> Result<X509Certificate<'_>, Refusal> {
 }
 
 fn unreadable() -> Refusal {
-    Refusal::invalid(
-        "tls.certificate-unreadable",
-        "This holds no certificate that can be read.",
-    )
-    .at("/certificate")
-    .hint("PEM would work: lines from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----. `openssl x509 -inform der -in FILE` makes it from DER.")
+    refusals::tls_certificate_unreadable().at("/certificate")
 }
 
 fn name_of(name: &x509_parser::x509::X509Name<'_>) -> String {
@@ -123,14 +119,7 @@ pub(super) struct Pair {
 /// Every certificate of a PEM text, in its order; none where there is none.
 pub(super) fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, Refusal> {
     if pem.len() > MAX_FILE_BYTES {
-        return Err(Refusal::too_large(
-            "tls.certificate-too-large",
-            format!(
-                "A chain of certificates has at most {} KiB.",
-                MAX_FILE_BYTES >> 10
-            ),
-        )
-        .at("/certificate"));
+        return Err(refusals::tls_certificate_too_large(MAX_FILE_BYTES >> 10).at("/certificate"));
     }
     CertificateDer::pem_slice_iter(pem.as_bytes())
         .collect::<Result<_, _>>()
@@ -140,44 +129,20 @@ pub(super) fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, Refusal> 
 /// The private key of a PEM text.
 pub(super) fn key(pem: &str) -> Result<PrivateKeyDer<'static>, Refusal> {
     if pem.contains("ENCRYPTED") {
-        return Err(Refusal::invalid(
-            "tls.key-encrypted",
-            "This key is locked with a password.",
-        )
-        .at("/key")
-        .hint("`openssl pkey -in FILE` asks for the password and prints it unlocked; it is kept here readable by this server only."));
+        return Err(refusals::tls_key_encrypted().at("/key"));
     }
-    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
-        Refusal::invalid(
-            "tls.key-unreadable",
-            "This holds no private key that can be read.",
-        )
-        .at("/key")
-        .hint(
-            "PEM would work: lines from -----BEGIN PRIVATE KEY----- to -----END PRIVATE KEY-----.",
-        )
-    })
+    PrivateKeyDer::from_pem_slice(pem.as_bytes())
+        .map_err(|_| refusals::tls_key_unreadable().at("/key"))
 }
 
 /// Puts key and chain together for the handshake. `tls.key-mismatch` where they do not belong together.
 pub(super) fn certified(pair: &Pair) -> Result<CertifiedKey, Refusal> {
-    let signer = rustls::crypto::ring::sign::any_supported_type(&pair.key).map_err(|_| {
-        Refusal::invalid(
-            "tls.key-unsupported",
-            "This sort of private key cannot serve.",
-        )
-        .at("/key")
-        .hint("ECDSA on P-256 or P-384, Ed25519 and RSA from 2048 bits would work.")
-    })?;
+    let signer = rustls::crypto::ring::sign::any_supported_type(&pair.key)
+        .map_err(|_| refusals::tls_key_unsupported().at("/key"))?;
     let certified = CertifiedKey::new(pair.chain.clone(), signer);
     match certified.keys_match() {
         Ok(()) => Ok(certified),
-        Err(_) => Err(Refusal::invalid(
-            "tls.key-mismatch",
-            "The private key does not belong to the first certificate.",
-        )
-        .at("/key")
-        .hint("Put the machine's own certificate first, and give the key it was requested with; without a key, the one of the last request made here is taken.")),
+        Err(_) => Err(refusals::tls_key_mismatch().at("/key")),
     }
 }
 
@@ -190,7 +155,6 @@ pub(super) fn check(pair: &Pair, wanted: &[String], now: Timestamp) -> Result<()
         return Err(unreadable());
     };
     let own = facts(first)?;
-    let wrong = |code: &str, text: String| Refusal::invalid(code, text).at("/certificate");
     if own.authority && pair.chain.len() > 1 {
         return Err(order(
             &pair.chain,
@@ -199,21 +163,10 @@ pub(super) fn check(pair: &Pair, wanted: &[String], now: Timestamp) -> Result<()
     }
     certified(pair)?;
     if own.not_after <= now {
-        return Err(wrong(
-            "tls.certificate-expired",
-            format!("The certificate was good until {}.", own.not_after),
-        )
-        .hint("Ask its issuer for a new one; `fardel tls csr` makes a request. If it should still be good, this machine's clock is wrong."));
+        return Err(refusals::tls_certificate_expired(own.not_after).at("/certificate"));
     }
     if own.not_before > now {
-        return Err(wrong(
-            "tls.certificate-not-yet",
-            format!(
-                "The certificate is good from {} on, and this machine's clock says {now}.",
-                own.not_before
-            ),
-        )
-        .hint("Set the clock if it is wrong, or come back when the time has come."));
+        return Err(refusals::tls_certificate_not_yet(own.not_before, now).at("/certificate"));
     }
     let usage = read(first)?
         .extended_key_usage()
@@ -221,22 +174,14 @@ pub(super) fn check(pair: &Pair, wanted: &[String], now: Timestamp) -> Result<()
         .flatten()
         .is_none_or(|usage| usage.value.server_auth || usage.value.any);
     if !usage {
-        return Err(wrong(
-            "tls.certificate-usage",
-            "The certificate is not for servers.".to_owned(),
-        )
-        .hint("Ask for one with the usage serverAuth; `fardel tls csr` asks for it."));
+        return Err(refusals::tls_certificate_usage().at("/certificate"));
     }
     if !wanted.iter().any(|name| covers(&own.names, name)) {
         let named = match own.names.as_slice() {
             [] => "no name at all".to_owned(),
             names => names.join(", "),
         };
-        return Err(wrong(
-            "tls.certificate-name",
-            format!("The certificate speaks for {named}, and not for this machine ({}).", wanted.join(", ")),
-        )
-        .hint("If this machine is reached by one of its names, give that name in the field name (--name on the command line)."));
+        return Err(refusals::tls_certificate_name(named, wanted.join(", ")).at("/certificate"));
     }
     let mut below = read(first)?;
     for (place, issuer) in pair.chain.iter().enumerate().skip(1) {
@@ -253,15 +198,10 @@ pub(super) fn check(pair: &Pair, wanted: &[String], now: Timestamp) -> Result<()
             ));
         }
         if above.validity().not_after.timestamp() * 1000 <= now.as_millis() {
-            return Err(wrong(
-                "tls.certificate-expired",
-                format!(
-                    "Certificate {} of the chain, {}, has expired.",
-                    place + 1,
-                    name_of(above.subject())
-                ),
-            )
-            .hint("Ask its issuer for the current chain."));
+            return Err(
+                refusals::tls_issuer_expired(place + 1, name_of(above.subject()))
+                    .at("/certificate"),
+            );
         }
         below = above;
     }
@@ -274,12 +214,7 @@ fn order(chain: &[CertificateDer<'_>], text: &str) -> Refusal {
         .iter()
         .map(|c| facts(c).map_or_else(|_| "?".to_owned(), |f| f.subject))
         .collect();
-    Refusal::invalid(
-        "tls.chain-order",
-        format!("{text} In this order there are: {}.", names.join("; ")),
-    )
-    .at("/certificate")
-    .hint("The machine's own certificate comes first, then its issuer, and so on; the root authority may be left out.")
+    refusals::tls_chain_order(text, names.join("; ")).at("/certificate")
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 use rules::refusal::Refusal;
+use rules::refusals;
 
 use super::{TlsError, fault};
 
@@ -54,14 +55,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, TlsError> {
     }
     let mode = about.mode() & 0o7777;
     if mode & 0o077 != 0 {
-        return Err(Refusal::conflict(
-            "tls.key-exposed",
-            format!("{shown} holds a private key and is open to others (mode {mode:04o})."),
-        )
-        .hint(format!(
-            "`chmod 600 {shown}` would work. If another user may have read it, remove it: the server makes a new one at its next start."
-        ))
-        .into());
+        return Err(refusals::tls_key_exposed(&shown, format_args!("{mode:04o}")).into());
     }
     let mut bytes = Vec::new();
     (&mut file)
@@ -77,23 +71,12 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, TlsError> {
 
 fn owner(path: &Path, whom: &str) -> Refusal {
     let shown = path.display();
-    Refusal::conflict(
-        "tls.key-owner",
-        format!("{shown} holds a private key and belongs to {whom}."),
-    )
-    .hint(format!(
-        "`chown {} {shown}` would work, or start the server as its owner.",
-        nix::unistd::geteuid()
-    ))
+    refusals::tls_key_owner(&shown, whom, nix::unistd::geteuid())
 }
 
 fn not_a_file(path: &Path) -> Refusal {
     let shown = path.display();
-    Refusal::conflict(
-        "tls.key-not-a-file",
-        format!("{shown} should be a file with a key, and is something else."),
-    )
-    .hint("Move it away; the server makes what is missing at its next start.")
+    refusals::tls_key_not_a_file(&shown)
 }
 
 /// Writes a file whole: after a crash it is the old one or the new one. Readable by its owner only.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rcgen::{KeyPair, SigningKey as _};
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -250,13 +251,9 @@ impl Keeper {
         for name in names.iter().map(|name| name.trim().to_ascii_lowercase()) {
             let bare = name.strip_prefix("*.").unwrap_or(&name);
             if !is_name(bare) && name.parse::<std::net::IpAddr>().is_err() {
-                return Err(Refusal::invalid(
-                    "tls.name-invalid",
-                    format!("{name:?} is neither a host name nor an address."),
-                )
-                .at("/names")
-                .hint("gpu-01.lab.example or 10.1.4.20 would work.")
-                .into());
+                return Err(refusals::tls_name_invalid(format_args!("{name:?}"))
+                    .at("/names")
+                    .into());
             }
             if !wanted.contains(&name) {
                 wanted.push(name);
@@ -266,21 +263,15 @@ impl Keeper {
             wanted = outward(&state.names);
         }
         if wanted.len() > MAX_CERTIFICATE_NAMES {
-            return Err(Refusal::invalid(
-                "tls.too-many-names",
-                format!("A request has at most {MAX_CERTIFICATE_NAMES} names."),
-            )
-            .at("/names")
-            .into());
+            return Err(refusals::tls_too_many_names(MAX_CERTIFICATE_NAMES)
+                .at("/names")
+                .into());
         }
         let organisation = organisation.trim();
         if organisation.chars().count() > 64 || organisation.chars().any(char::is_control) {
-            return Err(Refusal::invalid(
-                "tls.organisation-invalid",
-                "An organisation has at most 64 characters, in one line.",
-            )
-            .at("/organisation")
-            .into());
+            return Err(refusals::tls_organisation_invalid()
+                .at("/organisation")
+                .into());
         }
         let made = make::request(&wanted, organisation)?;
         files::write(&self.folder.join("request.pem"), &made.text())?;
@@ -309,13 +300,7 @@ impl Keeper {
             (None, _) if certificate.contains("PRIVATE KEY-----") => certificate.to_owned(),
             (None, Some(text)) => text.clone(),
             (None, None) => {
-                return Err(Refusal::invalid(
-                    "tls.key-missing",
-                    "There is no private key: none was given, and no request was made here.",
-                )
-                .at("/key")
-                .hint("Give the key too, or make a request with `fardel tls csr` and have that signed.")
-                .into());
+                return Err(refusals::tls_key_missing().at("/key").into());
             }
         };
         let pair = Pair {
@@ -369,22 +354,13 @@ impl Keeper {
                 state.site_broken = None;
             }
             CertificateKind::Site => {
-                let nothing = || {
-                    Refusal::conflict(
-                        "tls.nothing-before",
-                        "No site's certificate was served before this one.",
-                    )
-                    .hint("`fardel tls import` takes one in.")
-                };
+                let nothing = || refusals::tls_nothing_before();
                 let text = files::read(&before)?.ok_or_else(nothing)?;
                 let kept = StoredKey::read(&text)?;
                 if kept.facts.not_after <= self.clock.now() {
-                    return Err(Refusal::invalid(
-                        "tls.certificate-expired",
-                        format!("The certificate was good until {}.", kept.facts.not_after),
-                    )
-                    .hint("`fardel tls csr` makes a request for a new one.")
-                    .into());
+                    return Err(
+                        refusals::tls_certificate_expired_before(kept.facts.not_after).into(),
+                    );
                 }
                 let now = files::read(&site)?;
                 files::write(&site, &text)?;
@@ -418,7 +394,7 @@ impl Keeper {
         let mut worries = Vec::new();
         if now.as_millis() < NO_EARLIER || now < state.own.facts.not_before {
             worries.push(Worry {
-                code: "clock.behind",
+                code: rules::codes::CLOCK_BEHIND,
                 text: format!(
                     "This machine's clock says {now}, which cannot be: it is behind its own certificate, which is good from {}.",
                     state.own.facts.not_before
@@ -428,7 +404,7 @@ impl Keeper {
         }
         if let Some(why) = &state.site_broken {
             worries.push(Worry {
-                code: "certificate.damaged",
+                code: rules::codes::CERTIFICATE_DAMAGED,
                 text: format!("The site's certificate cannot be used ({why}), so the machine's own is served."),
                 hint: "Import it again with `fardel tls import`, or put it away with `fardel tls reset`.".to_owned(),
             });
@@ -439,7 +415,7 @@ impl Keeper {
             let hint = "`fardel tls csr` makes a request for the next one; `fardel tls reset` goes back to the machine's own.";
             if end <= now {
                 worries.push(Worry {
-                    code: "certificate.expired",
+                    code: rules::codes::CERTIFICATE_EXPIRED,
                     text: format!(
                         "The site's certificate was good until {end}: browsers refuse this console."
                     ),
@@ -447,7 +423,7 @@ impl Keeper {
                 });
             } else if days < WARNED_BEFORE_DAYS {
                 worries.push(Worry {
-                    code: "certificate.ends-soon",
+                    code: rules::codes::CERTIFICATE_ENDS_SOON,
                     text: format!(
                         "The site's certificate is good for {days} more days, until {end}."
                     ),
@@ -459,7 +435,7 @@ impl Keeper {
                 .any(|n| facts::covers(&site.facts.names, n))
             {
                 worries.push(Worry {
-                    code: "certificate.other-name",
+                    code: rules::codes::CERTIFICATE_OTHER_NAME,
                     text: format!(
                         "The site's certificate speaks for {}; this machine is called {}.",
                         site.facts.names.join(", "),
@@ -497,10 +473,7 @@ impl StoredKey {
             chain: facts::chain(text)?,
         };
         let Some(first) = pair.chain.first() else {
-            return Err(Refusal::invalid(
-                "tls.certificate-unreadable",
-                "The file holds no certificate.",
-            ));
+            return Err(refusals::tls_file_without_certificate());
         };
         let facts = facts::facts(first)?;
         facts::certified(&pair)?;
@@ -621,11 +594,7 @@ fn requested_names(text: &str) -> Vec<String> {
 
 fn damaged(path: &Path) -> Refusal {
     let shown = path.display();
-    Refusal::conflict(
-        "tls.authority-damaged",
-        format!("{shown} should hold this machine's certificate authority and cannot be read."),
-    )
-    .hint("Restore it from a backup. If you move it away, the next start makes a new one, and every computer has to trust this machine again.")
+    refusals::tls_authority_damaged(&shown)
 }
 
 /// The time that certificates are made by: never before `NO_EARLIER`.

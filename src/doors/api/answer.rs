@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Serialize;
 use server::actions::ListPage;
 use sha2::{Digest, Sha256};
@@ -105,13 +106,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
         .and_then(|t| t.strip_suffix('"'))
         .and_then(|t| t.parse().ok())
         .map(Some)
-        .ok_or_else(|| {
-            Refusal::stale(
-                "if-match.unknown",
-                "If-Match names no version of this resource.",
-            )
-            .hint("The ETag of a GET, such as \"3\", would work.")
-        })
+        .ok_or_else(refusals::if_match_unknown)
 }
 
 /// The version in `If-Match`, which must be there: the change could overwrite one that the client has not seen.
@@ -119,8 +114,7 @@ pub(super) fn must_match(headers: &HeaderMap) -> Result<Option<u64>, ProblemResp
     if headers.contains_key(header::IF_MATCH) {
         return Ok(if_match(headers)?);
     }
-    let refusal = Refusal::stale("if-match.missing", "If-Match is required for this change.")
-        .hint("Send the ETag of a GET as If-Match, or If-Match: * to overwrite.");
+    let refusal = refusals::if_match_missing();
     Err(ProblemResponse::with_status(
         refusal,
         StatusCode::PRECONDITION_REQUIRED,
@@ -186,7 +180,7 @@ fn written<T: Serialize>(body: &T) -> Result<String, ProblemResponse> {
             "an answer cannot be written"
         );
         ProblemResponse::with_status(
-            Refusal::unavailable("server.fault", "The answer cannot be written as JSON."),
+            refusals::server_answer_not_json(),
             StatusCode::INTERNAL_SERVER_ERROR,
         )
     })

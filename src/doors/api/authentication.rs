@@ -7,7 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
 use rules::permissions::Subject;
-use rules::refusal::Refusal;
+use rules::refusals;
 use server::access::{self, Caller};
 
 use super::ApiContext;
@@ -46,12 +46,7 @@ pub(super) async fn prove_again(api: &ApiContext, parts: &Parts) -> Result<(), P
     if caller.subject == before.subject {
         return Ok(());
     }
-    Err(Refusal::unauthenticated(
-        "token.invalid",
-        "What this token may do changed while the request was sent.",
-    )
-    .hint("Send the request again.")
-    .into())
+    Err(refusals::token_changed().into())
 }
 
 impl FromRequestParts<ApiContext> for ApiCaller {
@@ -112,14 +107,7 @@ async fn prove(api: &ApiContext, parts: &Parts, peer: Peer) -> Result<Caller, Pr
             Some(token) => access::by_token(&api.server, token, peer.address()).await?,
             None => None,
         };
-        return caller.ok_or_else(|| {
-            Refusal::unauthenticated(
-                "token.invalid",
-                "This token is unknown, expired or revoked.",
-            )
-            .hint("Sign in again with `fardel login`, or make a new token.")
-            .into()
-        });
+        return caller.ok_or_else(|| refusals::token_invalid().into());
     }
     if let Some(cookie) = origin::cookie(&parts.headers, &parts.extensions) {
         origin::check(&parts.method, &parts.headers)?;
@@ -130,9 +118,5 @@ async fn prove(api: &ApiContext, parts: &Parts, peer: Peer) -> Result<Caller, Pr
     if peer == (Peer::Local { trusted: true }) {
         return Ok(access::local_root(&api.server));
     }
-    Err(
-        Refusal::unauthenticated("sign-in.needed", "This request is not signed in.")
-            .hint("Send a token (Authorization: Bearer …), or sign in with `fardel login`.")
-            .into(),
-    )
+    Err(refusals::sign_in_needed().into())
 }

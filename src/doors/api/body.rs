@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, Method, Uri, header};
 use bytes::Bytes;
 use rules::object::Object;
 use rules::refusal::{FieldError, Refusal};
+use rules::refusals;
 use serde::de::DeserializeOwned;
 use server::actions::IdempotencyKey;
 use sha2::{Digest, Sha256};
@@ -49,10 +50,7 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), Refusal> {
     if matches!(kind, "application/json" | "application/merge-patch+json") {
         return Ok(());
     }
-    Err(
-        Refusal::malformed("body.not-json", "The body of this request must be JSON.")
-            .hint("Content-Type: application/json would work."),
-    )
+    Err(refusals::body_not_json())
 }
 
 /// Reads JSON; an empty body counts as `{}`.
@@ -82,20 +80,15 @@ fn said(error: &serde_json::Error) -> String {
 
 fn malformed(error: &serde_json::Error) -> Refusal {
     let (said, line, column) = (said(error), error.line(), error.column());
-    Refusal::malformed(
-        "body.malformed",
-        format!("The body is not JSON: {said}, in line {line}, column {column}."),
-    )
-    .hint("An object such as {\"image\": \"host\"} would work.")
+    refusals::body_malformed(&said, line, column)
 }
 
 fn unfit(error: &serde_json::Error, pointer: String) -> Refusal {
     let said = said(error);
-    let mut refusal = Refusal::invalid("body.invalid", format!("The body does not fit: {said}."))
-        .hint("GET /api/v1/openapi.json describes every body.");
+    let mut refusal = refusals::body_invalid(&said);
     refusal.fields.push(FieldError {
         pointer,
-        code: "body.invalid".to_owned(),
+        code: rules::codes::BODY_INVALID.to_owned(),
         text: said,
     });
     refusal
@@ -142,12 +135,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
             Ok(Query(value)) => Ok(Self(value)),
             Err(rejection) => {
                 let said: String = rejection.body_text().chars().take(300).collect();
-                Err(Refusal::malformed(
-                    "query.malformed",
-                    format!("The query of this address cannot be read: {said}."),
-                )
-                .hint("?limit=50&q=state:running would work.")
-                .into())
+                Err(refusals::query_malformed(&said).into())
             }
         }
     }

@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 use server::access::{Lease, lease};
 use server::events::{Next, Subscription, subscribe};
@@ -76,12 +77,7 @@ fn topics(words: &str) -> Result<BTreeSet<String>, Refusal> {
             one => format!("{one}s"),
         };
         if !TOPICS.contains(&many.as_str()) {
-            return Err(Refusal::invalid(
-                "topic.unknown",
-                "There is no such topic in the journal.",
-            )
-            .at("/topics")
-            .hint(format!("{} would work.", TOPICS.join(", "))));
+            return Err(refusals::topic_unknown(TOPICS.join(", ")).at("/topics"));
         }
         chosen.insert(many);
     }

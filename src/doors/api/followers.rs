@@ -7,6 +7,7 @@ use axum::body::Body;
 use futures_util::StreamExt as _;
 use rules::names::UserId;
 use rules::refusal::Refusal;
+use rules::refusals;
 
 /// Logs that one person follows at once. Lower: a page for each session of a class of thirty is refused.
 const MAX_PER_USER: usize = 32;
@@ -32,21 +33,10 @@ impl LogFollowers {
     pub(super) fn enter(self: &Arc<Self>, user: UserId) -> Result<FollowerPermit, Refusal> {
         let mut people = self.people();
         if people.get(&user).copied().unwrap_or_default() >= MAX_PER_USER {
-            return Err(Refusal::too_often(
-                "log.too-many-followers",
-                format!("You follow {MAX_PER_USER} logs already."),
-            )
-            .with("most", MAX_PER_USER)
-            .hint("Close one of them, or read without following.")
-            .retry_after(5));
+            return Err(refusals::log_too_many_followers(MAX_PER_USER).retry_after(5));
         }
         if people.values().sum::<usize>() >= MAX_FOLLOWERS {
-            return Err(Refusal::unavailable(
-                "log.no-room",
-                "The server's limit of followed logs is reached.",
-            )
-            .hint("Read without following, or try again in a few seconds.")
-            .retry_after(5));
+            return Err(refusals::log_no_room().retry_after(5));
         }
         *people.entry(user).or_default() += 1;
         Ok(FollowerPermit {

@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use rules::names::{OperationId, UploadId};
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 use server::actions::images::{self, ImportSource};
 use server::actions::operations;
@@ -70,13 +71,7 @@ pub(super) async fn import(
         (Some(upload), None) => ImportSource::Upload(upload),
         (None, Some(path)) => ImportSource::Path(path),
         _ => {
-            return Err(Refusal::invalid(
-                "import.source",
-                "An import has one archive to read from.",
-            )
-            .at("/upload")
-            .hint("{\"upload\": \"<id>\"} after an upload to /api/v1/uploads would work.")
-            .into());
+            return Err(refusals::import_source().at("/upload").into());
         }
     };
     let begun = images::import_once(&api.server, &caller, source, reference, sent.key).await?;
@@ -118,8 +113,6 @@ pub(super) async fn cancel_operation(
 
 /// What is no id names nothing.
 fn operation(id: &str) -> Result<OperationId, Refusal> {
-    id.parse().map_err(|_| {
-        Refusal::not_found("operation.not-found", "There is no such operation.")
-            .hint("GET /api/v1/operations lists them.")
-    })
+    id.parse()
+        .map_err(|_| refusals::operation_not_found_by_id())
 }

@@ -5,7 +5,8 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use rules::refusal::{Refusal, RefusalKind};
+use rules::refusal::Refusal;
+use rules::refusals;
 
 use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::Language;
@@ -71,33 +72,17 @@ fn bare(response: &Response) -> Option<ProblemResponse> {
         return None;
     }
     let refusal = match status {
-        StatusCode::NOT_FOUND => {
-            Refusal::not_found("path.unknown", "There is nothing at this path.")
-                .hint("GET /api/v1/openapi.json lists every path.")
-        }
-        StatusCode::METHOD_NOT_ALLOWED => {
-            Refusal::malformed("method.not-allowed", "This path does not take this method.")
-                .hint("The Allow header lists those that it takes.")
-        }
+        StatusCode::NOT_FOUND => refusals::path_unknown(),
+        StatusCode::METHOD_NOT_ALLOWED => refusals::method_not_allowed(),
         StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-        StatusCode::REQUEST_TIMEOUT => {
-            Refusal::unavailable("request.timeout", "The request took too long.")
-        }
-        status if status.is_client_error() => {
-            Refusal::malformed("request.malformed", "This request cannot be read.")
-        }
-        _ => Refusal::new(
-            RefusalKind::Unavailable,
-            "server.fault",
-            "Something went wrong in the server.",
-        )
-        .hint("Try again; an administrator finds the cause in the log by the request's id."),
+        StatusCode::REQUEST_TIMEOUT => refusals::request_timeout(),
+        status if status.is_client_error() => refusals::request_malformed(),
+        _ => refusals::server_fault(),
     };
     Some(ProblemResponse::with_status(refusal, status))
 }
 
 /// The refusal of a body that is too long.
 pub(super) fn too_large() -> Refusal {
-    Refusal::too_large("body.too-large", "The body of this request is too large.")
-        .hint("JSON bodies have at most 1 MiB; archives go to /api/v1/uploads in pieces.")
+    refusals::body_too_large()
 }

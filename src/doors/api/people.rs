@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
 use rules::people::Role;
 use rules::permissions::Permission;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
@@ -225,17 +225,10 @@ pub(super) async fn revoke_token(
             match (named.next(), named.next()) {
                 (Some(one), None) => one.id,
                 (Some(_), Some(_)) => {
-                    return Err(Refusal::conflict(
-                        "token.ambiguous",
-                        "Several of your tokens have this name.",
-                    )
-                    .hint("Give the id instead.")
-                    .into());
+                    return Err(refusals::token_ambiguous().into());
                 }
                 (None, _) => {
-                    return Err(
-                        Refusal::not_found("token.not-found", "You have no such token.").into(),
-                    );
+                    return Err(refusals::token_not_found_by_name().into());
                 }
             }
         }

@@ -7,7 +7,7 @@ use axum::extract::{FromRequestParts as _, MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use rules::refusal::Refusal;
+use rules::refusals;
 use server::actions::replay::{self, KeyPermit, KeyUse, RecordedAnswer};
 
 use super::authentication::ApiCaller;
@@ -149,17 +149,9 @@ async fn kept(
 fn again(first: RecordedAnswer, secret: bool) -> Result<Response, ProblemResponse> {
     let Some(body) = first.body else {
         return Err(if secret {
-            Refusal::conflict(
-                "idempotency.secret-shown",
-                "This Idempotency-Key was answered with a secret, which is shown once.",
-            )
-            .hint("Revoke what it made, and use a new key.")
+            refusals::idempotency_secret_shown()
         } else {
-            Refusal::conflict(
-                "idempotency.answer-gone",
-                "This was done before under the same Idempotency-Key; its answer was too large to keep.",
-            )
-            .hint("Read what it changed.")
+            refusals::idempotency_answer_gone()
         }
         .into());
     };

@@ -7,7 +7,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::SessionName;
 use rules::object::Object;
-use rules::refusal::{Refusal, RefusalKind};
+use rules::refusal::RefusalKind;
+use rules::refusals;
 use rules::session::{SessionState, check_labels};
 use rules::units::Timestamp;
 use serde::Deserialize;
@@ -101,13 +102,7 @@ pub(super) async fn get(
             "running" => SessionState::Running,
             "ended" => SessionState::Ended,
             _ => {
-                return Err(Refusal::invalid(
-                    "wait.unknown",
-                    "There is no such state to wait for.",
-                )
-                .at("/wait")
-                .hint("running or ended would work.")
-                .into());
+                return Err(refusals::wait_unknown().at("/wait").into());
             }
         };
         let patience = patience(waiting.patience);
@@ -175,12 +170,7 @@ pub(super) async fn patch(
         resources,
     } = sent.value;
     if resources.is_some() && (name.is_some() || labels.is_some()) {
-        return Err(Refusal::invalid(
-            "patch.too-much",
-            "Limits are changed alone: they may be refused while a new name is not.",
-        )
-        .hint("Send resources in one request, name and labels in another.")
-        .into());
+        return Err(refusals::patch_too_much().into());
     }
     // Everything that can be wrong with a label is found before the name is written.
     if let Some(labels) = &labels {
@@ -247,11 +237,7 @@ fn stale(failure: Failure, now: &SessionView) -> ProblemResponse {
         Failure::Refusal(refusal)
             if refusal.kind == RefusalKind::Stale && refusal.hint.is_empty() =>
         {
-            let hint = format!(
-                "It is at version \"{}\" now; read it again.",
-                now.generation
-            );
-            refusal.hint(hint).into()
+            refusal.at_version(now.generation).into()
         }
         other => other.into(),
     }

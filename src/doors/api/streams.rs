@@ -13,6 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream::{self, SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::SessionState;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -89,10 +90,11 @@ pub(super) async fn port(
     upgrade: UpgradeResult,
 ) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
-    let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(|| {
-        Refusal::invalid("port.invalid", "This is not the number of a port.")
-            .hint("1 to 65535 would work.")
-    })?;
+    let port: u16 = port
+        .parse()
+        .ok()
+        .filter(|p| *p > 0)
+        .ok_or_else(refusals::port_invalid)?;
     let upgrade = socket(upgrade, PORT)?;
     let stream = api.streams.dial(ticket.container, port).await?;
     let lease = lease(&api.server, &caller);
@@ -109,10 +111,7 @@ fn socket(
             .protocols([protocol])
             .max_message_size(MAX_MESSAGE_BYTES)),
         Err(_) => {
-            let refusal =
-                Refusal::malformed("websocket.needed", "This path speaks WebSocket only.").hint(
-                    format!("Open it as a WebSocket with the subprotocol {protocol}."),
-                );
+            let refusal = refusals::websocket_needed(protocol);
             Err(ProblemResponse::with_status(
                 refusal,
                 StatusCode::UPGRADE_REQUIRED,
@@ -127,14 +126,11 @@ fn size(pairs: &[(String, String)]) -> Result<Option<(u16, u16)>, Refusal> {
             .iter()
             .find(|(name, _)| name == wanted)
             .map(|(_, value)| {
-                value.parse::<u16>().ok().filter(|n| *n > 0).ok_or_else(|| {
-                    Refusal::invalid(
-                        "terminal.size",
-                        "A terminal has 1 to 65535 columns and rows.",
-                    )
-                    .at(format!("/{wanted}"))
-                    .hint("?cols=80&rows=24 would work.")
-                })
+                value
+                    .parse::<u16>()
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .ok_or_else(|| refusals::terminal_size().at(format!("/{wanted}")))
             })
             .transpose()
     };
@@ -152,43 +148,34 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
     let mut total = 0;
     for (name, value) in pairs {
         total += value.len();
-        rules::session::text("exec", &format!("/{name}"), value, MAX_EXEC_BYTES)?;
+        rules::session::text(
+            rules::session::TextField::Exec,
+            &format!("/{name}"),
+            value,
+            MAX_EXEC_BYTES,
+        )?;
         match name.as_str() {
             "command" => request.argv.push(value.clone()),
             "env" => {
                 let (key, value) = value
                     .split_once('=')
                     .filter(|(k, _)| !k.is_empty())
-                    .ok_or_else(|| {
-                        Refusal::invalid("env.name-invalid", "A variable is NAME=VALUE.")
-                            .at("/env")
-                            .hint("env=OMP_NUM_THREADS=4 would work.")
-                    })?;
+                    .ok_or_else(|| refusals::env_not_an_assignment().at("/env"))?;
                 request.env.push((key.to_owned(), value.to_owned()));
             }
             "cwd" => request.cwd = Some(value.clone()),
             "user" => request.user = Some(value.clone()),
             "cols" | "rows" => {}
             _ => {
-                return Err(
-                    Refusal::invalid("query.unknown", "exec does not know this word.")
-                        .at(format!("/{name}"))
-                        .hint("command, env, cwd, user, cols and rows would work."),
-                );
+                return Err(refusals::query_unknown().at(format!("/{name}")));
             }
         }
     }
     if total > MAX_EXEC_BYTES {
-        return Err(
-            Refusal::too_large("exec.too-large", "This command is too long.")
-                .hint("Put long scripts into a file inside the session."),
-        );
+        return Err(refusals::exec_too_large());
     }
     if request.argv.first().is_some_and(String::is_empty) {
-        return Err(
-            Refusal::invalid("command.empty", "The first word is the program to run.")
-                .at("/command"),
-        );
+        return Err(refusals::exec_command_empty().at("/command"));
     }
     Ok(request)
 }

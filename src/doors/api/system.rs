@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rules::messages::DeviceUse;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde_json::json;
 use server::actions::system::SliceMetrics;
 use server::actions::{backups, sessions, system};
@@ -382,10 +382,7 @@ pub(super) async fn metrics(
     );
     let mut text = String::new();
     if encode(&mut text, &registry).is_err() {
-        return Err(ProblemResponse::from(Refusal::unavailable(
-            "server.fault",
-            "The figures cannot be written.",
-        )));
+        return Err(ProblemResponse::from(refusals::server_metrics_unwritable()));
     }
     let kind = [(
         header::CONTENT_TYPE,

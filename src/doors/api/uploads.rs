@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use rules::names::UploadId;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use server::access::{Caller, lease};
 use server::actions::images::uploads::{self, UploadView};
@@ -49,13 +50,7 @@ pub(super) async fn create(
     headers: HeaderMap,
 ) -> ApiResult {
     version(&headers)?;
-    let size = number(&headers, "upload-length").ok_or_else(|| {
-        Refusal::invalid(
-            "upload.length-missing",
-            "An upload says first how long it will be.",
-        )
-        .hint("Upload-Length: 1048576 would work.")
-    })?;
+    let size = number(&headers, "upload-length").ok_or_else(refusals::upload_length_missing)?;
     let name = file_name(&headers)?;
     let upload = uploads::create(&api.server, &caller, size, &name, None).await?;
     let response = answer::made(&upload, &format!("/api/v1/uploads/{}", upload.id))?;
@@ -88,18 +83,13 @@ pub(super) async fn append(
         .get(header::CONTENT_TYPE)
         .and_then(|v| v.to_str().ok());
     if kind != Some("application/offset+octet-stream") {
-        let refusal =
-            Refusal::malformed("upload.content-type", "A chunk of an upload is not a form.")
-                .hint("Content-Type: application/offset+octet-stream would work.");
+        let refusal = refusals::upload_content_type();
         return Err(ProblemResponse::with_status(
             refusal,
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ));
     }
-    let offset = number(&headers, "upload-offset").ok_or_else(|| {
-        Refusal::malformed("upload.offset-missing", "A piece says where it begins.")
-            .hint("Upload-Offset: 0 would work for the first.")
-    })?;
+    let offset = number(&headers, "upload-offset").ok_or_else(refusals::upload_offset_missing)?;
     let upload = take(&api, &caller, known(&id)?, offset, body).await?;
     let response = StatusCode::NO_CONTENT.into_response();
     Ok(tus(expires(progress(response, &upload), &upload)))
@@ -142,13 +132,7 @@ async fn take(
     }
     match latest {
         Some(upload) if !broken => Ok(upload),
-        _ => Err(ProblemResponse::from(
-            Refusal::malformed(
-                "upload.cut-off",
-                "The connection broke in the middle of a piece.",
-            )
-            .hint("Ask with HEAD how far it came, and go on there."),
-        )),
+        _ => Err(ProblemResponse::from(refusals::upload_cut_off())),
     }
 }
 
@@ -178,8 +162,7 @@ fn version(headers: &HeaderMap) -> Result<(), ProblemResponse> {
     if given == Some(VERSION) {
         return Ok(());
     }
-    let refusal = Refusal::malformed("upload.version", "Uploads speak tus 1.0.0.")
-        .hint("Tus-Resumable: 1.0.0 would work.");
+    let refusal = refusals::upload_version();
     Err(ProblemResponse::with_status(
         refusal,
         StatusCode::PRECONDITION_FAILED,
@@ -192,10 +175,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
 
 /// The file's name in `Upload-Metadata`; empty where there is none.
 fn file_name(headers: &HeaderMap) -> Result<String, Refusal> {
-    let wrong = || {
-        Refusal::malformed("upload.metadata", "Upload-Metadata cannot be read.")
-            .hint("filename and its name in base64, with a blank between, would work.")
-    };
+    let wrong = || refusals::upload_metadata();
     let Some(given) = headers.get("upload-metadata") else {
         return Ok(String::new());
     };
@@ -214,10 +194,7 @@ fn file_name(headers: &HeaderMap) -> Result<String, Refusal> {
 
 /// What is no id names nothing.
 fn known(id: &str) -> Result<UploadId, Refusal> {
-    id.parse().map_err(|_| {
-        Refusal::not_found("upload.not-found", "There is no such upload.")
-            .hint("It may have expired; begin again.")
-    })
+    id.parse().map_err(|_| refusals::upload_unknown())
 }
 
 fn tus(response: Response) -> Response {

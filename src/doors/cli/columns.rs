@@ -13,7 +13,7 @@ pub(super) fn state(row: &Value) -> String {
     // By its owner, or by its machine because it fills the disk.
     let by_machine = matches!(
         row["reason"]["code"].as_str(),
-        Some("disk.paused" | "disk.files-paused")
+        Some(rules::codes::DISK_PAUSED | rules::codes::DISK_FILES_PAUSED)
     );
     if row["paused"] == true || (by_machine && state == "running") {
         return format!("{state}, paused");

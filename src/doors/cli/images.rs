@@ -190,7 +190,8 @@ async fn upload(
                 progress.show(offset, size);
             }
             Err(trouble)
-                if trouble.exit == UNREACHABLE || trouble.code == "upload.wrong-offset" =>
+                if trouble.exit == UNREACHABLE
+                    || trouble.code == rules::codes::UPLOAD_WRONG_OFFSET =>
             {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
                 if since.elapsed() > super::client::MAX_RECONNECT {

@@ -277,7 +277,7 @@ pub(super) fn ended_code(session: &Value, interrupted: bool) -> u8 {
     let by_itself = matches!(outcome, "succeeded" | "failed")
         && matches!(
             session["reason"]["code"].as_str(),
-            None | Some("session.succeeded" | "session.exit-code")
+            None | Some(rules::codes::SESSION_SUCCEEDED | rules::codes::SESSION_EXIT_CODE)
         );
     if !by_itself && reason != "-" {
         complain(&format!("{}: {reason}\n", text(session, "name")));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use base::tls::client::{CertificateCapture, trusting};
 use hyper::Method;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -347,16 +348,10 @@ pub(super) fn new_password(from: &Password) -> Result<String, CliError> {
 
 /// The passphrase of a backup from the keyboard, without showing it; asked twice for a new backup.
 pub fn passphrase(twice: bool) -> Result<String, Refusal> {
-    let told = |trouble: CliError| {
-        Refusal::unavailable("backup.passphrase-missing", trouble.text)
-            .hint("--passphrase-file FILE names a file of one line, mode 0600.")
-    };
+    let told = |trouble: CliError| refusals::backup_passphrase_untyped(trouble.text);
     let first = typed_unseen("Passphrase: ").map_err(told)?;
     if twice && first != typed_unseen("Again: ").map_err(told)? {
-        return Err(
-            Refusal::invalid("backup.passphrases-differ", "The two passphrases differ.")
-                .hint("Try again."),
-        );
+        return Err(refusals::backup_passphrases_differ());
     }
     Ok(first)
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use hyper::Method;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde_json::{Value, json};
 
 use super::args::{ApiArguments, EventCommand, Format};
@@ -127,16 +127,8 @@ pub(super) async fn download_backup(
 ) -> Result<u8, CliError> {
     let to = file.unwrap_or_else(|| PathBuf::from(name));
     let trouble = |error: std::io::Error| match error.kind() {
-        ErrorKind::AlreadyExists => Refusal::conflict(
-            "backup.exists",
-            format!("{} is there already.", to.display()),
-        )
-        .hint("Name a new file; a backup is never overwritten."),
-        _ => Refusal::unavailable(
-            "backup.unwritable",
-            format!("{} cannot be written: {error}.", to.display()),
-        )
-        .hint("Name a file in a directory that exists and that you may write to."),
+        ErrorKind::AlreadyExists => refusals::backup_exists(to.display()),
+        _ => refusals::backup_unwritable(to.display(), &error),
     };
     let path = format!("/api/v1/backups/{}", encoded(name));
     let mut flow = client.flow(&path, Vec::new()).await?;

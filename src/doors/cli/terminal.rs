@@ -175,7 +175,9 @@ pub(super) async fn attached(
                 _ => return Err(trouble),
             },
             // It ended while the server was away.
-            Err(trouble) if away.is_some() && trouble.code == "container.not-running" => {
+            Err(trouble)
+                if away.is_some() && trouble.code == rules::codes::CONTAINER_NOT_RUNNING =>
+            {
                 return Ok(Over::Lost);
             }
             Err(trouble) => return Err(trouble),

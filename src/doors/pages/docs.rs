@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 
 use super::authentication::PageCaller;
@@ -283,7 +283,7 @@ fn shown(console: &PagesContext, visit: &RequestContext, f: PageLayout, name: &s
     match chapter(f.clone(), name) {
         Some(page) => responses::page(console, visit, StatusCode::OK, &page),
         None => {
-            let refusal = Refusal::not_found("docs.unknown", "The manual has no such chapter.");
+            let refusal = refusals::docs_unknown();
             responses::refused(console, visit, Some(f), &refusal)
         }
     }

@@ -11,6 +11,7 @@ use axum::response::Response;
 use rules::devices::{Health, Hold, WHOLE};
 use rules::names::SessionId;
 use rules::policy::{SharePolicy, Spreading};
+use rules::refusals;
 use rules::resources::DeviceShare;
 use rules::session::SessionState;
 use rules::units::{Bytes, GpuShare, Timestamp};
@@ -305,11 +306,7 @@ pub async fn act(
                 .await
                 .map(|drained| ("gpu-drain", drained.gpu))
         }
-        _ => Err(rules::refusal::Refusal::not_found(
-            "path.unknown",
-            "There is nothing at this address.",
-        )
-        .into()),
+        _ => Err(refusals::page_unknown().into()),
     };
     match done {
         Ok((word, gpu)) => {

@@ -9,6 +9,7 @@ use axum::routing::{get, post};
 use rules::image as images_rules;
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::access::Caller;
@@ -387,9 +388,7 @@ async fn take(
     name: &mut String,
 ) -> Result<(), Failure> {
     let server = &console.server;
-    let broken = |_| {
-        Refusal::malformed("upload.cut", "The form ended in the middle.").hint("Send it again.")
-    };
+    let broken = |_| refusals::upload_cut();
     let mut upload = None;
     while let Some(mut field) = form.next_field().await.map_err(broken)? {
         match field.name() {
@@ -410,9 +409,7 @@ async fn take(
                         .map_err(|error| ServerFault::new("keep an uploaded archive", error))?;
                 }
                 if size == 0 {
-                    return Err(Refusal::invalid("upload.empty", "No archive was chosen.")
-                        .at("/archive")
-                        .into());
+                    return Err(refusals::upload_no_archive_chosen().at("/archive").into());
                 }
                 let made = uploads::create(server, caller, size, &file, None).await?;
                 gathered
@@ -437,11 +434,7 @@ async fn take(
         }
     }
     let Some(upload) = upload else {
-        return Err(
-            Refusal::invalid("upload.missing", "The form has no archive.")
-                .at("/archive")
-                .into(),
-        );
+        return Err(refusals::upload_missing().at("/archive").into());
     };
     let reference = Some(name.trim().to_owned()).filter(|name| !name.is_empty());
     images::import(server, caller, ImportSource::Upload(upload), reference).await?;
@@ -452,11 +445,7 @@ async fn take(
 const PIECE: usize = 4 << 20;
 
 fn broken_size() -> Refusal {
-    Refusal::malformed(
-        "upload.longer-than-announced",
-        "More came than was announced.",
-    )
-    .hint("Send it again.")
+    refusals::upload_longer_than_announced()
 }
 
 /// A file without a name beside the uploads, gone with its last user in any case.
@@ -638,13 +627,7 @@ async fn remove(
     let removed = if confirmed.typed.trim() == page.name {
         images::remove(&console.server, &caller, &id).await
     } else {
-        Err(Refusal::invalid(
-            "confirm.name-differs",
-            "The typed name is not the name of the image.",
-        )
-        .at("/typed")
-        .hint("Type it exactly as it stands above.")
-        .into())
+        Err(refusals::confirm_image_name_differs().at("/typed").into())
     };
     match removed {
         Ok(image) => responses::see_with("/images", "remove", &image.reference),

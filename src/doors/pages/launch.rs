@@ -12,6 +12,7 @@ use rules::devices::MigProfile;
 use rules::placement::Explanation;
 use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::Demand;
 use rules::session::SessionKind;
 use rules::units::{Bytes, CpuShare, GpuShare};
@@ -273,17 +274,18 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
     };
     let copies = match sent.copies.trim() {
         "" => 1,
-        typed => typed.parse().map_err(|_| {
-            Refusal::invalid("copies.invalid", "This is not a number of copies.")
-                .at("/copies")
-                .hint("1 would work.")
-        })?,
+        typed => typed
+            .parse()
+            .map_err(|_| refusals::copies_invalid().at("/copies"))?,
     };
     let start_at = match sent.start_at.trim() {
         "" => None,
-        typed => Some(visit.clock.read(typed).ok_or_else(|| {
-            Refusal::invalid("time.invalid", "This is not a point in time.").at("/start_at")
-        })?),
+        typed => Some(
+            visit
+                .clock
+                .read(typed)
+                .ok_or_else(|| refusals::time_not_a_time().at("/start_at"))?,
+        ),
     };
     let command = match sent.command.trim() {
         typed if typed.is_empty() || kind == SessionKind::Interactive => Vec::new(),
@@ -298,8 +300,8 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .unwrap_or("host")
             .to_owned(),
         command,
-        env: lines(&sent.env, "env.name-invalid", "/env")?,
-        labels: lines(&sent.labels, "label.empty", "/labels")?,
+        env: lines(&sent.env, refusals::env_line_invalid, "/env")?,
+        labels: lines(&sent.labels, refusals::label_line_invalid, "/labels")?,
         resources: Resources {
             cpu: Some(CpuShare::parse(&sent.cpu).map_err(|refusal| refusal.at("/resources/cpu"))?),
             memory: Some(memory),
@@ -365,10 +367,7 @@ fn span(typed: &str) -> Result<Option<u64>, Refusal> {
     if typed.is_empty() {
         return Ok(None);
     }
-    let wrong = || {
-        Refusal::invalid("span.invalid", "This is not a span of time.")
-            .hint("30m, 4h or 2d would work.")
-    };
+    let wrong = || refusals::span_invalid();
     let digits = typed
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(typed.len());
@@ -384,16 +383,18 @@ fn span(typed: &str) -> Result<Option<u64>, Refusal> {
 }
 
 /// One `name=value` a line; empty lines are skipped.
-fn lines(typed: &str, code: &str, pointer: &str) -> Result<BTreeMap<String, String>, Refusal> {
+fn lines(
+    typed: &str,
+    wrong: fn() -> Refusal,
+    pointer: &str,
+) -> Result<BTreeMap<String, String>, Refusal> {
     typed
         .lines()
         .map(|line| line.trim_end_matches('\r'))
         .filter(|line| !line.trim().is_empty())
         .map(|line| match line.split_once('=') {
             Some((name, value)) => Ok((name.trim().to_owned(), value.to_owned())),
-            None => Err(Refusal::invalid(code, "Every line is name=value.")
-                .at(pointer)
-                .hint("EPOCHS=3 would work.")),
+            None => Err(wrong().at(pointer)),
         })
         .collect()
 }

@@ -101,8 +101,8 @@ pub async fn submit(
         Err(fault) => return responses::failure(&console, &visit, None, &fault),
     };
     let alert = match (refusal.code.as_str(), refusal.retry_after_seconds) {
-        ("sign-in.wrong", _) => Alert::bad(t.login_wrong()),
-        ("sign-in.locked", Some(seconds)) => {
+        (rules::codes::SIGN_IN_WRONG, _) => Alert::bad(t.login_wrong()),
+        (rules::codes::SIGN_IN_LOCKED, Some(seconds)) => {
             let until = console.server.clock().now().plus_seconds(seconds);
             Alert::warning(t.login_locked(visit.clock.second(until)))
         }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use rules::names::TokenId;
 use rules::permissions::Permission;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -178,7 +178,7 @@ async fn password(
     let changed = if typed.new == typed.again {
         people::change_password(&console.server, &caller, typed.old, typed.new).await
     } else {
-        Err(Refusal::invalid("password.differs", t.setup_differ()).into())
+        Err(refusals::password_differs_on_page(t.setup_differ()).into())
     };
     match changed {
         Ok(()) => responses::see("/me?notice=password"),

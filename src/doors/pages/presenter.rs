@@ -312,7 +312,9 @@ fn blocker(t: Text, clock: &LocalClock, blocker: &PlacementBlocker) -> String {
         .get("at")
         .and_then(|at| Timestamp::parse(at).ok())
     {
-        Some(at) if blocker.code == "start.later" => t.queue_start_later(clock.date(at)),
+        Some(at) if blocker.code == rules::codes::START_LATER => {
+            t.queue_start_later(clock.date(at))
+        }
         _ => codes::blocker(t, blocker),
     }
 }
@@ -416,7 +418,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.accepted" => ("a", t.timeline_accepted()),
         "session.running" => ("", t.timeline_running()),
         "session.stopping" => ("w", t.timeline_stopping()),
-        "session.ended" => ("i", t.timeline_ended()),
+        rules::codes::SESSION_ENDED => ("i", t.timeline_ended()),
         "session.paused" => ("i", t.timeline_paused()),
         "session.resumed" => ("", t.timeline_resumed()),
         "session.renamed" => ("i", t.timeline_renamed()),
@@ -428,7 +430,9 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.gpu-cleared" => ("", t.gpu_over_cleared()),
         "session.disk-paused" => ("w", t.disk_paused()),
         "session.disk-resumed" => ("", t.disk_resumed()),
-        "session.restarted" | "session.restarting" => ("a", t.timeline_restarted()),
+        rules::codes::SESSION_RESTARTED | rules::codes::SESSION_RESTARTING => {
+            ("a", t.timeline_restarted())
+        }
         "session.document-forgotten" => ("i", t.settings_gone()),
         _ => return None,
     })
@@ -483,7 +487,8 @@ pub fn end(
     last_lines: String,
 ) -> SessionEnd {
     let reason = session.reason.as_ref();
-    let out_of_memory = reason.is_some_and(|reason| reason.code == "session.out-of-memory");
+    let out_of_memory =
+        reason.is_some_and(|reason| reason.code == rules::codes::SESSION_OUT_OF_MEMORY);
     let (tone, icon, verdict) = match session.outcome {
         Some(Outcome::Succeeded) => ("", "circle-check", t.ended_finished().to_owned()),
         Some(Outcome::Stopped) => ("idle", "circle-stop", t.ended_stopped().to_owned()),

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::proof::{TestFinding, TestVerdict};
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -157,7 +157,7 @@ async fn told(
 async fn call_off(console: &PagesContext, caller: &Caller, id: &str) -> Result<(), Failure> {
     let running = prove::running(&console.server, caller, id).await?;
     let Some(running) = running else {
-        return Err(Refusal::conflict("operation.over", "That is over already.").into());
+        return Err(refusals::operation_over().into());
     };
     server::actions::operations::cancel(&console.server, caller, running.id)
         .await
@@ -175,7 +175,7 @@ async fn page(
     let gpu = gpus::get(&console.server, caller, id).await?;
     let proof = match prove::proof(&console.server, caller, &gpu.id).await {
         Ok(proof) => Some(proof),
-        Err(Failure::Refusal(refusal)) if refusal.code == "gpu.not-tested" => None,
+        Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::GPU_NOT_TESTED => None,
         Err(other) => return Err(other),
     };
     let running = prove::running(&console.server, caller, &gpu.id).await?;

@@ -204,8 +204,8 @@ fn waiting(
         href: format!("/sessions/{}", session.id),
         name: session.name.to_string(),
         state: match (code, answer.queue_position) {
-            ("start.later", _) => t.queue_scheduled(),
-            ("dependency.waiting", _) => t.queue_depends(),
+            (rules::codes::START_LATER, _) => t.queue_scheduled(),
+            (rules::codes::DEPENDENCY_WAITING, _) => t.queue_depends(),
             (_, Some(1)) => t.queue_next(),
             _ => t.state_waiting(),
         }

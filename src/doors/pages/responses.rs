@@ -139,7 +139,9 @@ pub fn refused(
 ) -> Response {
     let t = visit.text;
     let (icon, title) = match refusal.kind {
-        RefusalKind::Denied if refusal.code == "origin.foreign" => ("ban", t.problem_origin()),
+        RefusalKind::Denied if refusal.code == rules::codes::ORIGIN_FOREIGN => {
+            ("ban", t.problem_origin())
+        }
         RefusalKind::Denied | RefusalKind::Unauthenticated => ("ban", t.problem_forbidden()),
         RefusalKind::NotFound => ("search", t.problem_missing()),
         RefusalKind::Conflict | RefusalKind::Stale => ("rotate-ccw", t.problem_conflict()),

@@ -11,6 +11,7 @@ use rules::people::Role;
 use rules::permissions::Permission as Right;
 use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
@@ -395,7 +396,7 @@ fn line(
     let given = session.resources;
     let reason = match (&session.reason, session.state) {
         (Some(reason), SessionState::Pending | SessionState::Ended)
-            if reason.code != "session.succeeded" =>
+            if reason.code != rules::codes::SESSION_SUCCEEDED =>
         {
             codes::reason(t, reason)
         }
@@ -753,7 +754,7 @@ async fn read_one(
         why: session
             .reason
             .as_ref()
-            .filter(|reason| reason.code.starts_with("placement."))
+            .filter(|reason| reason.code.starts_with(rules::codes::family::PLACEMENT))
             .map(|reason| CheckRow::new(true, codes::reason(t, reason), ""))
             .into_iter()
             .collect(),
@@ -912,8 +913,10 @@ fn typed_size(size: Bytes) -> String {
 fn watched(t: Text, session: &SessionView) -> Option<Alert> {
     let reason = session.reason.as_ref()?;
     let title = match reason.code.as_str() {
-        "gpu.over-limit-warned" | "gpu.over-limit-frozen" => t.gpu_over_alert(),
-        "disk.paused" | "disk.files-paused" => t.disk_alert(),
+        rules::codes::GPU_OVER_LIMIT_WARNED | rules::codes::GPU_OVER_LIMIT_FROZEN => {
+            t.gpu_over_alert()
+        }
+        rules::codes::DISK_PAUSED | rules::codes::DISK_FILES_PAUSED => t.disk_alert(),
         _ => return None,
     };
     let runs = session.state == SessionState::Running;
@@ -1442,20 +1445,12 @@ async fn done(
         "remove" => {
             let session = sessions::get(server, caller, id).await?;
             if said.typed.trim() != session.name.as_str() {
-                return Err(Refusal::invalid(
-                    "confirm.name-differs",
-                    "The typed name is not the name of the session.",
-                )
-                .at("/typed")
-                .hint("Type it exactly as it stands above.")
-                .into());
+                return Err(refusals::confirm_session_name_differs().at("/typed").into());
             }
             (sessions::delete(server, caller, id).await?, "remove")
         }
         _ => {
-            return Err(
-                Refusal::not_found("path.unknown", "There is nothing at this address.").into(),
-            );
+            return Err(refusals::page_unknown().into());
         }
     })
 }

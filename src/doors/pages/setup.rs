@@ -5,7 +5,7 @@ use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 use server::actions::installation;
 use server::{Failure, access};
@@ -122,7 +122,7 @@ pub async fn submit(
         )
         .await
     } else {
-        Err(Refusal::invalid("password.differs", t.setup_differ()).into())
+        Err(refusals::password_differs_on_page(t.setup_differ()).into())
     };
     let refusal = match made {
         Ok(signed_in) => {
@@ -142,11 +142,14 @@ pub async fn submit(
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return responses::failure(&console, &visit, None, &fault),
     };
-    let closed = matches!(refusal.code.as_str(), "setup.done" | "setup.code-expired");
+    let closed = matches!(
+        refusal.code.as_str(),
+        rules::codes::SETUP_DONE | rules::codes::SETUP_CODE_EXPIRED
+    );
     let alert = match refusal.code.as_str() {
-        "setup.done" => Alert::warning(t.setup_done()),
-        "setup.code-expired" => Alert::warning(t.setup_expired()),
-        "setup.code-wrong" => Alert::bad(t.setup_wrong()),
+        rules::codes::SETUP_DONE => Alert::warning(t.setup_done()),
+        rules::codes::SETUP_CODE_EXPIRED => Alert::warning(t.setup_expired()),
+        rules::codes::SETUP_CODE_WRONG => Alert::bad(t.setup_wrong()),
         _ => Alert::bad(codes::refusal(t, &refusal)),
     };
     form(

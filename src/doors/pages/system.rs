@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusal::Refusal;
+use rules::refusal::RefusalKind;
 use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
@@ -195,7 +196,9 @@ pub async fn back_up(
 ) -> Response {
     match backups::make(&console.server, &caller).await {
         Ok(made) => responses::see_with("/system/backups", "backup", &made.name),
-        Err(Failure::Refusal(refusal)) if refusal.code.starts_with("backup.") => {
+        Err(Failure::Refusal(refusal))
+            if refusal.code.starts_with(rules::codes::family::BACKUP) =>
+        {
             let alert = Alert::bad(codes::refusal(visit.text, &refusal)).code(refusal.code.clone());
             let status = responses::status(&refusal);
             with_backups(&console, &visit, &caller, status, Some(alert)).await
@@ -244,8 +247,12 @@ async fn with_backups(
 /// Why there is no newer backup, where the last try failed.
 fn past_failure(visit: &RequestContext, standing: &BackupStanding) -> Option<Alert> {
     let failure = standing.failure.as_ref()?;
-    let refusal =
-        Refusal::unavailable(failure.code.clone(), failure.text.clone()).hint(failure.hint.clone());
+    let refusal = Refusal::from_parts(
+        RefusalKind::Unavailable,
+        failure.code.clone(),
+        failure.text.clone(),
+        failure.hint.clone(),
+    );
     let title = visit.text.backups_failed(visit.clock.date(failure.at));
     Some(
         Alert::bad(title)
@@ -343,7 +350,7 @@ fn failed(
 /// A server that cannot look now still shows its page, with why on top.
 fn unavailable(visit: &RequestContext, failure: &Failure) -> Option<Alert> {
     match failure {
-        Failure::Refusal(refusal) if refusal.code == "diagnostics.unavailable" => {
+        Failure::Refusal(refusal) if refusal.code == rules::codes::DIAGNOSTICS_UNAVAILABLE => {
             Some(Alert::warning(codes::refusal(visit.text, refusal)).code(refusal.code.clone()))
         }
         _ => None,

@@ -6,7 +6,7 @@ use axum::Form;
 use axum::extract::{Multipart, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -94,7 +94,7 @@ async fn page(
     let f = layout(console, visit, caller, Nav::System);
     let shown = match certificates::show(&console.server, caller).await {
         Ok(shown) => Some(shown),
-        Err(Failure::Refusal(refusal)) if refusal.code == "tls.off" => None,
+        Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::TLS_OFF => None,
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
     };
     let names = typed.names.unwrap_or_else(|| {
@@ -227,10 +227,7 @@ pub async fn import(
             Ok(Some(field)) => field,
             Ok(None) => break,
             Err(error) => {
-                let refusal = Refusal::malformed(
-                    "body.unreadable",
-                    format!("This form cannot be read: {error}."),
-                );
+                let refusal = refusals::body_unreadable(&error);
                 return no(&console, &visit, &caller, refusal.into(), typed).await;
             }
         };

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use rules::refusal::Refusal;
+use rules::refusal::RefusalKind;
 use server::Failure;
 use server::actions::certificates::{self, CertificateAuthority};
 
@@ -68,7 +69,7 @@ pub async fn show(
 ) -> Response {
     let authority = match certificates::trust(&console.server).await {
         Ok(authority) => Some(AuthorityView::from(authority)),
-        Err(Failure::Refusal(refusal)) if refusal.code == "tls.off" => None,
+        Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::TLS_OFF => None,
         Err(failure) => return responses::failure(&console, &visit, None, &failure),
     };
     let agent = headers
@@ -153,9 +154,12 @@ fn file(kind: &'static str, name: &str, bytes: Vec<u8>) -> Response {
 
 fn none(console: &PagesContext, visit: &RequestContext, failure: &Failure) -> Response {
     match failure {
-        Failure::Refusal(refusal) if refusal.code == "tls.off" => {
-            let nothing =
-                Refusal::not_found("tls.off", refusal.text.clone()).hint(refusal.hint.clone());
+        Failure::Refusal(refusal) if refusal.code == rules::codes::TLS_OFF => {
+            // Without a certificate there is no such page.
+            let nothing = Refusal {
+                kind: RefusalKind::NotFound,
+                ..refusal.clone()
+            };
             responses::refused(console, visit, None, &nothing)
         }
         failure => responses::failure(console, visit, None, failure),

@@ -8,7 +8,7 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::SessionState;
 use rules::units::Timestamp;
 use serde::Deserialize;
@@ -177,7 +177,7 @@ pub async fn show(
 }
 
 fn unknown(console: &PagesContext, visit: &RequestContext) -> Response {
-    let refusal = Refusal::not_found("path.unknown", "There is nothing at this address.");
+    let refusal = refusals::page_unknown();
     responses::refused(console, visit, None, &refusal)
 }
 
@@ -289,7 +289,7 @@ async fn read(
             let worries = system::warnings(server, caller).await?;
             let wrong = worries
                 .iter()
-                .find(|worry| worry.code.starts_with("clock."));
+                .find(|worry| worry.code.starts_with(rules::codes::family::CLOCK));
             WizardView::Time {
                 now: format!("{}, {}", visit.clock.day(now), visit.clock.second(now)),
                 zone: visit.clock.name().to_owned(),

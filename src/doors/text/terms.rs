@@ -23,7 +23,7 @@ fn sentences() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all: Vec<PathBuf> = [
         "web/i18n/ko.toml",
-        "web/i18n/ko-codes.toml",
+        "src/rules/messages.toml",
         "src/doors/cli/korean.rs",
     ]
     .iter()

@@ -10,6 +10,7 @@ use rules::cut;
 use rules::devices::MigProfile;
 use rules::messages::{CutOrder, Uncut};
 use rules::reason::Reason;
+use rules::reasons;
 use rules::resources::Device;
 
 use super::monitor::DeviceMonitor;
@@ -118,11 +119,7 @@ impl Tried {
             why,
             "the GPU cannot be cut as ordered now"
         );
-        let reason = Reason::new(
-            "gpu.uncut",
-            format!("Its machine could not cut it: {why}. It is tried again."),
-        )
-        .with("why", why);
+        let reason = reasons::gpu_uncut(&why);
         let failed = Failed {
             wanted: order.profiles,
             times: times + 1,

@@ -14,6 +14,7 @@ use rules::devices::MigProfile;
 use rules::messages::DeviceUse;
 use rules::names::BootId;
 use rules::reason::Reason;
+use rules::reasons;
 use rules::resources::Device;
 use serde::{Deserialize, Serialize};
 
@@ -374,16 +375,10 @@ impl Asks {
             self.replaced = Some(now.to_owned());
         }
         let first = first.clone();
-        let replaced = self.replaced.iter().map(|new| {
-            Reason::new(
-                "gpu.driver-replaced",
-                format!(
-                    "The GPU driver was replaced while this server ran: {first} before, {new} now. Sessions with a share that began before may fail; end them, then restart the server."
-                ),
-            )
-            .with("before", &first)
-            .with("now", new)
-        });
+        let replaced = self
+            .replaced
+            .iter()
+            .map(|new| reasons::gpu_driver_replaced(&first, new));
         replaced.collect()
     }
 
@@ -403,42 +398,18 @@ impl Asks {
             tracing::warn!(error = %why, "the GPU driver does not answer; sessions go on");
             why
         });
-        Some(
-            Reason::new(
-                "gpu.driver-silent",
-                format!(
-                    "The GPU driver does not answer ({why}): how the GPUs are is not known. Sessions go on; `nvidia-smi` on this machine may say more."
-                ),
-            )
-            .with("why", why),
-        )
+        Some(reasons::gpu_driver_silent(why))
     }
 }
 
 /// Half a driver: the problem, and a sentence for each card.
 fn missing(lacks: &Lacks) -> (Reason, String) {
-    let (code, remedy) = match lacks {
-        Lacks::Driver => (
-            "gpu.driver-gone",
-            "Load it again, or restart the machine".to_owned(),
-        ),
-        Lacks::Version(_) => (
-            "gpu.driver-unknown",
-            "A driver that says its version in the usual way would work".to_owned(),
-        ),
-        Lacks::Library { version, .. } => (
-            "gpu.driver-half",
-            format!(
-                "Restart the machine where the driver was upgraded, or install the libraries of {version}"
-            ),
-        ),
-        Lacks::Major(_) => (
-            "gpu.driver-half",
-            "Load the module nvidia-uvm (modprobe nvidia-uvm)".to_owned(),
-        ),
+    let problem = match lacks {
+        Lacks::Driver => reasons::gpu_driver_gone(lacks),
+        Lacks::Version(_) => reasons::gpu_driver_unknown(lacks),
+        Lacks::Library { version, .. } => reasons::gpu_driver_half(lacks, version),
+        Lacks::Major(_) => reasons::gpu_driver_without_number(lacks),
     };
-    let text = format!("No share of a GPU can be given: {lacks}. {remedy}.");
-    let problem = Reason::new(code, text).with("lacks", lacks);
     (problem, format!("No share of it can be given: {lacks}."))
 }
 

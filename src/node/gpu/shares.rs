@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rules::devices::CONTEXT_OVERHEAD;
 use rules::names::{BootId, ContainerName};
 use rules::reason::Reason;
+use rules::reasons;
 use rules::resources::DeviceShare;
 use serde::{Deserialize, Serialize};
 
@@ -244,10 +245,7 @@ impl Shares {
         let slices: Vec<InjectedSlice> = wanted.iter().map(|wanted| wanted.slice).collect();
         let devices: Vec<[u8; 16]> = slices.iter().map(|slice| slice.terms.uuid).collect();
         if devices.iter().collect::<BTreeSet<_>>().len() < devices.len() {
-            return Err(Reason::new(
-                "gpu.device-twice",
-                "A session cannot hold two shares of one device.",
-            ));
+            return Err(reasons::gpu_device_twice());
         }
         let places = &self.places;
         page_mount::bound(&place.join("account"), size_of::<AccountPage>())
@@ -258,16 +256,9 @@ impl Shares {
             let nodes = Driver::find(&places.driver)
                 .ok()
                 .and_then(|driver| driver.part(&places.driver, part));
-            injection.devices.extend(nodes.ok_or_else(|| {
-                Reason::new(
-                    "gpu.part-unknown",
-                    format!(
-                        "The kernel does not list part {} of device {}.",
-                        part.gpu_instance, part.card
-                    ),
-                )
-                .with("device", part.card)
-            })?);
+            injection.devices.extend(
+                nodes.ok_or_else(|| reasons::gpu_part_unknown(part.gpu_instance, part.card))?,
+            );
         }
         for (at, share) in shares.iter().enumerate() {
             // In a partition nobody else is short of what its holder's contexts take.
@@ -301,10 +292,7 @@ impl Shares {
         let same = shares.len() == held.shares.len()
             && shares.iter().all(|share| place_of(held, share).is_some());
         if !same {
-            return Err(Reason::new(
-                "gpu.other-device",
-                "A running session keeps the devices that it has; only its shares of them change.",
-            ));
+            return Err(reasons::gpu_other_device());
         }
         let mut ordered = held.shares.clone();
         for share in shares {
@@ -478,12 +466,7 @@ impl Shares {
                 .entry(*uuid)
                 .or_insert_with(|| TimeSlicer::new(self.mode))
                 .take(name, seat)
-                .map_err(|error| {
-                    Reason::new(
-                        "gpu.no-turns",
-                        format!("Nobody can give it its turns at the device: {error}."),
-                    )
-                })?;
+                .map_err(|error| reasons::gpu_no_turns(&error))?;
         }
         Ok(())
     }
@@ -511,26 +494,15 @@ impl Shares {
             Ok(None) => None,
             Err(reason) => Some(reason),
         }
-        .unwrap_or_else(|| {
-            Reason::new(
-                "gpu.not-held",
-                "It was started without a share of a real device, and has none.",
-            )
-        })
+        .unwrap_or_else(reasons::gpu_not_held)
     }
 
     fn refusal(&self, why: &NotInjected) -> Reason {
         match why {
             NotInjected::Driver(lacks) => no_driver(lacks),
-            NotInjected::TooMany(_) => Reason::new("gpu.too-many", sentence(&why.to_string())),
+            NotInjected::TooMany(_) => reasons::gpu_too_many(sentence(&why.to_string())),
             NotInjected::File { path, source } if path.starts_with(&self.places.hooks) => {
-                Reason::new(
-                    "gpu.no-hook",
-                    format!(
-                        "The library that holds sessions to their share is not in place: {}: {source}.",
-                        path.display()
-                    ),
-                )
+                reasons::gpu_no_hook(path.display(), source)
             }
             NotInjected::File { path, source } => no_page(path, &source.to_string()),
             NotInjected::Version(version) => no_page(
@@ -542,33 +514,16 @@ impl Shares {
 }
 
 fn no_driver(lacks: &Lacks) -> Reason {
-    let code = match lacks {
-        Lacks::Driver => "gpu.no-driver",
-        Lacks::Version(_) => "gpu.driver-unknown",
-        Lacks::Library { .. } => "gpu.driver-version",
-        Lacks::Major(_) => "gpu.no-device-number",
-    };
-    let reason = Reason::new(
-        code,
-        format!("No session can have a share of a device here: {lacks}."),
-    );
     match lacks {
-        Lacks::Library { version, library } => {
-            reason.with("version", version).with("library", library)
-        }
-        lacks @ (Lacks::Version(_) | Lacks::Major(_)) => reason.with("lacks", lacks),
-        Lacks::Driver => reason,
+        Lacks::Driver => reasons::gpu_no_driver(lacks),
+        Lacks::Version(_) => reasons::gpu_driver_version_unknown(lacks),
+        Lacks::Library { version, library } => reasons::gpu_driver_version(lacks, version, library),
+        Lacks::Major(_) => reasons::gpu_no_device_number(lacks),
     }
 }
 
 fn no_page(path: &Path, why: &str) -> Reason {
-    Reason::new(
-        "gpu.no-page",
-        format!(
-            "The page that says what it may have cannot be made or read: {}: {why}.",
-            path.display()
-        ),
-    )
+    reasons::gpu_no_page(path.display(), why)
 }
 
 /// Refuses pages of a layout that this server does not write.
@@ -580,15 +535,7 @@ fn known(name: ContainerName, version: u32) -> Result<(), Reason> {
 }
 
 fn other_version(name: ContainerName, version: u32) -> Reason {
-    Reason::new(
-        "gpu.page-version",
-        format!(
-            "The pages of container {name} are of version {version}, and this server writes version {}; \
-             its limits stay as they are, and it takes no turns until it is started anew.",
-            region::VERSION
-        ),
-    )
-    .with("version", version)
+    reasons::gpu_page_version(name, version, region::VERSION)
 }
 
 fn sentence(text: &str) -> String {
@@ -628,13 +575,7 @@ fn slice(card: u32, uuid: [u8; 16], share: &DeviceShare) -> InjectedSlice {
 }
 
 fn wanted(cards: &[Real], share: &DeviceShare) -> Result<PendingShare, Reason> {
-    let unknown = |why: &str| {
-        Reason::new(
-            "gpu.device-unknown",
-            format!("This machine cannot give device {}: {why}.", share.index),
-        )
-        .with("device", share.index)
-    };
+    let unknown = |why: &str| reasons::gpu_device_unknown(share.index, why);
     let card = cards
         .iter()
         .find(|card| card.index == share.index)

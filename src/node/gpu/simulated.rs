@@ -6,7 +6,9 @@
 use rules::devices::{MigPart, MigProfile};
 use rules::names::ContainerName;
 use rules::reason::Reason;
+use rules::reasons;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::{Device, DeviceShare};
 use rules::units::Bytes;
 
@@ -141,10 +143,7 @@ pub(crate) fn real(devices: &[DeviceShare]) -> Result<&[DeviceShare], Reason> {
     match simulated {
         0 => Ok(devices),
         all if all == devices.len() => Ok(&[]),
-        _ => Err(Reason::new(
-            "gpu.simulated-beside-real",
-            "A session cannot have simulated devices beside real ones.",
-        )),
+        _ => Err(reasons::gpu_simulated_beside_real()),
     }
 }
 
@@ -176,18 +175,13 @@ pub(crate) fn doing(name: ContainerName, share: &DeviceShare, ran: u64) -> (u32,
 }
 
 fn wrong(text: String) -> Refusal {
-    Refusal::invalid("gpu.simulation-invalid", text)
-        .hint("H100:8 would work, or H100:7,H100:1/3g.40gb/1g.10gb with one that is cut.")
+    refusals::gpu_simulation_invalid(text)
 }
 
 fn unknown(word: &str) -> Refusal {
     let shown: String = word.chars().take(40).flat_map(char::escape_debug).collect();
     let words: Vec<&str> = MODELS.iter().map(|model| model.word).collect();
-    Refusal::invalid(
-        "gpu.simulation-invalid",
-        format!("\"{shown}\" is no model that can be simulated."),
-    )
-    .hint(format!("One of {} would work.", words.join(", ")))
+    refusals::gpu_simulation_model_unknown(&shown, words.join(", "))
 }
 
 #[cfg(test)]

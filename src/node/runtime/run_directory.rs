@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rules::names::NodeId;
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::{Deserialize, Serialize};
 
 /// The file that says whose the directory is.
@@ -42,13 +43,7 @@ impl RunDirectory {
     /// Errors: `run.owned` where a server holds it, or where containers of another state are in it;
     /// `run.unwritable` where it cannot be taken.
     pub fn take(run: &Path, data: &Path, node: NodeId) -> Result<Self, Refusal> {
-        let failed = |error: io::Error| {
-            Refusal::unavailable(
-                "run.unwritable",
-                format!("{} cannot be taken: {error}.", run.display()),
-            )
-            .hint("`--run DIRECTORY` or FARDEL_RUN names another place.")
-        };
+        let failed = |error: io::Error| refusals::run_unwritable(run.display(), &error);
         let directory = File::open(run).map_err(failed)?;
         let known: Option<RunDirectoryOwner> = fs::read(run.join(OWNER))
             .ok()
@@ -74,11 +69,7 @@ impl RunDirectory {
                         )
                     },
                 );
-                return Err(Refusal::conflict(
-                    "run.owned",
-                    format!("{holder} uses the run directory {} already.", run.display()),
-                )
-                .hint("Stop it first, or set FARDEL_RUN (or --run) to a directory of this state's own."));
+                return Err(refusals::run_in_use(&holder, run.display()));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -86,18 +77,10 @@ impl RunDirectory {
         if let Some(owner) = known.filter(|owner| owner.node != node || owner.data != data)
             && holds_containers(run)
         {
-            return Err(Refusal::conflict(
-                "run.owned",
-                format!(
-                    "The run directory {} holds sessions of the state in {}.",
-                    run.display(),
-                    owner.data.display()
-                ),
-            )
-            .hint(format!(
-                "Set FARDEL_RUN (or --run) to a directory of this state's own, or FARDEL_DATA to {} to go on with those sessions. If that state is gone for good, restart the machine.",
-                owner.data.display()
-            )));
+            return Err(refusals::run_of_another_state(
+                run.display(),
+                owner.data.display(),
+            ));
         }
         let owner = RunDirectoryOwner {
             node,

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde_json::{Value, json};
 
 use super::ConsoleRole;
@@ -170,11 +171,7 @@ pub(super) fn prove(own: &ConsoleRole<'_>, name: &str, password: &str) -> Result
     if role == Some("administrator") {
         return Ok(());
     }
-    Err(Refusal::denied(
-        "role.administrator-needed",
-        format!("{name} is not an administrator."),
-    )
-    .hint("Ask an administrator."))
+    Err(refusals::role_not_administrator(name))
 }
 
 pub(super) fn network_lines(found: &[Interface]) -> Vec<String> {
@@ -269,7 +266,7 @@ pub(super) fn power(again: bool) -> Result<(), Refusal> {
 }
 
 fn not_done(said: &str, hint: &str) -> Refusal {
-    Refusal::unavailable("console.not-done", said.to_owned()).hint(hint)
+    refusals::console_not_done(said, hint)
 }
 
 /// The newest lines of both units, without tabs.

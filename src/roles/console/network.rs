@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::ifaddrs::getifaddrs;
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::{Deserialize, Serialize};
 
 /// Seconds until a change is taken back.
@@ -140,11 +141,7 @@ pub fn manager(place: &NetworkTools<'_>) -> Result<(), Refusal> {
     } else {
         "something other than systemd-networkd"
     };
-    Err(Refusal::conflict(
-        "network.managed-elsewhere",
-        format!("The network of this machine is managed by {who}."),
-    )
-    .hint("Change it there, or let systemd-networkd manage it: systemctl enable --now systemd-networkd."))
+    Err(refusals::network_managed_elsewhere(who))
 }
 
 impl AddressPlan {
@@ -168,11 +165,7 @@ impl AddressPlan {
                 && !ip.is_multicast()
                 && !ip.is_broadcast()
         }) else {
-            return Err(Refusal::invalid(
-                "network.address-invalid",
-                format!("{address} is not an address with the length of its network."),
-            )
-            .hint("Write it like 10.1.4.20/24."));
+            return Err(refusals::network_address_invalid(address));
         };
         if let Some(gateway) = gateway {
             let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
@@ -180,20 +173,12 @@ impl AddressPlan {
                 u32::from(gateway) & mask == u32::from(ip) & mask && gateway != ip
             });
             if !inside {
-                return Err(Refusal::invalid(
-                    "network.gateway-invalid",
-                    format!("{gateway} is not another address in the network of {address}."),
-                )
-                .hint("The gateway is the router next to this machine; leave it empty for none."));
+                return Err(refusals::network_gateway_invalid(gateway, address));
             }
         }
         match dns.iter().find(|server| server.parse::<IpAddr>().is_err()) {
             None => Ok(()),
-            Some(server) => Err(Refusal::invalid(
-                "network.dns-invalid",
-                format!("{server} is not an address."),
-            )
-            .hint("Name servers are given by address, like 10.1.4.1.")),
+            Some(server) => Err(refusals::network_dns_invalid(server)),
         }
     }
 
@@ -229,19 +214,14 @@ pub fn set(place: &NetworkTools<'_>, interface: &str, plan: &AddressPlan) -> Res
     let known = interfaces(place.root);
     if !known.iter().any(|known| known.name == interface) {
         let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-        return Err(Refusal::not_found(
-            "network.interface-unknown",
-            format!("This machine has no {interface}."),
-        )
-        .hint(format!("It has: {}.", names.join(", "))));
+        return Err(refusals::network_interface_unknown(
+            interface,
+            names.join(", "),
+        ));
     }
     manager(place)?;
     if kept(place).exists() {
-        return Err(Refusal::conflict(
-            "network.change-open",
-            "An earlier change still waits to be kept.",
-        )
-        .hint("fardel console network keep, or network revert."));
+        return Err(refusals::network_change_open());
     }
     let file = |folder: &str, rank: &str| {
         let name = format!("{folder}/systemd/network/{rank}-fardel-{interface}.network");
@@ -252,13 +232,7 @@ pub fn set(place: &NetworkTools<'_>, interface: &str, plan: &AddressPlan) -> Res
         stays: file("etc", "05"),
         interface: interface.to_owned(),
     };
-    let failed = |what: String| {
-        Refusal::conflict(
-            "network.not-applied",
-            format!("Nothing was changed: {what}"),
-        )
-        .hint("fardel console network show tells how it is now.")
-    };
+    let failed = |what: String| refusals::network_not_applied(&what);
     let text = serde_json::to_string(&change).map_err(|error| failed(error.to_string()))?;
     write(&kept(place), &text).map_err(|error| failed(error.to_string()))?;
     // The way back comes first: from here on a lost line mends itself.
@@ -300,10 +274,7 @@ pub fn keep(place: &NetworkTools<'_>) -> Result<(), Refusal> {
     let change = waiting(place)?;
     fs::read_to_string(&change.waits)
         .and_then(|text| write(&change.stays, &text))
-        .map_err(|error| {
-            Refusal::conflict("network.not-kept", format!("It cannot be kept: {error}."))
-                .hint("It is taken back by itself. Look whether /etc can be written.")
-        })?;
+        .map_err(|error| refusals::network_not_kept(&error))?;
     disarm(place);
     // The one that stays says the same, so nothing has to be read again.
     let _ = fs::remove_file(&change.waits);
@@ -323,25 +294,13 @@ pub fn revert(place: &NetworkTools<'_>) -> Result<(), Refusal> {
     put_back
         .map_err(|error| error.to_string())
         .and_then(|()| apply(place, &change.interface))
-        .map_err(|said| {
-            Refusal::conflict(
-                "network.not-applied",
-                format!("It was not taken back: {said}"),
-            )
-            .hint("Look into /run/systemd/network; a restart of the machine clears it.")
-        })?;
+        .map_err(|said| refusals::network_not_reverted(&said))?;
     fs::remove_file(kept(place)).map_err(|error| not_forgotten(&error))
 }
 
 fn waiting(place: &NetworkTools<'_>) -> Result<PendingNetworkChange, Refusal> {
     let text = fs::read_to_string(kept(place)).map_err(|_| no_change())?;
-    serde_json::from_str(&text).map_err(|error| {
-        Refusal::conflict(
-            "network.not-applied",
-            format!("The change that waits cannot be read: {error}."),
-        )
-        .hint("Look into /run/systemd/network; a restart of the machine clears it.")
-    })
+    serde_json::from_str(&text).map_err(|error| refusals::network_change_unreadable(&error))
 }
 
 /// Whether a change waits to be kept.
@@ -350,16 +309,11 @@ pub fn waits(place: &NetworkTools<'_>) -> bool {
 }
 
 fn no_change() -> Refusal {
-    Refusal::not_found("network.no-change", "No change of the network waits.")
-        .hint("It was kept or taken back already.")
+    refusals::network_no_change()
 }
 
 fn not_forgotten(error: &std::io::Error) -> Refusal {
-    Refusal::conflict(
-        "network.not-forgotten",
-        format!("The note of the change stays: {error}."),
-    )
-    .hint("Remove network-change.json from the run directory.")
+    refusals::network_not_forgotten(error)
 }
 
 fn kept(place: &NetworkTools<'_>) -> PathBuf {

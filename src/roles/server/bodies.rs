@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use rules::names::UserId;
-use rules::refusal::Refusal;
+use rules::refusals;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::doors::problem::ProblemResponse;
@@ -243,37 +243,19 @@ impl Drop for BodyAccount {
 }
 
 fn too_large() -> ProblemResponse {
-    Refusal::too_large(
-        "body.too-large-unproven",
-        "The body of a request without a sign-in has at most 64 KiB.",
-    )
-    .hint("Sign in first.")
-    .into()
+    refusals::body_too_large_unproven().into()
 }
 
 fn too_many() -> ProblemResponse {
-    Refusal::too_often("body.too-many", "You are sending too much at once.")
-        .hint("Try again when what is under way has arrived.")
-        .retry_after(AGAIN_SECONDS)
-        .into()
+    refusals::body_too_many().retry_after(AGAIN_SECONDS).into()
 }
 
 fn full() -> ProblemResponse {
-    Refusal::unavailable(
-        "body.no-room",
-        "The server has no room for more request bodies.",
-    )
-    .hint("Try again in a few seconds.")
-    .retry_after(AGAIN_SECONDS)
-    .into()
+    refusals::body_no_room().retry_after(AGAIN_SECONDS).into()
 }
 
 fn too_slow() -> ProblemResponse {
-    let refusal = Refusal::malformed(
-        "body.too-slow",
-        "The body of this request did not come in time.",
-    )
-    .hint("Send it again.");
+    let refusal = refusals::body_too_slow();
     ProblemResponse::with_status(refusal, StatusCode::REQUEST_TIMEOUT)
 }
 

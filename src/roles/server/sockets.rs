@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use base::settings::Settings;
 use rules::refusal::Refusal;
+use rules::refusals;
 use tokio::net::TcpListener;
 
 /// The ports of the network that a server holds.
@@ -58,26 +59,11 @@ async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, Refusal
                     "listen" => format!("`--listen {next}` or {variable}={next} would work"),
                     _ => format!("{variable}={next} would work"),
                 };
-                Refusal::conflict(
-                    "listen.taken",
-                    format!("{setting}: {address} is taken by {holder}."),
-                )
-                .hint(format!("{way}; `ss -ltnp` shows who listens."))
+                refusals::listen_taken(setting, address, &holder, &way)
             }
-            ErrorKind::PermissionDenied => Refusal::denied(
-                "listen.denied",
-                format!("{setting}: this user may not listen on {address}."),
-            )
-            .hint("A port above 1023 would work."),
-            ErrorKind::AddrNotAvailable => Refusal::invalid(
-                "listen.no-such-address",
-                format!("{setting}: this machine has no address {}.", address.ip()),
-            )
-            .hint("127.0.0.1 serves this machine only, 0.0.0.0 every network."),
-            _ => Refusal::unavailable(
-                "listen.failed",
-                format!("{setting}: {address} cannot be listened on: {error}."),
-            ),
+            ErrorKind::PermissionDenied => refusals::listen_denied(setting, address),
+            ErrorKind::AddrNotAvailable => refusals::listen_no_such_address(setting, address.ip()),
+            _ => refusals::listen_failed(setting, address, &error),
         })
 }
 

@@ -37,7 +37,7 @@ pub(super) fn closed(node: &NodeRecord, now: Timestamp) -> Option<PlacementBlock
     if let Some(problem) = node
         .problems
         .iter()
-        .find(|p| p.code.starts_with("node.refuses"))
+        .find(|p| p.code.starts_with(crate::codes::family::NODE_REFUSES))
     {
         return say(&problem.code, problem.text.clone());
     }

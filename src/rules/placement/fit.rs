@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::codes;
 use crate::devices::{CONTEXT_OVERHEAD, WHOLE};
 use crate::names::{NodeId, UserId};
 use crate::placement::PlacementBlocker;
@@ -10,7 +11,9 @@ use crate::placement::cluster_state::{ClusterState, FoundPlace};
 use crate::placement::feasibility::{closed, holds_when_empty, slice_memory};
 use crate::placement::node_state::NodeState;
 use crate::reason::Reason;
+use crate::reasons;
 use crate::refusal::Refusal;
+use crate::refusals;
 use crate::resources::{Demand, Device, DeviceShare};
 use crate::session::{Session, SessionEnvironment};
 use crate::units::{Bytes, GpuShare, Timestamp};
@@ -45,12 +48,7 @@ pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitP
     };
     let node = &ground.spots[place.found.spot].node.name;
     Some(FitPlace {
-        because: Reason::new(
-            "placement.only-device",
-            format!("{node}: the device that it is bound to."),
-        )
-        .with("node", node)
-        .with("device", device),
+        because: reasons::placement_only_device(node, device),
         ..place
     })
 }
@@ -77,64 +75,40 @@ fn reason(
     if let [part] = devices
         && let Some(profile) = demand.mig
     {
-        return Reason::new(
-            "placement.partition",
-            format!("{}, device {}: a free {profile}.", node.name, part.index),
-        )
-        .with("node", &node.name)
-        .with("device", part.index)
-        .with("profile", profile);
+        return reasons::placement_partition(&node.name, part.index, profile);
     }
     if let [part] = devices
         && part.share < WHOLE
     {
-        let (code, word) = match world.policy.spreading {
-            crate::policy::Spreading::Pack => ("placement.fullest-device", "fullest"),
-            crate::policy::Spreading::Spread => ("placement.emptiest-device", "emptiest"),
+        return match world.policy.spreading {
+            crate::policy::Spreading::Pack => {
+                reasons::placement_fullest_device(&node.name, part.index, part.share)
+            }
+            crate::policy::Spreading::Spread => {
+                reasons::placement_emptiest_device(&node.name, part.index, part.share)
+            }
         };
-        return Reason::new(
-            code,
-            format!(
-                "{}, device {}: the {word} one that still holds {}.",
-                node.name, part.index, part.share
-            ),
-        )
-        .with("node", &node.name)
-        .with("device", part.index)
-        .with("share", part.share);
     }
     if devices.len() > 1 {
         let linked = devices
             .windows(2)
             .all(|pair| card(&pair[0]).and_then(|d| d.link) == card(&pair[1]).and_then(|d| d.link))
             && card(&devices[0]).is_some_and(|d| d.link.is_some());
-        let (code, word) = if linked {
-            ("placement.linked-devices", "linked to each other")
-        } else {
-            ("placement.several-devices", "free together")
-        };
         let list: Vec<String> = devices.iter().map(|d| d.index.to_string()).collect();
-        return Reason::new(
-            code,
-            format!("{}, devices {}: {word}.", node.name, list.join(", ")),
-        )
-        .with("node", &node.name)
-        .with("devices", list.join(", "));
+        return match linked {
+            true => reasons::placement_linked_devices(&node.name, list.join(", ")),
+            false => reasons::placement_several_devices(&node.name, list.join(", ")),
+        };
     }
-    Reason::new(
-        "placement.room",
-        format!(
-            "{} has room: {} of {} and {} of {} are free.",
-            node.name,
-            cpu,
-            node.capacity.cpu.cores(),
-            memory,
-            node.capacity.memory
-        ),
+    reasons::placement_room(
+        &node.name,
+        cpu,
+        node.capacity.cpu.cores(),
+        memory,
+        node.capacity.memory,
+        demand.cpu,
+        demand.memory,
     )
-    .with("node", &node.name)
-    .with("cpu", demand.cpu)
-    .with("memory", demand.memory)
 }
 
 /// The same for a session that wants that environment.
@@ -332,14 +306,7 @@ pub(super) fn regrant(
     if (demand.gpu, demand.gpu_memory, demand.mig) == (old.gpu, old.gpu_memory, old.mig) {
         return Ok(session.devices.clone());
     }
-    let other = || {
-        Refusal::conflict(
-            "resize.other-devices",
-            "That needs other devices, and devices are given at the start only.",
-        )
-        .at("/resources/gpu")
-        .hint("Its fraction can grow up to 0.99 of its card; restart it for anything else.")
-    };
+    let other = || refusals::resize_other_devices().at("/resources/gpu");
     let (whole, part) = (demand.gpu.0 / WHOLE.0, GpuShare(demand.gpu.0 % WHOLE.0));
     let (old_whole, old_part) = (old.gpu.0 / WHOLE.0, GpuShare(old.gpu.0 % WHOLE.0));
     // 0.5 → 1 takes all of the card that it is on already.
@@ -365,12 +332,7 @@ pub(super) fn regrant(
     };
     let memory = if fraction {
         slice_memory(device, demand, target).ok_or_else(|| {
-            Refusal::invalid(
-                "gpu.slice-too-small",
-                format!("A slice needs at least {CONTEXT_OVERHEAD}: a program's context alone takes about that."),
-            ).with("least", CONTEXT_OVERHEAD)
-            .at("/resources/gpu")
-            .hint("A larger share would work.")
+            refusals::gpu_resized_slice_too_small(CONTEXT_OVERHEAD).at("/resources/gpu")
         })?
     } else {
         device.memory
@@ -390,21 +352,13 @@ pub(super) fn regrant(
         device.memory.saturating_sub(others.memory),
     );
     if target > share_left || memory > memory_left {
-        return Err(Refusal::capacity(
-            "resize.no-room",
-            format!(
-                "Device {} of {} has no room for that beside its other slices.",
-                mine.index, node.name
-            ),
+        return Err(refusals::resize_no_room_on_device(
+            mine.index,
+            &node.name,
+            share_left,
+            memory_left,
         )
-        .with("device", mine.index)
-        .with("node", &node.name)
-        .with("share", share_left)
-        .with("memory", memory_left)
-        .at("/resources/gpu")
-        .hint(format!(
-            "Up to {share_left} and {memory_left} would work now."
-        )));
+        .at("/resources/gpu"));
     }
     mine.share = target;
     mine.memory = memory;
@@ -422,37 +376,27 @@ pub(super) fn possible(
         return Ok(());
     }
     if *environment == SessionEnvironment::Host && !world.nodes.iter().any(|n| n.host_environment) {
-        return Err(Refusal::invalid(
-            "environment.host-off",
-            "No machine offers its own programs as an environment.",
-        )
-        .at("/image")
-        .hint("Choose an imported image."));
+        return Err(refusals::environment_host_off().at("/image"));
     }
     // A machine that cannot run containers at all will not learn it while a session waits.
     let refusing = |n: &NodeRecord| {
         n.problems
             .iter()
-            .find(|p| p.code.starts_with("node.refuses"))
+            .find(|p| p.code.starts_with(codes::family::NODE_REFUSES))
             .cloned()
     };
     if let Some(Some(problem)) = world.nodes.iter().map(refusing).reduce(|a, b| a.and(b)) {
-        return Err(
-            Refusal::unavailable(problem.code, "No machine here can run containers.")
-                .hint(problem.text),
-        );
+        // Under the code of what it lacks.
+        return Err(Refusal {
+            code: problem.code,
+            ..refusals::node_refuses(problem.text)
+        });
     }
     world.policy.check(demand)?;
     if let Some(each) = world.policy.each
         && choice::asked(world, demand) > each
     {
-        return Err(Refusal::invalid(
-            "gpu.over-quota",
-            format!("One user may hold at most {each} of devices here."),
-        )
-        .with("limit", each)
-        .at("/resources/mig")
-        .hint("A smaller partition would work; an administrator can raise it."));
+        return Err(refusals::gpu_partition_over_quota(each).at("/resources/mig"));
     }
     let fits = |n: &NodeRecord| {
         n.capacity.cpu >= demand.cpu
@@ -474,40 +418,14 @@ pub(super) fn possible(
         .map(|n| n.capacity.memory)
         .max()
         .unwrap_or_default();
-    let (code, pointer, text, hint, values) = if demand.cpu > most_cpu {
-        (
-            "cpu.too-large",
-            "/resources/cpu",
-            format!("No machine here has {}.", demand.cpu.cores()),
-            format!("{most_cpu} is the most one session can have."),
-            Some((demand.cpu.to_string(), most_cpu.to_string())),
-        )
+    Err(if demand.cpu > most_cpu {
+        refusals::cpu_too_large(demand.cpu.cores(), most_cpu, demand.cpu).at("/resources/cpu")
     } else if demand.memory > most_memory {
-        (
-            "memory.too-large",
-            "/resources/memory",
-            format!(
-                "No machine here has {} of memory for sessions.",
-                demand.memory
-            ),
-            format!("{most_memory} is the most one session can have."),
-            Some((demand.memory.to_string(), most_memory.to_string())),
-        )
+        refusals::memory_too_large(demand.memory, most_memory).at("/resources/memory")
     } else if let Some(refusal) = never_on_devices(world, demand) {
-        return Err(refusal);
+        refusal
     } else {
-        (
-            "resources.too-large",
-            "/resources",
-            "No single machine here has all of this together.".to_owned(),
-            "Ask for less of one of them.".to_owned(),
-            None,
-        )
-    };
-    let refusal = Refusal::capacity(code, text).at(pointer).hint(hint);
-    Err(match values {
-        Some((wanted, most)) => refusal.with("wanted", wanted).with("most", most),
-        None => refusal,
+        refusals::resources_too_large().at("/resources")
     })
 }
 
@@ -522,11 +440,7 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
         .flat_map(|n| &n.capacity.devices)
         .collect();
     if all.is_empty() {
-        return Some(
-            Refusal::capacity("gpu.none", "No machine here has a GPU.")
-                .at("/resources/gpu")
-                .hint("A session without a GPU would start."),
-        );
+        return Some(refusals::gpu_none().at("/resources/gpu"));
     }
     if let Some(profile) = demand.mig {
         let mut there: Vec<String> = all
@@ -536,19 +450,11 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
             .collect();
         there.sort();
         there.dedup();
-        let refusal = Refusal::capacity(
-            "gpu.no-such-partition",
-            format!("No device here is cut into a {profile}."),
-        )
-        .with("profile", profile)
-        .at("/resources/mig");
-        return Some(if there.is_empty() {
-            refusal.hint("No device here is cut into partitions; a share such as 0.25 would work.")
-        } else {
-            refusal
-                .with("there", there.join(", "))
-                .hint(format!("{} would work.", there.join(" or ")))
-        });
+        let refusal = match there[..] {
+            [] => refusals::gpu_nothing_partitioned(profile),
+            _ => refusals::gpu_no_such_partition(profile, there.join(" or "), there.join(", ")),
+        };
+        return Some(refusal.at("/resources/mig"));
     }
     let most = world
         .nodes
@@ -557,18 +463,11 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
         .max()
         .unwrap_or_default();
     if (demand.gpu.0 as usize).div_ceil(100) > most {
-        let refusal = Refusal::capacity(
-            "gpu.too-large",
-            format!("No machine here has {} devices.", demand.gpu),
-        )
-        .with("wanted", demand.gpu)
-        .at("/resources/gpu");
-        return Some(match most {
-            0 => refusal.hint("Every device here is cut into partitions; --mig names one."),
-            most => refusal
-                .with("most", most)
-                .hint(format!("{most} is the most one session can have.")),
-        });
+        let refusal = match most {
+            0 => refusals::gpu_all_partitioned(demand.gpu),
+            most => refusals::gpu_too_large(demand.gpu, most),
+        };
+        return Some(refusal.at("/resources/gpu"));
     }
     let largest = all
         .iter()
@@ -579,36 +478,16 @@ fn never_on_devices(world: &ClusterSnapshot, demand: &Demand) -> Option<Refusal>
     if let Some(memory) = demand.gpu_memory
         && memory > largest
     {
-        return Some(
-            Refusal::capacity(
-                "gpu.memory-too-large",
-                format!("No device here has {memory}."),
-            )
-            .with("wanted", memory)
-            .with("most", largest)
-            .at("/resources/gpu_memory")
-            .hint(format!("{largest} is the most one slice can have.")),
-        );
+        return Some(refusals::gpu_memory_too_large(memory, largest).at("/resources/gpu_memory"));
     }
     let least = all
         .iter()
         .filter(|d| !d.is_cut())
         .filter_map(|d| d.least_share())
         .min();
-    let refusal = Refusal::capacity(
-        "gpu.slice-too-small",
-        format!(
-            "{} of a device here is less memory than the {CONTEXT_OVERHEAD} that a program's context takes.",
-            demand.gpu
-        ),
-    )
-    .with("share", demand.gpu)
-    .with("least", CONTEXT_OVERHEAD)
-    .at("/resources/gpu");
-    Some(match least {
-        Some(least) => refusal
-            .with("works", least)
-            .hint(format!("{least} or more would work.")),
-        None => refusal.hint("Ask for whole devices."),
-    })
+    let refusal = match least {
+        Some(works) => refusals::gpu_slice_too_small_here(demand.gpu, CONTEXT_OVERHEAD, works),
+        None => refusals::gpu_slice_too_small_everywhere(demand.gpu, CONTEXT_OVERHEAD),
+    };
+    Some(refusal.at("/resources/gpu"))
 }

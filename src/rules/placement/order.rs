@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::names::{SessionId, UserId};
 use crate::placement::PlacementBlocker;
 use crate::reason::Reason;
+use crate::reasons;
 use crate::session::{Outcome, Session, SessionState};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
@@ -118,23 +119,10 @@ pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -
             Some(Some(Outcome::Succeeded)) => {}
             Some(outcome) => {
                 let word = outcome.map_or("unknown", Outcome::word);
-                return QueueGate::Never(
-                    Reason::new(
-                        "dependency.failed",
-                        format!("A session it depends on ended as {word}."),
-                    )
-                    .with("session", id)
-                    .with("outcome", word),
-                );
+                return QueueGate::Never(reasons::dependency_ended_badly(word, id));
             }
             None => {
-                return QueueGate::Never(
-                    Reason::new(
-                        "dependency.missing",
-                        "A session it depends on no longer exists.",
-                    )
-                    .with("session", id),
-                );
+                return QueueGate::Never(reasons::dependency_missing(id));
             }
         }
     }

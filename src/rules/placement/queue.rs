@@ -6,6 +6,7 @@ use super::fit::{self, FitPlace};
 use super::order::{self, QueueGate};
 use super::reservations::MAX_SIZES;
 use crate::reason::Reason;
+use crate::reasons;
 use crate::session::{DesiredState, Outcome, Session};
 use crate::units::Timestamp;
 use crate::world::ClusterSnapshot;
@@ -47,10 +48,7 @@ impl<'w> QueueWalk<'w> {
     /// Looks at the next one.
     pub(super) fn step(&mut self, session: &'w Session) -> QueueStep {
         if session.wish != DesiredState::Run {
-            let because = Reason::new(
-                "session.stopped-before-start",
-                "It was stopped before it started.",
-            );
+            let because = reasons::session_stopped_before_start();
             return QueueStep::End(Outcome::Stopped, because);
         }
         match order::gate(self.world, session, self.now) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rules::names::UserId;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -250,13 +250,9 @@ impl<'s> Attempt<'s> {
         if slowed {
             let Ok(held) = Arc::clone(&counts.slowed).try_acquire_owned() else {
                 self.undone();
-                return Err(Refusal::too_often(
-                    "sign-in.busy",
-                    "Too many sign-ins are in progress.",
-                )
-                .hint("Try again in a moment.")
-                .retry_after(SLOWED.as_secs() + 1)
-                .into());
+                return Err(refusals::sign_in_many_in_progress()
+                    .retry_after(SLOWED.as_secs() + 1)
+                    .into());
             };
             tokio::time::sleep(SLOWED).await;
             return Ok(Some(held));
@@ -284,17 +280,9 @@ impl<'s> Attempt<'s> {
     }
 
     fn locked(&self, until: Timestamp, now: Timestamp) -> Failure {
-        Refusal::too_often(
-            "sign-in.locked",
-            format!(
-                "{} has to wait until {until} after too many failures.",
-                self.what
-            ),
-        )
-        .with("until", until)
-        .hint("Wait until then, or ask an administrator to set a new password.")
-        .retry_after(until.millis_since(now).div_ceil(1000).max(1))
-        .into()
+        refusals::sign_in_locked(&self.what, until)
+            .retry_after(until.millis_since(now).div_ceil(1000).max(1))
+            .into()
     }
 
     /// Tells the journal, once for each run of failures. Of unknown names it tells the log alone:
@@ -315,7 +303,7 @@ impl<'s> Attempt<'s> {
                 topic: "people",
                 object: &object,
                 owner: None,
-                code: "sign-in.locked",
+                code: rules::codes::SIGN_IN_LOCKED,
                 before: "",
                 after: &until.to_string(),
             })

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rules::names::UserId;
 use rules::people::{Role, User};
 use rules::refusal::{Refusal, RefusalKind};
+use rules::refusals;
 use rules::units::Timestamp;
 
 use super::{Caller, TOUCH_SECONDS, Via, suspended, token_expired};
@@ -114,8 +115,7 @@ pub fn lease(server: &Server, caller: &Caller) -> Lease {
             match tokio::time::timeout(wait, revision.changed()).await {
                 Ok(Ok(())) => tokio::time::sleep(GATHER).await,
                 Ok(Err(_)) => {
-                    return Refusal::unavailable("server.stopping", "The server is stopping.")
-                        .hint("Open it again in a moment.");
+                    return refusals::server_stopping();
                 }
                 Err(_) => {}
             }
@@ -143,12 +143,7 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
                 }
                 Via::Token { id } => {
                     let Some((token, person)) = view.token_by_id(id)? else {
-                        return Err(Refusal::unauthenticated(
-                            "token.revoked",
-                            "The token that opened this was revoked.",
-                        )
-                        .hint("Open it again with another token.")
-                        .into());
+                        return Err(refusals::token_revoked().into());
                     };
                     same(caller, &person)?;
                     match token.expires_at {
@@ -166,27 +161,17 @@ fn same(caller: &Caller, person: &User) -> Result<(), Refusal> {
         return Err(suspended());
     }
     if caller.subject.role == Role::Administrator && person.role != Role::Administrator {
-        return Err(Refusal::denied(
-            "role.changed",
-            "You are no longer an administrator of this machine.",
-        )
-        .hint("Open it again to go on with what you may see now."));
+        return Err(refusals::role_changed());
     }
     Ok(())
 }
 
 fn too_many() -> Refusal {
-    Refusal::too_often(
-        "stream.too-many",
-        format!("You have {MAX_PER_USER} pages, terminals and logs open already."),
-    )
-    .with("most", MAX_PER_USER)
-    .hint("Close some of them.")
+    refusals::stream_too_many(MAX_PER_USER)
 }
 
 fn signed_out() -> Refusal {
-    Refusal::unauthenticated("sign-in.ended", "The sign-in that opened this has ended.")
-        .hint("Sign in again.")
+    refusals::sign_in_ended()
 }
 
 /// Keeps a browser's sign-in from ending by rest while its user types into a terminal of it.

@@ -5,6 +5,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use rules::refusal::Refusal;
+use rules::refusals;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
@@ -104,13 +105,7 @@ impl Hasher {
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let Ok(_waiting) = self.waiting.try_acquire() else {
-            return Err(Refusal::too_often(
-                "sign-in.busy",
-                "Too many sign-ins are being checked at once.",
-            )
-            .hint("Try again in a moment.")
-            .retry_after(2)
-            .into());
+            return Err(refusals::sign_in_busy().retry_after(2).into());
         };
         let _turn = self
             .at_once
@@ -189,30 +184,14 @@ impl Stored {
 pub(crate) fn check_new(password: &SecretText, name: &str, pointer: &str) -> Result<(), Refusal> {
     let text = password.reveal();
     let characters = text.chars().count();
-    let refuse = |code: &str, sentence: String| {
-        Refusal::invalid(code, sentence).at(pointer).hint(
-            "Four or more random words would work, such as those of a sentence only you know.",
-        )
-    };
     if characters < MIN_LENGTH {
-        return Err(refuse(
-            "password.too-short",
-            format!("A password has at least {MIN_LENGTH} characters."),
-        )
-        .with("least", MIN_LENGTH));
+        return Err(refusals::password_too_short(MIN_LENGTH).at(pointer));
     }
     if text.len() > MAX_LENGTH {
-        return Err(refuse(
-            "password.too-long",
-            format!("A password has at most {MAX_LENGTH} bytes."),
-        )
-        .with("most", MAX_LENGTH));
+        return Err(refusals::password_too_long(MAX_LENGTH).at(pointer));
     }
     if text.contains('\0') {
-        return Err(refuse(
-            "password.nul",
-            "A password cannot hold a NUL character.".to_owned(),
-        ));
+        return Err(refusals::password_nul().at(pointer));
     }
     let lower = text.to_lowercase();
     let mut letters: Vec<char> = lower.chars().collect();
@@ -222,10 +201,7 @@ pub(crate) fn check_new(password: &SecretText, name: &str, pointer: &str) -> Res
         || lower.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_ascii_punctuation()) == name
         || COMMON.lines().any(|common| common == lower);
     if too_plain {
-        return Err(refuse(
-            "password.too-common",
-            "That password is too common or too simple.".to_owned(),
-        ));
+        return Err(refusals::password_too_common().at(pointer));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use base::observe::random;
 use rules::names::UserName;
 use rules::people::Role;
 use rules::refusal::Refusal;
+use rules::refusals;
 
 use super::attempts::Attempt;
 use super::secret::{SecretText, same};
@@ -85,23 +86,11 @@ pub async fn set_up(
     if !right {
         // Eighty bits cannot be guessed: only the wrong ones wait.
         Attempt::of_setup(server, source).begin().await?;
-        return Err(Refusal::invalid(
-            "setup.code-wrong",
-            "That is not the setup code that was drawn last.",
-        )
-        .at("/code")
-        .hint("As root on this machine, `fardel setup-link` prints the one that is good.")
-        .into());
+        return Err(refusals::setup_code_wrong().at("/code").into());
     }
     let now = server.clock().now();
     if setup.expires_at.is_none_or(|end| end <= now) {
-        return Err(Refusal::invalid(
-            "setup.code-expired",
-            "That setup code was good for one hour, which is over.",
-        )
-        .at("/code")
-        .hint("As root on this machine, `fardel setup-link` prints a new one.")
-        .into());
+        return Err(refusals::setup_code_expired().at("/code").into());
     }
     let name = UserName::parse(name)?;
     password::check_new(&password, name.as_str(), "/password")?;
@@ -120,7 +109,7 @@ pub async fn set_up(
             topic: "people",
             object: &person.id.to_string(),
             owner: None,
-            code: "setup.done",
+            code: rules::codes::SETUP_DONE,
             before: "",
             after: person.name.as_str(),
         })
@@ -129,8 +118,7 @@ pub async fn set_up(
 }
 
 fn done() -> Refusal {
-    Refusal::conflict("setup.done", "This machine is already set up.")
-        .hint("Sign in, or ask an administrator for an account.")
+    refusals::setup_done()
 }
 
 /// A code as it is compared: without hyphens and blanks, in capitals.

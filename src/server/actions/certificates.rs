@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::tls::keeper::{self, Keeper};
 use rules::permissions::Permission;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 
 use super::allowed;
@@ -135,7 +135,7 @@ pub(crate) fn worries(server: &Server) -> Vec<DiagnosticCheck> {
     if !settings.encrypted() {
         let open = !settings.listen.ip().is_loopback();
         let worry = open.then(|| DiagnosticCheck {
-            code: "tls.off".into(),
+            code: rules::codes::TLS_OFF.into(),
             ok: false,
             minor: true,
             text: "Pages are not encrypted: passwords cross the network as they are.".into(),
@@ -169,12 +169,7 @@ async fn at_work<T: Send + 'static>(
     act: impl FnOnce(&Keeper) -> Result<T, base::tls::TlsError> + Send + 'static,
 ) -> Result<T, Failure> {
     if !server.settings().encrypted() {
-        return Err(Refusal::conflict(
-            "tls.off",
-            "This server speaks plain HTTP, so there is no certificate.",
-        )
-        .hint("On loopback nothing crosses a network. For the network: listen = \"0.0.0.0:443\" in the settings, and a restart.")
-        .into());
+        return Err(refusals::tls_off().into());
     }
     let keeper: Arc<Keeper> = server.certificates()?;
     tokio::task::spawn_blocking(move || act(&keeper).map_err(tls_failure))

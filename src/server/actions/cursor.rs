@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
@@ -29,13 +30,7 @@ pub(super) fn read<T: DeserializeOwned>(
     bound: &str,
     text: &str,
 ) -> Result<T, Refusal> {
-    let wrong = || {
-        Refusal::invalid(
-            "cursor.invalid",
-            "This cursor does not belong to a list with this order and filter.",
-        )
-        .hint("Leave it out to begin with the first page.")
-    };
+    let wrong = || refusals::cursor_invalid();
     if text.len() > MAX_CURSOR_LENGTH {
         return Err(wrong());
     }

@@ -12,7 +12,9 @@ use rules::permissions::Permission;
 use rules::policy::SharePolicy;
 use rules::proof::SelfTestStatus;
 use rules::reason::Reason;
+use rules::reasons;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::{Device, DeviceShare};
 use rules::session::{DesiredState, SessionKind, SessionState, plain, text};
 use rules::units::{Bytes, GpuShare, Timestamp};
@@ -363,12 +365,7 @@ pub async fn drain(
                 if dry_run {
                     continue;
                 }
-                let because = Reason::new(
-                    "session.device-drained",
-                    format!("{} took its device out of use.", caller.name),
-                )
-                .with("by", &caller.name)
-                .with("device", gpu.index);
+                let because = reasons::session_device_drained(&caller.name, gpu.index);
                 end(rows, &caller, session.id, &because, again)?;
             }
             let gpu = find(
@@ -417,32 +414,19 @@ pub async fn cut(
             let plan = cut::plan(device, &wanted, here)?;
             let as_it_is = cut::same(&profiles_of(device), &wanted);
             if as_it_is && gpu.planned.is_none() {
-                let so = |text: String| {
-                    Refusal::conflict("gpu.cut-already", text)
-                        .with("device", gpu.index)
-                        .hint("Nothing has to be done.")
-                };
                 return Err(match wanted[..] {
-                    [] => so(format!("GPU {} is whole.", gpu.index)),
-                    _ => {
-                        let into = cut::listed(&wanted);
-                        so(format!("GPU {} is cut into {into}.", gpu.index))
-                            .with("into", cut::counted(&wanted).join(", "))
-                    }
+                    [] => refusals::gpu_whole_already(gpu.index),
+                    _ => refusals::gpu_cut_already(
+                        gpu.index,
+                        cut::listed(&wanted),
+                        cut::counted(&wanted).join(", "),
+                    ),
                 }
                 .into());
             }
             // A plan that is taken back ends no session.
             let ends = if as_it_is { Vec::new() } else { plan.ends };
-            let because = Reason::new(
-                "session.device-cut",
-                format!(
-                    "{} is cutting its device into other partitions.",
-                    caller.name
-                ),
-            )
-            .with("by", &caller.name)
-            .with("device", gpu.index);
+            let because = reasons::session_device_cut(&caller.name, gpu.index);
             let mut told = (Vec::new(), Vec::new());
             for session in world.sessions.iter().filter(|s| ends.contains(&s.id)) {
                 let again = plan.requeued.contains(&session.id);
@@ -551,8 +535,13 @@ fn end(
 fn checked(note: Option<String>) -> Result<Option<String>, Refusal> {
     let note = note.map(|note| note.trim().to_owned());
     if let Some(note) = &note {
-        text("note", "/note", note, MAX_NOTE_LENGTH)?;
-        plain("note", "/note", note)?;
+        text(
+            rules::session::TextField::Note,
+            "/note",
+            note,
+            MAX_NOTE_LENGTH,
+        )?;
+        plain(rules::session::TextField::Note, "/note", note)?;
     }
     Ok(note)
 }
@@ -613,31 +602,15 @@ fn find(mut all: Vec<Gpu>, id: &str) -> Result<Gpu, Refusal> {
     let shown: String = id.chars().take(80).flat_map(char::escape_debug).collect();
     match found[..] {
         [at] => Ok(all.swap_remove(at)),
-        [] => {
-            let refusal = Refusal::not_found(
-                "gpu.not-found",
-                format!("There is no device called {shown}."),
-            )
-            .with("called", &shown);
-            Err(match all.first() {
-                Some(gpu) => refusal
-                    .with("first", &gpu.id)
-                    .with("index", gpu.index)
-                    .hint(format!(
-                        "{} would work, or its index {}.",
-                        gpu.id, gpu.index
-                    )),
-                None => refusal.hint("No machine here has a GPU."),
-            })
-        }
-        _ => Err(Refusal::conflict(
-            "gpu.ambiguous",
-            format!("{} devices are called {shown}.", found.len()),
-        )
-        .with("count", found.len())
-        .with("called", &shown)
-        .with("first", &all[found[0]].id)
-        .hint(format!("{} would work.", all[found[0]].id))),
+        [] => Err(match all.first() {
+            Some(gpu) => refusals::gpu_not_found(&shown, &gpu.id, gpu.index),
+            None => refusals::gpu_not_found_anywhere(&shown),
+        }),
+        _ => Err(refusals::gpu_ambiguous(
+            found.len(),
+            &shown,
+            &all[found[0]].id,
+        )),
     }
 }
 

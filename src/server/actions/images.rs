@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId, UploadId};
 use rules::permissions::Permission;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
@@ -113,21 +113,10 @@ pub async fn import_once(
         ImportSource::Upload(id) => ImportOrigin::Upload { id: id.0, owner },
         ImportSource::Path(path) => {
             if caller.via != Via::LocalRoot {
-                return Err(Refusal::denied(
-                    "image.path-denied",
-                    "Only root on this machine may name a file of it.",
-                )
-                .at("/path")
-                .hint("Upload the archive instead.")
-                .into());
+                return Err(refusals::image_path_denied().at("/path").into());
             }
             if !path.is_absolute() {
-                return Err(Refusal::invalid(
-                    "image.path-relative",
-                    "The path of an archive begins with a slash.",
-                )
-                .at("/path")
-                .into());
+                return Err(refusals::image_path_relative().at("/path").into());
             }
             ImportOrigin::Path(path)
         }
@@ -151,13 +140,9 @@ pub async fn import_once(
                     return Ok(same.id);
                 }
                 if open.len() >= MAX_OPEN {
-                    return Err(Refusal::too_often(
-                        "operation.too-many",
-                        format!("{} imports wait already.", open.len()),
-                    )
-                    .with("count", open.len())
-                    .retry_after(60)
-                    .into());
+                    return Err(refusals::operation_too_many(open.len())
+                        .retry_after(60)
+                        .into());
                 }
                 rows.insert_operation(&row, actor.as_str())?;
                 Ok(row.id)
@@ -189,14 +174,10 @@ async fn look_at(server: &Server, source: ImportOrigin) -> Result<(), Failure> {
                     .status(*id, owner)
                     .map_err(upload_failure)?;
                 if status.offset != status.declared.bytes {
-                    return Err(Refusal::conflict(
-                        "upload.incomplete",
-                        format!(
-                            "{} of {} bytes have come.",
-                            status.offset, status.declared.bytes
-                        ),
+                    return Err(refusals::upload_incomplete_for_import(
+                        status.offset,
+                        status.declared.bytes,
                     )
-                    .hint("Send the rest, then import it.")
                     .into());
                 }
             }
@@ -224,15 +205,7 @@ pub async fn remove(
             let image = find(rows, &which)?;
             let users = rows.image_users(image.id)?;
             if users > 0 {
-                return Err(Refusal::conflict(
-                    "image.in-use",
-                    format!(
-                        "{users} sessions that are not over start from {}.",
-                        image.reference
-                    ),
-                )
-                .hint("Stop them first.")
-                .into());
+                return Err(refusals::image_in_use(users, &image.reference).into());
             }
             rows.remove_image(image.id)?;
             rows.note(NewEvent {
@@ -264,10 +237,7 @@ pub async fn remove(
 }
 
 fn find(view: &ReadTransaction<'_>, which: &str) -> Result<CatalogImage, Failure> {
-    let missing = || {
-        Refusal::not_found("image.not-found", "There is no such image.")
-            .hint("The list of images has their names.")
-    };
+    let missing = || refusals::image_not_found();
     let found = match which.parse::<ImageId>() {
         Ok(id) => view.image(id)?,
         Err(_) => match parse_reference(which) {

@@ -3,6 +3,7 @@
 use rules::names::{OperationId, UserId};
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +67,7 @@ fn find(server: &Server, caller: &Caller, id: OperationId) -> Result<OperationVi
         .read_now("show an operation", |view| view.operation(id))?;
     match row {
         Some(row) if own.is_none_or(|own| own == row.person) => Ok(show(server, row)),
-        _ => Err(Refusal::not_found("operation.not-found", "There is no such operation.").into()),
+        _ => Err(refusals::operation_not_found().into()),
     }
 }
 
@@ -87,7 +88,7 @@ pub async fn cancel(
         })
         .await?;
     if !asked {
-        return Err(Refusal::conflict("operation.over", "That is over already.").into());
+        return Err(refusals::operation_over().into());
     }
     server.imports().break_off(id);
     server.proofs().break_off(id);

@@ -5,6 +5,7 @@ use rules::names::{UserId, UserName};
 use rules::people::{Role, User};
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::{SessionState, plain, text};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -66,22 +67,12 @@ pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks,
     allowed(caller, Permission::PeopleWrite)?;
     let open = access::setup_open(server);
     if open && caller.via != Via::LocalRoot {
-        return Err(Refusal::denied(
-            "setup.root-needed",
-            "Only root on this machine may ask for the setup link.",
-        )
-        .hint("Run `fardel setup-link` there, as root.")
-        .into());
+        return Err(refusals::setup_root_needed().into());
     }
     let path = match access::setup_link(server) {
         Some(code) => format!("/setup?code={code}"),
         None if open => {
-            return Err(Refusal::unavailable(
-                "setup.code-not-kept",
-                "A setup code cannot be kept just now.",
-            )
-            .hint("The server's log says why.")
-            .into());
+            return Err(refusals::setup_code_not_kept().into());
         }
         None => "/login".to_owned(),
     };
@@ -294,7 +285,7 @@ pub async fn suspend(
             };
             put(rows, &changed)?;
             let code = if suspended {
-                "person.suspended"
+                rules::codes::PERSON_SUSPENDED
             } else {
                 "person.admitted"
             };
@@ -331,14 +322,7 @@ pub async fn remove(
                 .filter(|s| s.owner == person.id && s.phase != SessionState::Ended)
                 .count();
             if live > 0 {
-                return Err(Refusal::conflict(
-                    "person.has-sessions",
-                    format!("{} has {live} sessions that are not over.", person.name),
-                )
-                .with("name", &person.name)
-                .with("count", live)
-                .hint("Stop them first, or suspend the account.")
-                .into());
+                return Err(refusals::person_has_sessions(&person.name, live).into());
             }
             rows.remove_person(person.id)?;
             note(
@@ -407,11 +391,7 @@ pub async fn change_password(
         Ok((person, stored))
     })?;
     if access::prove_again(server, caller, &old, stored).await? == PasswordCheck::Wrong {
-        return Err(
-            Refusal::invalid("password.wrong", "That is not your present password.")
-                .at("/old")
-                .into(),
-        );
+        return Err(refusals::password_wrong().at("/old").into());
     }
     password::check_new(&new, person.name.as_str(), "/new")?;
     let hash = server.hasher().hash(&new).await?;
@@ -474,7 +454,7 @@ pub async fn end_sign_in(server: &Server, caller: &Caller, id: Uuid) -> Result<(
     if ended {
         Ok(())
     } else {
-        Err(Refusal::not_found("sign-in.not-found", "There is no such sign-in.").into())
+        Err(refusals::sign_in_not_found().into())
     }
 }
 
@@ -483,14 +463,14 @@ fn find(view: &ReadTransaction<'_>, who: &str) -> Result<User, Failure> {
         Ok(id) => view.person(id)?,
         Err(_) => view.person_named(who)?,
     };
-    found.filter(|person| person.id != ROOT).ok_or_else(|| {
-        Refusal::not_found("user.not-found", "There is no user of that name.").into()
-    })
+    found
+        .filter(|person| person.id != ROOT)
+        .ok_or_else(|| refusals::user_not_found().into())
 }
 
 fn own(view: &ReadTransaction<'_>, caller: &Caller) -> Result<User, Failure> {
     view.person(caller.subject.user)?
-        .ok_or_else(|| Refusal::unauthenticated("person.gone", "This account was removed.").into())
+        .ok_or_else(|| refusals::person_gone().into())
 }
 
 /// Finds a person, checks who asks, runs `work`, and gives them as they are afterwards.
@@ -523,46 +503,23 @@ fn fresh(person: &User, if_match: Option<u64>) -> Result<(), Refusal> {
     if if_match.is_none_or(|generation| generation == person.generation) {
         return Ok(());
     }
-    Err(Refusal::stale(
-        "person.stale",
-        format!(
-            "{} was changed since you read it; it is at version {} now.",
-            person.name, person.generation
-        ),
-    )
-    .with("name", &person.name)
-    .with("version", person.generation)
-    .hint("Read it again and repeat the change."))
+    Err(refusals::person_stale(&person.name, person.generation))
 }
 
 fn keep_an_administrator(rows: &Rows<'_>, person: &User) -> Result<(), Failure> {
     let counts = person.role == Role::Administrator && !person.suspended;
     if counts && rows.administrators()? <= 1 {
-        return Err(Refusal::conflict(
-            "person.last-administrator",
-            format!("{} is the last administrator of this machine.", person.name),
-        )
-        .with("name", &person.name)
-        .hint("Make another user an administrator first.")
-        .into());
+        return Err(refusals::person_last_administrator(&person.name).into());
     }
     Ok(())
 }
 
 fn oneself(verb: &str) -> Refusal {
-    Refusal::conflict(
-        "person.self",
-        format!("You cannot {verb} your own account."),
-    )
-    .hint("Another administrator can.")
+    refusals::person_self(verb)
 }
 
 fn not_an_account() -> Refusal {
-    Refusal::conflict(
-        "person.root",
-        "Root on this machine has no account, hence no password and no tokens.",
-    )
-    .hint("Sign in as a person of this machine.")
+    refusals::person_root()
 }
 
 fn note(
@@ -588,18 +545,12 @@ fn check(preferences: &UserPreferences) -> Result<(), Refusal> {
     if let Some(language) = preferences.language.as_deref()
         && !["", "en", "ko"].contains(&language)
     {
-        return Err(
-            Refusal::invalid("language.unknown", "There is no translation into that.")
-                .at("/language")
-                .hint("en or ko would work."),
-        );
+        return Err(refusals::language_unknown().at("/language"));
     }
     if let Some(theme) = preferences.theme.as_deref()
         && !["light", "dark", "system"].contains(&theme)
     {
-        return Err(Refusal::invalid("theme.unknown", "There is no such theme.")
-            .at("/theme")
-            .hint("light, dark or system would work."));
+        return Err(refusals::theme_unknown().at("/theme"));
     }
     if let Some(zone) = preferences
         .time_zone
@@ -607,11 +558,7 @@ fn check(preferences: &UserPreferences) -> Result<(), Refusal> {
         .filter(|zone| !zone.is_empty())
         && (zone.len() > 64 || jiff::tz::TimeZone::get(zone).is_err())
     {
-        return Err(
-            Refusal::invalid("time-zone.unknown", "There is no such time zone.")
-                .at("/time_zone")
-                .hint("A name such as Asia/Seoul or Europe/Berlin would work."),
-        );
+        return Err(refusals::time_zone_unknown().at("/time_zone"));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! and free words. Words with the same name widen, different names narrow.
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::{SessionKind, SessionState, plain, text};
 
 use crate::catalog::listing::{SessionFilter, SortKey};
@@ -11,16 +12,16 @@ const MAX_WORDS: usize = 32;
 
 /// Reads a query. Empty text lets every session through.
 pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
-    text("query", "/q", query, MAX_QUERY_LENGTH)?;
-    plain("query", "/q", query)?;
+    text(
+        rules::session::TextField::Query,
+        "/q",
+        query,
+        MAX_QUERY_LENGTH,
+    )?;
+    plain(rules::session::TextField::Query, "/q", query)?;
     let words = split(query)?;
     if words.len() > MAX_WORDS {
-        return Err(Refusal::invalid(
-            "query.too-many-words",
-            format!("A query has at most {MAX_WORDS} words."),
-        )
-        .with("most", MAX_WORDS)
-        .at("/q"));
+        return Err(refusals::query_too_many_words(MAX_WORDS).at("/q"));
     }
     let mut filter = SessionFilter::default();
     for word in words {
@@ -29,12 +30,7 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
             continue;
         };
         if value.is_empty() {
-            return Err(
-                Refusal::invalid("query.value-missing", format!("{name}: needs a value."))
-                    .with("name", name)
-                    .at("/q")
-                    .hint(format!("{name}:… without a blank would work.")),
-            );
+            return Err(refusals::query_value_missing(name).at("/q"));
         }
         match name {
             "state" => match value {
@@ -51,27 +47,14 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
                             .into_iter()
                             .map(SessionState::word)
                             .collect();
-                        Refusal::invalid(
-                            "query.state-unknown",
-                            format!("{} is no state of a session.", value.escape_debug()),
-                        )
-                        .with("typed", value.escape_debug())
-                        .with("known", all.join(", "))
-                        .at("/q")
-                        .hint(format!("One of {}, live would work.", all.join(", ")))
+                        refusals::query_state_unknown(value.escape_debug(), all.join(", ")).at("/q")
                     })?),
             },
             "kind" => filter.kinds.push(match value {
                 "interactive" => SessionKind::Interactive,
                 "batch" => SessionKind::Batch,
                 _ => {
-                    return Err(Refusal::invalid(
-                        "query.kind-unknown",
-                        format!("{} is no kind of session.", value.escape_debug()),
-                    )
-                    .with("typed", value.escape_debug())
-                    .at("/q")
-                    .hint("interactive or batch would work."));
+                    return Err(refusals::query_kind_unknown(value.escape_debug()).at("/q"));
                 }
             }),
             "owner" => filter.owners.push(value.to_owned()),
@@ -82,13 +65,7 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
                 None => (value.to_owned(), None),
             }),
             _ => {
-                return Err(Refusal::invalid(
-                    "query.word-unknown",
-                    format!("Sessions have no {}.", name.escape_debug()),
-                )
-                .with("typed", name.escape_debug())
-                .at("/q")
-                .hint("state, owner, image, name, label and kind would work; so do free words."));
+                return Err(refusals::query_word_unknown(name.escape_debug()).at("/q"));
             }
         }
     }
@@ -112,11 +89,7 @@ fn split(query: &str) -> Result<Vec<String>, Refusal> {
         }
     }
     if quoted {
-        return Err(Refusal::invalid(
-            "query.quote-open",
-            "A quotation mark of this query is not closed.",
-        )
-        .at("/q"));
+        return Err(refusals::query_quote_open().at("/q"));
     }
     if !word.is_empty() {
         words.push(word);
@@ -140,12 +113,7 @@ pub(super) fn sort(text: Option<&str>) -> Result<(SortKey, bool), Refusal> {
         "ended_at" => SortKey::Ended,
         "name" => SortKey::Name,
         _ => {
-            return Err(Refusal::invalid(
-                "sort.unknown",
-                "A list of sessions cannot be sorted by that.",
-            )
-            .at("/sort")
-            .hint("created_at, started_at, ended_at or name would work, with - for the reverse."));
+            return Err(refusals::sort_unknown().at("/sort"));
         }
     };
     Ok((key, descending))

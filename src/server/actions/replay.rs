@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use base::acts::Acts;
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::{Deserialize, Serialize};
 
 use super::{IdempotencyKey, own_key};
@@ -107,13 +107,7 @@ pub fn first(server: &Server, caller: &Caller, key: IdempotencyKey) -> Result<Ke
         marks.insert(mark.clone())
     };
     if !taken {
-        return Err(Refusal::conflict(
-            "idempotency.under-way",
-            "The first request with this Idempotency-Key is being answered.",
-        )
-        .hint("Ask again in a moment with the same key.")
-        .retry_after(1)
-        .into());
+        return Err(refusals::idempotency_under_way().retry_after(1).into());
     }
     // From here on the turn gives the key back, whatever happens.
     let turn = KeyPermit {

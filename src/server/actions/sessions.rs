@@ -4,7 +4,7 @@
 use rules::names::{ContainerName, SessionId, SessionName};
 use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::{SessionKind, SessionState};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
@@ -68,21 +68,15 @@ pub async fn list(
     let (key, descending) = query::sort(wanted.sort.as_deref())?;
     let limit = wanted.limit.unwrap_or(USUAL_PAGE);
     if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
-        return Err(Refusal::invalid(
-            "limit.out-of-range",
-            format!("A page has 1 to {MAX_PAGE_ITEMS} items."),
-        )
-        .at("/limit")
-        .into());
+        return Err(refusals::limit_out_of_range(MAX_PAGE_ITEMS)
+            .at("/limit")
+            .into());
     }
     let only_own = match wanted.scope.as_deref() {
         Some("mine") => true,
         None | Some("" | "all") => !sees_all(caller),
         Some(_) => {
-            return Err(Refusal::invalid("scope.unknown", "There is no such scope.")
-                .at("/scope")
-                .hint("mine or all would work.")
-                .into());
+            return Err(refusals::session_scope_unknown().at("/scope").into());
         }
     };
     filter.owner = only_own.then_some(caller.subject.user);
@@ -255,16 +249,16 @@ fn discreet(mut explained: Explanation, world: &ClusterSnapshot, caller: &Caller
         if blocker.ends_with.is_some_and(|id| !own(id)) {
             let before = std::mem::take(&mut blocker.text);
             let (code, text) = match blocker.code.as_str() {
-                "queue.behind" => (
-                    "queue.behind-other",
+                rules::codes::QUEUE_BEHIND => (
+                    rules::codes::QUEUE_BEHIND_OTHER,
                     "A session of another user is in front of it and waits for room.",
                 ),
-                "queue.kept" => (
-                    "queue.kept-other",
+                rules::codes::QUEUE_KEPT => (
+                    rules::codes::QUEUE_KEPT_OTHER,
                     "The free resources are reserved for an earlier session of another user.",
                 ),
                 _ => (
-                    "dependency.waiting-other",
+                    rules::codes::DEPENDENCY_WAITING_OTHER,
                     "It waits for a session of another user.",
                 ),
             };

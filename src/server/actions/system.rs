@@ -9,6 +9,7 @@ use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::{Session, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
@@ -105,7 +106,7 @@ pub async fn health(server: &Server) -> Vec<DiagnosticCheck> {
     );
     let done = !access::setup_open(server);
     say(
-        "setup.done",
+        rules::codes::SETUP_DONE,
         done,
         true,
         if done {
@@ -176,7 +177,7 @@ pub async fn findings_of(
     );
     if let Some(failure) = super::backups::standing(server, caller).await?.failure {
         found.push(InvariantFinding {
-            code: "backup.failed".into(),
+            code: rules::codes::BACKUP_FAILED.into(),
             text: format!("No backup was made at {}: {}", failure.at, failure.text),
         });
     }
@@ -190,7 +191,7 @@ const CLOCK_MAY_LAG: u64 = 300;
 pub(crate) fn clock_behind(now: Timestamp, newest: Option<Timestamp>) -> Option<InvariantFinding> {
     let newest = newest.filter(|newest| *newest > now.plus_seconds(CLOCK_MAY_LAG))?;
     Some(InvariantFinding {
-        code: "clock.set-back".into(),
+        code: rules::codes::CLOCK_SET_BACK.into(),
         text: format!(
             "The clock says {now}, yet the journal already reaches to {newest}: it was set back. \
              Running sessions are not touched; set it right: timedatectl set-time."
@@ -460,15 +461,9 @@ async fn examined<T: serde::de::DeserializeOwned>(
 }
 
 async fn examine(server: &Server, what: Examination) -> Result<Vec<u8>, Failure> {
-    let unavailable = |why: String| {
-        Refusal::unavailable("diagnostics.unavailable", why)
-            .hint("On the machine itself: fardel doctor, fardel support bundle.")
-    };
     match server.examining().ask(what).await {
-        None => Err(unavailable("This server cannot look at its machine.".into()).into()),
-        Some(Err(why)) => {
-            Err(unavailable(format!("The machine could not be looked at: {why}.")).into())
-        }
+        None => Err(refusals::diagnostics_no_machine().into()),
+        Some(Err(why)) => Err(refusals::diagnostics_unavailable(why).into()),
         Some(Ok(bytes)) => Ok(bytes),
     }
 }
@@ -510,7 +505,7 @@ pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Diagnostic
     let disk = free(&server.settings().data)
         .filter(|free| *free < WARNED)
         .map(|free| DiagnosticCheck {
-            code: "disk.low".into(),
+            code: rules::codes::DISK_LOW.into(),
             ok: false,
             minor: true,
             text: format!("Only {free} are free on the disk of the state."),

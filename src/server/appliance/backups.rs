@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base::observe::chain;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -139,13 +139,7 @@ pub(crate) fn files(directory: &Path) -> Vec<BackupFile> {
 ///
 /// Errors: `backup.not-found`. Only names that `files` gives are opened, so no path leads elsewhere.
 pub(crate) fn open(server: &Server, name: &str) -> Result<(BackupFile, std::fs::File), Failure> {
-    let gone = || {
-        Refusal::not_found(
-            "backup.not-found",
-            format!("There is no backup {name:?} here."),
-        )
-        .hint("fardel backup ls lists those that there are; the oldest go when newer ones come.")
-    };
+    let gone = || refusals::backup_not_found(format_args!("{name:?}"));
     let settings = server.settings();
     let directory = settings.backup_dir.as_deref().ok_or_else(gone)?;
     let found = files(directory)
@@ -163,19 +157,10 @@ pub(crate) fn open(server: &Server, name: &str) -> Result<(BackupFile, std::fs::
 pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Failure> {
     let settings = server.settings();
     let Some(directory) = settings.backup_dir.clone() else {
-        return Err(Refusal::conflict(
-            "backup.not-configured",
-            "This server was not told where to put backups.",
-        )
-        .hint("Set backup_dir and backup_passphrase_file, then: fardel config reload.")
-        .into());
+        return Err(refusals::backup_not_configured().into());
     };
     let Ok(_turn) = server.backups().turn.try_lock() else {
-        return Err(
-            Refusal::conflict("backup.under-way", "A backup is being made right now.")
-                .hint("Wait for it; it shows up in the list.")
-                .into(),
-        );
+        return Err(refusals::backup_under_way().into());
     };
     let work = server.clone();
     let done = tokio::task::spawn_blocking(move || make_here(&work, &directory))
@@ -190,8 +175,7 @@ pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Fai
         Err(failure) => {
             let refusal = match failure {
                 Failure::Refusal(refusal) => refusal.clone(),
-                fault => Refusal::unavailable("backup.fault", format!("{}.", chain(fault)))
-                    .hint("The server's log says more."),
+                fault => refusals::backup_failed_see_log(chain(fault)),
             };
             tracing::error!(code = refusal.code, "no backup was made: {refusal}");
             let told = refusal.code.clone();
@@ -201,7 +185,7 @@ pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Fai
                 text: refusal.text,
                 hint: refusal.hint,
             }));
-            ("backup.failed", told)
+            (rules::codes::BACKUP_FAILED, told)
         }
     };
     let actor = actor.to_owned();
@@ -228,25 +212,16 @@ pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Fai
 fn make_here(server: &Server, directory: &Path) -> Result<BackupFile, Failure> {
     use std::os::unix::fs::DirBuilderExt as _;
     let settings = server.settings();
-    let secret = settings.backup_passphrase_file.as_deref().ok_or_else(|| {
-        Refusal::conflict(
-            "backup.not-configured",
-            "backup_dir is set, but no file with a passphrase is.",
-        )
-        .hint("Set backup_passphrase_file to a file of one line, mode 0600, then: fardel config reload.")
-    })?;
+    let secret = settings
+        .backup_passphrase_file
+        .as_deref()
+        .ok_or_else(refusals::backup_passphrase_not_configured)?;
     let passphrase = Passphrase::read(secret)?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(|error| {
-            Refusal::unavailable(
-                "backup.unwritable",
-                format!("{} cannot be made: {error}.", directory.display()),
-            )
-            .hint("Set backup_dir to a directory on a disk that is there.")
-        })?;
+        .map_err(|error| refusals::backup_directory_unwritable(directory.display(), &error))?;
     let places = BackupPaths {
         data: settings.data.clone(),
         settings: server.in_force().reading().sources.file(),
@@ -256,15 +231,7 @@ fn make_here(server: &Server, directory: &Path) -> Result<BackupFile, Failure> {
     let made = backup::create(&places, &passphrase, &to, now)?;
     let verified = backup::verify(&to, &passphrase, &settings.data)?;
     if !verified.catalog.is_sound() {
-        return Err(Refusal::unavailable(
-            "backup.unsound",
-            format!(
-                "The backup {} was made, but its catalog is not sound.",
-                to.display()
-            ),
-        )
-        .hint("fardel backup verify lists what is wrong; older backups were kept.")
-        .into());
+        return Err(refusals::backup_made_unsound(to.display()).into());
     }
     let name = made
         .path

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId};
 use rules::refusal::{Refusal, RefusalKind};
+use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -224,7 +225,7 @@ impl ImportWorker {
         };
         let ended = match done {
             Ok(()) => return Ok(()),
-            Err(Failure::Refusal(refusal)) if refusal.code == "image.cancelled" => {
+            Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::IMAGE_CANCELLED => {
                 if closing {
                     return Ok(());
                 }
@@ -233,10 +234,7 @@ impl ImportWorker {
             Err(Failure::Refusal(refusal)) => (OperationState::Failed, refusal),
             Err(Failure::Fault(fault)) => {
                 tracing::error!(operation = %id, error = %base::observe::chain(&fault), "import");
-                let refusal = Refusal::unavailable(
-                    "server.fault",
-                    "The server failed at this; its log says why.",
-                );
+                let refusal = refusals::server_job_failed();
                 (OperationState::Failed, refusal)
             }
         };
@@ -253,7 +251,7 @@ impl ImportWorker {
             .map_err(|error| ServerFault::new("read what to import", error))?;
         let id = row.id;
         if cancelled.load(Ordering::Acquire) {
-            return Err(Refusal::conflict("image.cancelled", "The import was cancelled.").into());
+            return Err(refusals::image_import_cancelled().into());
         }
         self.catalog
             .write_now(Lane::Loops, "begin an import", move |rows| {
@@ -278,15 +276,9 @@ impl ImportWorker {
             && imported.len() > 1
         {
             self.forget_unnamed(&images)?;
-            return Err(Refusal::invalid(
-                "image.several",
-                format!("The archive holds {} images.", imported.len()),
-            )
-            .at("/reference")
-            .hint(format!(
-                "Import it without the name {reference}; each has its own."
-            ))
-            .into());
+            return Err(refusals::image_several(imported.len(), reference)
+                .at("/reference")
+                .into());
         }
         self.write(row, &input, imported)?;
         self.forget_unnamed(&images)?;
@@ -364,7 +356,7 @@ impl ImportWorker {
         let useless = matches!(
             refusal.kind,
             RefusalKind::Invalid | RefusalKind::TooLarge | RefusalKind::Malformed
-        ) || refusal.code == "image.cancelled";
+        ) || refusal.code == rules::codes::IMAGE_CANCELLED;
         let Ok(Input {
             source: ImportOrigin::Upload { id, owner },
             ..
@@ -375,7 +367,7 @@ impl ImportWorker {
         if useless
             && let Ok(uploads) = self.lazy_stores.uploads(&self.data)
             && let Err(error) = uploads.remove(id, &owner)
-            && error.code() != Some("upload.not-found")
+            && error.code() != Some(rules::codes::UPLOAD_NOT_FOUND)
         {
             tracing::warn!(%error, "an unusable upload was not removed");
         }

@@ -85,8 +85,8 @@ pub(crate) fn upload_failure(error: UploadError) -> Failure {
 /// A full disk has one code everywhere.
 fn renamed(refusal: Refusal) -> Refusal {
     match refusal.code.as_str() {
-        "upload.disk-full" | "image.disk-full" => Refusal {
-            code: "disk.full".to_owned(),
+        rules::codes::UPLOAD_DISK_FULL | rules::codes::IMAGE_DISK_FULL => Refusal {
+            code: rules::codes::DISK_FULL.to_owned(),
             ..refusal
         },
         _ => refusal,

@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -68,11 +69,7 @@ impl Passphrase {
     pub fn new(text: &str) -> Result<Self, Refusal> {
         let text = text.trim_end_matches(['\r', '\n']);
         if text.chars().count() < 12 {
-            return Err(Refusal::invalid(
-                "backup.passphrase-short",
-                "The passphrase of a backup has at least 12 characters.",
-            )
-            .hint("Four random words would work; keep them away from this machine."));
+            return Err(refusals::backup_passphrase_short());
         }
         Ok(Self(text.to_owned()))
     }
@@ -80,30 +77,17 @@ impl Passphrase {
     /// The first line of a file that only its owner may read.
     pub fn read(path: &std::path::Path) -> Result<Self, Refusal> {
         use std::os::unix::fs::PermissionsExt as _;
-        let unreadable = |error: io::Error| {
-            Refusal::unavailable(
-                "backup.passphrase-unreadable",
-                format!(
-                    "The passphrase in {} cannot be read: {error}.",
-                    path.display()
-                ),
-            )
-            .hint("It is a file of one line, mode 0600, owned by the user that makes backups.")
-        };
+        let unreadable =
+            |error: io::Error| refusals::backup_passphrase_unreadable(path.display(), &error);
         let mode = std::fs::metadata(path)
             .map_err(unreadable)?
             .permissions()
             .mode();
         if mode & 0o077 != 0 {
-            return Err(Refusal::invalid(
-                "backup.passphrase-open",
-                format!(
-                    "Others on this machine may read {} (mode {:o}).",
-                    path.display(),
-                    mode & 0o777
-                ),
-            )
-            .hint(format!("chmod 600 {}", path.display())));
+            return Err(refusals::backup_passphrase_open(
+                path.display(),
+                format_args!("{:o}", mode & 0o777),
+            ));
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         Self::new(text.lines().next().unwrap_or_default())
@@ -270,10 +254,7 @@ pub(super) fn header<R: Read>(
             .then(|| String::from_utf8(text).ok())
             .flatten()
     };
-    let foreign = || {
-        Refusal::invalid("backup.foreign", "This file is no backup of fardel.")
-            .hint("Backups begin with the words: fardel backup.")
-    };
+    let foreign = || refusals::backup_foreign();
     let first = line().ok_or_else(foreign)?;
     let format: u32 = first
         .strip_prefix(FIRST_WORDS)
@@ -318,12 +299,7 @@ impl<R: Read> Opener<R> {
         let keys =
             keys(passphrase, &salt, (header.memory_kib, header.passes)).map_err(|_| damaged())?;
         if !bool::from(keys.check.ct_eq(check.as_slice())) {
-            return Err(Refusal::denied(
-                "backup.wrong-passphrase",
-                "This passphrase does not open the backup.",
-            )
-            .hint("The one that was in force when it was made does; look whether it was changed since.")
-            .into());
+            return Err(refusals::backup_wrong_passphrase().into());
         }
         let left = header.length;
         let opener = Self {
@@ -377,27 +353,15 @@ impl<R: Read> Read for Opener<R> {
 }
 
 pub(super) fn cut() -> Refusal {
-    Refusal::invalid(
-        "backup.cut",
-        "The backup ends too early: it was cut off while it was copied or written.",
-    )
-    .hint("Copy it again from where it was made, or take an older one.")
+    refusals::backup_cut()
 }
 
 pub(super) fn damaged() -> Refusal {
-    Refusal::invalid(
-        "backup.damaged",
-        "The backup was damaged or changed after it was made.",
-    )
-    .hint("Copy it again from where it was made, or take an older one.")
+    refusals::backup_damaged()
 }
 
 pub(super) fn newer(why: &str) -> Refusal {
-    Refusal::conflict(
-        "backup.newer",
-        format!("The backup was made by a newer fardel: {why}."),
-    )
-    .hint("Install the version that made it, or a newer one, then try again.")
+    refusals::backup_newer(why)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use rules::codes;
 use rules::messages::{Assignment, CutOrder, NodeReport};
 use rules::names::{ImageId, NodeId, SessionId, UserId};
-use rules::refusal::{Refusal, RefusalKind};
+use rules::refusals;
 use rules::session::Session;
 use rules::units::Timestamp;
 use rules::world::{ClusterSnapshot, NodeRecord};
@@ -125,7 +126,7 @@ impl Rows<'_> {
                 },
             )?;
             if written == ConditionalWrite::No {
-                return Err(moved_on().into());
+                return Err(refusals::controller_moved_on().into());
             }
         }
         for node in &writes.nodes {
@@ -155,7 +156,7 @@ impl Rows<'_> {
                 value::text(&assignment.cuts),
             ))?;
         if written == 0 {
-            return Err(moved_on().into());
+            return Err(refusals::controller_moved_on().into());
         }
         Ok(())
     }
@@ -272,20 +273,10 @@ impl Rows<'_> {
     }
 }
 
-const MOVED_ON: &str = "controller.moved-on";
-
-fn moved_on() -> Refusal {
-    Refusal::new(
-        RefusalKind::Stale,
-        MOVED_ON,
-        "A row of this pass was written meanwhile.",
-    )
-}
-
 fn recorded(result: Result<(), Failure>) -> Result<bool, Failure> {
     match result {
         Ok(()) => Ok(true),
-        Err(Failure::Refusal(refusal)) if refusal.code == MOVED_ON => Ok(false),
+        Err(Failure::Refusal(refusal)) if refusal.code == codes::CONTROLLER_MOVED_ON => Ok(false),
         Err(failure) => Err(failure),
     }
 }

@@ -8,7 +8,8 @@ use base::observe::Clock;
 use rules::continuity::Claim;
 use rules::findings::{InvariantFinding, findings};
 use rules::names::{ContainerName, NodeId};
-use rules::reason::Reason;
+use rules::reasons;
+use rules::refusals;
 use rules::session::Outcome;
 use rules::units::Timestamp;
 use rusqlite::backup::Backup;
@@ -215,10 +216,7 @@ pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Res
             let now = rows.now;
             for id in gone {
                 rows.change_session(id, None, "restore", None, |session| {
-                    session.reason = Some(Reason::new(
-                        "session.container-gone",
-                        "Its container is gone and left no exit record.",
-                    ));
+                    session.reason = Some(reasons::session_container_gone());
                     session.end(Outcome::Lost, None, now);
                     true
                 })?;
@@ -412,13 +410,7 @@ pub(crate) fn hold(data: &Path) -> Result<impl Sized, Failure> {
 }
 
 fn missing(data: &Path) -> rules::refusal::Refusal {
-    rules::refusal::Refusal::not_found(
-        "state.missing",
-        format!("There is no catalog in {}.", data.display()),
-    )
-    .hint(
-        "Name the server's directory with --data or FARDEL_DATA; `fardel config show` tells which.",
-    )
+    refusals::state_missing(data.display())
 }
 
 /// Makes the catalog in `data` one of another version, for tests.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rules::refusal::Refusal;
+use rules::refusals;
 use rusqlite::{Connection, OpenFlags};
 
 use super::{CatalogPlace, health};
@@ -70,13 +71,7 @@ pub(super) fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Fail
 }
 
 pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Refusal {
-    Refusal::unavailable(
-        "state.unwritable",
-        format!("{} cannot be written: {error}.", path.display()),
-    )
-    .hint(
-        "Make that directory writable for this user, or set FARDEL_DATA (or --data) to one that is.",
-    )
+    refusals::state_unwritable(path.display(), error)
 }
 
 pub(super) fn unreadable(place: &CatalogPlace, error: rusqlite::Error) -> Failure {
@@ -86,26 +81,13 @@ pub(super) fn unreadable(place: &CatalogPlace, error: rusqlite::Error) -> Failur
     };
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
-            Refusal::unavailable(
-                "state.damaged",
-                format!("{} is not a readable catalog: {error}.", path.display()),
-            )
-            .hint(
-                "Restore the newest backup: fardel backup restore FILE --replace. A file that is only put in \
-                 its place leads no machine before root says so: fardel state accept.",
-            )
-            .into()
+            refusals::state_not_a_catalog(path.display(), &error).into()
         }
         Some(rusqlite::ErrorCode::SystemIoFailure) => health::disk(&error).into(),
         Some(rusqlite::ErrorCode::ReadOnly | rusqlite::ErrorCode::CannotOpen) => {
             unwritable(&path, &std::io::Error::other(error)).into()
         }
-        Some(rusqlite::ErrorCode::DiskFull) => Refusal::unavailable(
-            "disk.full",
-            format!("{} cannot be written: the disk is full.", path.display()),
-        )
-        .hint("Free space on that disk, or set FARDEL_DATA (or --data) to another one.")
-        .into(),
+        Some(rusqlite::ErrorCode::DiskFull) => refusals::disk_full_at_start(path.display()).into(),
         _ => ServerFault::new(format!("open {}", path.display()), error).into(),
     }
 }
@@ -170,11 +152,10 @@ pub(super) fn lock(directory: &Path) -> Result<StateLock, Refusal> {
                 "" => "Another process".to_owned(),
                 pid => format!("Process {pid}"),
             };
-            return Err(Refusal::conflict(
-                "server.already-running",
-                format!("{process} already serves the state in {}.", directory.display()),
-            )
-            .hint("Stop it first, or set FARDEL_DATA (or --data), FARDEL_RUN and FARDEL_LISTEN to run a second box beside it."));
+            return Err(refusals::server_already_running(
+                &process,
+                directory.display(),
+            ));
         }
         Err(TryLockError::Error(error)) => return Err(unwritable(&path, &error)),
     }

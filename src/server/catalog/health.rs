@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rules::codes;
 use rules::reason::Reason;
 use rules::refusal::Refusal;
+use rules::refusals;
 
 use crate::Failure;
 
@@ -18,12 +20,12 @@ const DISK_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// large catalog is read for nothing. Longer: damage that nobody meets stays unknown.
 pub(crate) const PAGE_CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
-pub(crate) const DAMAGED: &str = "state.damaged";
-pub(crate) const DISK: &str = "state.disk";
+pub(crate) const DAMAGED: &str = codes::STATE_DAMAGED;
+pub(crate) const DISK: &str = codes::STATE_DISK;
 /// Codes that end as soon as something was written again.
-pub(super) const ENDED_BY_A_WRITE: [&str; 3] = [DISK, "disk.read-only", "disk.full"];
+pub(super) const ENDED_BY_A_WRITE: [&str; 3] = [DISK, codes::DISK_READ_ONLY, codes::DISK_FULL];
 /// In front of what a machine says of its own record.
-const OF_THE_MACHINE: &str = "node.record-";
+const OF_THE_MACHINE: &str = codes::family::NODE_RECORD;
 
 /// Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
@@ -88,10 +90,9 @@ impl CatalogHealth {
         self.over(|code| code.starts_with(OF_THE_MACHINE) && !told(code));
         for problem in problems {
             if problem.code.starts_with(OF_THE_MACHINE) {
-                let refusal = Refusal::unavailable(problem.code.as_str(), problem.text.as_str());
-                self.note(refusal.hint(
-                    "Make that file and its directory writable (chattr -i, mount -o remount,rw); it is tried again by itself.",
-                ));
+                let mut refusal = refusals::node_record_reported(&problem.text);
+                refusal.code.clone_from(&problem.code);
+                self.note(refusal);
             }
         }
     }
@@ -129,23 +130,12 @@ impl CatalogHealth {
 
 /// Pages of the catalog do not say what they should.
 pub(super) fn damaged(what: &dyn std::fmt::Display) -> Refusal {
-    Refusal::unavailable(DAMAGED, format!("The catalog is damaged: {what}."))
-        .with("what", what)
-        .hint(
-            "Stop the server, then restore the newest backup: fardel backup restore FILE --replace. \
-             `fardel doctor` says what is damaged.",
-        )
+    refusals::state_damaged(what)
 }
 
 /// The disk of the state answers with errors.
 pub(super) fn disk(what: &dyn std::fmt::Display) -> Refusal {
-    Refusal::unavailable(
-        DISK,
-        format!("The disk that holds this machine's state fails: {what}."),
-    )
-    .with("what", what)
-    .hint("Look at the kernel's log for errors of that disk; when it works again, so does this.")
-    .retry_after(30)
+    refusals::state_disk(what).retry_after(30)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Answers that were already given: the same key from the same principal on the same route gets the
 //! first answer again for 24 hours, and never acts twice.
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use rusqlite::OptionalExtension as _;
 
@@ -57,12 +57,7 @@ impl ReadTransaction<'_> {
                 let opened = self.seal.open(&SealedRow::Answer(key), &answer);
                 Ok(Some(opened.map_err(|broken| health::damaged(&broken))?))
             }
-            Some(_) => Err(Refusal::invalid(
-                "idempotency.key-reused",
-                "This Idempotency-Key was used before with another request.",
-            )
-            .hint("Use a new key for a new request.")
-            .into()),
+            Some(_) => Err(refusals::idempotency_key_reused().into()),
         }
     }
 }
@@ -74,17 +69,9 @@ impl Rows<'_> {
     /// Errors: `idempotency.answer-too-large`.
     pub(crate) fn remember_answer(&self, key: &RequestKey, answer: &str) -> Result<(), Failure> {
         if answer.len() > MAX_ANSWER_BYTES {
-            return Err(Refusal::too_large(
-                "idempotency.answer-too-large",
-                format!(
-                    "The answer has {} bytes, and at most {MAX_ANSWER_BYTES} are kept for an Idempotency-Key.",
-                    answer.len()
-                ),
-            )
-            .with("bytes", answer.len())
-            .with("most", MAX_ANSWER_BYTES)
-            .hint("Launch fewer copies at once, or leave the key out.")
-            .into());
+            return Err(
+                refusals::idempotency_answer_too_large(answer.len(), MAX_ANSWER_BYTES).into(),
+            );
         }
         self.connection
             .prepare_cached(

@@ -1,7 +1,7 @@
 //! The ladder of schema versions: numbered steps, forward only, all that are due in one transaction, with
 //! a copy of the file before the first. A state of a newer version is refused by name.
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use rusqlite::Connection;
 
 use super::{CatalogPlace, files};
@@ -46,25 +46,11 @@ pub(super) fn climb_to(
         .query_row("select count(*) from sqlite_schema", [], |row| row.get(0))
         .map_err(unreadable)?;
     if application != APPLICATION && (tables > 0 || version > 0) {
-        return Err(Refusal::conflict(
-            "state.foreign",
-            format!("{} belongs to another program.", path(place)),
-        )
-        .hint("Set FARDEL_DATA (or --data) to a directory of its own.")
-        .into());
+        return Err(refusals::state_foreign(path(place)).into());
     }
     let reached = usize::try_from(version).unwrap_or(0);
     if reached > steps.len() {
-        return Err(Refusal::conflict(
-            "state.newer",
-            format!(
-                "{} was written by a newer fardel (catalog version {reached}; this one knows {}).",
-                path(place),
-                steps.len()
-            ),
-        )
-        .hint("Start the newer program again, or go back to the catalog from before the upgrade: fardel upgrade rollback.")
-        .into());
+        return Err(refusals::state_newer(path(place), reached, steps.len()).into());
     }
     if reached > 0 && reached < steps.len() {
         copy(connection, place, reached)?;

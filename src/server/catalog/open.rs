@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use base::observe::{Clock, random};
 use rules::names::NodeId;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
@@ -177,32 +178,15 @@ fn ground(directory: &Path) -> Result<(), Refusal> {
         rustix::process::getegid().as_raw(),
     );
     if found.uid() != own {
-        return Err(Refusal::conflict(
-            "state.foreign-owner",
-            format!(
-                "{shown} belongs to user {}, not to {own}, who runs this.",
-                found.uid()
-            ),
-        )
-        .hint(format!(
-            "Start it as that user, or give the directory away: chown -R {own} {shown}."
-        )));
+        return Err(refusals::state_foreign_owner(&shown, found.uid(), own));
     }
     let mode = found.mode() & 0o7777;
     if mode & 0o002 != 0 || (mode & 0o020 != 0 && found.gid() != group) {
-        return Err(Refusal::conflict(
-            "state.exposed",
-            format!("Others may write to {shown} (mode {mode:04o})."),
-        )
-        .hint(format!("chmod 0750 {shown}")));
+        return Err(refusals::state_exposed(&shown, format_args!("{mode:04o}")));
     }
     match rustix::fs::statfs(directory) {
         Ok(disk) => on_network(disk.f_type as u64).map_or(Ok(()), |kind| {
-            Err(Refusal::conflict(
-                "state.network-disk",
-                format!("{shown} lies on {kind}, where locks and the catalog's log do not hold."),
-            )
-            .hint("Set data (or FARDEL_DATA) to a directory on a disk of this machine: ext4, XFS or btrfs."))
+            Err(refusals::state_network_disk(&shown, kind))
         }),
         Err(error) => Err(unwritable(directory, &error.into())),
     }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use rules::names::{TokenId, UserId, UserName};
 use rules::people::{Role, User};
 use rules::permissions::Permission;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
@@ -299,14 +299,7 @@ impl Rows<'_> {
     /// Errors: `user.name-taken`.
     pub(crate) fn insert_person(&self, person: &User, password: &str) -> Result<(), Failure> {
         if self.person_named(person.name.as_str())?.is_some() {
-            return Err(Refusal::conflict(
-                "user.name-taken",
-                format!("There is already a user called {}.", person.name),
-            )
-            .with("name", &person.name)
-            .at("/name")
-            .hint("Choose another name.")
-            .into());
+            return Err(refusals::user_name_taken(&person.name).at("/name").into());
         }
         self.connection
             .prepare_cached(

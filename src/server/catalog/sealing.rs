@@ -19,6 +19,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::hmac;
 use rules::messages::Assignment;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::Session;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _};
@@ -42,9 +43,9 @@ const MARK: &str = "s1:";
 /// Bytes that sealing adds to a text, before base64.
 pub(super) const ADDED: usize = NONCE_LEN + 16 + MARK.len() + 1;
 
-pub(crate) const MISSING: &str = "state.key-missing";
-pub(crate) const FOREIGN: &str = "state.key-foreign";
-pub(crate) const UNREADABLE: &str = "state.key-unreadable";
+pub(crate) const MISSING: &str = rules::codes::STATE_KEY_MISSING;
+pub(crate) const FOREIGN: &str = rules::codes::STATE_KEY_FOREIGN;
+pub(crate) const UNREADABLE: &str = rules::codes::STATE_KEY_UNREADABLE;
 /// All that can be wrong with the key.
 pub(crate) const CODES: [&str; 3] = [MISSING, FOREIGN, UNREADABLE];
 
@@ -455,17 +456,8 @@ fn file(data: &Path) -> PathBuf {
 /// The keys in `data`, oldest first; None where there is no file. Never empty.
 fn read(data: &Path) -> Result<Option<Vec<[u8; KEY]>>, Refusal> {
     let path = file(data);
-    let unreadable = |why: &dyn std::fmt::Display| {
-        Refusal::unavailable(
-            UNREADABLE,
-            format!("The key of this box's sealed values cannot be read: {}: {why}.", path.display()),
-        )
-        .with("path", path.display())
-        .with("what", why)
-        .hint(
-            "Put the file back from a copy, or restore a backup, which brings it along: fardel backup restore FILE --replace.",
-        )
-    };
+    let unreadable =
+        |why: &dyn std::fmt::Display| refusals::state_key_unreadable(path.display(), why);
     let text = match fs::File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => {
@@ -544,14 +536,7 @@ pub(crate) fn bring(from: &Path, into: &Path) -> Result<(), Failure> {
     let mut keys = old.clone();
     keys.extend(new.into_iter().filter(|key| !old.contains(key)));
     if keys.len() > MAX_KEYS {
-        return Err(Refusal::conflict(
-            "restore.too-many-keys",
-            format!("{} holds {MAX_KEYS} keys already.", file(into).display()),
-        )
-        .with("path", file(into).display())
-        .with("most", MAX_KEYS)
-        .hint("Restore into an empty directory: set FARDEL_DATA (or --data) to one.")
-        .into());
+        return Err(refusals::restore_too_many_keys(file(into).display(), MAX_KEYS).into());
     }
     if keys != old {
         write(into, &keys)?;
@@ -560,24 +545,9 @@ pub(crate) fn bring(from: &Path, into: &Path) -> Result<(), Failure> {
 }
 
 fn missing(data: &Path) -> Refusal {
-    told(MISSING, data, "is not there")
+    refusals::state_key_missing(file(data).display())
 }
 
 fn foreign(data: &Path) -> Refusal {
-    told(FOREIGN, data, "is another box's")
-}
-
-fn told(code: &str, data: &Path, how: &str) -> Refusal {
-    let path = file(data);
-    Refusal::unavailable(
-        code,
-        format!(
-            "The catalog holds environments of sessions that are sealed, and their key in {} {how}.",
-            path.display()
-        ),
-    )
-    .with("path", path.display())
-    .hint(
-        "Put the file back that lay beside this catalog, or restore a backup, which brings it along: fardel backup restore FILE --replace.",
-    )
+    refusals::state_key_foreign(file(data).display())
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rules::devices::MigProfile;
 use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::Demand;
 use rules::session::{
     DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
@@ -304,7 +305,7 @@ impl Rows<'_> {
         code: Option<&str>,
         edit: impl FnOnce(&mut Session) -> Result<bool, Failure>,
     ) -> Result<Session, Failure> {
-        let gone = || Refusal::not_found("session.not-found", "There is no such session.");
+        let gone = || refusals::session_not_found();
         let mut refused = None;
         self.change_session(id, None, actor, code, |session| match edit(session) {
             Ok(changed) => changed,
@@ -406,13 +407,7 @@ impl Rows<'_> {
 
 /// A live session of the same owner has this name.
 pub(crate) fn name_taken(name: &SessionName) -> Refusal {
-    Refusal::conflict(
-        "session.name-taken",
-        format!("There is already a session called {name} that is not over."),
-    )
-    .with("name", name)
-    .at("/name")
-    .hint("Choose another name, or leave it out to get one.")
+    refusals::session_name_taken(name).at("/name")
 }
 
 /// The event that a change of phase or wish is, by its words.
@@ -421,7 +416,7 @@ fn event_code(before: &Session, after: &Session) -> String {
         return "session.changed".to_owned();
     }
     match (before.phase, after.phase) {
-        (_, SessionState::Pending) => "session.restarted".to_owned(),
+        (_, SessionState::Pending) => rules::codes::SESSION_RESTARTED.to_owned(),
         (_, phase) => format!("session.{}", phase.word()),
     }
 }

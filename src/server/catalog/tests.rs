@@ -154,7 +154,13 @@ fn a_refused_request_undoes_only_its_own_writes() {
                             .write(Lane::People, "insert", move |rows| {
                                 rows.insert_session(&session, "mina")?;
                                 if n % 10 == 0 {
-                                    return Err(Refusal::invalid("test.no", "No.").into());
+                                    return Err(Refusal::from_parts(
+                                        rules::refusal::RefusalKind::Invalid,
+                                        "test.no".into(),
+                                        "No.".into(),
+                                        String::new(),
+                                    )
+                                    .into());
                                 }
                                 Ok(())
                             })
@@ -245,7 +251,7 @@ fn a_write_from_an_old_sight_is_left_out() {
             .write_now(Lane::Loops, "place", move |rows| {
                 let now = rows.now;
                 rows.change_session(row.id, Some(seen), "test", None, |session| {
-                    let because = Reason::new("placement.room", "Room.");
+                    let because = Reason::from_parts("placement.room".into(), "Room.".into());
                     session.place(NodeId(row.id.0), vec![], because, now);
                     true
                 })
@@ -277,7 +283,7 @@ fn two_live_sessions_of_one_owner_never_share_a_name() {
         .write_now(Lane::People, "stop", move |rows| {
             let now = rows.now;
             rows.change_session(first.id, None, "mina", None, |session| {
-                let because = Reason::new("session.stopped", "Stopped.");
+                let because = Reason::from_parts("session.stopped".into(), "Stopped.".into());
                 session.stop(DesiredState::Stop, because, now)
             })
         })
@@ -373,7 +379,7 @@ fn on_a_full_disk_everything_can_still_be_stopped() {
             .write_now(Lane::People, "stop", move |rows| {
                 let now = rows.now;
                 rows.change_session(id, None, "mina", None, |session| {
-                    let because = Reason::new("session.stopped", "Stopped.");
+                    let because = Reason::from_parts("session.stopped".into(), "Stopped.".into());
                     session.stop(DesiredState::Stop, because, now)
                 })
             })

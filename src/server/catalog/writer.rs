@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use base::observe::Clock;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
@@ -471,13 +471,7 @@ impl Thread {
             Lane::Loops => (&mut lanes.loops, MAX_QUEUED_PASSES),
         };
         if waiting.len() >= most {
-            return Err(Refusal::too_often(
-                "server.busy",
-                "The server is busy: the write queue is full.",
-            )
-            .hint("Try again in a moment.")
-            .retry_after(1)
-            .into());
+            return Err(refusals::server_busy().retry_after(1).into());
         }
         waiting.push_back(request);
         drop(lanes);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use rules::continuity::Continuity;
 use rules::messages::NodeReport;
 use rules::names::{ContainerName, SessionId};
-use rules::reason::Reason;
+use rules::reasons;
 use rules::session::Outcome;
 
 use crate::controller::pass::ControllerPass;
@@ -30,10 +30,7 @@ pub(crate) fn accept(pass: &mut ControllerPass, report: &NodeReport, found: Cont
     let now = pass.now;
     for id in gone {
         pass.change(id, "node", |session| {
-            session.reason = Some(Reason::new(
-                "session.elsewhere",
-                "It ran under another catalog or on another machine, and is not started again here.",
-            ));
+            session.reason = Some(reasons::session_elsewhere());
             session.end(Outcome::Lost, None, now);
             true
         });

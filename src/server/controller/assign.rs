@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rules::assignment;
 use rules::messages::{Assignment, ContainerOrder, RootFileSystem};
 use rules::names::{ContainerName, ImageId, NodeId};
-use rules::reason::Reason;
+use rules::reasons;
 use rules::session::{Outcome, SessionEnvironment, SessionState};
 
 use crate::controller::pass::ControllerPass;
@@ -86,11 +86,7 @@ fn end_without_image(pass: &mut ControllerPass) {
         })
         .filter(|(_, id, _)| !pass.digests.contains_key(id) && !told.contains_key(id))
         .map(|(s, _, reference)| {
-            let reason = Reason::new(
-                "image.gone",
-                format!("Its image {reference} was removed before it could start."),
-            )
-            .with("image", reference);
+            let reason = reasons::image_gone(reference);
             (s.id, reason)
         })
         .collect();

@@ -76,7 +76,7 @@ impl ControllerPass {
             return;
         }
         let code = if session.incarnation != incarnation {
-            "session.restarted".to_owned()
+            rules::codes::SESSION_RESTARTED.to_owned()
         } else if session.phase != before {
             format!("session.{}", session.phase.word())
         } else if let Some(incident) = session.incidents.last()

@@ -394,7 +394,7 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
     ran.place(
         NODE,
         Vec::new(),
-        rules::reason::Reason::new("placement.room", "Room."),
+        rules::reason::Reason::from_parts("placement.room".into(), "Room.".into()),
         at(1),
     );
     ran.phase = SessionState::Running;
@@ -520,7 +520,7 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
             devices: Vec::new(),
             ran: None,
             state: ReportedState::Lost {
-                reason: rules::reason::Reason::new("node.rebooted", "Gone."),
+                reason: rules::reason::Reason::from_parts("node.rebooted".into(), "Gone.".into()),
             },
             usage: None,
         }],
@@ -538,7 +538,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     limited.place(
         NODE,
         Vec::new(),
-        rules::reason::Reason::new("placement.room", "Room."),
+        rules::reason::Reason::from_parts("placement.room".into(), "Room.".into()),
         at(1),
     );
     limited.phase = SessionState::Running;
@@ -643,7 +643,10 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
                 "kim",
                 None,
                 |s| {
-                    let because = rules::reason::Reason::new("session.stopped", "Kim stopped it.");
+                    let because = rules::reason::Reason::from_parts(
+                        "session.stopped".into(),
+                        "Kim stopped it.".into(),
+                    );
                     s.stop(rules::session::DesiredState::Stop, because, at(9))
                 },
             )

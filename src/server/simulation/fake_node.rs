@@ -13,6 +13,7 @@ use rules::messages::{
 };
 use rules::names::{BootId, ContainerName, NodeId};
 use rules::reason::Reason;
+use rules::reasons;
 use rules::resources::either;
 use rules::resources::{Capacity, DeviceShare};
 use rules::units::Timestamp;
@@ -284,7 +285,7 @@ impl FakeNode {
         for container in &mut self.containers {
             if container.lives() {
                 container.life = Life::Over(ReportedState::Lost {
-                    reason: Reason::new("node.rebooted", "Its machine was restarted."),
+                    reason: reasons::node_rebooted(),
                 });
                 container.supervised = false;
             }
@@ -333,10 +334,7 @@ impl FakeNode {
 }
 
 fn never_started() -> Reason {
-    Reason::new(
-        "session.stopped-before-start",
-        "It was stopped before it started.",
-    )
+    reasons::session_stopped_before_start()
 }
 
 impl Container {
@@ -367,10 +365,7 @@ impl Container {
             {
                 self.life = if self.plan.refuse {
                     Life::Over(ReportedState::Refused {
-                        reason: Reason::new(
-                            "container.cannot-start",
-                            "Its program could not be started.",
-                        ),
+                        reason: reasons::container_cannot_start(),
                     })
                 } else {
                     Life::Running {
@@ -460,10 +455,7 @@ impl Container {
     fn gone(&mut self, started: Option<SimulatedMoment>, exit_code: i32, now: SimulatedMoment) {
         self.life = Life::Over(match (self.supervised, started) {
             (false, _) => ReportedState::Lost {
-                reason: Reason::new(
-                    "container.supervisor-lost",
-                    "The process that looked after it was killed.",
-                ),
+                reason: reasons::container_supervisor_lost(),
             },
             (true, None) => ReportedState::Refused {
                 reason: never_started(),

@@ -120,7 +120,7 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
 
     simulation
         .edit(kim.id, |s| {
-            let because = Reason::new("session.stopped", "Kim stopped it.");
+            let because = Reason::from_parts("session.stopped".into(), "Kim stopped it.".into());
             s.stop(DesiredState::Stop, because, Clock::system().now())
         })
         .unwrap();

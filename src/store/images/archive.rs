@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::failure::{Doing, ImageError, carry, from_read, shown};
@@ -41,12 +41,7 @@ impl Archive {
         );
         let opened = match open {
             Err(rustix::io::Errno::NOENT) => {
-                return Err(Refusal::not_found(
-                    "image.archive-missing",
-                    format!("There is no archive at {}.", path.display()),
-                )
-                .hint("Give the path of a file saved by docker save, podman save or skopeo copy.")
-                .into());
+                return Err(refusals::image_archive_missing(path.display()).into());
             }
             other => other.doing(|| format!("open the archive {}", path.display()))?,
         };
@@ -59,12 +54,7 @@ impl Archive {
         match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
             rustix::fs::FileType::RegularFile => Ok(Self::File(File::from(opened))),
             rustix::fs::FileType::Directory => Ok(Self::Directory(opened)),
-            _ => Err(Refusal::invalid(
-                "image.unreadable",
-                "The archive is neither a file nor a directory.",
-            )
-            .hint("Save the image into a file first.")
-            .into()),
+            _ => Err(refusals::image_not_a_file().into()),
         }
     }
 }
@@ -129,14 +119,10 @@ impl ArchiveSource {
             return Ok(None);
         };
         if stream.size > limits.document_bytes {
-            return Err(Refusal::too_large(
-                "image.document-too-large",
-                format!(
-                    "{} has {} bytes; manifests and configurations may have {}.",
-                    shown(name.as_bytes()),
-                    stream.size,
-                    limits.document_bytes
-                ),
+            return Err(refusals::image_document_too_large(
+                shown(name.as_bytes()),
+                stream.size,
+                limits.document_bytes,
             )
             .into());
         }
@@ -190,12 +176,7 @@ impl ArchiveSource {
                 Some(MemberPlace::Link(target)) => name = Some(target.clone()),
             }
         }
-        Err(Refusal::invalid(
-            "image.bad-link",
-            "Links inside the archive lead round in a circle.",
-        )
-        .hint("Save the image again with podman save, docker save or skopeo copy.")
-        .into())
+        Err(refusals::image_link_circle().into())
     }
 
     fn beneath(&self, name: &str) -> Result<Option<(File, u64)>, ImageError> {
@@ -211,15 +192,9 @@ impl ArchiveSource {
         );
         match opened {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Ok(None),
-            Err(rustix::io::Errno::LOOP | rustix::io::Errno::XDEV) => Err(Refusal::invalid(
-                "image.bad-link",
-                format!(
-                    "{} is a link or leads out of the layout.",
-                    shown(name.as_bytes())
-                ),
-            )
-            .hint("Copy the layout with its files instead of links.")
-            .into()),
+            Err(rustix::io::Errno::LOOP | rustix::io::Errno::XDEV) => {
+                Err(refusals::image_link_in_layout(shown(name.as_bytes())).into())
+            }
             Err(error) => Err(error).doing(|| format!("open {name} of the layout")),
             Ok(opened) => {
                 let file = File::from(opened);
@@ -256,11 +231,7 @@ fn index(
             Ok(None) => break,
             // The very first header decides whether this is a tar file at all.
             Err(ImageError::Refused(_)) if index.is_empty() && members.inner().at <= 1024 => {
-                return Err(
-                    Refusal::invalid("image.unreadable", "This is not a tar archive.")
-                        .hint("Give a file saved by docker save, podman save or skopeo copy.")
-                        .into(),
-                );
+                return Err(refusals::image_not_tar().into());
             }
             Err(error) => return Err(error),
         };
@@ -268,34 +239,14 @@ fn index(
             continue;
         }
         if member.name.len().max(member.link.len()) > limits.archive_name_bytes {
-            return Err(Refusal::invalid(
-                "image.path-too-long",
-                format!(
-                    "A name in the archive has more than {} bytes.",
-                    limits.archive_name_bytes
-                ),
-            )
-            .into());
+            return Err(refusals::image_member_name_too_long(limits.archive_name_bytes).into());
         }
         let Some(name) = normal(&member.name) else {
-            return Err(Refusal::invalid(
-                "image.path-escape",
-                format!(
-                    "The archive holds a member {}, which leads out of it.",
-                    shown(&member.name)
-                ),
-            )
-            .hint("Save the image again with podman save, docker save or skopeo copy.")
-            .into());
+            return Err(refusals::image_member_escapes(shown(&member.name)).into());
         };
         let place = match member.kind {
             MemberKind::File if member.sparse.is_some() => {
-                return Err(Refusal::invalid(
-                    "image.bad-member",
-                    format!("{} is stored with holes.", shown(&member.name)),
-                )
-                .hint("Pack the archive without --sparse.")
-                .into());
+                return Err(refusals::image_sparse_member(shown(&member.name)).into());
             }
             MemberKind::File => MemberPlace::Bytes {
                 offset: members.inner().at,
@@ -318,15 +269,7 @@ fn index(
             MemberKind::Fifo
             | MemberKind::CharacterDevice { .. }
             | MemberKind::BlockDevice { .. } => {
-                return Err(Refusal::invalid(
-                    "image.device-node",
-                    format!(
-                        "The archive holds {}, which is a device or a pipe.",
-                        shown(&member.name)
-                    ),
-                )
-                .hint(root_tar_hint())
-                .into());
+                return Err(refusals::image_member_is_device(shown(&member.name)).into());
             }
             MemberKind::Directory => continue,
         };
@@ -338,32 +281,14 @@ fn index(
             ));
         }
         if index.insert(name, place).is_some() {
-            return Err(Refusal::invalid(
-                "image.duplicate-member",
-                format!("The archive holds {} twice.", shown(&member.name)),
-            )
-            .hint("Save the image again with podman save, docker save or skopeo copy.")
-            .into());
+            return Err(refusals::image_archive_duplicate_member(shown(&member.name)).into());
         }
     }
     Ok(index)
 }
 
-pub(super) fn root_tar_hint() -> &'static str {
-    "If this is a root file system, make an image of it with podman import FILE NAME, then podman save."
-}
-
 fn leaving(name: &[u8], target: &[u8]) -> ImageError {
-    Refusal::invalid(
-        "image.path-escape",
-        format!(
-            "Member {} of the archive links to {}, which lies outside.",
-            shown(name),
-            shown(target)
-        ),
-    )
-    .hint("Save the image again with podman save, docker save or skopeo copy.")
-    .into()
+    refusals::image_member_link_escapes(shown(name), shown(target)).into()
 }
 
 /// A name inside the archive without `.` and empty parts; `None` when absolute, with `..` or empty.
@@ -493,12 +418,7 @@ impl Compression {
                     .doing(|| "make ready for zstd".into())?;
                 Ok(Box::new(decoder))
             }
-            Self::Unsupported(name) => Err(Refusal::invalid(
-                "image.compression",
-                format!("This is compressed with {name}, which is not taken."),
-            )
-            .hint("Plain, gzip and zstd work: skopeo copy can convert it.")
-            .into()),
+            Self::Unsupported(name) => Err(refusals::image_compression(name).into()),
         }
     }
 }
@@ -548,10 +468,5 @@ fn expand(
 }
 
 pub(super) fn bomb(what: &str, unpacked: u64, packed: u64) -> ImageError {
-    Refusal::too_large(
-        "image.bomb",
-        format!("{what} unpacks to more than {unpacked} bytes from {packed}."),
-    )
-    .hint("If this is meant, raise the import limits and import again.")
-    .into()
+    refusals::image_bomb(what, unpacked, packed).into()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::{Deserialize, Serialize};
 
 use super::digest::Sha256Digest;
@@ -230,28 +230,13 @@ fn check_value(what: &str, value: &str, most: usize) -> Result<(), ImageError> {
 }
 
 fn bad(text: String) -> ImageError {
-    Refusal::invalid("image.bad-config", text)
-        .hint("Build the image again, or change its configuration with buildah config.")
-        .into()
+    refusals::image_bad_config(text).into()
 }
 
 fn too_large(text: String) -> ImageError {
-    Refusal::too_large("image.config-too-large", text)
-        .hint("Shorten it with buildah config; large values belong in a file.")
-        .into()
+    refusals::image_config_too_large(text).into()
 }
 
 fn wrong_machine(theirs: &str, ours: &str) -> ImageError {
-    Refusal::invalid(
-        "image.architecture",
-        format!(
-            "The image is made for {}, this machine is {ours}.",
-            shown(theirs.as_bytes())
-        ),
-    )
-    .hint(format!(
-        "Pull or build it for linux/{} and save it again.",
-        own_architecture()
-    ))
-    .into()
+    refusals::image_architecture(shown(theirs.as_bytes()), ours, own_architecture()).into()
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use rules::refusal::Refusal;
+use rules::refusals;
 
 /// A fault of the machine while keeping images, with what was being done.
 #[derive(Debug, thiserror::Error)]
@@ -72,11 +73,7 @@ const NO_SPACE: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const QUOTA: i32 = rustix::io::Errno::DQUOT.raw_os_error();
 
 pub(super) fn disk_full() -> Refusal {
-    Refusal::unavailable(
-        "image.disk-full",
-        "The disk filled up while the image was being unpacked; nothing was kept.",
-    )
-    .hint("Free some disk or remove an image, then import again.")
+    refusals::image_disk_full()
 }
 
 /// An `ImageError` travelling through a `Read` (a decompressor sits between the layer's limits and
@@ -109,13 +106,9 @@ pub(super) fn from_read(error: io::Error, what: &str) -> ImageError {
         return carried.0;
     }
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        return Refusal::invalid("image.truncated", format!("{what} ends before its time."))
-            .hint("The archive was cut short: copy or upload it again, or save it again.")
-            .into();
+        return refusals::image_truncated(what).into();
     }
-    Refusal::invalid("image.damaged", format!("{what} cannot be read: {error}."))
-        .hint("The archive is damaged: copy or upload it again, or save it again.")
-        .into()
+    refusals::image_damaged(what, &error).into()
 }
 
 /// Bytes of an archive as text for a person: valid UTF-8 as it is, control characters and anything

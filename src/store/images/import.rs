@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::units::Timestamp;
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
@@ -201,23 +201,14 @@ impl ImportRun<'_> {
         for plan in &plans {
             let config = config::check(&plan.config, limits)?;
             if config.diff_ids.len() != plan.layers.len() {
-                return Err(Refusal::invalid(
-                    "image.bad-config",
-                    format!(
-                        "The configuration lists {} layers, the manifest {}.",
-                        config.diff_ids.len(),
-                        plan.layers.len()
-                    ),
+                return Err(refusals::image_layers_differ(
+                    config.diff_ids.len(),
+                    plan.layers.len(),
                 )
-                .hint("Save the image again with podman save, docker save or skopeo copy.")
                 .into());
             }
             if plan.layers.is_empty() {
-                return Err(Refusal::invalid(
-                    "image.empty",
-                    "The image has no layers, so nothing could run in it.",
-                )
-                .into());
+                return Err(refusals::image_empty().into());
             }
             checked.push(config);
         }
@@ -303,16 +294,11 @@ impl ImportRun<'_> {
         }
         let free = free_bytes(self.staging.as_fd())?;
         if free < needed.saturating_add(self.store.limits.reserve_bytes) {
-            return Err(Refusal::unavailable(
-                "image.disk-full",
-                format!(
-                    "The image needs about {} MiB; {} MiB are free and {} MiB of them stay reserved.",
-                    needed >> 20,
-                    free >> 20,
-                    self.store.limits.reserve_bytes >> 20
-                ),
+            return Err(refusals::image_disk_too_small(
+                needed >> 20,
+                free >> 20,
+                self.store.limits.reserve_bytes >> 20,
             )
-            .hint("Free some disk or remove an image, then import again.")
             .into());
         }
         Ok(())
@@ -571,12 +557,8 @@ impl ImportRun<'_> {
             layer.blob = layer.blob.or_else(|| planned.blob.clone());
             layers.push(layer);
         }
-        let config_text = String::from_utf8(plan.config).map_err(|_| {
-            Refusal::invalid(
-                "image.bad-config",
-                "The configuration of the image is not UTF-8.",
-            )
-        })?;
+        let config_text =
+            String::from_utf8(plan.config).map_err(|_| refusals::image_config_not_utf8())?;
         Ok(ImageRecord {
             id: plan.id,
             references: complete(&plan.references, name),
@@ -663,12 +645,7 @@ impl SpaceGuard for Budget<'_> {
     fn take(&mut self, bytes: u64) -> Result<(), ImageError> {
         self.taken = self.taken.saturating_add(bytes);
         if self.taken > self.limit {
-            return Err(Refusal::too_large(
-                "image.too-large",
-                format!("The image unpacks to more than {} MiB.", self.limit >> 20),
-            )
-            .hint("Make it smaller, or raise the import limit.")
-            .into());
+            return Err(refusals::image_too_large(self.limit >> 20).into());
         }
         self.unchecked_bytes = self.unchecked_bytes.saturating_add(bytes);
         self.unchecked_files += 1;

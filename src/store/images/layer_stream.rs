@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rules::refusal::Refusal;
+use rules::refusals;
 
 use super::archive::{Compression, Section, bomb};
 use super::digest::{Hashing, Sha256Digest};
@@ -124,10 +125,7 @@ impl Read for LayerStream<'_> {
 }
 
 pub(super) fn cancelled() -> Refusal {
-    Refusal::conflict(
-        "image.cancelled",
-        "The import was cancelled; nothing was kept.",
-    )
+    refusals::image_cancelled()
 }
 
 impl Skip for LayerStream<'_> {

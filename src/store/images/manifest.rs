@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use serde::Deserialize;
 
-use super::archive::{ArchiveSource, root_tar_hint};
+use super::archive::ArchiveSource;
 use super::config::own_architecture;
 use super::digest::Sha256Digest;
 use super::failure::{ImageError, shown};
@@ -106,34 +106,20 @@ pub(super) fn plans(
     };
     for plan in &plans {
         if plan.layers.len() > limits.layers {
-            return Err(Refusal::invalid(
-                "image.too-many-layers",
-                format!(
-                    "The image has {} layers; {} are the most.",
-                    plan.layers.len(),
-                    limits.layers
-                ),
-            )
-            .hint("Squash it: podman build --squash-all, or docker export and import.")
-            .into());
+            return Err(refusals::image_too_many_layers(plan.layers.len(), limits.layers).into());
         }
     }
     Ok(plans)
 }
 
 fn no_manifest(source: &ArchiveSource) -> Result<ImageError, ImageError> {
-    let hint = if source.has("repositories")? {
-        "It was saved by an engine older than docker 1.10: load it there and save it with a newer one."
+    Ok(if source.has("repositories")? {
+        refusals::image_of_an_old_engine()
     } else if source.looks_like_a_root() {
-        root_tar_hint()
+        refusals::image_is_a_root()
     } else {
-        "Give a file saved by docker save, podman save or skopeo copy."
-    };
-    Ok(Refusal::invalid(
-        "image.no-manifest",
-        "The archive holds neither manifest.json nor index.json, so it is no image.",
-    )
-    .hint(hint)
+        refusals::image_no_manifest()
+    }
     .into())
 }
 
@@ -155,26 +141,10 @@ fn oci(
         return Ok(plans);
     }
     if foreign.is_empty() {
-        return Err(Refusal::invalid(
-            "image.no-manifest",
-            "The index of the archive lists no image.",
-        )
-        .hint("Save the image again with podman save, docker save or skopeo copy.")
-        .into());
+        return Err(refusals::image_index_empty().into());
     }
     let theirs = foreign.into_iter().collect::<Vec<_>>().join(", ");
-    Err(Refusal::invalid(
-        "image.architecture",
-        format!(
-            "The archive holds images for {theirs}; this machine is {}.",
-            own_architecture()
-        ),
-    )
-    .hint(format!(
-        "Pull or build it for linux/{} and save it again.",
-        own_architecture()
-    ))
-    .into())
+    Err(refusals::image_architectures(&theirs, own_architecture()).into())
 }
 
 struct Walk<'a> {
@@ -258,12 +228,7 @@ impl Walk<'_> {
         let mut planned = Vec::new();
         for layer in layers {
             if layer.media_type.contains("+encrypted") {
-                return Err(Refusal::invalid(
-                    "image.encrypted",
-                    "A layer of the image is encrypted.",
-                )
-                .hint("Save it decrypted: skopeo copy --decryption-key.")
-                .into());
+                return Err(refusals::image_encrypted().into());
             }
             let blob = digest(&layer.digest)?;
             planned.push(LayerPlan {
@@ -432,34 +397,17 @@ fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8], name: &str) -> Result<T, Im
 }
 
 fn bad(text: String) -> ImageError {
-    Refusal::invalid("image.bad-manifest", text)
-        .hint("Save the image again with podman save, docker save or skopeo copy.")
-        .into()
+    refusals::image_bad_manifest(text).into()
 }
 
 pub(super) fn missing(name: &str, what: &str) -> ImageError {
-    Refusal::invalid(
-        "image.missing-blob",
-        format!("The archive lacks its {what} {}.", shown(name.as_bytes())),
-    )
-    .hint("Save the whole image: skopeo copy fetches every layer, docker save includes them.")
-    .into()
+    refusals::image_missing_blob(what, shown(name.as_bytes())).into()
 }
 
 pub(super) fn mismatch(what: &str, declared: &Sha256Digest, real: &Sha256Digest) -> ImageError {
-    Refusal::invalid(
-        "image.digest-mismatch",
-        format!("The {what} declared as {declared} is {real}."),
-    )
-    .hint("The archive is damaged or was changed: copy it again from where it was saved.")
-    .into()
+    refusals::image_digest_mismatch(what, declared, real).into()
 }
 
 pub(super) fn wrong_size(what: &str, declared: u64, real: u64) -> ImageError {
-    Refusal::invalid(
-        "image.size-mismatch",
-        format!("The {what} declared with {declared} bytes has {real}."),
-    )
-    .hint("The archive is damaged or was changed: copy it again from where it was saved.")
-    .into()
+    refusals::image_size_mismatch(what, declared, real).into()
 }

@@ -8,7 +8,7 @@
 
 use std::io::{self, Read};
 
-use rules::refusal::Refusal;
+use rules::refusals;
 use tar::{EntryType, GnuExtSparseHeader, Header};
 
 use super::failure::{ImageError, from_read, shown};
@@ -158,12 +158,7 @@ impl<'a, R: Skip> Members<'a, R> {
             };
             self.seen += 1;
             if self.seen > self.most {
-                return Err(Refusal::invalid(
-                    "image.too-many-members",
-                    format!("{} holds more than {} members.", self.what, self.most),
-                )
-                .hint("Pack many small files into fewer larger ones, or raise the import limit.")
-                .into());
+                return Err(refusals::image_too_many_members(&self.what, self.most).into());
             }
             let stored = self.number(header.entry_size(), "size")?;
             match header.entry_type() {
@@ -565,9 +560,7 @@ impl<'a, R: Skip> Members<'a, R> {
     }
 
     fn bad(&self, what: &str) -> ImageError {
-        Refusal::invalid("image.bad-member", format!("In {}, {what}.", self.what))
-            .hint("Save the image again with podman save, docker save or skopeo copy.")
-            .into()
+        refusals::image_bad_member(&self.what, what).into()
     }
 }
 

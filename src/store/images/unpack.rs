@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use flate2::Crc;
-use rules::refusal::Refusal;
+use rules::refusals;
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid,
     XattrFlags,
@@ -166,12 +166,7 @@ impl LayerUnpack<'_> {
 
     fn root_directory(&mut self, member: &TarMember) -> Result<(), ImageError> {
         if member.kind != MemberKind::Directory {
-            return Err(Refusal::invalid(
-                "image.path-escape",
-                format!("{} would replace the root itself.", shown(&member.name)),
-            )
-            .hint("Save the image again with podman save, docker save or skopeo copy.")
-            .into());
+            return Err(refusals::image_replaces_root(shown(&member.name)).into());
         }
         self.describe(self.root, member)?;
         self.keep_time(Vec::new(), member.mtime_seconds, member.mtime_nanoseconds)
@@ -628,12 +623,7 @@ impl LayerUnpack<'_> {
     fn hold(&mut self, path: &Parts) -> Result<(), ImageError> {
         self.names_held += path.iter().map(|p| p.len() + 32).sum::<usize>() + 64;
         if self.names_held > self.limits.directory_name_bytes {
-            return Err(Refusal::invalid(
-                "image.too-many-members",
-                "A layer of the image holds too many directories.",
-            )
-            .hint("Pack many small directories into fewer, or raise the import limit.")
-            .into());
+            return Err(refusals::image_too_many_directories().into());
         }
         Ok(())
     }
@@ -795,16 +785,7 @@ pub(super) fn beneath(root: BorrowedFd<'_>, path: &[Vec<u8>]) -> Result<OwnedFd,
 /// The parts of a member's name, judged: relative, no `..`, no NUL, not too long, not too deep.
 /// Empty for the root itself (`./`).
 fn parts(name: &[u8], what: &str, limits: &ImportLimits) -> Result<Parts, ImageError> {
-    let escape = |why: &str| {
-        Refusal::invalid(
-            "image.path-escape",
-            format!(
-                "A layer of the image holds a {what} {}, which {why}.",
-                shown(name)
-            ),
-        )
-        .hint("No engine makes such layers; build the image again from a source you trust.")
-    };
+    let escape = |why: &str| refusals::image_path_escape(what, shown(name), why);
     if name.is_empty() {
         return Err(escape("has no name").into());
     }
@@ -841,17 +822,7 @@ fn owner(member: &TarMember) -> Result<(Uid, Gid), ImageError> {
     let id = |raw: u64| u32::try_from(raw).ok().filter(|id| *id != u32::MAX);
     match (id(member.uid), id(member.gid)) {
         (Some(uid), Some(gid)) => Ok((Uid::from_raw(uid), Gid::from_raw(gid))),
-        _ => Err(Refusal::invalid(
-            "image.bad-owner",
-            format!(
-                "{} belongs to {}:{}; ids end at 4294967294.",
-                shown(&member.name),
-                member.uid,
-                member.gid
-            ),
-        )
-        .hint("Change the owner in the image and save it again.")
-        .into()),
+        _ => Err(refusals::image_bad_owner(shown(&member.name), member.uid, member.gid).into()),
     }
 }
 
@@ -989,85 +960,29 @@ fn owning(name: &[u8]) -> String {
 }
 
 fn too_long(name: &[u8]) -> ImageError {
-    Refusal::invalid(
-        "image.path-too-long",
-        format!("The path {} is too long or too deep.", shown(name)),
-    )
-    .hint("Shorten the path in the image and save it again.")
-    .into()
+    refusals::image_path_too_long(shown(name)).into()
 }
 
 fn duplicate(name: &[u8]) -> ImageError {
-    Refusal::invalid(
-        "image.duplicate-member",
-        format!(
-            "A layer of the image holds {} twice, or as a file and a directory.",
-            shown(name)
-        ),
-    )
-    .hint("Build the image again; no engine makes such layers.")
-    .into()
+    refusals::image_duplicate_member(shown(name)).into()
 }
 
 fn through_link(member: &[u8], link: &[Vec<u8>]) -> ImageError {
-    Refusal::invalid(
-        "image.through-link",
-        format!(
-            "{} would be unpacked through the link {}.",
-            shown(member),
-            shown(&link.join(&b'/'))
-        ),
-    )
-    .hint("Build the image again so that files are listed where they really lie.")
-    .into()
+    refusals::image_through_link(shown(member), shown(&link.join(&b'/'))).into()
 }
 
 fn bad_link(member: &TarMember, why: &str) -> ImageError {
-    Refusal::invalid(
-        "image.bad-link",
-        format!(
-            "The link {} to {} cannot be made: {why}.",
-            shown(&member.name),
-            shown(&member.link)
-        ),
-    )
-    .hint("Build the image again from a source you trust.")
-    .into()
+    refusals::image_bad_link(shown(&member.name), shown(&member.link), why).into()
 }
 
 fn bad_whiteout(name: &[u8]) -> ImageError {
-    Refusal::invalid(
-        "image.bad-whiteout",
-        format!(
-            "The whiteout {} names nothing that could be removed.",
-            shown(name)
-        ),
-    )
-    .hint("Build the image again from a source you trust.")
-    .into()
+    refusals::image_bad_whiteout(shown(name)).into()
 }
 
 fn bad_attribute(member: &TarMember, attribute: &[u8], why: &str) -> ImageError {
-    Refusal::invalid(
-        "image.bad-attribute",
-        format!(
-            "{} carries the attribute {}: {why}.",
-            shown(&member.name),
-            shown(attribute)
-        ),
-    )
-    .hint("Remove the attribute in the image and save it again.")
-    .into()
+    refusals::image_bad_attribute(shown(&member.name), shown(attribute), why).into()
 }
 
 fn device(member: &TarMember) -> ImageError {
-    Refusal::invalid(
-        "image.device-node",
-        format!(
-            "A layer of the image holds the device {}.",
-            shown(&member.name)
-        ),
-    )
-    .hint("Sessions get devices from the scheduler, never from images: remove it and save again.")
-    .into()
+    refusals::image_device_node(shown(&member.name)).into()
 }

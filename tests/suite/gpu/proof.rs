@@ -149,7 +149,12 @@ impl Streams for Programs {
 }
 
 fn nobody() -> Refusal {
-    Refusal::conflict("container.not-running", "It does not run.")
+    Refusal::from_parts(
+        rules::refusal::RefusalKind::Conflict,
+        "container.not-running".into(),
+        "It does not run.".into(),
+        String::new(),
+    )
 }
 
 fn card() -> Device {

@@ -175,9 +175,11 @@ impl Streams for FakeStreams {
                     }
                     Ok(TermStream { input, output })
                 }
-                [word] if word == "absent" => Err(Refusal::conflict(
-                    "container.not-running",
-                    "It does not run.",
+                [word] if word == "absent" => Err(Refusal::from_parts(
+                    rules::refusal::RefusalKind::Conflict,
+                    "container.not-running".into(),
+                    "It does not run.".into(),
+                    String::new(),
                 )),
                 _ => Ok(echo("", 0)),
             }
@@ -203,7 +205,12 @@ impl Streams for FakeStreams {
     fn dial(&self, _: ContainerName, port: u16) -> BoxFuture<ByteStream> {
         Box::pin(async move {
             if port == 1 {
-                return Err(Refusal::conflict("port.closed", "Nobody listens there."));
+                return Err(Refusal::from_parts(
+                    rules::refusal::RefusalKind::Conflict,
+                    "port.closed".into(),
+                    "Nobody listens there.".into(),
+                    String::new(),
+                ));
             }
             let (ours, theirs) = tokio::io::duplex(1024);
             tokio::spawn(async move {

@@ -2,7 +2,7 @@
 """Makes web/vendor/fonts. Needs fonttools and brotli from pip, and node_modules beside this file.
 
     fonts.py latin DIR    renames the Latin and mono subsets found in DIR (done once; their glyphs never change)
-    fonts.py korean       cuts the Korean faces again, from the syllables web/i18n/ko*.toml use today
+    fonts.py korean       cuts the Korean faces again, from the syllables web/i18n/ko.toml and messages.toml use today
 
 Pretendard's licence reserves its name, so every subset carries the product's own family name, inside
 the file as well as in the style sheet.
@@ -18,7 +18,8 @@ from fontTools.varLib import instancer
 HERE = pathlib.Path(__file__).resolve().parent
 FONTS = HERE.parent / "fonts"
 SOURCE = HERE / "node_modules/pretendard/dist/public/variable/PretendardVariable.ttf"
-CATALOGUES = [HERE.parent.parent / "i18n" / name for name in ("ko.toml", "ko-codes.toml")]
+ROOT = HERE.parent.parent.parent
+CATALOGUES = [ROOT / "web/i18n/ko.toml", ROOT / "src/rules/messages.toml"]
 # The Latin face carries these three for the language switch; a second copy would never be used.
 IN_LATIN = set("한국어")
 

@@ -8,6 +8,7 @@ use axum::response::Response;
 use rules::cut;
 use rules::devices::MigProfile;
 use rules::refusal::Refusal;
+use rules::refusals;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus::{self, CutRequest, Gpu, Partition, PlannedCut};
@@ -139,14 +140,7 @@ fn understand(sent: &[(String, String)]) -> Result<Vec<MigProfile>, Refusal> {
                 .filter(|number| *number <= MAX_PARTITION_FIELDS),
         };
         let number = number.ok_or_else(|| {
-            Refusal::invalid(
-                "gpu.cut-number",
-                format!("A device has 0 to {MAX_PARTITION_FIELDS} partitions of {profile}."),
-            )
-            .with("most", MAX_PARTITION_FIELDS)
-            .with("profile", profile)
-            .at(format!("/{name}"))
-            .hint("0 or 1 would work.")
+            refusals::gpu_cut_number(MAX_PARTITION_FIELDS, profile).at(format!("/{name}"))
         })?;
         all.extend(std::iter::repeat_n(profile, number));
     }

@@ -22,9 +22,11 @@ struct NoNode;
 
 fn nothing<T: Send + 'static>() -> BoxFuture<T> {
     Box::pin(async {
-        Err(Refusal::conflict(
-            "container.not-running",
-            "It does not run.",
+        Err(Refusal::from_parts(
+            rules::refusal::RefusalKind::Conflict,
+            "container.not-running".into(),
+            "It does not run.".into(),
+            String::new(),
         ))
     })
 }

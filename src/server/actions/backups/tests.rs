@@ -465,7 +465,12 @@ async fn running(server: &Server) -> rules::session::Session {
         .write_now(lane, "run", move |rows| {
             let now = rows.now;
             rows.change_session(id, None, "test", None, |session| {
-                session.place(here, vec![], Reason::new("placement.room", "Room."), now);
+                session.place(
+                    here,
+                    vec![],
+                    Reason::from_parts("placement.room".into(), "Room.".into()),
+                    now,
+                );
                 session.phase = SessionState::Running;
                 session.started_at = Some(now);
                 true

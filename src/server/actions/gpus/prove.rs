@@ -11,7 +11,9 @@ use rules::devices::Health;
 use rules::names::{ContainerName, OperationId, SessionId};
 use rules::permissions::Permission;
 use rules::proof::{self, PATHS, PROCESSES, Statement, TestFinding, WAYS};
+use rules::reasons;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::DeviceShare;
 use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -143,11 +145,7 @@ pub async fn test(
     allowed(caller, Permission::SystemWrite)?;
     refuse_unwell(server)?;
     if server.proofs().streams.get().is_none() {
-        return Err(Refusal::unavailable(
-            "gpu.test-unable",
-            "This server has no machine to test on.",
-        )
-        .into());
+        return Err(refusals::gpu_test_unable().into());
     }
     let gpu = super::get(server, caller, id).await?;
     if server
@@ -235,12 +233,9 @@ pub async fn proof(server: &Server, caller: &Caller, id: &str) -> Result<Proof, 
         .read("show a proof", move |view| view.newest_proof(&device))
         .await?;
     let Some(row) = row else {
-        let refusal = Refusal::not_found("gpu.not-tested", "This card was never tested.");
         return Err(match gpu.simulated {
-            true => refusal.hint("Simulated devices prove nothing."),
-            false => refusal
-                .with("device", gpu.index)
-                .hint(format!("`fardel gpu test {}` tests it.", gpu.index)),
+            true => refusals::gpu_simulated_not_tested(),
+            false => refusals::gpu_not_tested(gpu.index),
         }
         .into());
     };
@@ -287,16 +282,7 @@ pub async fn environments(
 /// Why no test of this card can start from anything that is here.
 pub fn no_environment(gpu: &Gpu) -> Refusal {
     let (node, index) = (&gpu.node_name, gpu.index);
-    Refusal::conflict(
-        "gpu.test-no-environment",
-        format!("The self-test needs an image: {node} has no host environment."),
-    )
-    .with("node", node)
-    .with("index", index)
-    .at("/image")
-    .hint(format!(
-        "Import an image with glibc 2.34 or newer and name it: `fardel gpu test {index} --image NAME`."
-    ))
+    refusals::gpu_test_no_environment(node, index).at("/image")
 }
 
 /// What a test starts from, as it was asked for.
@@ -321,25 +307,13 @@ async fn environment(
 /// The shares that the two sessions get; a refusal where the card cannot be tested now.
 fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare), Refusal> {
     if gpu.simulated {
-        return Err(Refusal::conflict(
-            "gpu.test-simulated",
-            "This card is simulated: it does not exist, so a test of it would prove nothing.",
-        )
-        .hint("Test a real one."));
+        return Err(refusals::gpu_test_simulated());
     }
     if !gpu.partitions.is_empty() {
-        return Err(Refusal::conflict(
-            "gpu.test-cut",
-            "This card is cut into partitions, which the hardware itself keeps apart.",
-        )
-        .hint("A card that gives slices of its time can be tested."));
+        return Err(refusals::gpu_test_cut());
     }
     if !gpu.answers || matches!(gpu.health, Health::Failing { .. }) {
-        return Err(Refusal::conflict(
-            "gpu.test-silent",
-            "The card or its machine does not answer.",
-        )
-        .hint("Try again once it is well."));
+        return Err(refusals::gpu_test_silent());
     }
     let device = rules::resources::Device {
         memory: gpu.memory,
@@ -347,22 +321,12 @@ fn testable(server: &Server, gpu: &Gpu) -> Result<(GpuShare, GpuShare), Refusal>
     };
     let policy = server.settings().share_policy();
     let Some((larger, smaller)) = proof::shares(&device, &policy) else {
-        return Err(Refusal::conflict(
-            "gpu.test-too-small",
-            format!("{} are too few for the two slices of a test.", gpu.memory),
-        )
-        .with("memory", gpu.memory));
+        return Err(refusals::gpu_test_too_small(gpu.memory));
     };
     let wanted = GpuShare(larger.0 + smaller.0);
     let left = rules::devices::WHOLE.saturating_sub(gpu.share_used);
     if wanted > left {
-        return Err(Refusal::conflict(
-            "gpu.test-no-room",
-            format!("A test needs {wanted} of the card, and {left} is free."),
-        )
-        .with("wanted", wanted)
-        .with("left", left)
-        .hint("Cordon it, and test it when some of its sessions have ended."));
+        return Err(refusals::gpu_test_no_room(wanted, left));
     }
     Ok((larger, smaller))
 }
@@ -402,11 +366,7 @@ async fn forget_interrupted(server: &Server) -> Result<(), Failure> {
                 if own.proofs().seen(row.id).is_some() {
                     continue;
                 }
-                let refusal = Refusal::unavailable(
-                    "gpu.test-interrupted",
-                    "The server was restarted while it tested.",
-                )
-                .hint("Test it again.");
+                let refusal = refusals::gpu_test_interrupted();
                 rows.end_operation(row.id, OperationState::Failed, None, Some(&refusal))?;
                 let label = row.id.to_string();
                 for session in rows.live_sessions()? {
@@ -421,10 +381,14 @@ async fn forget_interrupted(server: &Server) -> Result<(), Failure> {
 }
 
 fn end(rows: &crate::catalog::Rows<'_>, session: SessionId) -> Result<(), Failure> {
-    let because = rules::reason::Reason::new("session.test-over", "The test that it ran is over.");
-    rows.change_session(session, None, "server", Some("session.test-over"), |row| {
-        row.stop(rules::session::DesiredState::Kill, because, rows.now)
-    })?;
+    let because = reasons::session_test_over();
+    rows.change_session(
+        session,
+        None,
+        "server",
+        Some(rules::codes::SESSION_TEST_OVER),
+        |row| row.stop(rules::session::DesiredState::Kill, because, rows.now),
+    )?;
     Ok(())
 }
 
@@ -459,16 +423,13 @@ async fn prove(server: &Server, task: &Task) -> Result<(), Failure> {
         Ok(statement) => keep(server, task, statement).await,
         Err(failure) => {
             let (state, refusal) = match failure {
-                Failure::Refusal(refusal) if refusal.code == "gpu.test-cancelled" => {
+                Failure::Refusal(refusal) if refusal.code == rules::codes::GPU_TEST_CANCELLED => {
                     (OperationState::Cancelled, refusal)
                 }
                 Failure::Refusal(refusal) => (OperationState::Failed, refusal),
                 Failure::Fault(fault) => {
                     tracing::error!(operation = %id, error = %base::observe::chain(&fault), "self-test");
-                    let refusal = Refusal::unavailable(
-                        "server.fault",
-                        "The server failed at this; its log says why.",
-                    );
+                    let refusal = refusals::server_job_failed();
                     (OperationState::Failed, refusal)
                 }
             };
@@ -689,12 +650,7 @@ impl<'a> Trial<'a> {
             }
             self.step(0, "neighbour")?;
             if Instant::now() > until || ended(self.server, self.neighbour.session).await? {
-                return Err(Refusal::conflict(
-                    "gpu.test-not-begun",
-                    "The test's second session does not get at the card.",
-                )
-                .hint("Its log says why: `fardel logs`.")
-                .into());
+                return Err(refusals::gpu_test_second_not_begun().into());
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -809,12 +765,11 @@ impl<'a> Trial<'a> {
 }
 
 fn already() -> Refusal {
-    Refusal::conflict("gpu.test-running", "A card is being tested already.")
-        .hint("One at a time: `fardel gpu test` again once it is over.")
+    refusals::gpu_test_running()
 }
 
 fn called_off() -> Refusal {
-    Refusal::conflict("gpu.test-cancelled", "The test was cancelled.")
+    refusals::gpu_test_cancelled()
 }
 
 async fn session(
@@ -859,21 +814,11 @@ async fn started(
             Some(row) if row.phase != SessionState::Ended => {}
             other => {
                 let why = other.and_then(|row| row.reason).map(|reason| reason.text);
-                return Err(Refusal::conflict(
-                    "gpu.test-not-begun",
-                    "A session of the test did not start.",
-                )
-                .hint(why.unwrap_or_default())
-                .into());
+                return Err(refusals::gpu_test_not_begun(why.unwrap_or_default()).into());
             }
         }
         if Instant::now() > until {
-            return Err(Refusal::conflict(
-                "gpu.test-no-room",
-                "The sessions of the test found no room within a minute.",
-            )
-            .hint("Cordon the card, and test it when some of its sessions have ended.")
-            .into());
+            return Err(refusals::gpu_test_never_placed().into());
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use rules::names::UploadId;
 use rules::permissions::Permission;
+use rules::refusals;
 use rules::session::plain;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -51,14 +52,10 @@ pub async fn create(
     digest: Option<&str>,
 ) -> Result<UploadView, Failure> {
     allowed(caller, Permission::ImagesWrite)?;
-    plain("upload", "/name", name)?;
+    plain(rules::session::TextField::Upload, "/name", name)?;
     let digest = digest
         .map(|text| {
-            Sha256Digest::parse(text).ok_or_else(|| {
-                Refusal::invalid("digest.invalid", "That is not a digest.")
-                    .at("/digest")
-                    .hint("sha256: and 64 hexadecimal digits would work.")
-            })
+            Sha256Digest::parse(text).ok_or_else(|| refusals::digest_invalid().at("/digest"))
         })
         .transpose()?;
     let declared = Declared {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use rules::names::TokenId;
 use rules::permissions::Permission;
+use rules::refusals;
 
 use super::*;
 use crate::access::TOKEN_PREFIX;
@@ -72,24 +73,20 @@ pub async fn create(
         return Err(not_an_account().into());
     }
     let name = name.trim().to_owned();
-    text("token", "/name", &name, MAX_NAME_LENGTH)?;
-    plain("token", "/name", &name)?;
+    text(
+        rules::session::TextField::Token,
+        "/name",
+        &name,
+        MAX_NAME_LENGTH,
+    )?;
+    plain(rules::session::TextField::Token, "/name", &name)?;
     if name.is_empty() {
-        return Err(
-            Refusal::invalid("token.name-missing", "A token needs a name.")
-                .at("/name")
-                .hint("Where it will be used would work, such as nightly training.")
-                .into(),
-        );
+        return Err(refusals::token_name_missing().at("/name").into());
     }
     let scopes = read_scopes(caller, scopes)?;
     let now = server.clock().now();
     if expires_at.is_some_and(|end| end <= now) {
-        return Err(
-            Refusal::invalid("expires-at.past", "That end of the token is in the past.")
-                .at("/expires_at")
-                .into(),
-        );
+        return Err(refusals::expires_at_past().at("/expires_at").into());
     }
     let secret = SecretText::draw(TOKEN_PREFIX);
     let hash = secret.hash();
@@ -108,13 +105,7 @@ pub async fn create(
         .catalog()
         .write(Lane::People, "make a token", move |rows| {
             if rows.tokens(row.person)?.len() >= MAX_TOKENS {
-                return Err(Refusal::conflict(
-                    "token.too-many",
-                    format!("You have {MAX_TOKENS} tokens already."),
-                )
-                .with("most", MAX_TOKENS)
-                .hint("Revoke those that are not used any more.")
-                .into());
+                return Err(refusals::token_too_many(MAX_TOKENS).into());
             }
             rows.insert_token(&row, &hash)?;
             token_note(rows, &actor, &row, "token.made")?;
@@ -135,9 +126,9 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
                 .tokens(person)?
                 .into_iter()
                 .find(|row| row.id == id)
-                .ok_or_else(|| Refusal::not_found("token.not-found", "There is no such token."))?;
+                .ok_or_else(refusals::token_not_found)?;
             rows.forget_token(id, person)?;
-            token_note(rows, &actor, &row, "token.revoked")?;
+            token_note(rows, &actor, &row, rules::codes::TOKEN_REVOKED)?;
             Ok(TokenView::of(row))
         })
         .await
@@ -145,35 +136,19 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
 
 fn read_scopes(caller: &Caller, words: &[String]) -> Result<Vec<Permission>, Refusal> {
     let all: Vec<&str> = Permission::ALL.iter().map(|verb| verb.word()).collect();
-    let hint = format!("Any of {} would work.", all.join(", "));
     if words.is_empty() {
-        return Err(Refusal::invalid(
-            "scope.missing",
-            "A token needs at least one scope, or it could do nothing.",
-        )
-        .with("known", all.join(", "))
-        .at("/scopes")
-        .hint(hint));
+        return Err(refusals::scope_missing(all.join(", ")).at("/scopes"));
     }
     let mut scopes = Vec::new();
     for word in words {
         let verb = Permission::parse(word).ok_or_else(|| {
             let shown: String = word.chars().take(40).flat_map(char::escape_debug).collect();
-            Refusal::invalid("scope.unknown", format!("There is no scope {shown}."))
-                .with("typed", &shown)
-                .with("known", all.join(", "))
-                .at("/scopes")
-                .hint(hint.clone())
+            refusals::scope_unknown(shown, all.join(", ")).at("/scopes")
         })?;
         if let Some(own) = &caller.subject.scopes
             && !own.contains(&verb)
         {
-            return Err(Refusal::denied(
-                "scope.wider",
-                format!("This token has not {word} itself, so it cannot give it."),
-            )
-            .with("scope", word)
-            .at("/scopes"));
+            return Err(refusals::scope_wider(word).at("/scopes"));
         }
         if !scopes.contains(&verb) {
             scopes.push(verb);

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use rules::names::SessionName;
 use rules::permissions::Permission;
 use rules::placement;
-use rules::reason::Reason;
+use rules::reasons;
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,7 @@ pub async fn stop(
             } else {
                 DesiredState::Stop
             };
-            let because =
-                Reason::new("session.stopped", format!("It was stopped by {by}.")).with("by", &by);
+            let because = reasons::session_stopped_by(&by);
             let no_restart = std::mem::take(&mut session.restart);
             Ok(session.stop(wish, because, rows.now) || no_restart)
         },
@@ -69,13 +69,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             if let SessionEnvironment::Image { id, reference } = &session.order.environment
                 && rows.image(*id)?.is_none()
             {
-                return Err(Refusal::conflict(
-                    "image.not-found",
-                    format!("Its image {reference} was removed."),
-                )
-                .with("image", reference)
-                .hint("Import that image again and launch a new session from it.")
-                .into());
+                return Err(refusals::image_removed(reference).into());
             }
             match session.phase {
                 SessionState::Ended => {
@@ -90,8 +84,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 | SessionState::Running
                 | SessionState::Stopping => {
                     let before = std::mem::replace(&mut session.restart, true);
-                    let because = Reason::new("session.restarting", format!("{by} restarts it."))
-                        .with("by", &by);
+                    let because = reasons::session_restarting(&by);
                     Ok(session.stop(DesiredState::Stop, because, rows.now) || !before)
                 }
             }
@@ -215,22 +208,13 @@ fn resize_row(
     demand.memory = wanted.memory.unwrap_or(demand.memory);
     demand.shm = demand.shm.min(demand.memory);
     if wanted.gpu.is_some() && session.order.demand.mig.is_some() {
-        return Err(Refusal::conflict(
-            "resize.partition",
-            "A MIG partition is cut in hardware and cannot be resized.",
-        )
-        .at("/resources/gpu")
-        .hint("Launch a session with another profile, or with a share.")
-        .into());
+        return Err(refusals::resize_partition().at("/resources/gpu").into());
     }
     if let Some(gpu) = wanted.gpu {
         if gpu == GpuShare::ZERO && session.phase.holds_resources() && demand.gpu > gpu {
-            return Err(
-                Refusal::invalid("gpu.zero", "A running session cannot lose its device.")
-                    .at("/resources/gpu")
-                    .hint("0.01 or more would work.")
-                    .into(),
-            );
+            return Err(refusals::gpu_zero_while_running()
+                .at("/resources/gpu")
+                .into());
         }
         demand.gpu = gpu;
         // Memory that was set by itself stays only where a fraction is left to have it.
@@ -244,15 +228,7 @@ fn resize_row(
     // to the old limits for a while; what it gave back would be given away too early.
     let settled = matches!(session.phase, SessionState::Pending | SessionState::Running);
     if !settled || session.wish != DesiredState::Run {
-        return Err(Refusal::conflict(
-            "session.not-running",
-            format!(
-                "It is {}; a waiting or a running session can be resized.",
-                session.phase.word()
-            ),
-        )
-        .hint("Try again once it runs.")
-        .into());
+        return Err(refusals::session_not_resizable(session.phase.word()).into());
     }
     if demand == session.order.demand {
         return Ok(false);
@@ -268,19 +244,11 @@ fn resize_row(
         let memory =
             (node.capacity.memory + session.order.demand.memory).saturating_sub(used.memory);
         if demand.cpu > cpu || demand.memory > memory {
-            return Err(Refusal::capacity(
-                "resize.no-room",
-                format!("{} has no room for that beside what runs there.", node.name),
-            )
-            .with("node", &node.name)
-            .with("cpu", cpu)
-            .with("memory", memory)
-            .at("/resources")
-            .hint(format!(
-                "Up to {} and {memory} would work now.",
-                cpu.cores()
-            ))
-            .into());
+            return Err(
+                refusals::resize_no_room(&node.name, cpu.cores(), memory, cpu)
+                    .at("/resources")
+                    .into(),
+            );
         }
         let devices = placement::regrant(&world, session, &demand)?;
         session.regrant(devices);
@@ -323,14 +291,7 @@ async fn set_paused(
         what,
         move |_, session| {
             if session.phase != SessionState::Running || session.wish != DesiredState::Run {
-                return Err(Refusal::conflict(
-                    "session.not-running",
-                    format!(
-                        "It is {}, and only a running session can be paused.",
-                        session.phase.word()
-                    ),
-                )
-                .into());
+                return Err(refusals::session_not_running(session.phase.word()).into());
             }
             let before = std::mem::replace(&mut session.paused, paused);
             Ok(before != paused)
@@ -349,26 +310,14 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
         .write(Lane::People, "delete a session", move |rows| {
             let row = find(rows, &caller, Permission::SessionsWrite, &id)?;
             if row.phase != SessionState::Ended {
-                return Err(Refusal::conflict(
-                    "session.live",
-                    format!("{} is not over.", row.name),
-                )
-                .with("session", &row.name)
-                .hint("Stop it first.")
-                .into());
+                return Err(refusals::session_live(&row.name).into());
             }
             let waits = rows
                 .live_sessions()?
                 .into_iter()
                 .find(|live| live.order.depends_on.contains(&row.id));
             if let Some(waits) = waits {
-                return Err(Refusal::conflict(
-                    "session.depended-on",
-                    format!("{} waits for how this one ended.", waits.name),
-                )
-                .with("by", &waits.name)
-                .hint("Delete it once that session has started and ended.")
-                .into());
+                return Err(refusals::session_depended_on(&waits.name).into());
             }
             let shown = NameCache::new(rows)?.show(&row)?;
             rows.delete_session(row.id, caller.name.as_str())?;
@@ -378,8 +327,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
 }
 
 fn ended() -> Refusal {
-    Refusal::conflict("session.ended", "That session is over.")
-        .hint("Restart it, or launch a copy of it.")
+    refusals::session_ended()
 }
 
 /// Finds a session, checks the caller and the generation they saw, and writes what `edit` made of it.
@@ -398,17 +346,7 @@ async fn change(
         .write(Lane::People, what, move |rows| {
             let seen = find(rows, &caller, Permission::SessionsWrite, &id)?;
             if if_match.is_some_and(|generation| generation != seen.generation) {
-                return Err(Refusal::stale(
-                    "session.stale",
-                    format!(
-                        "{} was changed since you read it; it is at version {} now.",
-                        seen.name, seen.generation
-                    ),
-                )
-                .with("session", &seen.name)
-                .with("version", seen.generation)
-                .hint("Read it again and repeat the change.")
-                .into());
+                return Err(refusals::session_stale(&seen.name, seen.generation).into());
             }
             let row = rows.edit_session(seen.id, caller.name.as_str(), code, |session| {
                 edit(rows, session)

@@ -2,7 +2,7 @@
 
 use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, may};
-use rules::refusal::Refusal;
+use rules::refusals;
 use rules::session::{Session, SessionState};
 
 use super::sees_all;
@@ -22,10 +22,7 @@ pub(super) fn find(
 ) -> Result<Session, Failure> {
     // The capability itself first, so that a token without it learns nothing of what exists.
     may(&caller.subject, verb, None)?;
-    let missing = || {
-        Refusal::not_found("session.not-found", "There is no such session.")
-            .hint("The list of sessions has their names and ids.")
-    };
+    let missing = || refusals::session_unknown();
     let found = match text.parse::<SessionId>() {
         Ok(id) => view.session(id)?,
         Err(_) => named(view, caller, text)?,
@@ -58,12 +55,7 @@ fn named(
         .filter(|s| s.phase != SessionState::Ended)
         .count();
     if live > 1 {
-        return Err(Refusal::conflict(
-            "session.ambiguous",
-            "Several users have a session of that name.",
-        )
-        .hint("Use the id.")
-        .into());
+        return Err(refusals::session_name_ambiguous().into());
     }
     let mut called = called;
     if live == 0 {
@@ -78,12 +70,7 @@ fn named(
     };
     let mut found = view.sessions_between(low, high, within)?;
     if found.len() > 1 {
-        return Err(Refusal::conflict(
-            "session.ambiguous",
-            "Several sessions have ids that begin so.",
-        )
-        .hint("Use more of the id, or the name.")
-        .into());
+        return Err(refusals::session_id_ambiguous().into());
     }
     Ok(found.pop())
 }

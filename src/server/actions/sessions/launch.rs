@@ -6,6 +6,7 @@ use rules::names::{SessionId, SessionName, UserId};
 use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
+use rules::refusals;
 use rules::resources::Demand;
 use rules::session::{self, DesiredState, Outcome, SessionEnvironment, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -208,13 +209,7 @@ fn refuse_full_queue(server: &Server) -> Result<(), Refusal> {
     if server.catalog().live_lately() < MAX_LIVE {
         return Ok(());
     }
-    Err(Refusal::too_often(
-        "queue.full",
-        format!("This server has {MAX_LIVE} live sessions, which is its limit."),
-    )
-    .with("most", MAX_LIVE)
-    .hint("Launch more once some have ended.")
-    .retry_after(60))
+    Err(refusals::queue_full(MAX_LIVE).retry_after(60))
 }
 
 /// Sessions of one person that wait at once. Higher: one person's sweep makes every decision slow for
@@ -240,27 +235,13 @@ pub(super) fn refuse_own_full_queue(
         if bytes <= MAX_WAITING_BYTES {
             return Ok(());
         }
-        return Err(Refusal::too_often(
-            "queue.own-too-large",
-            format!(
-                "Commands and variables of your waiting sessions would have {bytes} bytes together; {MAX_WAITING_BYTES} is the most."
-            ),
-        )
-        .with("bytes", bytes)
-        .with("most", MAX_WAITING_BYTES)
-        .hint("Put long scripts into a file of the image, or launch more once some have started.")
-        .retry_after(60)
-        .into());
+        return Err(refusals::queue_own_too_large(bytes, MAX_WAITING_BYTES)
+            .retry_after(60)
+            .into());
     }
-    Err(Refusal::too_often(
-        "queue.own-full",
-        format!("{waiting} of your sessions wait already; at most {MAX_WAITING} may."),
-    )
-    .with("waiting", waiting)
-    .with("most", MAX_WAITING)
-    .hint("Launch more once some have started.")
-    .retry_after(60)
-    .into())
+    Err(refusals::queue_own_full(waiting, MAX_WAITING)
+        .retry_after(60)
+        .into())
 }
 
 /// What would happen if this were launched now: the same checks, nothing written.
@@ -314,15 +295,7 @@ pub(super) fn refuse_document_gone(session: &session::Session) -> Result<(), Ref
     if !session.document_gone {
         return Ok(());
     }
-    Err(Refusal::conflict(
-        "session.document-gone",
-        format!(
-            "The command, variables and labels of {} are no longer kept: its owner has newer ended sessions with many bytes of them.",
-            session.name
-        ),
-    )
-    .with("session", &session.name)
-    .hint("Launch a new session with a command of its own."))
+    Err(refusals::session_document_gone(&session.name))
 }
 
 /// The request that would launch this session again, under a name that is free.
@@ -387,13 +360,7 @@ fn free_name(
 }
 
 fn no_image(reference: &str) -> Refusal {
-    Refusal::invalid(
-        "image.not-found",
-        format!("There is no image called {}.", reference.escape_debug()),
-    )
-    .with("image", reference.escape_debug())
-    .at("/image")
-    .hint("host, or one of the list of images, would work.")
+    refusals::image_unknown(reference.escape_debug()).at("/image")
 }
 
 fn draft(
@@ -403,13 +370,9 @@ fn draft(
     now: Timestamp,
 ) -> Result<CheckedLaunch, Failure> {
     if !(1..=session::MAX_COPIES).contains(&request.copies) {
-        return Err(Refusal::invalid(
-            "copies.out-of-range",
-            format!("A launch makes 1 to {} copies.", session::MAX_COPIES),
-        )
-        .with("most", session::MAX_COPIES)
-        .at("/copies")
-        .into());
+        return Err(refusals::copies_out_of_range(session::MAX_COPIES)
+            .at("/copies")
+            .into());
     }
     let name = match request.name.as_deref().map(str::trim) {
         None | Some("") => None,
@@ -422,32 +385,18 @@ fn draft(
     };
     session::check_labels(&request.labels)?;
     if request.resources.gpu == Some(GpuShare::ZERO) {
-        return Err(Refusal::invalid("gpu.zero", "0 of a device is no device.")
-            .at("/resources/gpu")
-            .hint("0.01 or more would work; leave it out for a session without one.")
-            .into());
+        return Err(refusals::gpu_zero().at("/resources/gpu").into());
     }
     let (environment, runs_something) = environment(view, &request.image)?;
     let depends_on = dependencies(view, caller, &request.depends_on, name.as_ref())?;
     if request.kind == SessionKind::Interactive && request.timeout_seconds.is_some() {
-        return Err(Refusal::invalid(
-            "timeout.batch-only",
-            "A time limit of the command is for batch sessions.",
-        )
-        .at("/timeout_seconds")
-        .hint("longest_run_seconds limits any session.")
-        .into());
+        return Err(refusals::timeout_batch_only().at("/timeout_seconds").into());
     }
     if request
         .start_at
         .is_some_and(|start| start > now.plus_seconds(session::MAX_RUN_SECONDS))
     {
-        return Err(Refusal::invalid(
-            "start-at.too-far",
-            "That start is more than ten years away.",
-        )
-        .at("/start_at")
-        .into());
+        return Err(refusals::start_at_too_far().at("/start_at").into());
     }
     let word = environment.word().to_owned();
     let order = session::SessionSpec {
@@ -463,13 +412,7 @@ fn draft(
     };
     order.check()?;
     if order.kind == SessionKind::Batch && order.command.is_empty() && !runs_something {
-        return Err(Refusal::invalid(
-            "command.missing",
-            "A batch session needs a command, and this image has none of its own.",
-        )
-        .at("/command")
-        .hint("[\"python3\", \"train.py\"] would work.")
-        .into());
+        return Err(refusals::command_missing_in_image().at("/command").into());
     }
     // Whether it could ever start depends on the machines alone, so no session is read for it.
     let machines = ClusterSnapshot {
@@ -497,7 +440,12 @@ fn environment(
     if typed == "host" {
         return Ok((SessionEnvironment::Host, false));
     }
-    session::text("image", "/image", typed, rules::image::MAX_REFERENCE_LENGTH)?;
+    session::text(
+        rules::session::TextField::Image,
+        "/image",
+        typed,
+        rules::image::MAX_REFERENCE_LENGTH,
+    )?;
     let found = match typed.parse::<rules::names::ImageId>() {
         Ok(id) => view.image(id)?,
         Err(_) => view.image_called(&rules::image::parse_reference(typed)?)?,
@@ -522,34 +470,22 @@ fn dependencies(
     own_name: Option<&SessionName>,
 ) -> Result<Vec<SessionId>, Failure> {
     if typed.len() > session::MAX_DEPENDENCIES {
-        return Err(Refusal::invalid(
-            "dependency.too-many",
-            format!(
-                "A session depends on at most {} others.",
-                session::MAX_DEPENDENCIES
-            ),
-        )
-        .with("most", session::MAX_DEPENDENCIES)
-        .at("/depends_on")
-        .into());
+        return Err(refusals::dependency_too_many(session::MAX_DEPENDENCIES)
+            .at("/depends_on")
+            .into());
     }
     let mut ids = Vec::new();
     for text in typed {
         let text = text.trim();
         let found = match find(view, caller, Permission::SessionsRead, text) {
             Ok(session) => session,
-            Err(Failure::Refusal(refusal)) if refusal.code == "session.not-found" => {
+            Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::SESSION_NOT_FOUND => {
                 let refusal = if own_name.is_some_and(|name| name.as_str() == text) {
-                    Refusal::invalid("dependency.cycle", "A session cannot depend on itself.")
+                    refusals::dependency_cycle()
                 } else {
                     let shown: String =
                         text.chars().take(80).flat_map(char::escape_debug).collect();
-                    Refusal::invalid(
-                        "dependency.not-found",
-                        format!("There is no session called {shown} to wait for."),
-                    )
-                    .with("called", &shown)
-                    .hint("The name or id of one of your sessions would work.")
+                    refusals::dependency_not_found(&shown)
                 };
                 return Err(refusal.at("/depends_on").into());
             }
@@ -559,17 +495,9 @@ fn dependencies(
             .outcome
             .is_some_and(|outcome| outcome != Outcome::Succeeded)
         {
-            return Err(Refusal::invalid(
-                "dependency.failed",
-                format!(
-                    "{} did not end well, so this would never start.",
-                    found.name
-                ),
-            )
-            .with("session", &found.name)
-            .at("/depends_on")
-            .hint("Restart that session first, or leave it out.")
-            .into());
+            return Err(refusals::dependency_failed(&found.name)
+                .at("/depends_on")
+                .into());
         }
         if !ids.contains(&found.id) {
             ids.push(found.id);
@@ -594,7 +522,7 @@ fn insert(
         };
         match insert_named(rows, draft, &name, owner, actor) {
             Err(Failure::Refusal(refusal))
-                if refusal.code == "session.name-taken"
+                if refusal.code == rules::codes::SESSION_NAME_TAKEN
                     && draft.name.is_none()
                     && draft.copies == 1
                     && tried < NAMES_TRIED => {}

@@ -102,7 +102,7 @@ async fn one(
     Ok(launched.sessions.remove(0))
 }
 
-fn refusal<T>(result: Result<T, Failure>) -> Refusal {
+fn refusal<T>(result: Result<T, Failure>) -> rules::refusal::Refusal {
     match result {
         Ok(_) => panic!("it was done"),
         Err(Failure::Refusal(refusal)) => refusal,
@@ -121,7 +121,7 @@ fn carry_out(server: &Server, id: SessionId, exit: Option<i32>) {
         .catalog()
         .write_now(Lane::Loops, "carry out", move |rows| {
             let now = rows.now;
-            let because = Reason::new("placement.room", "Room.");
+            let because = Reason::from_parts("placement.room".into(), "Room.".into());
             rows.change_session(id, None, "test", None, |s| {
                 s.place(node, vec![], because, now);
                 true

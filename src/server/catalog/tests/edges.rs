@@ -166,7 +166,13 @@ fn what_was_rolled_back_is_no_live_session() {
             let seen = rows.world()?.sessions[0].wish;
             assert_eq!(seen, wish);
             match fails {
-                true => Err(Refusal::invalid("test.refused", "It is refused.").into()),
+                true => Err(Refusal::from_parts(
+                    rules::refusal::RefusalKind::Invalid,
+                    "test.refused".into(),
+                    "It is refused.".into(),
+                    String::new(),
+                )
+                .into()),
                 false => Ok(()),
             }
         });

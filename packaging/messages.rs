@@ -1,0 +1,293 @@
+//! Compiles `src/rules/messages.toml`, the catalogue of what the product tells people, into one typed
+//! constructor per sentence, one constant per code, and the table that translations are looked up in.
+//! A fault of the catalogue (no Korean, a value that no sentence of the entry has, a code that is none)
+//! stops the build with the name of the entry. Never reads anything but the catalogue.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a build script reads its source and talks to cargo; the room's lints are for the room"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// An entry that has no constructor: its English is put together where its figures are.
+const NOTE: &str = "note";
+const REASON: &str = "reason";
+/// A kind as the catalogue writes it, with the `RefusalKind` of its refusals.
+const REFUSALS: [(&str, &str); 11] = [
+    ("malformed", "Malformed"),
+    ("unauthenticated", "Unauthenticated"),
+    ("denied", "Denied"),
+    ("not-found", "NotFound"),
+    ("conflict", "Conflict"),
+    ("stale", "Stale"),
+    ("invalid", "Invalid"),
+    ("capacity", "Capacity"),
+    ("too-large", "TooLarge"),
+    ("too-often", "TooOften"),
+    ("unavailable", "Unavailable"),
+];
+
+/// One sentence of the catalogue.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    code: String,
+    kind: String,
+    #[serde(default)]
+    en: String,
+    /// What would work; empty where nothing would.
+    #[serde(default)]
+    hint: String,
+    /// Says both in Korean.
+    ko: String,
+    /// Said where values are missing: older releases stored such sentences.
+    #[serde(default)]
+    ko_bare: String,
+    /// Values that go along although the Korean sentence does not name them.
+    #[serde(default)]
+    values: Vec<String>,
+    /// Values that only the English sentences name.
+    #[serde(default)]
+    english_only: Vec<String>,
+}
+
+fn main() {
+    let room = PathBuf::from(
+        std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets the manifest directory"),
+    );
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets the output directory"));
+    let file = room.join("messages.toml");
+    println!("cargo::rerun-if-changed={}", file.display());
+    println!("cargo::rerun-if-changed=../../packaging/messages.rs");
+    let text = std::fs::read_to_string(&file)
+        .unwrap_or_else(|fault| panic!("{}: {fault}", file.display()));
+    let messages: BTreeMap<String, Message> = match toml::from_str(&text) {
+        Ok(messages) => messages,
+        Err(fault) => {
+            println!(
+                "cargo::error=messages.toml: {}",
+                fault.to_string().replace('\n', " ")
+            );
+            return;
+        }
+    };
+    let faults: Vec<String> = messages
+        .iter()
+        .flat_map(|(name, m)| faults(name, m))
+        .collect();
+    for fault in &faults {
+        println!("cargo::error=messages.toml: {fault}");
+    }
+    if !faults.is_empty() {
+        return;
+    }
+    for (name, source) in [
+        ("codes.rs", codes(&messages)),
+        ("refusals.rs", constructors(&messages, false)),
+        ("reasons.rs", constructors(&messages, true)),
+        ("messages.rs", table(&messages)),
+    ] {
+        std::fs::write(out.join(name), source).expect("OUT_DIR is writable");
+    }
+}
+
+/// The names in a sentence's braces, in their order, each once. Other braces are text.
+fn names(sentence: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for part in sentence.split('{').skip(1) {
+        let inside = part.split_once('}').map_or("", |(inside, _)| inside);
+        let name = inside.split_once(':').map_or(inside, |(name, _)| name);
+        let is_name = !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        if is_name && !all.iter().any(|known| known == name) {
+            all.push(name.to_owned());
+        }
+    }
+    all
+}
+
+impl Message {
+    /// The parameters of its constructor: of the English sentences, then what only Korean names, then the rest.
+    fn parameters(&self) -> Vec<String> {
+        let mut all = names(&self.en);
+        let later = [names(&self.hint), names(&self.ko), self.values.clone()];
+        for name in later.into_iter().flatten() {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        all
+    }
+
+    /// The values that go along with the sentences.
+    fn carried(&self) -> BTreeSet<String> {
+        names(&self.ko)
+            .into_iter()
+            .chain(self.values.iter().cloned())
+            .collect()
+    }
+}
+
+/// What is wrong with one entry; empty where it is well.
+fn faults(name: &str, message: &Message) -> Vec<String> {
+    let mut all = Vec::new();
+    let word = |text: &str| {
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
+    };
+    if !word(&message.code) {
+        all.push(format!(
+            "{name}: the code {:?} has other characters than a-z 0-9 . -",
+            message.code
+        ));
+    }
+    let constructed =
+        message.kind == REASON || REFUSALS.iter().any(|(kind, _)| *kind == message.kind);
+    if !constructed && message.kind != NOTE {
+        all.push(format!("{name}: {:?} is no kind", message.kind));
+    }
+    if constructed == message.en.is_empty() {
+        all.push(format!(
+            "{name}: a refusal and a reason have an English sentence, a note has none"
+        ));
+    }
+    if message.ko.is_empty() {
+        all.push(format!("{name}: it has no Korean sentence"));
+    }
+    let (korean, carried) = (names(&message.ko), message.carried());
+    let listed: BTreeSet<&String> = message.english_only.iter().collect();
+    for value in names(&message.en).into_iter().chain(names(&message.hint)) {
+        if !carried.contains(&value) && !listed.contains(&value) {
+            all.push(format!(
+                "{name}: ko does not say {{{value}}}; say it, or list it in english_only"
+            ));
+        }
+    }
+    for value in message.english_only.iter().chain(&message.values) {
+        if korean.contains(value) {
+            all.push(format!(
+                "{name}: ko says {{{value}}}, so it needs no listing"
+            ));
+        }
+    }
+    for value in names(&message.ko_bare) {
+        if !carried.contains(&value) {
+            all.push(format!(
+                "{name}: ko_bare says {{{value}}}, which does not go along"
+            ));
+        }
+    }
+    all
+}
+
+fn constant(code: &str) -> String {
+    code.replace(['.', '-'], "_").to_uppercase()
+}
+
+fn codes(messages: &BTreeMap<String, Message>) -> String {
+    let codes: BTreeSet<&str> = messages.values().map(|m| m.code.as_str()).collect();
+    let mut source = String::new();
+    for code in &codes {
+        writeln!(source, "pub const {}: &str = {code:?};", constant(code)).expect("text grows");
+    }
+    writeln!(
+        source,
+        "/// Every code, sorted.\npub const ALL: &[&str] = &{codes:?};"
+    )
+    .expect("text grows");
+    // A set is printed in braces.
+    source.replace("&{\"", "&[\"").replace("\"};", "\"];")
+}
+
+/// A sentence as the format string of `format!`.
+fn format(sentence: &str, parameters: &[String]) -> String {
+    let mut text = sentence.replace('{', "{{").replace('}', "}}");
+    for name in parameters {
+        text = text.replace(&format!("{{{{{name}}}}}"), &format!("{{{name}}}"));
+    }
+    text
+}
+
+/// The expression that makes a sentence.
+fn sentence(text: &str, parameters: &[String]) -> String {
+    if names(text).is_empty() {
+        format!("{text:?}")
+    } else {
+        format!("format!({:?})", format(text, parameters))
+    }
+}
+
+fn constructors(messages: &BTreeMap<String, Message>, reasons: bool) -> String {
+    let mut source = String::new();
+    for (name, message) in messages {
+        if message.kind == NOTE || (message.kind == REASON) != reasons {
+            continue;
+        }
+        let (parameters, carried) = (message.parameters(), message.carried());
+        let arguments: Vec<String> = parameters
+            .iter()
+            .map(|name| format!("{name}: impl Display"))
+            .collect();
+        let made = if reasons { "Reason" } else { "Refusal" };
+        let doc = format!("`{}`: {} {}", message.code, message.en, message.hint);
+        write!(
+            source,
+            "#[doc = {:?}]\npub fn {name}({}) -> {made} {{\n",
+            doc.trim_end(),
+            arguments.join(", ")
+        )
+        .expect("text grows");
+        for name in parameters.iter().filter(|name| carried.contains(*name)) {
+            writeln!(source, "    let {name} = {name}.to_string();").expect("text grows");
+        }
+        let code = format!("crate::codes::{}", constant(&message.code));
+        let text = sentence(&message.en, &parameters);
+        match REFUSALS.iter().find(|(kind, _)| *kind == message.kind) {
+            Some((_, kind)) => {
+                write!(
+                    source,
+                    "    Refusal::new(RefusalKind::{kind}, {code}, {text})"
+                )
+            }
+            None => write!(source, "    Reason::new({code}, {text})"),
+        }
+        .expect("text grows");
+        if !message.hint.is_empty() {
+            write!(
+                source,
+                "\n        .hint({})",
+                sentence(&message.hint, &parameters)
+            )
+            .expect("text grows");
+        }
+        for name in parameters.iter().filter(|name| carried.contains(*name)) {
+            write!(source, "\n        .with({name:?}, {name})").expect("text grows");
+        }
+        source.push_str("\n}\n");
+    }
+    source
+}
+
+/// All entries by code; of one code, what names most values first.
+fn table(messages: &BTreeMap<String, Message>) -> String {
+    let mut all: Vec<&Message> = messages.values().collect();
+    all.sort_by_key(|m| (&m.code, std::cmp::Reverse(names(&m.ko).len())));
+    let mut source = format!("pub static MESSAGES: [Message; {}] = [\n", all.len());
+    for m in all {
+        writeln!(
+            source,
+            "    Message {{ code: {:?}, en: {:?}, ko: {:?}, ko_bare: {:?} }},",
+            m.code, m.en, m.ko, m.ko_bare
+        )
+        .expect("text grows");
+    }
+    source.push_str("];\n");
+    source
+}
