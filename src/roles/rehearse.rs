@@ -340,7 +340,7 @@ impl RehearsalStage {
                 mig: options.take("mig").map(MigProfile::parse).transpose()?,
             },
             timeout_seconds: options.whole("timeout")?,
-            longest_run_seconds: options.whole("longest")?,
+            max_runtime_seconds: options.whole("longest")?,
             start_at: options.whole("at")?.map(|s| self.start.plus_seconds(s)),
             depends_on,
         };
@@ -382,7 +382,7 @@ impl RehearsalStage {
         let demand = Demand {
             gpu: GpuShare::parse(share)?,
             gpu_memory: None,
-            ..row.order.demand
+            ..row.spec.demand
         };
         let world = self.server.world()?;
         let granted = demand
@@ -392,7 +392,7 @@ impl RehearsalStage {
         match granted {
             Ok(devices) => {
                 self.server.edit(row.id, move |s| {
-                    s.order.demand = demand;
+                    s.spec.demand = demand;
                     s.regrant(devices);
                     true
                 })?;
@@ -615,7 +615,7 @@ fn place(world: &ClusterSnapshot, session: &Session) -> String {
         let _ = write!(text, "  device {} {}", part.index, part.share);
         if let Some(number) = part.part {
             let _ = write!(text, " (partition {number})");
-        } else if session.order.demand.gpu_memory.is_some() {
+        } else if session.spec.demand.gpu_memory.is_some() {
             let _ = write!(text, " ({})", part.memory);
         }
     }

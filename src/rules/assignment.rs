@@ -72,7 +72,7 @@ pub fn for_nodes(
 }
 
 fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Option<ContainerOrder> {
-    let root = match &session.order.environment {
+    let root = match &session.spec.environment {
         SessionEnvironment::Host => RootFileSystem::Host,
         SessionEnvironment::Image { id, .. } => RootFileSystem::Image {
             digest: digest(*id)?,
@@ -81,13 +81,13 @@ fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Opti
     Some(ContainerOrder {
         name: session.container(),
         hostname: session.name.as_str().to_ascii_lowercase(),
-        kind: session.order.kind,
+        kind: session.spec.kind,
         root,
-        command: session.order.command.clone(),
-        env: session.order.env.clone(),
-        demand: session.order.demand,
+        command: session.spec.command.clone(),
+        env: session.spec.env.clone(),
+        demand: session.spec.demand,
         devices: session.devices.clone(),
-        want: match (session.wish, session.phase) {
+        want: match (session.desired, session.phase) {
             (DesiredState::Kill, _) => Want::Kill,
             (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,
             (DesiredState::Run, _) if session.paused => Want::Pause,

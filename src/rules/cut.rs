@@ -199,7 +199,7 @@ pub fn plan<'a>(
                 .any(|part| part.index == device.index);
         if on_it {
             ends.push(session.id);
-            if session.order.kind == SessionKind::Batch && session.wish == DesiredState::Run {
+            if session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run {
                 requeued.push(session.id);
             }
         }

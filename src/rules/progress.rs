@@ -44,7 +44,7 @@ pub fn advance(
 /// Only a report of exactly the assignment that carries this grant counts, and only what the machine says
 /// it holds the container to: an older report may show the same shares by chance.
 pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignment>) -> bool {
-    if session.unconfirmed.is_empty() || session.node != Some(report.node) {
+    if session.pending_devices.is_empty() || session.node != Some(report.node) {
         return false;
     }
     let name = session.container();
@@ -73,7 +73,7 @@ fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<Ph
     };
     match &sight.state {
         ReportedState::Preparing { .. } => (session.phase == SessionState::Scheduled
-            && session.wish == DesiredState::Run)
+            && session.desired == DesiredState::Run)
             .then(|| change(SessionState::Preparing)),
         ReportedState::Running { since, .. } => match session.phase {
             SessionState::Scheduled | SessionState::Preparing => {
@@ -101,7 +101,7 @@ fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<Ph
             Some(end(session, Outcome::Lost, None, now, reason.clone()))
         }
         // Nothing was started because it was not wanted any more: that is a stop, not a refusal.
-        ReportedState::Refused { reason } if session.wish != DesiredState::Run => {
+        ReportedState::Refused { reason } if session.desired != DesiredState::Run => {
             let told = session.reason.clone().unwrap_or_else(|| reason.clone());
             Some(end(session, Outcome::Stopped, None, now, told))
         }
@@ -113,7 +113,7 @@ fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<Ph
 
 /// The outcome and its reason for a known exit code.
 fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason) {
-    let limit = session.order.demand.memory;
+    let limit = session.spec.demand.memory;
     if out_of_memory && code != 0 {
         return (
             Outcome::Failed,
@@ -125,12 +125,12 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
         );
     }
     // It was killed, with any exit code.
-    if session.wish == DesiredState::Run
+    if session.desired == DesiredState::Run
         && let Some(incident) = session.stopped_by_watchdog()
     {
         return (Outcome::Failed, incident.reason());
     }
-    if session.wish != DesiredState::Run || session.phase == SessionState::Stopping {
+    if session.desired != DesiredState::Run || session.phase == SessionState::Stopping {
         // The reason that was written with the wish (a limit, a person) says more than the code.
         return match &session.reason {
             Some(reason) if reason.code == "session.timeout" => (Outcome::Failed, reason.clone()),

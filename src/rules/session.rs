@@ -1,4 +1,4 @@
-//! The session: what it is, its six phases, the wish of its owner, and the moves that are legal.
+//! The session: what it is, its six phases, the state its owner desires, and the moves that are legal.
 //! Never decides where a session goes (`placement`) nor what a report means (`progress`).
 
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ pub struct SessionSpec {
     /// Seconds a batch command may run; past it the session fails with `session.timeout`.
     pub timeout_seconds: Option<u64>,
     /// Seconds any session may run; past it the session is stopped with `session.longest-run`.
-    pub longest_run_seconds: Option<u64>,
+    pub max_runtime_seconds: Option<u64>,
     pub start_at: Option<Timestamp>,
     /// Starts only after all of these ended well.
     pub depends_on: Vec<SessionId>,
@@ -195,9 +195,9 @@ pub struct Session {
     pub name: SessionName,
     pub owner: UserId,
     pub labels: BTreeMap<String, String>,
-    pub order: SessionSpec,
+    pub spec: SessionSpec,
     pub phase: SessionState,
-    pub wish: DesiredState,
+    pub desired: DesiredState,
     /// The owner wants it frozen.
     pub paused: bool,
     /// After it ended: start it once more.
@@ -210,11 +210,11 @@ pub struct Session {
     pub devices: Vec<DeviceShare>,
     /// What its machine may still hold it to, until it has said that it holds it to `devices`; empty
     /// once it has.
-    pub unconfirmed: Vec<DeviceShare>,
+    pub pending_devices: Vec<DeviceShare>,
     /// The only device that it may have a share of, by the device's own name; None: any. A card's self-test
     /// sets it, and then a cordon does not keep it away.
     #[serde(default)]
-    pub only_on: Option<String>,
+    pub device_affinity: Option<String>,
     /// It ended, and its command, variables and labels are no longer kept: its owner has ended sessions with
     /// many bytes of them. Such a one never begins again.
     #[serde(default)]
@@ -260,7 +260,7 @@ impl Session {
         id: SessionId,
         name: SessionName,
         owner: UserId,
-        order: SessionSpec,
+        spec: SessionSpec,
         at: Timestamp,
     ) -> Self {
         Self {
@@ -268,17 +268,17 @@ impl Session {
             name,
             owner,
             labels: BTreeMap::new(),
-            order,
+            spec,
             phase: SessionState::Pending,
-            wish: DesiredState::Run,
+            desired: DesiredState::Run,
             paused: false,
             restart: false,
             incarnation: 1,
             generation: 1,
             node: None,
             devices: Vec::new(),
-            unconfirmed: Vec::new(),
-            only_on: None,
+            pending_devices: Vec::new(),
+            device_affinity: None,
             document_gone: false,
             created_at: at,
             queued_at: at,
@@ -307,26 +307,26 @@ impl Session {
     /// When it must be over by the limits its owner set; None without a limit or before its start.
     pub fn deadline(&self) -> Option<(Timestamp, &'static str)> {
         let started = self.started_at?;
-        let (seconds, code) = self.order.limit()?;
+        let (seconds, code) = self.spec.limit()?;
         Some((started.plus_seconds(seconds), code))
     }
 }
 
 impl Session {
-    /// Turns the wish: what has no place yet ends at once, what has one starts to stop. A second
-    /// call with a stronger wish only strengthens it. Returns whether anything changed.
-    pub fn stop(&mut self, wish: DesiredState, because: Reason, now: Timestamp) -> bool {
+    /// Sets the desired state: what has no place yet ends at once, what has one starts to stop. A second
+    /// call with a stronger one only strengthens it. Returns whether anything changed.
+    pub fn stop(&mut self, desired: DesiredState, because: Reason, now: Timestamp) -> bool {
         if self.phase == SessionState::Ended
-            || wish == DesiredState::Run
-            || self.wish == DesiredState::Kill
-            || self.wish == wish
+            || desired == DesiredState::Run
+            || self.desired == DesiredState::Kill
+            || self.desired == desired
         {
             return false;
         }
-        if self.wish == DesiredState::Run {
+        if self.desired == DesiredState::Run {
             self.reason = Some(because);
         }
-        self.wish = wish;
+        self.desired = desired;
         self.paused = false;
         if self.phase == SessionState::Pending {
             self.end(Outcome::Stopped, None, now);
@@ -373,8 +373,8 @@ impl Session {
         if let (Some(oldest), true) = (same.next(), same.count() >= MAX_INCIDENTS) {
             self.incidents.remove(oldest);
         }
-        // A wish to end it has its own reason.
-        if self.wish == DesiredState::Run {
+        // A stop has its own reason.
+        if self.desired == DesiredState::Run {
             self.reason = Some(incident.reason());
         }
         true
@@ -390,17 +390,17 @@ impl Session {
     /// What is kept for it on devices: its grant, or the larger of old and new while a change of it has
     /// not been confirmed.
     pub fn holds(&self) -> std::borrow::Cow<'_, [DeviceShare]> {
-        if self.unconfirmed.is_empty() {
+        if self.pending_devices.is_empty() {
             self.devices.as_slice().into()
         } else {
-            crate::resources::either(&self.devices, &self.unconfirmed).into()
+            crate::resources::either(&self.devices, &self.pending_devices).into()
         }
     }
 
     /// Changes its grant while it runs. What it had stays kept until its machine confirms the new one.
     pub fn regrant(&mut self, devices: Vec<DeviceShare>) {
         if devices != self.devices {
-            self.unconfirmed = self.holds().into_owned();
+            self.pending_devices = self.holds().into_owned();
             self.devices = devices;
         }
     }
@@ -426,7 +426,7 @@ impl Session {
         self.outcome = Some(outcome);
         self.exit_code = exit_code;
         self.ended_at = Some(at);
-        self.unconfirmed = Vec::new();
+        self.pending_devices = Vec::new();
         self.paused = false;
         if self.restart {
             self.begin_again(at);
@@ -436,13 +436,13 @@ impl Session {
     /// Starts an ended session once more, under the next incarnation.
     pub fn begin_again(&mut self, at: Timestamp) {
         self.phase = SessionState::Pending;
-        self.wish = DesiredState::Run;
+        self.desired = DesiredState::Run;
         self.restart = false;
         self.incarnation += 1;
         self.incidents = Vec::new();
         self.node = None;
         self.devices = Vec::new();
-        self.unconfirmed = Vec::new();
+        self.pending_devices = Vec::new();
         self.queued_at = at;
         self.scheduled_at = None;
         self.started_at = None;
@@ -462,7 +462,7 @@ pub const MAX_LABELS: usize = 64;
 pub const MAX_LABEL_LENGTH: usize = 256;
 pub const MAX_COPIES: u32 = 500;
 pub const MAX_DEPENDENCIES: usize = 64;
-/// All text of one order together, bytes.
+/// All text of one spec together, bytes.
 pub const MAX_SPEC_BYTES: usize = 256 << 10;
 /// Longest limit or delay a person may set: ten years.
 pub const MAX_RUN_SECONDS: u64 = 10 * 366 * 86_400;
@@ -474,7 +474,7 @@ impl SessionSpec {
             SessionKind::Batch => self.timeout_seconds.map(|s| (s, "session.timeout")),
             SessionKind::Interactive => None,
         };
-        let longest = self.longest_run_seconds.map(|s| (s, "session.longest-run"));
+        let longest = self.max_runtime_seconds.map(|s| (s, "session.longest-run"));
         [timeout, longest].into_iter().flatten().min()
     }
 
@@ -555,7 +555,7 @@ impl SessionSpec {
         }
         for (seconds, pointer) in [
             (self.timeout_seconds, "/timeout_seconds"),
-            (self.longest_run_seconds, "/longest_run_seconds"),
+            (self.max_runtime_seconds, "/longest_run_seconds"),
         ] {
             if let Some(seconds) = seconds
                 && !(1..=MAX_RUN_SECONDS).contains(&seconds)

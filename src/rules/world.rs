@@ -70,7 +70,7 @@ impl ClusterSnapshot {
             if let Some(node) = session.node {
                 used.entry(node)
                     .or_default()
-                    .add(&session.order.demand, &session.holds());
+                    .add(&session.spec.demand, &session.holds());
             }
         }
         used

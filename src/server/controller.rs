@@ -128,7 +128,7 @@ impl Controller {
             .sessions
             .iter()
             .filter(|s| s.phase == SessionState::Pending)
-            .filter_map(|s| s.order.start_at.filter(|at| *at > pass.now))
+            .filter_map(|s| s.spec.start_at.filter(|at| *at > pass.now))
             .map(|at| Duration::from_millis(at.millis_since(pass.now)));
         starts.chain(self.watch.next).min()
     }

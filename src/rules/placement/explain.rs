@@ -153,8 +153,8 @@ pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestam
     explain(
         world,
         &WaitingRequest {
-            environment: &session.order.environment,
-            demand: &session.order.demand,
+            environment: &session.spec.environment,
+            demand: &session.spec.demand,
             session: Some(session),
             owner: Some(session.owner),
             before,
@@ -338,7 +338,7 @@ fn in_front(
         && ground.owes_quota(owner, demand)
     {
         let mut own = line.waiting.iter();
-        let own = own.find(|s| s.owner == owner && s.order.demand.wants_device());
+        let own = own.find(|s| s.owner == owner && s.spec.demand.wants_device());
         return own.map(|front| behind(front));
     }
     let could_be_on = |spot: &&NodeState<'_>| could(spot.node, demand, host);
@@ -532,7 +532,7 @@ fn eta<'w>(
         .filter(|s| s.phase == SessionState::Running && s.node.is_some())
         .filter_map(|s| Some((s.deadline()?.0, ExpectedEnd::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
-        let end = now.plus_seconds(session.order.limit()?.0);
+        let end = now.plus_seconds(session.spec.limit()?.0);
         Some((end, ExpectedEnd::Given(session, found.clone())))
     });
     let mut ends: Vec<(Timestamp, ExpectedEnd<'_>)> = running.chain(started).collect();
@@ -544,18 +544,18 @@ fn eta<'w>(
         match &end {
             ExpectedEnd::Runs(session) => ground.give_back(session),
             ExpectedEnd::Given(session, found) => {
-                ground.free(found, &session.order.demand, session.owner);
+                ground.free(found, &session.spec.demand, session.owner);
             }
         }
         ground = ground.bare();
         let mut left = Vec::new();
         for session in queue {
             searches = searches.checked_sub(1)?;
-            let demand = &session.order.demand;
+            let demand = &session.spec.demand;
             match ground.place(session) {
                 Some(found) => {
                     ground.take(&found, demand, session.owner);
-                    if let Some((seconds, _)) = session.order.limit() {
+                    if let Some((seconds, _)) = session.spec.limit() {
                         ends.push((at.plus_seconds(seconds), ExpectedEnd::Given(session, found)));
                     }
                 }

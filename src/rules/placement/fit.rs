@@ -36,11 +36,11 @@ pub(super) fn best(
 
 /// The same for a session that exists, which may be bound to a device.
 pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitPlace> {
-    let demand = &session.order.demand;
+    let demand = &session.spec.demand;
     let place = ground
         .place(session)
         .map(|found| told(ground, demand, found))?;
-    let Some(device) = session.only_on.as_ref() else {
+    let Some(device) = session.device_affinity.as_ref() else {
         return Some(place);
     };
     let node = &ground.spots[place.found.spot].node.name;
@@ -328,7 +328,7 @@ pub(super) fn regrant(
     session: &Session,
     demand: &Demand,
 ) -> Result<Vec<DeviceShare>, Refusal> {
-    let old = &session.order.demand;
+    let old = &session.spec.demand;
     if (demand.gpu, demand.gpu_memory, demand.mig) == (old.gpu, old.gpu_memory, old.mig) {
         return Ok(session.devices.clone());
     }

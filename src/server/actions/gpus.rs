@@ -355,7 +355,7 @@ pub async fn drain(
             }
             for session in world.sessions.iter().filter(on_it) {
                 let again =
-                    session.order.kind == SessionKind::Batch && session.wish == DesiredState::Run;
+                    session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run;
                 ends.push(session.name.to_string());
                 if again {
                     requeued.push(session.name.to_string());
@@ -716,7 +716,7 @@ fn all(
                             .part
                             .and_then(|number| device.mig.get(number as usize))
                             .map(|cut| cut.profile),
-                        confirmed: session.unconfirmed.is_empty(),
+                        confirmed: session.pending_devices.is_empty(),
                         load_percent: doing.and_then(|doing| doing.load).map(tenths),
                         memory_in_use: doing.and_then(|doing| doing.memory),
                         idle_since: doing.and_then(|doing| doing.idle_since),

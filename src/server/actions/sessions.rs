@@ -224,7 +224,7 @@ fn ticket(
             container: row.container(),
             session: row.id,
             name: row.name,
-            kind: row.order.kind,
+            kind: row.spec.kind,
             state: row.phase,
         })
     })

@@ -40,7 +40,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         name: value::word(row, next(), |text| SessionName::parse(text).ok())?,
         owner: UserId(value::id(row, next())?),
         labels: value::json(row, next())?,
-        order: SessionSpec {
+        spec: SessionSpec {
             kind: value::word(row, next(), |text| match text {
                 "interactive" => Some(SessionKind::Interactive),
                 "batch" => Some(SessionKind::Batch),
@@ -72,21 +72,21 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
                 mig: None,
             },
             timeout_seconds: value::unsigned_or_none(row, next())?,
-            longest_run_seconds: value::unsigned_or_none(row, next())?,
+            max_runtime_seconds: value::unsigned_or_none(row, next())?,
             start_at: value::time_or_none(row, next())?,
             depends_on: value::json(row, next())?,
         },
         phase: value::word(row, next(), SessionState::parse)?,
-        wish: value::word(row, next(), DesiredState::parse)?,
+        desired: value::word(row, next(), DesiredState::parse)?,
         paused: row.get(next())?,
         restart: row.get(next())?,
         incarnation: row.get(next())?,
         generation: value::unsigned(row, next())?,
         node: value::id_or_none(row, next())?.map(NodeId),
         devices: value::json(row, next())?,
-        unconfirmed: Vec::new(),
+        pending_devices: Vec::new(),
         incidents: Vec::new(),
-        only_on: None,
+        device_affinity: None,
         document_gone: false,
         created_at: value::time(row, next())?,
         queued_at: value::time(row, next())?,
@@ -104,16 +104,16 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         reason: value::json_or_none(row, next())?,
     };
     // Columns of a later step of the schema stand last.
-    session.order.demand.gpu_memory = value::unsigned_or_none(row, next())?.map(Bytes);
-    session.order.demand.mig = {
+    session.spec.demand.gpu_memory = value::unsigned_or_none(row, next())?.map(Bytes);
+    session.spec.demand.mig = {
         let at = next();
         row.get::<_, Option<String>>(at)?
             .map(|_| value::word(row, at, |text| MigProfile::parse(text).ok()))
             .transpose()?
     };
-    session.unconfirmed = value::json(row, next())?;
+    session.pending_devices = value::json(row, next())?;
     session.incidents = value::json(row, next())?;
-    session.only_on = row.get(next())?;
+    session.device_affinity = row.get(next())?;
     session.document_gone = row.get(next())?;
     Ok(session)
 }
@@ -171,7 +171,7 @@ impl ReadTransaction<'_> {
         let mut outcome = self
             .connection
             .prepare_cached("select outcome from session where id = ?1 and phase = 'ended'")?;
-        for id in sessions.iter().flat_map(|s| &s.order.depends_on) {
+        for id in sessions.iter().flat_map(|s| &s.spec.depends_on) {
             if live.contains(id) || ended.contains_key(id) {
                 continue;
             }
@@ -357,7 +357,7 @@ impl Rows<'_> {
         session: &Session,
         before: &Session,
     ) -> Result<ConditionalWrite, Failure> {
-        let same = session.order.env == before.order.env;
+        let same = session.spec.env == before.spec.env;
         let mut values = columns(session, (!same).then_some(self.seal));
         values.push(Box::new(value::signed(before.generation)));
         let written = self
@@ -442,8 +442,8 @@ type SqlValue = Box<dyn rusqlite::ToSql>;
 
 /// The values of a row, in the order of `COLUMNS`; without a seal, null for the environment.
 fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
-    let order = &session.order;
-    let image = match &order.environment {
+    let spec = &session.spec;
+    let image = match &spec.environment {
         SessionEnvironment::Host => None,
         SessionEnvironment::Image { id, .. } => Some(*id.0.as_bytes()),
     };
@@ -453,21 +453,21 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.name.to_string()),
         Box::new(*session.owner.0.as_bytes()),
         Box::new(value::text(&session.labels)),
-        Box::new(kind_word(order.kind)),
+        Box::new(kind_word(spec.kind)),
         Box::new(image),
-        Box::new(order.environment.word().to_owned()),
-        Box::new(value::text(&order.command)),
+        Box::new(spec.environment.word().to_owned()),
+        Box::new(value::text(&spec.command)),
         Box::new(seal.map(|seal| seal.environment(session))),
-        Box::new(order.demand.cpu.0),
-        Box::new(value::signed(order.demand.memory.0)),
-        Box::new(value::signed(order.demand.shm.0)),
-        Box::new(order.demand.gpu.0),
-        Box::new(order.timeout_seconds.map(value::signed)),
-        Box::new(order.longest_run_seconds.map(value::signed)),
-        Box::new(time(order.start_at)),
-        Box::new(value::text(&order.depends_on)),
+        Box::new(spec.demand.cpu.0),
+        Box::new(value::signed(spec.demand.memory.0)),
+        Box::new(value::signed(spec.demand.shm.0)),
+        Box::new(spec.demand.gpu.0),
+        Box::new(spec.timeout_seconds.map(value::signed)),
+        Box::new(spec.max_runtime_seconds.map(value::signed)),
+        Box::new(time(spec.start_at)),
+        Box::new(value::text(&spec.depends_on)),
         Box::new(session.phase.word()),
-        Box::new(session.wish.word()),
+        Box::new(session.desired.word()),
         Box::new(session.paused),
         Box::new(session.restart),
         Box::new(session.incarnation),
@@ -483,11 +483,11 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.outcome.map(Outcome::word)),
         Box::new(session.exit_code),
         Box::new(session.reason.as_ref().map(value::text)),
-        Box::new(order.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
-        Box::new(order.demand.mig.map(|profile| profile.to_string())),
-        Box::new(value::text(&session.unconfirmed)),
+        Box::new(spec.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
+        Box::new(spec.demand.mig.map(|profile| profile.to_string())),
+        Box::new(value::text(&session.pending_devices)),
         Box::new(value::text(&session.incidents)),
-        Box::new(session.only_on.clone()),
+        Box::new(session.device_affinity.clone()),
         Box::new(session.document_gone),
     ]
 }

@@ -58,28 +58,28 @@ fn session(owner: UserId, name: &str) -> Session {
         name: SessionName::parse(name).unwrap(),
         owner,
         labels: BTreeMap::from([("team".into(), "vision".into())]),
-        order: SessionSpec {
+        spec: SessionSpec {
             kind: SessionKind::Batch,
             environment: SessionEnvironment::Host,
             command: vec!["true".into()],
             env: BTreeMap::from([("A".into(), "b".into())]),
             demand: Demand::default(),
             timeout_seconds: Some(60),
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: vec![],
         },
         phase: SessionState::Pending,
-        wish: DesiredState::Run,
+        desired: DesiredState::Run,
         paused: false,
         restart: false,
         incarnation: 1,
         generation: 1,
         node: None,
         devices: vec![],
-        unconfirmed: Vec::new(),
+        pending_devices: Vec::new(),
         incidents: Vec::new(),
-        only_on: None,
+        device_affinity: None,
         document_gone: false,
         created_at: now,
         queued_at: now,
@@ -317,7 +317,7 @@ fn a_full_disk_refuses_by_name_and_recovers() {
     let owner = owner(&catalog);
     catalog.limit_growth(Some(0));
     let mut large = session(owner, "large");
-    large.order.env = BTreeMap::from([("A".into(), "x".repeat(200_000))]);
+    large.spec.env = BTreeMap::from([("A".into(), "x".repeat(200_000))]);
     assert_eq!(code(insert(&catalog, &large)), "disk.full");
     catalog.limit_growth(None);
     insert(&catalog, &large).unwrap();
@@ -382,7 +382,7 @@ fn on_a_full_disk_everything_can_still_be_stopped() {
     // New work goes on until the reserve is used up, and is then refused by name.
     let refused = (0..100_000).find_map(|n| {
         let mut large = session(owner, &format!("l{n}"));
-        large.order.command = vec!["x".repeat(100_000)];
+        large.spec.command = vec!["x".repeat(100_000)];
         let result = code(insert(&catalog, &large));
         (result != "done").then_some(result)
     });

@@ -44,7 +44,7 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
         .collect();
     for id in confirmed {
         pass.change(id, "node", |session| {
-            session.unconfirmed.clear();
+            session.pending_devices.clear();
             true
         });
     }

@@ -57,7 +57,7 @@ fn by_name(list: &[ContainerOrder]) -> BTreeMap<ContainerName, &ContainerOrder> 
 fn told_digests(pass: &ControllerPass) -> BTreeMap<ImageId, String> {
     let mut told = BTreeMap::new();
     for session in pass.world.sessions.iter().filter(|s| s.node.is_some()) {
-        let SessionEnvironment::Image { id, .. } = &session.order.environment else {
+        let SessionEnvironment::Image { id, .. } = &session.spec.environment else {
             continue;
         };
         let order = session
@@ -80,7 +80,7 @@ fn end_without_image(pass: &mut ControllerPass) {
         .sessions
         .iter()
         .filter(|s| s.phase == SessionState::Scheduled)
-        .filter_map(|s| match &s.order.environment {
+        .filter_map(|s| match &s.spec.environment {
             SessionEnvironment::Image { id, reference } => Some((s, id, reference)),
             SessionEnvironment::Host => None,
         })

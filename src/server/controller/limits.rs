@@ -63,7 +63,7 @@ pub(crate) fn limits(pass: &mut ControllerPass, watch: &mut Stopwatch, steady: D
         let (Some(started), Some((deadline, _))) = (session.started_at, session.deadline()) else {
             continue;
         };
-        if session.phase != SessionState::Running || session.wish != DesiredState::Run {
+        if session.phase != SessionState::Running || session.desired != DesiredState::Run {
             continue;
         }
         let name = session.container();

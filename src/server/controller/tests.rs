@@ -35,7 +35,7 @@ fn session(number: u128, environment: SessionEnvironment) -> Session {
             env: BTreeMap::new(),
             demand: Demand::default(),
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
         },
@@ -113,8 +113,8 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     let of = |number, owner| {
         let mut session = session(number, SessionEnvironment::Host);
         session.owner = owner;
-        session.order.demand.cpu = CpuShare(10);
-        session.order.demand.memory = Bytes(64 << 20);
+        session.spec.demand.cpu = CpuShare(10);
+        session.spec.demand.memory = Bytes(64 << 20);
         session
     };
     let lee = UserId(uuid::Uuid::from_u128(4));
@@ -506,7 +506,7 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
 fn a_place_that_ends_is_given_away_in_the_same_turn() {
     let mut controller = Controller::default();
     let mut large = session(1, SessionEnvironment::Host);
-    large.order.demand.cpu = CpuShare(400);
+    large.spec.demand.cpu = CpuShare(400);
     let next = session(2, SessionEnvironment::Host);
     let sight = sight_of(vec![large, next], &[]);
     let placed = take(&mut controller, sight, &[&report(0, Vec::new())]);
@@ -532,7 +532,7 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
 fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     let mut controller = Controller::default();
     let mut limited = session(1, SessionEnvironment::Host);
-    limited.order.timeout_seconds = Some(60);
+    limited.spec.timeout_seconds = Some(60);
     limited.place(
         NODE,
         Vec::new(),
@@ -671,7 +671,7 @@ async fn old_rows_go_but_for_what_a_live_session_waits_for() {
         insert(&catalog, old);
     }
     let mut waiting = session(3, SessionEnvironment::Host);
-    waiting.order.depends_on = vec![ended[1]];
+    waiting.spec.depends_on = vec![ended[1]];
     insert(&catalog, waiting);
     retention::retention(&catalog, at(30 * 86_400), 31)
         .await

@@ -27,7 +27,7 @@ fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
             env: BTreeMap::new(),
             demand: Demand::default(),
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
         },

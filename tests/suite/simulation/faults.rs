@@ -113,7 +113,7 @@ pub(super) fn decide(
         }
         Some(Fault::ShareFreedUnconfirmed) => {
             for session in &mut world.sessions {
-                session.unconfirmed.clear();
+                session.pending_devices.clear();
             }
         }
         Some(Fault::TurnsIgnored) => {
@@ -139,7 +139,7 @@ fn whatever_fits(mut world: ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
     // Those whom others depend on are there all the while.
     for session in &waiting {
         if session
-            .order
+            .spec
             .depends_on
             .iter()
             .any(|id| waiting.iter().any(|other| other.id == *id))

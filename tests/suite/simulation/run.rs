@@ -721,7 +721,7 @@ impl Run {
                 ..Demand::default()
             },
             timeout_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
-            longest_run_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
+            max_runtime_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
             start_at: self
                 .random
                 .chance(5)
@@ -1013,7 +1013,7 @@ impl Run {
     /// that hold the machine end: all choices of them are tried.
     fn passing_delays_nobody(&mut self, world: &ClusterSnapshot, now: SimulatedMoment) -> Kept {
         let holds = |s: &&Session| s.phase.holds_resources();
-        let settled = |s: &&Session| s.unconfirmed.is_empty();
+        let settled = |s: &&Session| s.pending_devices.is_empty();
         let unsettled: BTreeSet<NodeId> = world
             .sessions
             .iter()
@@ -1050,11 +1050,11 @@ impl Run {
                         .map(|(_, s)| *s);
                     let mut used = Used::default();
                     for s in stay {
-                        used.add(&s.order.demand, &s.holds());
+                        used.add(&s.spec.demand, &s.holds());
                     }
-                    let without = has_room(&node.capacity, &used, &front.order.demand);
-                    used.add(&passing.order.demand, &passing.holds());
-                    if without && !has_room(&node.capacity, &used, &front.order.demand) {
+                    let without = has_room(&node.capacity, &used, &front.spec.demand);
+                    used.add(&passing.spec.demand, &passing.holds());
+                    if without && !has_room(&node.capacity, &used, &front.spec.demand) {
                         return Err(format!(
                             "{} passes {} and takes what it could get on {}",
                             passing.name, front.name, node.name
@@ -1109,9 +1109,9 @@ impl Run {
                     .then_some(SLOWEST)
             };
             let limits = [
-                session.order.longest_run_seconds,
-                match session.order.kind {
-                    SessionKind::Batch => session.order.timeout_seconds,
+                session.spec.max_runtime_seconds,
+                match session.spec.kind {
+                    SessionKind::Batch => session.spec.timeout_seconds,
                     SessionKind::Interactive => None,
                 },
             ];
@@ -1137,7 +1137,7 @@ impl Run {
             if able && lives && session.phase == SessionState::Running && over {
                 return Err(format!(
                     "{} runs for {ran} s, past its limit of {limit} s (known since {known}, {:?}, {:?})",
-                    session.name, session.wish, session.node
+                    session.name, session.desired, session.node
                 ));
             }
         }
@@ -1209,7 +1209,8 @@ impl Run {
             }
         }
         self.unwanted = unwanted;
-        let running = |s: &&Session| s.phase == SessionState::Running && !s.unconfirmed.is_empty();
+        let running =
+            |s: &&Session| s.phase == SessionState::Running && !s.pending_devices.is_empty();
         self.unconfirmed = world
             .sessions
             .iter()
@@ -1297,7 +1298,7 @@ fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timesta
 
 /// Whether nothing but room keeps a session from its start.
 fn waits_for_room(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
-    let order = &session.order;
+    let order = &session.spec;
     session.phase == SessionState::Pending
         && order.start_at.is_none_or(|at| at <= now)
         && order

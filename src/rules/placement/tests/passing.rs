@@ -36,7 +36,7 @@ fn add(world: &mut ClusterSnapshot, numbers: &mut Numbers, n: u32) {
     let mut session = super::world(&format!("s{n} 1 1g 0")).sessions.remove(0);
     session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
     session.owner = UserId(uuid::Uuid::from_u128(u128::from(n)));
-    session.order.demand = wish;
+    session.spec.demand = wish;
     session.queued_at = Timestamp::from_millis(i64::from(n));
     world.sessions.push(session);
 }
@@ -107,7 +107,7 @@ fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
                             fits_on(&with, *node, front),
                             fits_on(&without, *node, front),
                             "seed {seed}, round {round}: {:?} is delayed by {behind:?}",
-                            front.order.demand,
+                            front.spec.demand,
                         );
                     }
                 }
@@ -249,7 +249,7 @@ fn an_estimate_that_takes_too_many_searches_is_none() {
         }
         let mut world = super::world(&text);
         for (at, session) in (1..).zip(&mut world.sessions) {
-            session.order.longest_run_seconds = Some(1000 + at);
+            session.spec.max_runtime_seconds = Some(1000 + at);
         }
         assert_eq!(pass(&mut world).len(), 100);
         for session in &mut world.sessions {

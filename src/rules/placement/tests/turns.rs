@@ -124,7 +124,7 @@ fn everybodys_own_come_in_their_order_and_what_waits_for_a_time_takes_no_turn() 
     let mut world = one_core();
     for n in 0..3 {
         let mut later = queued(kim, n, at(0));
-        later.order.start_at = Some(at(500));
+        later.spec.start_at = Some(at(500));
         world.sessions.push(later);
     }
     for n in 3..6 {
@@ -133,7 +133,7 @@ fn everybodys_own_come_in_their_order_and_what_waits_for_a_time_takes_no_turn() 
     }
     let order = |now| -> Vec<u128> {
         let waiting = order::waiting(&world, now);
-        let held = |s: &&&Session| s.order.start_at.is_none_or(|start| start <= now);
+        let held = |s: &&&Session| s.spec.start_at.is_none_or(|start| start <= now);
         let open = waiting.iter().filter(held);
         open.map(|s| s.id.0.as_u128() - 10_000).collect()
     };

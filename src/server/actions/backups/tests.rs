@@ -328,7 +328,7 @@ async fn secretive(places: &BackupPaths) -> rules::names::SessionId {
 fn token_of(places: &BackupPaths, id: rules::names::SessionId) -> String {
     let server = serve(places);
     let read = server.catalog().read_now("read", |view| view.session(id));
-    read.unwrap().expect("the session").order.env["TOKEN"].clone()
+    read.unwrap().expect("the session").spec.env["TOKEN"].clone()
 }
 
 #[tokio::test]

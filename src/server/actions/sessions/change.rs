@@ -66,7 +66,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
         "restart a session",
         move |rows, session| {
             refuse_document_gone(session)?;
-            if let SessionEnvironment::Image { id, reference } = &session.order.environment
+            if let SessionEnvironment::Image { id, reference } = &session.spec.environment
                 && rows.image(*id)?.is_none()
             {
                 return Err(Refusal::conflict(
@@ -79,7 +79,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             }
             match session.phase {
                 SessionState::Ended => {
-                    refuse_own_full_queue(rows, session.owner, 1, &session.order)?;
+                    refuse_own_full_queue(rows, session.owner, 1, &session.spec)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }
@@ -210,11 +210,11 @@ fn resize_row(
         return Err(ended().into());
     }
     // What can never be right is refused in every state of the session.
-    let mut demand = session.order.demand;
+    let mut demand = session.spec.demand;
     demand.cpu = wanted.cpu.unwrap_or(demand.cpu);
     demand.memory = wanted.memory.unwrap_or(demand.memory);
     demand.shm = demand.shm.min(demand.memory);
-    if wanted.gpu.is_some() && session.order.demand.mig.is_some() {
+    if wanted.gpu.is_some() && session.spec.demand.mig.is_some() {
         return Err(Refusal::conflict(
             "resize.partition",
             "A MIG partition is cut in hardware and cannot be resized.",
@@ -243,7 +243,7 @@ fn resize_row(
     // Between its place and its first process, and while it stops, its machine may hold it
     // to the old limits for a while; what it gave back would be given away too early.
     let settled = matches!(session.phase, SessionState::Pending | SessionState::Running);
-    if !settled || session.wish != DesiredState::Run {
+    if !settled || session.desired != DesiredState::Run {
         return Err(Refusal::conflict(
             "session.not-running",
             format!(
@@ -254,19 +254,19 @@ fn resize_row(
         .hint("Try again once it runs.")
         .into());
     }
-    if demand == session.order.demand {
+    if demand == session.spec.demand {
         return Ok(false);
     }
     let world = rows.world()?;
-    placement::possible(&world, &demand, &session.order.environment)?;
+    placement::possible(&world, &demand, &session.spec.environment)?;
     if session.phase.holds_resources()
         && let Some(node) = session.node.and_then(|id| world.node(id))
     {
         let used = world.used().remove(&node.id).unwrap_or_default();
         // What others leave: the capacity without all that is used, plus its own part.
-        let cpu = (node.capacity.cpu + session.order.demand.cpu).saturating_sub(used.cpu);
+        let cpu = (node.capacity.cpu + session.spec.demand.cpu).saturating_sub(used.cpu);
         let memory =
-            (node.capacity.memory + session.order.demand.memory).saturating_sub(used.memory);
+            (node.capacity.memory + session.spec.demand.memory).saturating_sub(used.memory);
         if demand.cpu > cpu || demand.memory > memory {
             return Err(Refusal::capacity(
                 "resize.no-room",
@@ -285,7 +285,7 @@ fn resize_row(
         let devices = placement::regrant(&world, session, &demand)?;
         session.regrant(devices);
     }
-    session.order.demand = demand;
+    session.spec.demand = demand;
     Ok(true)
 }
 
@@ -322,7 +322,7 @@ async fn set_paused(
         Some(code),
         what,
         move |_, session| {
-            if session.phase != SessionState::Running || session.wish != DesiredState::Run {
+            if session.phase != SessionState::Running || session.desired != DesiredState::Run {
                 return Err(Refusal::conflict(
                     "session.not-running",
                     format!(
@@ -360,7 +360,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
             let waits = rows
                 .live_sessions()?
                 .into_iter()
-                .find(|live| live.order.depends_on.contains(&row.id));
+                .find(|live| live.spec.depends_on.contains(&row.id));
             if let Some(waits) = waits {
                 return Err(Refusal::conflict(
                     "session.depended-on",

@@ -143,8 +143,8 @@ struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
     labels: BTreeMap<String, String>,
-    order: session::SessionSpec,
-    only_on: Option<String>,
+    spec: session::SessionSpec,
+    device_affinity: Option<String>,
     copies: u32,
     /// The word a made-up name begins with.
     word: String,
@@ -180,7 +180,7 @@ pub async fn launch(
         .catalog()
         .write(Lane::People, "launch sessions", move |rows| {
             let launched = once(rows, key.as_ref(), || {
-                if let SessionEnvironment::Image { id, reference } = &draft.order.environment
+                if let SessionEnvironment::Image { id, reference } = &draft.spec.environment
                     && rows.image(*id)?.is_none()
                 {
                     return Err(no_image(reference).into());
@@ -232,11 +232,11 @@ pub(super) fn refuse_own_full_queue(
     rows: &Rows<'_>,
     owner: UserId,
     more: u32,
-    order: &session::SessionSpec,
+    spec: &session::SessionSpec,
 ) -> Result<(), Failure> {
     let waiting = rows.waiting_of(owner)?;
     if waiting + more <= MAX_WAITING {
-        let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * order.bytes();
+        let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * spec.bytes();
         if bytes <= MAX_WAITING_BYTES {
             return Ok(());
         }
@@ -295,10 +295,10 @@ pub async fn preview(
             let explained = placement::explain_draft(
                 &world,
                 &placement::RequestDraft {
-                    environment: draft.order.environment,
-                    demand: draft.order.demand,
-                    start_at: draft.order.start_at,
-                    depends_on: draft.order.depends_on,
+                    environment: draft.spec.environment,
+                    demand: draft.spec.demand,
+                    start_at: draft.spec.start_at,
+                    depends_on: draft.spec.depends_on,
                     copies: draft.copies,
                     owner: Some(caller.subject.user),
                 },
@@ -336,13 +336,13 @@ pub async fn duplicate(
     server.catalog().read_now("duplicate a session", |view| {
         let row = find(view, caller, Permission::SessionsRead, id)?;
         refuse_document_gone(&row)?;
-        let demand = row.order.demand;
+        let demand = row.spec.demand;
         Ok(LaunchRequest {
             name: free_name(view, caller, row.name.as_str())?,
-            kind: row.order.kind,
-            image: row.order.environment.word().to_owned(),
-            command: row.order.command,
-            env: row.order.env,
+            kind: row.spec.kind,
+            image: row.spec.environment.word().to_owned(),
+            command: row.spec.command,
+            env: row.spec.env,
             labels: row.labels,
             resources: Resources {
                 cpu: Some(demand.cpu),
@@ -353,8 +353,8 @@ pub async fn duplicate(
                 mig: demand.mig,
             },
             copies: 1,
-            timeout_seconds: row.order.timeout_seconds,
-            longest_run_seconds: row.order.longest_run_seconds,
+            timeout_seconds: row.spec.timeout_seconds,
+            longest_run_seconds: row.spec.max_runtime_seconds,
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
@@ -450,19 +450,19 @@ fn draft(
         .into());
     }
     let word = environment.word().to_owned();
-    let order = session::SessionSpec {
+    let spec = session::SessionSpec {
         kind: request.kind,
         environment,
         command: request.command,
         env: request.env,
         demand: request.resources.demand(),
         timeout_seconds: request.timeout_seconds,
-        longest_run_seconds: request.longest_run_seconds,
+        max_runtime_seconds: request.longest_run_seconds,
         start_at: request.start_at,
         depends_on,
     };
-    order.check()?;
-    if order.kind == SessionKind::Batch && order.command.is_empty() && !runs_something {
+    spec.check()?;
+    if spec.kind == SessionKind::Batch && spec.command.is_empty() && !runs_something {
         return Err(Refusal::invalid(
             "command.missing",
             "A batch session needs a command, and this image has none of its own.",
@@ -477,12 +477,12 @@ fn draft(
         policy: view.policy(),
         ..ClusterSnapshot::default()
     };
-    placement::possible(&machines, &order.demand, &order.environment)?;
+    placement::possible(&machines, &spec.demand, &spec.environment)?;
     Ok(CheckedLaunch {
         name,
         labels: request.labels,
-        order,
-        only_on: request.only_on,
+        spec,
+        device_affinity: request.only_on,
         copies: request.copies,
         word,
     })
@@ -610,7 +610,7 @@ fn insert_named(
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    refuse_own_full_queue(rows, owner, draft.copies, &draft.order)?;
+    refuse_own_full_queue(rows, owner, draft.copies, &draft.spec)?;
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)
@@ -624,18 +624,18 @@ fn insert_named(
             name: name.copy(number, draft.copies)?,
             owner,
             labels: draft.labels.clone(),
-            order: draft.order.clone(),
+            spec: draft.spec.clone(),
             phase: SessionState::Pending,
-            wish: DesiredState::Run,
+            desired: DesiredState::Run,
             paused: false,
             restart: false,
             incarnation: 1,
             generation: 1,
             node: None,
             devices: Vec::new(),
-            unconfirmed: Vec::new(),
+            pending_devices: Vec::new(),
             incidents: Vec::new(),
-            only_on: draft.only_on.clone(),
+            device_affinity: draft.device_affinity.clone(),
             document_gone: false,
             created_at: now,
             queued_at: now,

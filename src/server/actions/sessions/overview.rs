@@ -193,8 +193,8 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                                 mine,
                                 state: s.phase,
                                 paused: s.paused,
-                                cpu: s.order.demand.cpu,
-                                memory: s.order.demand.memory,
+                                cpu: s.spec.demand.cpu,
+                                memory: s.spec.demand.memory,
                                 devices: s.holds().into_owned(),
                                 cpu_busy: rate.map(|r| r.cores),
                                 memory_busy: rate.map(|r| r.memory),
@@ -232,8 +232,8 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                     own.waiting += u64::from(session.phase == SessionState::Pending);
                     own.running += u64::from(session.phase == SessionState::Running);
                     if session.phase.holds_resources() {
-                        own.cpu = own.cpu + session.order.demand.cpu;
-                        own.memory = own.memory + session.order.demand.memory;
+                        own.cpu = own.cpu + session.spec.demand.cpu;
+                        own.memory = own.memory + session.spec.demand.memory;
                         own.gpu = own.gpu + session.holds().iter().map(|d| d.share).sum();
                     }
                 }
@@ -289,7 +289,7 @@ pub async fn samples(
         .catalog()
         .samples_of(row.id, since.unwrap_or_default())
         .await?;
-    let demand = row.order.demand;
+    let demand = row.spec.demand;
     let held = row.holds();
     let granted: Bytes = held.iter().map(|part| part.memory).sum();
     let simulated = held.iter().any(|part| part.simulated);

@@ -143,8 +143,8 @@ impl SessionView {
             let mut devices = node.into_iter().flat_map(|n| &n.capacity.devices);
             devices.find(|device| device.index == index)
         };
-        let confirmed = row.unconfirmed.is_empty();
-        let wants = row.order.demand.wants_device();
+        let confirmed = row.pending_devices.is_empty();
+        let wants = row.spec.demand.wants_device();
         Self {
             id: row.id,
             name: row.name.clone(),
@@ -153,17 +153,17 @@ impl SessionView {
                 name: owner,
             },
             state: row.phase,
-            wish: row.wish,
-            kind: row.order.kind,
-            image: row.order.environment.word().to_owned(),
-            command: row.order.command.clone(),
-            env: row.order.env.clone(),
+            wish: row.desired,
+            kind: row.spec.kind,
+            image: row.spec.environment.word().to_owned(),
+            command: row.spec.command.clone(),
+            env: row.spec.env.clone(),
             labels: row.labels.clone(),
-            resources: row.order.demand,
-            timeout_seconds: row.order.timeout_seconds,
-            longest_run_seconds: row.order.longest_run_seconds,
-            start_at: row.order.start_at,
-            depends_on: row.order.depends_on.clone(),
+            resources: row.spec.demand,
+            timeout_seconds: row.spec.timeout_seconds,
+            longest_run_seconds: row.spec.max_runtime_seconds,
+            start_at: row.spec.start_at,
+            depends_on: row.spec.depends_on.clone(),
             document_kept: !row.document_gone,
             paused: row.paused,
             incarnation: row.incarnation,

@@ -44,7 +44,7 @@ impl Run {
                 passed.clear();
             } else if before.contains_key(&key) {
                 for other in &placed {
-                    if !wants_no_less(&other.order.demand, &first.order.demand) {
+                    if !wants_no_less(&other.spec.demand, &first.spec.demand) {
                         continue;
                     }
                     let places = passed.entry(other.owner).or_default();
