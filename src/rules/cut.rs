@@ -192,7 +192,7 @@ pub fn plan<'a>(
     let mut ends = Vec::new();
     let mut requeued = Vec::new();
     for session in sessions {
-        let on_it = session.phase.holds_resources()
+        let on_it = session.state().holds_resources()
             && session
                 .holds()
                 .iter()

@@ -25,4 +25,5 @@ pub mod refusal;
 pub mod resources;
 pub mod session;
 pub mod units;
+pub mod workload;
 pub mod world;

@@ -127,7 +127,7 @@ impl Controller {
             .world
             .sessions
             .iter()
-            .filter(|s| s.phase == SessionState::Pending)
+            .filter(|s| s.state() == SessionState::Pending)
             .filter_map(|s| s.spec.start_at.filter(|at| *at > pass.now))
             .map(|at| Duration::from_millis(at.millis_since(pass.now)));
         starts.chain(self.watch.next).min()

@@ -98,11 +98,18 @@ impl<'w> ClusterState<'w> {
             changes: Vec::new(),
             searches: RefCell::default(),
         };
-        for session in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
-            let Some(at) = session.node.and_then(|id| ground.at.get(&id).copied()) else {
-                continue;
-            };
-            ground.hold(at, &session.spec.demand, &session.holds(), session.owner);
+        for session in world
+            .sessions
+            .iter()
+            .filter(|s| s.state().holds_resources())
+        {
+            for container in session.containers() {
+                let Some(at) = ground.at.get(&container.node).copied() else {
+                    continue;
+                };
+                let held = container.holds();
+                ground.hold(at, &session.spec.demand, &held, session.owner);
+            }
         }
         // Not asked yet.
         ground.changes.clear();
@@ -194,12 +201,14 @@ impl<'w> ClusterState<'w> {
         }
     }
 
-    /// Takes a session's place back, as its end will.
+    /// Takes a session's places back, as its end will.
     pub(super) fn give_back(&mut self, session: &Session) {
-        if let Some(spot) = session.node.and_then(|id| self.spot(id)) {
-            let devices = session.holds().into_owned();
-            let found = FoundPlace { spot, devices };
-            self.free(&found, &session.spec.demand, session.owner);
+        for container in session.containers() {
+            if let Some(spot) = self.spot(container.node) {
+                let devices = container.holds().into_owned();
+                let found = FoundPlace { spot, devices };
+                self.free(&found, &session.spec.demand, session.owner);
+            }
         }
     }
 

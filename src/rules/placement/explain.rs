@@ -138,7 +138,7 @@ pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timesta
 
 /// Answers for a session that exists, in any phase.
 pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
-    if session.phase != SessionState::Pending {
+    if session.state() != SessionState::Pending {
         return settled(world, session, now);
     }
     let before = order::waiting(world, now)
@@ -376,8 +376,8 @@ fn simulated(world: &ClusterSnapshot) -> bool {
 }
 
 fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
-    let node = session.node.and_then(|id| world.node(id));
-    let sentence = match session.phase {
+    let node = session.node().and_then(|id| world.node(id));
+    let sentence = match session.state() {
         SessionState::Ended => session
             .reason
             .as_ref()
@@ -396,13 +396,13 @@ fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explan
         sentence,
         eta: None,
         node: node.map(|n| n.name.clone()),
-        devices: session.devices.clone(),
+        devices: session.devices().to_vec(),
         reason: session.reason.clone(),
         queue_position: None,
         blockers: Vec::new(),
         checks: Vec::new(),
         alternatives: Vec::new(),
-        rooms: rooms(&ClusterState::new(world, now), session.node),
+        rooms: rooms(&ClusterState::new(world, now), session.node()),
         simulated: simulated(world),
     }
 }
@@ -529,7 +529,7 @@ fn eta<'w>(
     let running = world
         .sessions
         .iter()
-        .filter(|s| s.phase == SessionState::Running && s.node.is_some())
+        .filter(|s| s.state() == SessionState::Running && s.node().is_some())
         .filter_map(|s| Some((s.deadline()?.0, ExpectedEnd::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
         let end = now.plus_seconds(session.spec.limit()?.0);

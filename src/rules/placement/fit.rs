@@ -330,7 +330,7 @@ pub(super) fn regrant(
 ) -> Result<Vec<DeviceShare>, Refusal> {
     let old = &session.spec.demand;
     if (demand.gpu, demand.gpu_memory, demand.mig) == (old.gpu, old.gpu_memory, old.mig) {
-        return Ok(session.devices.clone());
+        return Ok(session.devices().to_vec());
     }
     let other = || {
         Refusal::conflict(
@@ -349,9 +349,9 @@ pub(super) fn regrant(
         (false, true) if whole + 1 == old_whole => (part, true),
         _ => return Err(other()),
     };
-    let mut devices = session.devices.clone();
+    let mut devices = session.devices().to_vec();
     let node = session
-        .node
+        .node()
         .and_then(|id| world.node(id))
         .ok_or_else(other)?;
     let Some(mine) = devices.iter_mut().max_by_key(|d| {
@@ -376,10 +376,9 @@ pub(super) fn regrant(
         device.memory
     };
     let mut others = crate::resources::DeviceAllocation::default();
-    let neighbours = world
-        .sessions
-        .iter()
-        .filter(|s| s.id != session.id && s.node == session.node && s.phase.holds_resources());
+    let neighbours = world.sessions.iter().filter(|s| {
+        s.id != session.id && s.node() == session.node() && s.state().holds_resources()
+    });
     for held in neighbours.flat_map(|s| s.holds().into_owned()) {
         if held.index == mine.index {
             others.add(&held);

@@ -69,12 +69,12 @@ fn keyed(
     let mut waiting: Vec<&Session> = world
         .sessions
         .iter()
-        .filter(|s| s.phase == SessionState::Pending)
+        .filter(|s| s.state() == SessionState::Pending)
         .collect();
     waiting.sort_by_key(|s| (s.queued_at, s.id));
     let mut served = world.served.clone();
     for session in &world.sessions {
-        if let Some(at) = session.scheduled_at {
+        if let Some(at) = session.scheduled_at() {
             let last = served.entry(session.owner).or_insert(at);
             *last = at.max(*last);
         }

@@ -63,44 +63,24 @@ fn world(text: &str) -> ClusterSnapshot {
                 problems: Vec::new(),
             });
         } else {
-            world.sessions.push(Session {
-                id: SessionId(uuid::Uuid::from_u128(100 + n as u128)),
-                name: SessionName::parse(words[0]).unwrap(),
-                owner: UserId(uuid::Uuid::nil()),
-                labels: BTreeMap::new(),
-                spec: SessionSpec {
-                    kind: SessionKind::Batch,
-                    environment: SessionEnvironment::Host,
-                    command: vec!["true".into()],
-                    env: BTreeMap::new(),
-                    demand: demand(words[1], words[2], words[3]),
-                    timeout_seconds: None,
-                    max_runtime_seconds: None,
-                    start_at: None,
-                    depends_on: Vec::new(),
-                },
-                phase: SessionState::Pending,
-                desired: DesiredState::Run,
-                paused: false,
-                restart: false,
-                incarnation: 1,
-                generation: 1,
-                node: None,
-                devices: Vec::new(),
-                pending_devices: Vec::new(),
-                incidents: Vec::new(),
-                device_affinity: None,
-                document_gone: false,
-                created_at: Timestamp::from_millis(n as i64),
-                queued_at: Timestamp::from_millis(n as i64),
-                scheduled_at: None,
-                started_at: None,
-                stopping_at: None,
-                ended_at: None,
-                outcome: None,
-                exit_code: None,
-                reason: None,
-            });
+            let spec = SessionSpec {
+                kind: SessionKind::Batch,
+                environment: SessionEnvironment::Host,
+                command: vec!["true".into()],
+                env: BTreeMap::new(),
+                demand: demand(words[1], words[2], words[3]),
+                timeout_seconds: None,
+                max_runtime_seconds: None,
+                start_at: None,
+                depends_on: Vec::new(),
+            };
+            world.sessions.push(Session::launched(
+                SessionId(uuid::Uuid::from_u128(100 + n as u128)),
+                SessionName::parse(words[0]).unwrap(),
+                UserId(uuid::Uuid::nil()),
+                spec,
+                Timestamp::from_millis(n as i64),
+            ));
         }
     }
     world
@@ -413,7 +393,8 @@ fn preview_and_scheduler_never_disagree() {
             } = decision
             {
                 let row = after.sessions.iter_mut().find(|s| s.id == session).unwrap();
-                (row.phase, row.node, row.devices) = (SessionState::Scheduled, Some(node), devices);
+                let because = crate::reason::Reason::new("test", "Placed.");
+                row.place(node, devices, because, Timestamp::from_millis(1000));
             }
         }
         assert_eq!(
@@ -557,16 +538,19 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                         "seed {seed}: not what was asked"
                     );
                     row.place(node, devices, because, now);
-                    row.phase = SessionState::Running;
-                    row.started_at = Some(now);
+                    row.run_since(now);
                 }
             }
             let broken = crate::findings::findings(&world);
             assert!(broken.is_empty(), "seed {seed}: {broken:?}");
             if let Some(each) = world.policy.each {
                 let mut held: BTreeMap<UserId, u32> = BTreeMap::new();
-                for s in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
-                    let shares = s.devices.iter().map(|d| d.share.0);
+                for s in world
+                    .sessions
+                    .iter()
+                    .filter(|s| s.state().holds_resources())
+                {
+                    let shares = s.devices().iter().map(|d| d.share.0);
                     *held.entry(s.owner).or_default() += shares.sum::<u32>();
                 }
                 assert!(
@@ -576,7 +560,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             }
             // Some of what runs is resized, and some ends.
             for at in 0..world.sessions.len() {
-                if world.sessions[at].phase != SessionState::Running || numbers.below(3) > 0 {
+                if world.sessions[at].state() != SessionState::Running || numbers.below(3) > 0 {
                     continue;
                 }
                 let wanted = Demand {
@@ -593,11 +577,11 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                 }
             }
             for session in &mut world.sessions {
-                session.pending_devices.clear();
+                session.confirm_devices();
             }
             world
                 .sessions
-                .retain(|s| s.phase == SessionState::Pending || numbers.below(2) == 0);
+                .retain(|s| s.state() == SessionState::Pending || numbers.below(2) == 0);
         }
     }
 }
@@ -642,7 +626,7 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
     };
     let kim = &mut world.sessions[0];
     kim.place(node, devices, because, now);
-    kim.phase = SessionState::Running;
+    kim.run_since(now);
     let smaller = Demand {
         gpu: GpuShare(20),
         ..kim.spec.demand
@@ -655,7 +639,7 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
     world.sessions.push(waiting);
     world.sessions[1].id = SessionId(uuid::Uuid::from_u128(7));
     assert!(decide(&world, now).is_empty(), "given away too early");
-    world.sessions[0].pending_devices.clear();
+    world.sessions[0].confirm_devices();
     assert_eq!(decide(&world, now).len(), 1);
 }
 

@@ -328,7 +328,7 @@ pub async fn remove(
             let live = rows
                 .live_sessions()?
                 .iter()
-                .filter(|s| s.owner == person.id && s.phase != SessionState::Ended)
+                .filter(|s| s.owner == person.id && s.state() != SessionState::Ended)
                 .count();
             if live > 0 {
                 return Err(Refusal::conflict(

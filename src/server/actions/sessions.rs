@@ -223,9 +223,9 @@ fn ticket(
         Ok(EntryTicket {
             container: row.container(),
             session: row.id,
+            state: row.state(),
             name: row.name,
             kind: row.spec.kind,
-            state: row.phase,
         })
     })
 }

@@ -54,8 +54,8 @@ impl SortKey {
         };
         match self {
             Self::Created => time(Some(session.created_at)),
-            Self::Started => time(session.started_at),
-            Self::Ended => time(session.ended_at),
+            Self::Started => time(session.started_at()),
+            Self::Ended => time(session.ended_at()),
             Self::Name => SortValue::Text(session.name.as_str().to_ascii_lowercase()),
         }
     }

@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use rules::devices::MigProfile;
 use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
-use rules::resources::Demand;
-use rules::session::{
-    DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+use rules::resources::{Demand, DeviceShare};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::workload::container::{Container, ContainerState, MAIN};
+use rules::workload::session::Session;
+use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
+use rules::workload::state::{
+    DesiredState, LastPlace, Lifecycle, Outcome, PlacedSession, SessionEnd, SessionState,
 };
-use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -22,10 +25,10 @@ use super::writer::Rows;
 use crate::Failure;
 
 pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, \
-    cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
-    phase, wish, paused, restart, incarnation, generation, node, devices, \
-    created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
-    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents, only_on, document_gone";
+    cpu, memory, shm, gpu, gpu_memory, mig, timeout_seconds, longest_run_seconds, start_at, depends_on, \
+    phase, node, devices, unconfirmed, scheduled_at, started_at, stopping_at, ended_at, outcome, exit_code, \
+    wish, paused, restart, incarnation, generation, only_on, document_gone, created_at, queued_at, \
+    reason, incidents";
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
@@ -35,87 +38,156 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         column += 1;
         column - 1
     };
-    let mut session = Session {
-        id: SessionId(value::id(row, next())?),
-        name: value::word(row, next(), |text| SessionName::parse(text).ok())?,
-        owner: UserId(value::id(row, next())?),
-        labels: value::json(row, next())?,
-        spec: SessionSpec {
-            kind: value::word(row, next(), |text| match text {
-                "interactive" => Some(SessionKind::Interactive),
-                "batch" => Some(SessionKind::Batch),
-                _ => None,
-            })?,
-            environment: {
-                let id = value::id_or_none(row, next())?;
-                let reference = row.get(next())?;
-                match id {
-                    None => SessionEnvironment::Host,
-                    Some(id) => SessionEnvironment::Image {
-                        id: ImageId(id),
-                        reference,
-                    },
-                }
-            },
-            command: value::json(row, next())?,
-            env: {
-                let at = next();
-                let id: [u8; 16] = row.get(0)?;
-                seal.json(&SealedRow::Session(&id), at, row.get_ref(at)?.as_str()?)?
-            },
-            demand: Demand {
-                cpu: CpuShare(row.get(next())?),
-                memory: Bytes(value::unsigned(row, next())?),
-                shm: Bytes(value::unsigned(row, next())?),
-                gpu: GpuShare(row.get(next())?),
-                gpu_memory: None,
-                mig: None,
-            },
-            timeout_seconds: value::unsigned_or_none(row, next())?,
-            max_runtime_seconds: value::unsigned_or_none(row, next())?,
-            start_at: value::time_or_none(row, next())?,
-            depends_on: value::json(row, next())?,
+    let id = SessionId(value::id(row, next())?);
+    let name = value::word(row, next(), |text| SessionName::parse(text).ok())?;
+    let owner = UserId(value::id(row, next())?);
+    let labels = value::json(row, next())?;
+    let spec = SessionSpec {
+        kind: value::word(row, next(), |text| match text {
+            "interactive" => Some(SessionKind::Interactive),
+            "batch" => Some(SessionKind::Batch),
+            _ => None,
+        })?,
+        environment: {
+            let id = value::id_or_none(row, next())?;
+            let reference = row.get(next())?;
+            match id {
+                None => SessionEnvironment::Host,
+                Some(id) => SessionEnvironment::Image {
+                    id: ImageId(id),
+                    reference,
+                },
+            }
         },
-        phase: value::word(row, next(), SessionState::parse)?,
+        command: value::json(row, next())?,
+        env: {
+            let at = next();
+            let id: [u8; 16] = row.get(0)?;
+            seal.json(&SealedRow::Session(&id), at, row.get_ref(at)?.as_str()?)?
+        },
+        demand: Demand {
+            cpu: CpuShare(row.get(next())?),
+            memory: Bytes(value::unsigned(row, next())?),
+            shm: Bytes(value::unsigned(row, next())?),
+            gpu: GpuShare(row.get(next())?),
+            gpu_memory: value::unsigned_or_none(row, next())?.map(Bytes),
+            mig: {
+                let at = next();
+                row.get::<_, Option<String>>(at)?
+                    .map(|_| value::word(row, at, |text| MigProfile::parse(text).ok()))
+                    .transpose()?
+            },
+        },
+        timeout_seconds: value::unsigned_or_none(row, next())?,
+        max_runtime_seconds: value::unsigned_or_none(row, next())?,
+        start_at: value::time_or_none(row, next())?,
+        depends_on: value::json(row, next())?,
+    };
+    Ok(Session {
+        id,
+        name,
+        owner,
+        labels,
+        spec,
+        lifecycle: {
+            let at = next();
+            let stands = LifecycleColumns {
+                state: value::word(row, at, SessionState::parse)?,
+                node: value::id_or_none(row, next())?.map(NodeId),
+                devices: value::json(row, next())?,
+                pending_devices: value::json(row, next())?,
+                scheduled_at: value::time_or_none(row, next())?,
+                started_at: value::time_or_none(row, next())?,
+                stopping_at: value::time_or_none(row, next())?,
+                ended_at: value::time_or_none(row, next())?,
+                outcome: {
+                    let at = next();
+                    row.get::<_, Option<String>>(at)?
+                        .map(|_| value::word(row, at, Outcome::parse))
+                        .transpose()?
+                },
+                exit_code: row.get(next())?,
+            };
+            value::word(row, at, |_| stands.read())?
+        },
         desired: value::word(row, next(), DesiredState::parse)?,
         paused: row.get(next())?,
         restart: row.get(next())?,
         incarnation: row.get(next())?,
         generation: value::unsigned(row, next())?,
-        node: value::id_or_none(row, next())?.map(NodeId),
-        devices: value::json(row, next())?,
-        pending_devices: Vec::new(),
-        incidents: Vec::new(),
-        device_affinity: None,
-        document_gone: false,
+        device_affinity: row.get(next())?,
+        document_gone: row.get(next())?,
         created_at: value::time(row, next())?,
         queued_at: value::time(row, next())?,
-        scheduled_at: value::time_or_none(row, next())?,
-        started_at: value::time_or_none(row, next())?,
-        stopping_at: value::time_or_none(row, next())?,
-        ended_at: value::time_or_none(row, next())?,
-        outcome: {
-            let at = next();
-            row.get::<_, Option<String>>(at)?
-                .map(|_| value::word(row, at, Outcome::parse))
-                .transpose()?
-        },
-        exit_code: row.get(next())?,
         reason: value::json_or_none(row, next())?,
-    };
-    // Columns of a later step of the schema stand last.
-    session.spec.demand.gpu_memory = value::unsigned_or_none(row, next())?.map(Bytes);
-    session.spec.demand.mig = {
-        let at = next();
-        row.get::<_, Option<String>>(at)?
-            .map(|_| value::word(row, at, |text| MigProfile::parse(text).ok()))
-            .transpose()?
-    };
-    session.pending_devices = value::json(row, next())?;
-    session.incidents = value::json(row, next())?;
-    session.device_affinity = row.get(next())?;
-    session.document_gone = row.get(next())?;
-    Ok(session)
+        incidents: value::json(row, next())?,
+    })
+}
+
+/// What the columns of a row say of where its session stands.
+struct LifecycleColumns {
+    state: SessionState,
+    node: Option<NodeId>,
+    devices: Vec<DeviceShare>,
+    pending_devices: Vec<DeviceShare>,
+    scheduled_at: Option<Timestamp>,
+    started_at: Option<Timestamp>,
+    stopping_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    outcome: Option<Outcome>,
+    exit_code: Option<i32>,
+}
+
+impl LifecycleColumns {
+    /// None where they contradict one another.
+    fn read(self) -> Option<Lifecycle> {
+        let state = match (self.state, self.started_at) {
+            (SessionState::Pending, _) => return Some(Lifecycle::Pending),
+            (SessionState::Ended, started_at) => ContainerState::Ended {
+                started_at,
+                exit_code: self.exit_code,
+            },
+            (SessionState::Running, None) => return None,
+            (SessionState::Running | SessionState::Stopping, Some(started_at)) => {
+                ContainerState::Running { started_at }
+            }
+            (SessionState::Scheduled | SessionState::Stopping, _) => ContainerState::Scheduled,
+            (SessionState::Preparing, _) => ContainerState::Preparing,
+        };
+        let place = self.node.map(|node| Container {
+            index: MAIN,
+            node,
+            devices: self.devices,
+            pending_devices: self.pending_devices,
+            state,
+        });
+        let last = match (place, self.scheduled_at) {
+            (Some(container), Some(scheduled_at)) => Some(LastPlace {
+                scheduled_at,
+                containers: vec![container],
+            }),
+            _ => None,
+        };
+        if self.state == SessionState::Ended {
+            return Some(Lifecycle::Ended(SessionEnd {
+                outcome: self.outcome?,
+                exit_code: self.exit_code,
+                ended_at: self.ended_at?,
+                stopping_at: self.stopping_at,
+                last,
+            }));
+        }
+        let last = last?;
+        let stopping_at = match self.state {
+            SessionState::Stopping => Some(self.stopping_at?),
+            _ => None,
+        };
+        Some(Lifecycle::Placed(PlacedSession {
+            scheduled_at: last.scheduled_at,
+            stopping_at,
+            containers: last.containers,
+        }))
+    }
 }
 
 pub(super) fn kind_word(kind: SessionKind) -> &'static str {
@@ -280,16 +352,16 @@ impl Rows<'_> {
             return Ok(ConditionalWrite::No);
         }
         if let Some(at) = after
-            .scheduled_at
-            .filter(|at| before.scheduled_at != Some(*at))
+            .scheduled_at()
+            .filter(|at| before.scheduled_at() != Some(*at))
         {
             self.put_served(after.owner, at)?;
         }
-        if after.phase == SessionState::Ended && before.phase != SessionState::Ended {
+        if after.state() == SessionState::Ended && before.state() != SessionState::Ended {
             self.bound_ended(after.owner)?;
         }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
-        self.note_session(&after, actor, &code, before.phase.word())?;
+        self.note_session(&after, actor, &code, before.state().word())?;
         Ok(ConditionalWrite::Yes)
     }
 
@@ -364,15 +436,14 @@ impl Rows<'_> {
             .connection
             .prepare_cached(
                 "update session
-                 set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6,
-                     image_reference = ?7, command = ?8, env = coalesce(?9, env),
-                     cpu = ?10, memory = ?11, shm = ?12, gpu = ?13, timeout_seconds = ?14, longest_run_seconds = ?15,
-                     start_at = ?16, depends_on = ?17, phase = ?18, wish = ?19, paused = ?20,
-                     restart = ?21, incarnation = ?22, generation = ?23, node = ?24, devices = ?25,
-                     created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
-                     stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34,
-                     gpu_memory = ?35, mig = ?36, unconfirmed = ?37, incidents = ?38,
-                     only_on = ?39, document_gone = ?40
+                 set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6, image_reference = ?7,
+                     command = ?8, env = coalesce(?9, env), cpu = ?10, memory = ?11, shm = ?12, gpu = ?13,
+                     gpu_memory = ?14, mig = ?15, timeout_seconds = ?16, longest_run_seconds = ?17,
+                     start_at = ?18, depends_on = ?19, phase = ?20, node = ?21, devices = ?22,
+                     unconfirmed = ?23, scheduled_at = ?24, started_at = ?25, stopping_at = ?26,
+                     ended_at = ?27, outcome = ?28, exit_code = ?29, wish = ?30, paused = ?31,
+                     restart = ?32, incarnation = ?33, generation = ?34, only_on = ?35,
+                     document_gone = ?36, created_at = ?37, queued_at = ?38, reason = ?39, incidents = ?40
                  where id = ?1 and generation = ?41",
             )?
             .execute(rusqlite::params_from_iter(values));
@@ -399,7 +470,7 @@ impl Rows<'_> {
             after: session
                 .reason
                 .as_ref()
-                .map_or(session.phase.word(), |reason| reason.text.as_str()),
+                .map_or(session.state().word(), |reason| reason.text.as_str()),
         })
     }
 }
@@ -417,10 +488,10 @@ pub(crate) fn name_taken(name: &SessionName) -> Refusal {
 
 /// The event that a change of phase or wish is, by its words.
 fn event_code(before: &Session, after: &Session) -> String {
-    if before.phase == after.phase {
+    if before.state() == after.state() {
         return "session.changed".to_owned();
     }
-    match (before.phase, after.phase) {
+    match (before.state(), after.state()) {
         (_, SessionState::Pending) => "session.restarted".to_owned(),
         (_, phase) => format!("session.{}", phase.word()),
     }
@@ -462,32 +533,32 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(value::signed(spec.demand.memory.0)),
         Box::new(value::signed(spec.demand.shm.0)),
         Box::new(spec.demand.gpu.0),
+        Box::new(spec.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
+        Box::new(spec.demand.mig.map(|profile| profile.to_string())),
         Box::new(spec.timeout_seconds.map(value::signed)),
         Box::new(spec.max_runtime_seconds.map(value::signed)),
         Box::new(time(spec.start_at)),
         Box::new(value::text(&spec.depends_on)),
-        Box::new(session.phase.word()),
+        Box::new(session.state().word()),
+        Box::new(session.node().map(|id| *id.0.as_bytes())),
+        Box::new(value::text(&session.devices())),
+        Box::new(value::text(&session.pending_devices())),
+        Box::new(time(session.scheduled_at())),
+        Box::new(time(session.started_at())),
+        Box::new(time(session.stopping_at())),
+        Box::new(time(session.ended_at())),
+        Box::new(session.outcome().map(Outcome::word)),
+        Box::new(session.exit_code()),
         Box::new(session.desired.word()),
         Box::new(session.paused),
         Box::new(session.restart),
         Box::new(session.incarnation),
         Box::new(value::signed(session.generation)),
-        Box::new(session.node.map(|id| *id.0.as_bytes())),
-        Box::new(value::text(&session.devices)),
-        Box::new(session.created_at.as_millis()),
-        Box::new(session.queued_at.as_millis()),
-        Box::new(time(session.scheduled_at)),
-        Box::new(time(session.started_at)),
-        Box::new(time(session.stopping_at)),
-        Box::new(time(session.ended_at)),
-        Box::new(session.outcome.map(Outcome::word)),
-        Box::new(session.exit_code),
-        Box::new(session.reason.as_ref().map(value::text)),
-        Box::new(spec.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
-        Box::new(spec.demand.mig.map(|profile| profile.to_string())),
-        Box::new(value::text(&session.pending_devices)),
-        Box::new(value::text(&session.incidents)),
         Box::new(session.device_affinity.clone()),
         Box::new(session.document_gone),
+        Box::new(session.created_at.as_millis()),
+        Box::new(session.queued_at.as_millis()),
+        Box::new(session.reason.as_ref().map(value::text)),
+        Box::new(value::text(&session.incidents)),
     ]
 }

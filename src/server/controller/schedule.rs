@@ -51,11 +51,11 @@ fn starting(pass: &ControllerPass) -> BTreeMap<UserId, usize> {
     let mut starting = BTreeMap::new();
     for session in &pass.world.sessions {
         let recent = session
-            .scheduled_at
+            .scheduled_at()
             .is_some_and(|at| at <= pass.now && pass.now.seconds_since(at) < STARTING_SECONDS);
         if recent
             && matches!(
-                session.phase,
+                session.state(),
                 SessionState::Scheduled | SessionState::Preparing
             )
         {

@@ -64,7 +64,7 @@ async fn until(simulation: &Simulation, id: SessionId, phase: SessionState) {
     let began = Instant::now();
     loop {
         let row = simulation.session(id).unwrap().unwrap();
-        if row.phase == phase {
+        if row.state() == phase {
             return;
         }
         assert!(

@@ -466,8 +466,7 @@ async fn running(server: &Server) -> rules::session::Session {
             let now = rows.now;
             rows.change_session(id, None, "test", None, |session| {
                 session.place(here, vec![], Reason::new("placement.room", "Room."), now);
-                session.phase = SessionState::Running;
-                session.started_at = Some(now);
+                session.run_since(now);
                 true
             })
         })
@@ -502,7 +501,10 @@ async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alo
     let done = restore(&backup, &passphrase(), &places, true, now()).unwrap();
     assert_eq!(done.lost, 0);
     let server = serve(&places);
-    assert_eq!(session_of(&server, session.id).phase, SessionState::Running);
+    assert_eq!(
+        session_of(&server, session.id).state(),
+        SessionState::Running
+    );
     drop(server);
 
     // Another machine would start it a second time.
@@ -511,8 +513,8 @@ async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alo
     assert_eq!(done.lost, 1);
     let server = serve(&fresh);
     let lost = session_of(&server, session.id);
-    assert_eq!(lost.phase, SessionState::Ended);
-    assert_eq!(lost.outcome, Some(Outcome::Lost));
+    assert_eq!(lost.state(), SessionState::Ended);
+    assert_eq!(lost.outcome(), Some(Outcome::Lost));
     let world = server.catalog().read_now("look", |view| view.world());
     assert_eq!(rules::findings::findings(&world.unwrap()), []);
 }

@@ -77,7 +77,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 .hint("Import that image again and launch a new session from it.")
                 .into());
             }
-            match session.phase {
+            match session.state() {
                 SessionState::Ended => {
                     refuse_own_full_queue(rows, session.owner, 1, &session.spec)?;
                     session.begin_again(rows.now);
@@ -206,7 +206,7 @@ fn resize_row(
     session: &mut session::Session,
     wanted: Resize,
 ) -> Result<bool, Failure> {
-    if session.phase == SessionState::Ended {
+    if session.state() == SessionState::Ended {
         return Err(ended().into());
     }
     // What can never be right is refused in every state of the session.
@@ -224,7 +224,7 @@ fn resize_row(
         .into());
     }
     if let Some(gpu) = wanted.gpu {
-        if gpu == GpuShare::ZERO && session.phase.holds_resources() && demand.gpu > gpu {
+        if gpu == GpuShare::ZERO && session.state().holds_resources() && demand.gpu > gpu {
             return Err(
                 Refusal::invalid("gpu.zero", "A running session cannot lose its device.")
                     .at("/resources/gpu")
@@ -242,13 +242,16 @@ fn resize_row(
     demand.check()?;
     // Between its place and its first process, and while it stops, its machine may hold it
     // to the old limits for a while; what it gave back would be given away too early.
-    let settled = matches!(session.phase, SessionState::Pending | SessionState::Running);
+    let settled = matches!(
+        session.state(),
+        SessionState::Pending | SessionState::Running
+    );
     if !settled || session.desired != DesiredState::Run {
         return Err(Refusal::conflict(
             "session.not-running",
             format!(
                 "It is {}; a waiting or a running session can be resized.",
-                session.phase.word()
+                session.state().word()
             ),
         )
         .hint("Try again once it runs.")
@@ -259,8 +262,8 @@ fn resize_row(
     }
     let world = rows.world()?;
     placement::possible(&world, &demand, &session.spec.environment)?;
-    if session.phase.holds_resources()
-        && let Some(node) = session.node.and_then(|id| world.node(id))
+    if session.state().holds_resources()
+        && let Some(node) = session.node().and_then(|id| world.node(id))
     {
         let used = world.used().remove(&node.id).unwrap_or_default();
         // What others leave: the capacity without all that is used, plus its own part.
@@ -322,12 +325,12 @@ async fn set_paused(
         Some(code),
         what,
         move |_, session| {
-            if session.phase != SessionState::Running || session.desired != DesiredState::Run {
+            if session.state() != SessionState::Running || session.desired != DesiredState::Run {
                 return Err(Refusal::conflict(
                     "session.not-running",
                     format!(
                         "It is {}, and only a running session can be paused.",
-                        session.phase.word()
+                        session.state().word()
                     ),
                 )
                 .into());
@@ -348,7 +351,7 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
         .catalog()
         .write(Lane::People, "delete a session", move |rows| {
             let row = find(rows, &caller, Permission::SessionsWrite, &id)?;
-            if row.phase != SessionState::Ended {
+            if row.state() != SessionState::Ended {
                 return Err(Refusal::conflict(
                     "session.live",
                     format!("{} is not over.", row.name),

@@ -379,7 +379,7 @@ fn free_name(
             return Ok(None);
         };
         let called = view.sessions_called(candidate.as_str(), Some(caller.subject.user))?;
-        if called.iter().all(|s| s.phase == SessionState::Ended) {
+        if called.iter().all(|s| s.state() == SessionState::Ended) {
             return Ok(Some(candidate.to_string()));
         }
     }
@@ -556,7 +556,7 @@ fn dependencies(
             Err(failure) => return Err(failure),
         };
         if found
-            .outcome
+            .outcome()
             .is_some_and(|outcome| outcome != Outcome::Succeeded)
         {
             return Err(Refusal::invalid(
@@ -619,34 +619,10 @@ fn insert_named(
     ids.sort_unstable();
     let mut written = Vec::with_capacity(ids.len());
     for (id, number) in ids.into_iter().zip(1..) {
-        let row = session::Session {
-            id,
-            name: name.copy(number, draft.copies)?,
-            owner,
-            labels: draft.labels.clone(),
-            spec: draft.spec.clone(),
-            phase: SessionState::Pending,
-            desired: DesiredState::Run,
-            paused: false,
-            restart: false,
-            incarnation: 1,
-            generation: 1,
-            node: None,
-            devices: Vec::new(),
-            pending_devices: Vec::new(),
-            incidents: Vec::new(),
-            device_affinity: draft.device_affinity.clone(),
-            document_gone: false,
-            created_at: now,
-            queued_at: now,
-            scheduled_at: None,
-            started_at: None,
-            stopping_at: None,
-            ended_at: None,
-            outcome: None,
-            exit_code: None,
-            reason: None,
-        };
+        let name = name.copy(number, draft.copies)?;
+        let mut row = session::Session::launched(id, name, owner, draft.spec.clone(), now);
+        row.labels.clone_from(&draft.labels);
+        row.device_affinity.clone_from(&draft.device_affinity);
         rows.insert_session(&row, actor)?;
         written.push(row);
     }

@@ -175,7 +175,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                         world
                             .sessions
                             .iter()
-                            .filter(|s| s.node == Some(node.id) && s.phase.holds_resources())
+                            .filter(|s| s.node() == Some(node.id) && s.state().holds_resources())
                     };
                     let measured: Vec<_> = here().filter_map(|s| rates.get(&s.id)).collect();
                     let slices = here()
@@ -191,7 +191,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                                     name: name.clone(),
                                 }),
                                 mine,
-                                state: s.phase,
+                                state: s.state(),
                                 paused: s.paused,
                                 cpu: s.spec.demand.cpu,
                                 memory: s.spec.demand.memory,
@@ -229,9 +229,9 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                 let mine = session.owner == caller.subject.user;
                 if mine {
                     own.live += 1;
-                    own.waiting += u64::from(session.phase == SessionState::Pending);
-                    own.running += u64::from(session.phase == SessionState::Running);
-                    if session.phase.holds_resources() {
+                    own.waiting += u64::from(session.state() == SessionState::Pending);
+                    own.running += u64::from(session.state() == SessionState::Running);
+                    if session.state().holds_resources() {
                         own.cpu = own.cpu + session.spec.demand.cpu;
                         own.memory = own.memory + session.spec.demand.memory;
                         own.gpu = own.gpu + session.holds().iter().map(|d| d.share).sum();
@@ -240,7 +240,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                 if !(mine || everything) {
                     continue;
                 }
-                match session.phase {
+                match session.state() {
                     SessionState::Pending => counts.pending += 1,
                     SessionState::Scheduled => counts.scheduled += 1,
                     SessionState::Preparing => counts.preparing += 1,

@@ -138,12 +138,12 @@ impl SessionView {
         nodes: &[NodeRecord],
         policy: SharePolicy,
     ) -> Self {
-        let node = row.node.and_then(|id| nodes.iter().find(|n| n.id == id));
+        let node = row.node().and_then(|id| nodes.iter().find(|n| n.id == id));
         let card = |index: u32| {
             let mut devices = node.into_iter().flat_map(|n| &n.capacity.devices);
             devices.find(|device| device.index == index)
         };
-        let confirmed = row.pending_devices.is_empty();
+        let confirmed = row.pending_devices().is_empty();
         let wants = row.spec.demand.wants_device();
         Self {
             id: row.id,
@@ -152,7 +152,7 @@ impl SessionView {
                 id: row.owner,
                 name: owner,
             },
-            state: row.phase,
+            state: row.state(),
             wish: row.desired,
             kind: row.spec.kind,
             image: row.spec.environment.word().to_owned(),
@@ -168,21 +168,21 @@ impl SessionView {
             paused: row.paused,
             incarnation: row.incarnation,
             node: row
-                .node
+                .node()
                 .map(|id| node.map_or_else(|| id.to_string(), |node| node.name.clone())),
             devices: row
-                .devices
+                .devices()
                 .iter()
                 .map(|part| GrantView::of(part, card(part.index), confirmed, policy))
                 .collect(),
-            simulated: row.devices.iter().any(|part| part.simulated)
-                || (wants && row.devices.is_empty() && nodes.iter().any(has_simulated)),
+            simulated: row.devices().iter().any(|part| part.simulated)
+                || (wants && row.devices().is_empty() && nodes.iter().any(has_simulated)),
             created_at: row.created_at,
-            scheduled_at: row.scheduled_at,
-            started_at: row.started_at,
-            ended_at: row.ended_at,
-            outcome: row.outcome,
-            exit_code: row.exit_code,
+            scheduled_at: row.scheduled_at(),
+            started_at: row.started_at(),
+            ended_at: row.ended_at(),
+            outcome: row.outcome(),
+            exit_code: row.exit_code(),
             reason: row.reason.clone(),
             generation: row.generation,
         }

@@ -104,7 +104,7 @@ fn ended_sessions_of_a_person_keep_so_many_bytes_of_launch_documents() {
     assert!(!gone(&others), "another's bytes are their own");
     let oldest = row(&catalog, hers[0]).unwrap();
     assert!(oldest.spec.command.is_empty() && oldest.spec.env.is_empty());
-    assert_eq!(oldest.outcome, Some(Outcome::Succeeded), "history stays");
+    assert_eq!(oldest.outcome(), Some(Outcome::Succeeded), "history stays");
     let (kept, are) = counted(&catalog, mina);
     assert_eq!(kept, are);
 }
