@@ -309,6 +309,18 @@ impl Reconciler {
         }
         let name = runtime::RuntimeName::parse(&order.name.to_string())
             .map_err(|e| Reason::new("node.name", e.to_string()))?;
+        if let Some(network) = order.networks.first() {
+            return Err(Reason::new(
+                "node.network-unknown",
+                format!("This machine has no network called {}.", network.name),
+            )
+            .with("network", &network.name));
+        }
+        let mounts = order.mounts.iter().map(|mount| runtime::MountOrder {
+            from: mount.from.clone().into(),
+            at: mount.at.clone(),
+            read_only: mount.read_only,
+        });
         let mut wanted = runtime::ContainerSpec {
             name,
             root: runtime::RootOrder {
@@ -333,7 +345,8 @@ impl Reconciler {
                 size: IDS_EACH,
             },
             stop_signal: 15,
-            mounts: Vec::new(),
+            mounts: mounts.collect(),
+            networks: Vec::new(),
             devices: Vec::new(),
             files: Vec::new(),
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::messages::{ContainerOrder, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
-use crate::session::{Container, DesiredState, Session, SessionEnvironment, SessionState};
+use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
 use crate::world::ClusterSnapshot;
 
 /// Containers that one node starts at once. Higher: unpacking and mounting starve running sessions.
@@ -43,7 +43,7 @@ pub fn for_nodes(
         .sessions
         .iter()
         .filter(|s| s.state().holds_resources());
-    let mut placed: Vec<(&Container, &Session)> = placed
+    let mut placed: Vec<(&SessionContainer, &Session)> = placed
         .flat_map(|session| session.containers().iter().map(move |each| (each, session)))
         .collect();
     placed.sort_by_key(|(_, session)| session.scheduled_at());
@@ -74,7 +74,7 @@ pub fn for_nodes(
 
 fn order(
     session: &Session,
-    container: &Container,
+    container: &SessionContainer,
     digest: &impl Fn(ImageId) -> Option<String>,
 ) -> Option<ContainerOrder> {
     let root = match &session.spec.environment {
@@ -92,6 +92,8 @@ fn order(
         env: session.spec.env.clone(),
         demand: session.spec.demand,
         devices: container.devices.clone(),
+        mounts: Vec::new(),
+        networks: Vec::new(),
         want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,
             (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,

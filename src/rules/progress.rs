@@ -3,8 +3,8 @@
 use crate::messages::{Assignment, ContainerStatus, NodeReport, ReportedState};
 use crate::reason::Reason;
 use crate::session::{
-    Container, ContainerState, DesiredState, Outcome, Session, SessionChange, SessionState,
-    Transition,
+    ContainerProgress, DesiredState, Outcome, Session, SessionChange, SessionContainer,
+    SessionState, Transition,
 };
 use crate::units::Timestamp;
 
@@ -24,7 +24,7 @@ pub fn advance(
         return Vec::new();
     }
     let here = session.containers().iter().filter(|container| {
-        container.node == report.node && !matches!(container.state, ContainerState::Ended { .. })
+        container.node == report.node && !matches!(container.state, ContainerProgress::Ended { .. })
     });
     here.filter_map(|container| {
         let name = session.container_name(container.index);
@@ -76,7 +76,7 @@ pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignm
 
 fn seen(
     session: &Session,
-    container: &Container,
+    container: &SessionContainer,
     status: &ContainerStatus,
     now: Timestamp,
 ) -> Option<SessionChange> {
@@ -91,11 +91,11 @@ fn seen(
     let wanted = session.state() != SessionState::Stopping;
     match &status.state {
         ReportedState::Preparing { .. } => (wanted
-            && container.state == ContainerState::Scheduled
+            && container.state == ContainerProgress::Scheduled
             && session.desired == DesiredState::Run)
             .then(|| change(Transition::Preparing)),
         ReportedState::Running { since, .. } => match container.state {
-            ContainerState::Scheduled | ContainerState::Preparing if wanted => {
+            ContainerProgress::Scheduled | ContainerProgress::Preparing if wanted => {
                 Some(change(Transition::Running { started_at: *since }))
             }
             _ => None,
@@ -184,7 +184,7 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
 
 fn end(
     session: &Session,
-    container: &Container,
+    container: &SessionContainer,
     outcome: Outcome,
     exit_code: Option<i32>,
     at: Timestamp,

@@ -1,6 +1,6 @@
 //! The names of `workload` under one path, for the rooms that use several of them together.
 
-pub use crate::workload::container::{Container, ContainerState};
+pub use crate::workload::container::{ContainerProgress, SessionContainer};
 pub use crate::workload::session::{Session, SessionChange, Transition};
 pub use crate::workload::spec::{
     MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_COPIES, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,

@@ -14,7 +14,7 @@ pub const MAIN: u32 = 0;
 
 /// One container of a session's present start, or of its last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Container {
+pub struct SessionContainer {
     /// Its place among the containers of its session: `MAIN`, then 1, 2 …
     pub index: u32,
     pub node: NodeId,
@@ -22,13 +22,13 @@ pub struct Container {
     /// What its node may still hold it to, until the node reported that it holds it to `devices`; empty
     /// once it has.
     pub pending_devices: Vec<DeviceShare>,
-    pub state: ContainerState,
+    pub state: ContainerProgress,
 }
 
 /// How far a container is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ContainerState {
+pub enum ContainerProgress {
     /// It has a place; the node has not answered yet.
     Scheduled,
     /// The node is making it.
@@ -44,7 +44,7 @@ pub enum ContainerState {
     },
 }
 
-impl ContainerState {
+impl ContainerProgress {
     pub const WORDS: [&str; 4] = ["scheduled", "preparing", "running", "ended"];
 
     /// The word used in tables.
@@ -85,7 +85,7 @@ impl ContainerState {
     }
 }
 
-impl Container {
+impl SessionContainer {
     /// A container that just got its place.
     pub fn scheduled(index: u32, node: NodeId, devices: Vec<DeviceShare>) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Container {
             node,
             devices,
             pending_devices: Vec::new(),
-            state: ContainerState::Scheduled,
+            state: ContainerProgress::Scheduled,
         }
     }
 
@@ -125,7 +125,7 @@ impl Container {
 
     /// Ends it, with this code where one is known. Its node and devices stay written as history.
     pub fn end(&mut self, started_at: Option<Timestamp>, exit_code: Option<i32>) {
-        self.state = ContainerState::Ended {
+        self.state = ContainerProgress::Ended {
             started_at: started_at.or(self.state.started_at()),
             exit_code,
         };
@@ -141,26 +141,28 @@ mod tests {
     fn a_state_is_read_back_from_its_word_and_a_contradiction_is_not() {
         let at = Some(Timestamp::from_millis(5));
         for state in [
-            ContainerState::Scheduled,
-            ContainerState::Preparing,
-            ContainerState::Running {
+            ContainerProgress::Scheduled,
+            ContainerProgress::Preparing,
+            ContainerProgress::Running {
                 started_at: Timestamp::from_millis(5),
             },
-            ContainerState::Ended {
+            ContainerProgress::Ended {
                 started_at: at,
                 exit_code: Some(3),
             },
         ] {
-            let read = ContainerState::parse(state.word(), state.started_at(), Some(3));
+            let read = ContainerProgress::parse(state.word(), state.started_at(), Some(3));
             assert_eq!(read.as_ref(), Some(&state));
         }
-        assert_eq!(ContainerState::parse("running", None, None), None);
-        assert_eq!(ContainerState::parse("paused", at, None), None);
+        assert_eq!(ContainerProgress::parse("running", None, None), None);
+        assert_eq!(ContainerProgress::parse("paused", at, None), None);
     }
 
     #[test]
     fn containers_are_called_by_their_role() {
-        let of = |index| Container::scheduled(index, NodeId(uuid::Uuid::nil()), Vec::new()).role();
+        let of = |index| {
+            SessionContainer::scheduled(index, NodeId(uuid::Uuid::nil()), Vec::new()).role()
+        };
         assert_eq!([of(0), of(1), of(19)], ["main1", "sub1", "sub19"]);
     }
 }

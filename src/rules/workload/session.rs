@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::container::{Container, ContainerState, MAIN};
+use super::container::{ContainerProgress, MAIN, SessionContainer};
 use super::spec::SessionSpec;
 use super::state::{
-    DesiredState, LastPlace, Lifecycle, Outcome, PlacedSession, SessionEnd, SessionState,
+    DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
 };
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
@@ -136,10 +136,11 @@ impl Session {
     }
 
     /// The name of one of its containers, in its present incarnation.
-    pub fn container_name(&self, _index: u32) -> ContainerName {
+    pub fn container_name(&self, index: u32) -> ContainerName {
         ContainerName {
             session: self.id,
             incarnation: self.incarnation,
+            index,
         }
     }
 
@@ -152,11 +153,11 @@ impl Session {
     }
 
     /// The containers of its present start, or its last; the main one first, empty before it got a place.
-    pub fn containers(&self) -> &[Container] {
+    pub fn containers(&self) -> &[SessionContainer] {
         self.lifecycle.containers()
     }
 
-    fn main(&self) -> Option<&Container> {
+    fn main(&self) -> Option<&SessionContainer> {
         self.containers().first()
     }
 
@@ -202,7 +203,7 @@ impl Session {
         }
     }
 
-    fn ending(&self) -> Option<&SessionEnd> {
+    fn ending(&self) -> Option<&EndedSession> {
         match &self.lifecycle {
             Lifecycle::Pending | Lifecycle::Placed(_) => None,
             Lifecycle::Ended(end) => Some(end),
@@ -232,7 +233,8 @@ impl Session {
     /// What is kept for its main container on devices: its grant, or the larger of old and new while a
     /// change of it has not been confirmed.
     pub fn holds(&self) -> Cow<'_, [DeviceShare]> {
-        self.main().map_or(Cow::Borrowed(&[]), Container::holds)
+        self.main()
+            .map_or(Cow::Borrowed(&[]), SessionContainer::holds)
     }
 
     /// The answer that ended it, where its machine stopped it for what it held.
@@ -284,9 +286,9 @@ impl Session {
             return false;
         };
         match &change.to {
-            Transition::Preparing => container.state = ContainerState::Preparing,
+            Transition::Preparing => container.state = ContainerProgress::Preparing,
             Transition::Running { started_at } => {
-                container.state = ContainerState::Running {
+                container.state = ContainerProgress::Running {
                     started_at: *started_at,
                 };
             }
@@ -316,7 +318,7 @@ impl Session {
     /// already and for what is said of another start.
     pub fn note(&mut self, incident: &MemoryIncident) -> bool {
         let known = self.incidents.iter().any(|each| each.id == incident.id);
-        let own = |c: &Container| self.container_name(c.index) == incident.container;
+        let own = |c: &SessionContainer| self.container_name(c.index) == incident.container;
         if known || !self.is_live() || !self.containers().iter().any(own) {
             return false;
         }
@@ -336,7 +338,7 @@ impl Session {
         true
     }
 
-    fn placed_containers(&mut self) -> &mut [Container] {
+    fn placed_containers(&mut self) -> &mut [SessionContainer] {
         match &mut self.lifecycle {
             Lifecycle::Placed(placed) => &mut placed.containers,
             Lifecycle::Pending | Lifecycle::Ended(_) => &mut [],
@@ -361,7 +363,7 @@ impl Session {
     /// All its containers run since `at`, where it has a place.
     pub fn run_since(&mut self, at: Timestamp) {
         for container in self.placed_containers() {
-            container.state = ContainerState::Running { started_at: at };
+            container.state = ContainerProgress::Running { started_at: at };
         }
     }
 
@@ -376,7 +378,7 @@ impl Session {
         self.lifecycle = Lifecycle::Placed(PlacedSession {
             scheduled_at: now,
             stopping_at: None,
-            containers: vec![Container::scheduled(MAIN, node, devices)],
+            containers: vec![SessionContainer::scheduled(MAIN, node, devices)],
         });
         self.reason = Some(because);
     }
@@ -388,7 +390,7 @@ impl Session {
             Lifecycle::Placed(placed) => {
                 let mut containers = placed.containers;
                 for container in &mut containers {
-                    if !matches!(container.state, ContainerState::Ended { .. }) {
+                    if !matches!(container.state, ContainerProgress::Ended { .. }) {
                         container.end(None, None);
                     }
                 }
@@ -400,7 +402,7 @@ impl Session {
             }
             Lifecycle::Ended(end) => (end.stopping_at, end.last),
         };
-        self.lifecycle = Lifecycle::Ended(SessionEnd {
+        self.lifecycle = Lifecycle::Ended(EndedSession {
             outcome,
             exit_code,
             ended_at: at,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::container::{Container, ContainerState};
+use super::container::{ContainerProgress, SessionContainer};
 use crate::units::Timestamp;
 
 /// Where a session stands. The order is the order of life.
@@ -144,7 +144,7 @@ pub enum Lifecycle {
     Pending,
     /// It has a place. How far it is, its containers say.
     Placed(PlacedSession),
-    Ended(SessionEnd),
+    Ended(EndedSession),
 }
 
 /// What is known of a session that has a place.
@@ -154,12 +154,12 @@ pub struct PlacedSession {
     /// Since when it is to end; None while it is wanted.
     pub stopping_at: Option<Timestamp>,
     /// The main one first, at least that one.
-    pub containers: Vec<Container>,
+    pub containers: Vec<SessionContainer>,
 }
 
 /// What is known of a session that is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionEnd {
+pub struct EndedSession {
     pub outcome: Outcome,
     /// 0–255, signals as 128 + number; None where the end is unknown or there was no container.
     pub exit_code: Option<i32>,
@@ -173,7 +173,7 @@ pub struct SessionEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastPlace {
     pub scheduled_at: Timestamp,
-    pub containers: Vec<Container>,
+    pub containers: Vec<SessionContainer>,
 }
 
 impl Lifecycle {
@@ -188,7 +188,7 @@ impl Lifecycle {
     }
 
     /// The containers it has, or had last; the main one first, empty before it got a place.
-    pub fn containers(&self) -> &[Container] {
+    pub fn containers(&self) -> &[SessionContainer] {
         match self {
             Self::Pending => &[],
             Self::Placed(placed) => &placed.containers,
@@ -198,18 +198,18 @@ impl Lifecycle {
 }
 
 /// How far a session is whose containers are so far: it runs once all of them have started.
-pub fn combined(containers: &[Container]) -> SessionState {
-    let started = |c: &Container| {
+pub fn combined(containers: &[SessionContainer]) -> SessionState {
+    let started = |c: &SessionContainer| {
         matches!(
             c.state,
-            ContainerState::Running { .. } | ContainerState::Ended { .. }
+            ContainerProgress::Running { .. } | ContainerProgress::Ended { .. }
         )
     };
     if containers.iter().all(started) {
         SessionState::Running
     } else if containers
         .iter()
-        .all(|c| c.state == ContainerState::Scheduled)
+        .all(|c| c.state == ContainerProgress::Scheduled)
     {
         SessionState::Scheduled
     } else {
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_session_runs_once_all_its_containers_have_started() {
-        use ContainerState::{Ended, Preparing, Running, Scheduled};
+        use ContainerProgress::{Ended, Preparing, Running, Scheduled};
         let at = Timestamp::from_millis(1);
         let running = Running { started_at: at };
         let ended = Ended {
@@ -260,11 +260,11 @@ mod tests {
             ),
             (vec![running, ended], SessionState::Running),
         ] {
-            let containers: Vec<Container> = (0..)
+            let containers: Vec<SessionContainer> = (0..)
                 .zip(states)
-                .map(|(index, state)| Container {
+                .map(|(index, state)| SessionContainer {
                     state,
-                    ..Container::scheduled(
+                    ..SessionContainer::scheduled(
                         index,
                         crate::names::NodeId(uuid::Uuid::nil()),
                         Vec::new(),

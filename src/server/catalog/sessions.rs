@@ -4,19 +4,20 @@
 use std::collections::BTreeMap;
 
 use rules::devices::MigProfile;
-use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
+use rules::names::{ImageId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
-use rules::resources::{Demand, DeviceShare};
+use rules::resources::Demand;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rules::workload::container::{Container, ContainerState, MAIN};
+use rules::workload::container::SessionContainer;
 use rules::workload::session::Session;
 use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use rules::workload::state::{
-    DesiredState, LastPlace, Lifecycle, Outcome, PlacedSession, SessionEnd, SessionState,
+    DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
 };
 use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};
 
+use super::containers;
 use super::events::NewEvent;
 use super::reader::ReadTransaction;
 use super::sealing::{Seal, SealedRow};
@@ -24,11 +25,20 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, \
-    cpu, memory, shm, gpu, gpu_memory, mig, timeout_seconds, longest_run_seconds, start_at, depends_on, \
-    phase, node, devices, unconfirmed, scheduled_at, started_at, stopping_at, ended_at, outcome, exit_code, \
-    wish, paused, restart, incarnation, generation, only_on, document_gone, created_at, queued_at, \
+/// What a row keeps, in this order.
+pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, cpu, memory, shm, gpu, \
+    gpu_memory, mig, timeout_seconds, max_runtime_seconds, start_at, depends_on, state, \
+    scheduled_at, started_at, stopping_at, ended_at, outcome, exit_code, desired, paused, \
+    restart, incarnation, generation, device_affinity, document_gone, created_at, queued_at, \
     reason, incidents";
+
+/// How many `COLUMNS` are.
+const COLUMN_COUNT: usize = 37;
+
+/// `COLUMNS`, and the containers as JSON: one statement reads a session whole, in lists too.
+pub(super) fn columns_read() -> String {
+    format!("{COLUMNS}, {}", containers::COLUMN)
+}
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
@@ -93,12 +103,12 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
             let at = next();
             let stands = LifecycleColumns {
                 state: value::word(row, at, SessionState::parse)?,
-                node: value::id_or_none(row, next())?.map(NodeId),
-                devices: value::json(row, next())?,
-                pending_devices: value::json(row, next())?,
                 scheduled_at: value::time_or_none(row, next())?,
-                started_at: value::time_or_none(row, next())?,
-                stopping_at: value::time_or_none(row, next())?,
+                stopping_at: {
+                    // When its main container started: kept here to sort by.
+                    next();
+                    value::time_or_none(row, next())?
+                },
                 ended_at: value::time_or_none(row, next())?,
                 outcome: {
                     let at = next();
@@ -107,6 +117,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
                         .transpose()?
                 },
                 exit_code: row.get(next())?,
+                containers: containers::read(row, COLUMN_COUNT)?,
             };
             value::word(row, at, |_| stands.read())?
         },
@@ -124,69 +135,44 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
     })
 }
 
-/// What the columns of a row say of where its session stands.
+/// What the columns of a row, and those of its containers, say of where its session stands.
 struct LifecycleColumns {
     state: SessionState,
-    node: Option<NodeId>,
-    devices: Vec<DeviceShare>,
-    pending_devices: Vec<DeviceShare>,
     scheduled_at: Option<Timestamp>,
-    started_at: Option<Timestamp>,
     stopping_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     outcome: Option<Outcome>,
     exit_code: Option<i32>,
+    containers: Vec<SessionContainer>,
 }
 
 impl LifecycleColumns {
     /// None where they contradict one another.
     fn read(self) -> Option<Lifecycle> {
-        let state = match (self.state, self.started_at) {
-            (SessionState::Pending, _) => return Some(Lifecycle::Pending),
-            (SessionState::Ended, started_at) => ContainerState::Ended {
-                started_at,
-                exit_code: self.exit_code,
-            },
-            (SessionState::Running, None) => return None,
-            (SessionState::Running | SessionState::Stopping, Some(started_at)) => {
-                ContainerState::Running { started_at }
-            }
-            (SessionState::Scheduled | SessionState::Stopping, _) => ContainerState::Scheduled,
-            (SessionState::Preparing, _) => ContainerState::Preparing,
-        };
-        let place = self.node.map(|node| Container {
-            index: MAIN,
-            node,
-            devices: self.devices,
-            pending_devices: self.pending_devices,
-            state,
-        });
-        let last = match (place, self.scheduled_at) {
-            (Some(container), Some(scheduled_at)) => Some(LastPlace {
-                scheduled_at,
-                containers: vec![container],
+        let lifecycle = match self.state {
+            SessionState::Pending => Lifecycle::Pending,
+            SessionState::Scheduled
+            | SessionState::Preparing
+            | SessionState::Running
+            | SessionState::Stopping => Lifecycle::Placed(PlacedSession {
+                scheduled_at: self.scheduled_at?,
+                stopping_at: self.stopping_at,
+                containers: self.containers,
             }),
-            _ => None,
-        };
-        if self.state == SessionState::Ended {
-            return Some(Lifecycle::Ended(SessionEnd {
+            SessionState::Ended => Lifecycle::Ended(EndedSession {
                 outcome: self.outcome?,
                 exit_code: self.exit_code,
                 ended_at: self.ended_at?,
                 stopping_at: self.stopping_at,
-                last,
-            }));
-        }
-        let last = last?;
-        let stopping_at = match self.state {
-            SessionState::Stopping => Some(self.stopping_at?),
-            _ => None,
+                last: self.scheduled_at.map(|scheduled_at| LastPlace {
+                    scheduled_at,
+                    containers: self.containers,
+                }),
+            }),
         };
-        Some(Lifecycle::Placed(PlacedSession {
-            scheduled_at: last.scheduled_at,
-            stopping_at,
-            containers: last.containers,
-        }))
+        let placed =
+            !matches!(lifecycle, Lifecycle::Placed(_)) || !lifecycle.containers().is_empty();
+        (placed && lifecycle.state() == self.state).then_some(lifecycle)
     }
 }
 
@@ -202,7 +188,10 @@ impl ReadTransaction<'_> {
     pub(crate) fn session(&self, id: SessionId) -> Result<Option<Session>, Failure> {
         Ok(self
             .connection
-            .prepare_cached(&format!("select {COLUMNS} from session where id = ?1"))?
+            .prepare_cached(&format!(
+                "select {} from session where id = ?1",
+                columns_read()
+            ))?
             .query_row([id.0.as_bytes()], |row| from_row(row, self.seal))
             .optional()?)
     }
@@ -214,7 +203,7 @@ impl ReadTransaction<'_> {
             let mut statement = self.connection.prepare_cached(
                 "select id, generation
                  from session
-                 where phase <> 'ended'
+                 where state <> 'ended'
                  order by created_at, id",
             )?;
             let rows = statement.query_map([], |row| {
@@ -225,10 +214,11 @@ impl ReadTransaction<'_> {
             });
         }
         let mut statement = self.connection.prepare_cached(&format!(
-            "select {COLUMNS}
+            "select {}
              from session
-             where phase <> 'ended'
-             order by created_at, id"
+             where state <> 'ended'
+             order by created_at, id",
+            columns_read()
         ))?;
         let rows = statement.query_map([], |row| from_row(row, self.seal))?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -242,7 +232,7 @@ impl ReadTransaction<'_> {
         let live: std::collections::BTreeSet<SessionId> = sessions.iter().map(|s| s.id).collect();
         let mut outcome = self
             .connection
-            .prepare_cached("select outcome from session where id = ?1 and phase = 'ended'")?;
+            .prepare_cached("select outcome from session where id = ?1 and state = 'ended'")?;
         for id in sessions.iter().flat_map(|s| &s.spec.depends_on) {
             if live.contains(id) || ended.contains_key(id) {
                 continue;
@@ -270,7 +260,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn waiting_of(&self, owner: UserId) -> Result<u32, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select count(*) from session where owner = ?1 and phase = 'pending'")?
+            .prepare_cached("select count(*) from session where owner = ?1 and state = 'pending'")?
             .query_row([owner.0.as_bytes()], |row| row.get(0))?)
     }
 
@@ -282,7 +272,7 @@ impl ReadTransaction<'_> {
             .prepare_cached(
                 "select coalesce(sum(octet_length(command) + octet_length(env)), 0) as bytes
                  from session
-                 where owner = ?1 and phase = 'pending'",
+                 where owner = ?1 and state = 'pending'",
             )?
             .query_row([owner.0.as_bytes()], |row| value::unsigned(row, "bytes"))?)
     }
@@ -313,15 +303,15 @@ impl Rows<'_> {
             .connection
             .prepare_cached(&format!(
                 "insert into session ({COLUMNS})
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                         ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
-                         ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)"
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+                         ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37)"
             ))?
             .execute(rusqlite::params_from_iter(columns(
                 session,
                 Some(self.seal),
             )));
         known_or_taken(written, &session.name)?;
+        self.store_containers(session.id, &[], session.containers())?;
         self.note_session(session, actor, "session.accepted", "")
     }
 
@@ -401,7 +391,7 @@ impl Rows<'_> {
             .connection
             .prepare_cached(
                 "delete from session
-                 where id = ?1 and phase = 'ended'
+                 where id = ?1 and state = 'ended'
                  returning owner",
             )?
             .query_row([id.0.as_bytes()], |row| {
@@ -438,19 +428,20 @@ impl Rows<'_> {
                 "update session
                  set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6, image_reference = ?7,
                      command = ?8, env = coalesce(?9, env), cpu = ?10, memory = ?11, shm = ?12, gpu = ?13,
-                     gpu_memory = ?14, mig = ?15, timeout_seconds = ?16, longest_run_seconds = ?17,
-                     start_at = ?18, depends_on = ?19, phase = ?20, node = ?21, devices = ?22,
-                     unconfirmed = ?23, scheduled_at = ?24, started_at = ?25, stopping_at = ?26,
-                     ended_at = ?27, outcome = ?28, exit_code = ?29, wish = ?30, paused = ?31,
-                     restart = ?32, incarnation = ?33, generation = ?34, only_on = ?35,
-                     document_gone = ?36, created_at = ?37, queued_at = ?38, reason = ?39, incidents = ?40
-                 where id = ?1 and generation = ?41",
+                     gpu_memory = ?14, mig = ?15, timeout_seconds = ?16, max_runtime_seconds = ?17,
+                     start_at = ?18, depends_on = ?19, state = ?20, scheduled_at = ?21, started_at = ?22,
+                     stopping_at = ?23, ended_at = ?24, outcome = ?25, exit_code = ?26, desired = ?27,
+                     paused = ?28, restart = ?29, incarnation = ?30, generation = ?31,
+                     device_affinity = ?32, document_gone = ?33, created_at = ?34, queued_at = ?35,
+                     reason = ?36, incidents = ?37
+                 where id = ?1 and generation = ?38",
             )?
             .execute(rusqlite::params_from_iter(values));
-        Ok(match known_or_taken(written, &session.name)? {
-            0 => ConditionalWrite::No,
-            _ => ConditionalWrite::Yes,
-        })
+        if known_or_taken(written, &session.name)? == 0 {
+            return Ok(ConditionalWrite::No);
+        }
+        self.store_containers(session.id, before.containers(), session.containers())?;
+        Ok(ConditionalWrite::Yes)
     }
 
     fn note_session(
@@ -486,14 +477,14 @@ pub(crate) fn name_taken(name: &SessionName) -> Refusal {
     .hint("Choose another name, or leave it out to get one.")
 }
 
-/// The event that a change of phase or wish is, by its words.
+/// The event that a change of state is, by its words.
 fn event_code(before: &Session, after: &Session) -> String {
     if before.state() == after.state() {
         return "session.changed".to_owned();
     }
     match (before.state(), after.state()) {
         (_, SessionState::Pending) => "session.restarted".to_owned(),
-        (_, phase) => format!("session.{}", phase.word()),
+        (_, state) => format!("session.{}", state.word()),
     }
 }
 
@@ -540,9 +531,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(time(spec.start_at)),
         Box::new(value::text(&spec.depends_on)),
         Box::new(session.state().word()),
-        Box::new(session.node().map(|id| *id.0.as_bytes())),
-        Box::new(value::text(&session.devices())),
-        Box::new(value::text(&session.pending_devices())),
         Box::new(time(session.scheduled_at())),
         Box::new(time(session.started_at())),
         Box::new(time(session.stopping_at())),

@@ -7,7 +7,7 @@ use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::resources::Demand;
-use rules::session::{self, DesiredState, Outcome, SessionEnvironment, SessionKind, SessionState};
+use rules::session::{self, Outcome, SessionEnvironment, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};

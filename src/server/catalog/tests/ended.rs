@@ -19,7 +19,7 @@ fn counted(catalog: &Catalog, owner: UserId) -> ((i64, i64), (i64, i64)) {
                 "select count(*),
                         coalesce(sum(octet_length(command) + octet_length(env) + octet_length(labels)), 0)
                  from session
-                 where owner = ?1 and phase = 'ended'",
+                 where owner = ?1 and state = 'ended'",
             )?,
         ))
     });

@@ -38,6 +38,8 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             env: of.spec.env.clone(),
             demand: of.spec.demand,
             devices: vec![],
+            mounts: Vec::new(),
+            networks: Vec::new(),
             want: Want::Run,
         }],
         cuts: vec![],
