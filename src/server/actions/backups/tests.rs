@@ -445,7 +445,6 @@ fn machine(server: &Server) -> rules::world::NodeRecord {
 /// One machine, and a session that runs on it; gives the session.
 async fn running(server: &Server) -> rules::session::Session {
     use rules::reason::Reason;
-    use rules::session::SessionState;
     let node = machine(server);
     let here = node.id;
     let lane = catalog::Lane::Loops;
