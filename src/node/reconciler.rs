@@ -309,17 +309,13 @@ impl Reconciler {
         }
         let name = runtime::RuntimeName::parse(&order.name.to_string())
             .map_err(|e| Reason::new("node.name", e.to_string()))?;
-        if let Some(network) = order.networks.first() {
-            return Err(Reason::new(
-                "node.network-unknown",
-                format!("This machine has no network called {}.", network.name),
-            )
-            .with("network", &network.name));
-        }
         let mounts = order.mounts.iter().map(|mount| runtime::MountOrder {
             from: mount.from.clone().into(),
             at: mount.at.clone(),
             read_only: mount.read_only,
+        });
+        let networks = order.networks.iter().map(|network| runtime::NetworkOrder {
+            name: network.name.clone(),
         });
         let mut wanted = runtime::ContainerSpec {
             name,
@@ -346,7 +342,7 @@ impl Reconciler {
             },
             stop_signal: 15,
             mounts: mounts.collect(),
-            networks: Vec::new(),
+            networks: networks.collect(),
             devices: Vec::new(),
             files: Vec::new(),
         };

@@ -87,7 +87,8 @@ pub struct ContainerSpec {
     /// Host directories shown inside, id-mapped like the layers.
     #[serde(default)]
     pub mounts: Vec<MountOrder>,
-    /// Networks that it joins beside its own; the runtime makes none yet and refuses a container that wants one.
+    /// Networks that it joins beside its own. The runtime makes none yet and leaves these alone; no server
+    /// names any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkOrder>,
     /// Devices beside those that every container has; nothing else opens.
