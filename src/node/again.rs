@@ -97,6 +97,7 @@ mod tests {
     const NAME: ContainerName = ContainerName {
         session: SessionId(uuid::Uuid::from_u128(1)),
         incarnation: 1,
+        index: 0,
     };
 
     #[test]

@@ -260,6 +260,7 @@ mod tests {
             name: ContainerName {
                 session: SessionId(uuid::Uuid::from_u128(n)),
                 incarnation: 1,
+                index: 0,
             },
             hostname: "x".into(),
             kind: SessionKind::Batch,
@@ -268,6 +269,8 @@ mod tests {
             env: BTreeMap::new(),
             demand: Demand::default(),
             devices: Vec::new(),
+            mounts: Vec::new(),
+            networks: Vec::new(),
             want: Want::Run,
         }
     }

@@ -276,6 +276,7 @@ mod tests {
             let name = ContainerName {
                 session: sessions[session],
                 incarnation,
+                index: 0,
             };
             folder.path().join("data/logs").join(name.to_string())
         };

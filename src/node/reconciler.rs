@@ -307,6 +307,14 @@ impl Reconciler {
         }
         let name =
             runtime::RuntimeName::parse(&order.name.to_string()).map_err(reasons::node_name)?;
+        let mounts = order.mounts.iter().map(|mount| runtime::MountOrder {
+            from: mount.from.clone().into(),
+            at: mount.at.clone(),
+            read_only: mount.read_only,
+        });
+        let networks = order.networks.iter().map(|network| runtime::NetworkOrder {
+            name: network.name.clone(),
+        });
         let mut wanted = runtime::ContainerSpec {
             name,
             root: runtime::RootOrder {
@@ -331,7 +339,8 @@ impl Reconciler {
                 size: IDS_EACH,
             },
             stop_signal: 15,
-            mounts: Vec::new(),
+            mounts: mounts.collect(),
+            networks: networks.collect(),
             devices: Vec::new(),
             files: Vec::new(),
         };

@@ -234,6 +234,7 @@ mod tests {
         let name = |number| ContainerName {
             session: SessionId(uuid::Uuid::from_u128(number)),
             incarnation: 1,
+            index: 0,
         };
         let order = |number, index| ContainerOrder {
             name: name(number),
@@ -250,6 +251,8 @@ mod tests {
                 part: None,
                 simulated: false,
             }],
+            mounts: Vec::new(),
+            networks: Vec::new(),
             want: Want::Run,
         };
         let assignment = Assignment {

@@ -33,8 +33,8 @@ use wire::{PROTOCOL, ShimReply, ShimRequest};
 pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
-    ContainerSpec, ContainerState, ExecOrder, IdRange, MountOrder, RootOrder, RuntimeExit,
-    RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
+    ContainerSpec, ContainerState, ExecOrder, IdRange, MountOrder, NetworkOrder, RootOrder,
+    RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
 };
 pub use rootfs::HostGround;
 pub use unnamed::Unnamed;

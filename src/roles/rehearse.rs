@@ -339,7 +339,7 @@ impl RehearsalStage {
                 mig: options.take("mig").map(MigProfile::parse).transpose()?,
             },
             timeout_seconds: options.whole("timeout")?,
-            longest_run_seconds: options.whole("longest")?,
+            max_runtime_seconds: options.whole("longest")?,
             start_at: options.whole("at")?.map(|s| self.start.plus_seconds(s)),
             depends_on,
         };
@@ -381,7 +381,7 @@ impl RehearsalStage {
         let demand = Demand {
             gpu: GpuShare::parse(share)?,
             gpu_memory: None,
-            ..row.order.demand
+            ..row.spec.demand
         };
         let world = self.server.world()?;
         let granted = demand
@@ -391,7 +391,7 @@ impl RehearsalStage {
         match granted {
             Ok(devices) => {
                 self.server.edit(row.id, move |s| {
-                    s.order.demand = demand;
+                    s.spec.demand = demand;
                     s.regrant(devices);
                     true
                 })?;
@@ -405,7 +405,7 @@ impl RehearsalStage {
         let id = self.session(name)?.id;
         let now = self.now().wall;
         self.server.edit(id, move |s| {
-            if s.phase == SessionState::Ended {
+            if s.state() == SessionState::Ended {
                 s.begin_again(now);
             } else {
                 let because = reasons::session_restarted();
@@ -498,12 +498,12 @@ impl RehearsalStage {
     fn tell_changes(&mut self, before: &[Session]) -> Result<(), Failure> {
         let clock = clock(self.second);
         for (old, new) in before.iter().zip(self.rows()?) {
-            if (old.phase, old.incarnation) != (new.phase, new.incarnation) {
+            if (old.state(), old.incarnation) != (new.state(), new.incarnation) {
                 let line = format!(
                     "  {clock}  {}: {} → {}{}",
                     new.name,
-                    old.phase.word(),
-                    new.phase.word(),
+                    old.state().word(),
+                    new.state().word(),
                     because(&new)
                 );
                 self.say(&line);
@@ -557,7 +557,7 @@ impl RehearsalStage {
                 text,
                 "  {:<10} {:<9} {}",
                 session.name.as_str(),
-                session.phase.word(),
+                session.state().word(),
                 place(&world, &session)
             );
         }
@@ -591,12 +591,12 @@ fn clock(second: u64) -> String {
 }
 
 fn because(session: &Session) -> String {
-    let mut text = match session.outcome {
+    let mut text = match session.outcome() {
         Some(outcome) => format!(" {}", outcome.word()),
         None => String::new(),
     };
     let said = matches!(
-        session.phase,
+        session.state(),
         SessionState::Scheduled | SessionState::Stopping | SessionState::Ended
     );
     if let Some(reason) = session.reason.as_ref().filter(|_| said) {
@@ -606,25 +606,25 @@ fn because(session: &Session) -> String {
 }
 
 fn place(world: &ClusterSnapshot, session: &Session) -> String {
-    let Some(node) = session.node.and_then(|id| world.node(id)) else {
+    let Some(node) = session.node().and_then(|id| world.node(id)) else {
         return String::new();
     };
     let mut text = node.name.clone();
-    for part in &session.devices {
+    for part in session.devices() {
         let _ = write!(text, "  device {} {}", part.index, part.share);
         if let Some(number) = part.part {
             let _ = write!(text, " (partition {number})");
-        } else if session.order.demand.gpu_memory.is_some() {
+        } else if session.spec.demand.gpu_memory.is_some() {
             let _ = write!(text, " ({})", part.memory);
         }
     }
     if session.incarnation > 1 {
         let _ = write!(text, "  start {}", session.incarnation);
     }
-    if let Some(outcome) = session.outcome {
+    if let Some(outcome) = session.outcome() {
         let _ = write!(text, "  {}", outcome.word());
     }
-    if let Some(code) = session.exit_code {
+    if let Some(code) = session.exit_code() {
         let _ = write!(text, "  exit {code}");
     }
     text

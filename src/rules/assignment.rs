@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::messages::{ContainerOrder, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
-use crate::session::{DesiredState, Session, SessionEnvironment, SessionState};
+use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
 use crate::world::ClusterSnapshot;
 
 /// Gives every node of the world its complete list; an empty list for a node that should have nothing.
@@ -20,55 +20,62 @@ pub fn for_nodes(
 ) -> BTreeMap<NodeId, Vec<ContainerOrder>> {
     let mut lists: BTreeMap<NodeId, Vec<ContainerOrder>> =
         world.nodes.iter().map(|n| (n.id, Vec::new())).collect();
-    let mut placed: Vec<(NodeId, &Session)> = world
+    let placed = world
         .sessions
         .iter()
-        .filter(|s| s.phase.holds_resources())
-        .filter_map(|s| Some((s.node?, s)))
+        .filter(|s| s.state().holds_resources());
+    let mut placed: Vec<(&SessionContainer, &Session)> = placed
+        .flat_map(|session| session.containers().iter().map(move |each| (each, session)))
         .collect();
-    placed.sort_by_key(|(_, session)| session.scheduled_at);
+    placed.sort_by_key(|(_, session)| session.scheduled_at());
     let mut own: BTreeMap<(NodeId, UserId), usize> = BTreeMap::new();
     let mut turns: Vec<_> = placed
         .into_iter()
-        .map(|(node, session)| {
+        .map(|(container, session)| {
             let starts = matches!(
-                session.phase,
+                session.state(),
                 SessionState::Scheduled | SessionState::Preparing
             );
             let turn = starts.then(|| {
-                let own = own.entry((node, session.owner)).or_default();
+                let own = own.entry((container.node, session.owner)).or_default();
                 *own += 1;
                 *own
             });
-            (turn, node, session)
+            (turn, container, session)
         })
         .collect();
     turns.sort_by_key(|(turn, ..)| *turn);
-    for (_, node, session) in turns {
-        if let Some(order) = order(session, &digest) {
-            lists.entry(node).or_default().push(order);
+    for (_, container, session) in turns {
+        if let Some(order) = order(session, container, &digest) {
+            lists.entry(container.node).or_default().push(order);
         }
     }
     lists
 }
 
-fn order(session: &Session, digest: &impl Fn(ImageId) -> Option<String>) -> Option<ContainerOrder> {
-    let root = match &session.order.environment {
+fn order(
+    session: &Session,
+    container: &SessionContainer,
+    digest: &impl Fn(ImageId) -> Option<String>,
+) -> Option<ContainerOrder> {
+    let root = match &session.spec.environment {
         SessionEnvironment::Host => RootFileSystem::Host,
         SessionEnvironment::Image { id, .. } => RootFileSystem::Image {
             digest: digest(*id)?,
         },
     };
     Some(ContainerOrder {
-        name: session.container(),
+        name: session.container_name(container.index),
         hostname: session.name.as_str().to_ascii_lowercase(),
-        kind: session.order.kind,
+        kind: session.spec.kind,
         root,
-        command: session.order.command.clone(),
-        env: session.order.env.clone(),
-        demand: session.order.demand,
-        devices: session.devices.clone(),
-        want: match (session.wish, session.phase) {
+        command: session.spec.command.clone(),
+        env: session.spec.env.clone(),
+        demand: session.spec.demand,
+        devices: container.devices.clone(),
+        mounts: Vec::new(),
+        networks: Vec::new(),
+        want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,
             (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,
             (DesiredState::Run, _) if session.paused => Want::Pause,

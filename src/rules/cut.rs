@@ -182,14 +182,14 @@ pub fn plan<'a>(
     let mut ends = Vec::new();
     let mut requeued = Vec::new();
     for session in sessions {
-        let on_it = session.phase.holds_resources()
+        let on_it = session.state().holds_resources()
             && session
                 .holds()
                 .iter()
                 .any(|part| part.index == device.index);
         if on_it {
             ends.push(session.id);
-            if session.order.kind == SessionKind::Batch && session.wish == DesiredState::Run {
+            if session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run {
                 requeued.push(session.id);
             }
         }

@@ -32,28 +32,10 @@ pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
                 format!("Two live sessions of one owner are called {}.", s.name),
             );
         }
-        if s.phase == SessionState::Ended {
+        if s.state() == SessionState::Ended {
             say(
                 "session.ended-live",
                 format!("{} is over and yet listed as live.", s.name),
-            );
-        }
-        if s.phase == SessionState::Pending && (s.node.is_some() || !s.devices.is_empty()) {
-            say(
-                "session.pending-placed",
-                format!("{} waits and yet holds a place.", s.name),
-            );
-        }
-        if s.phase.holds_resources() && s.node.is_none() {
-            say(
-                "session.placed-nowhere",
-                format!("{} is {} on no machine.", s.name, s.phase.word()),
-            );
-        }
-        if s.phase == SessionState::Running && s.started_at.is_none() {
-            say(
-                "session.running-unstarted",
-                format!("{} runs and yet never started.", s.name),
             );
         }
         if s.incarnation == 0 || s.generation == 0 {
@@ -104,16 +86,16 @@ pub fn findings(world: &ClusterSnapshot) -> Vec<InvariantFinding> {
         }
     }
     for (at, s) in world.sessions.iter().enumerate() {
-        for part in s.devices.iter().filter(|d| d.part.is_some()) {
+        for part in s.devices().iter().filter(|d| d.part.is_some()) {
             let taken = world.sessions[..at].iter().any(|other| {
-                other.node == s.node
-                    && other.phase.holds_resources()
+                other.node() == s.node()
+                    && other.state().holds_resources()
                     && other
-                        .devices
+                        .devices()
                         .iter()
                         .any(|d| d.index == part.index && d.part == part.part)
             });
-            if taken && s.phase.holds_resources() {
+            if taken && s.state().holds_resources() {
                 say(
                     "device.part-twice",
                     format!("{} has a partition that another session has too.", s.name),

@@ -29,4 +29,5 @@ pub mod refusals;
 pub mod resources;
 pub mod session;
 pub mod units;
+pub mod workload;
 pub mod world;

@@ -56,7 +56,30 @@ pub struct ContainerOrder {
     pub env: BTreeMap<String, String>,
     pub demand: Demand,
     pub devices: Vec<DeviceShare>,
+    /// Directories of its node that are shown inside; none of them today.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountSpec>,
+    /// Networks that it joins beside its own; none of them today.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkSpec>,
     pub want: Want,
+}
+
+/// A directory of a node at a place inside a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountSpec {
+    /// Absolute path on the node.
+    pub from: String,
+    /// Absolute path inside.
+    pub at: String,
+    pub read_only: bool,
+}
+
+/// A network that joins containers of one session, on one node or several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSpec {
+    /// What it is called on every node that has a part of it.
+    pub name: String,
 }
 
 /// What the container starts from.

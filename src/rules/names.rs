@@ -62,18 +62,27 @@ id!(/// One start of a machine's operating system.
 id!(/// One answer of a machine's watchdog to one container.
     IncidentId, incident_id_invalid);
 
-/// Names one container: a session and which of its starts this is. A restart gets the next
-/// incarnation, so a start can never be doubled.
+/// Names one container: a session, which of its starts this is, and which of its containers. A restart gets
+/// the next incarnation, so a start can never be doubled.
+///
+/// As text `SESSION-INCARNATION`, and `SESSION-INCARNATION-INDEX` for all but the main container: names
+/// without an index stand on disk and in cgroups since the first version, and a running supervisor keeps its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContainerName {
     pub session: SessionId,
     pub incarnation: u32,
+    /// 0 is the main container.
+    pub index: u32,
 }
 
 impl fmt::Display for ContainerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.session.0.simple(), self.incarnation)
+        write!(f, "{}-{}", self.session.0.simple(), self.incarnation)?;
+        match self.index {
+            0 => Ok(()),
+            index => write!(f, "-{index}"),
+        }
     }
 }
 
@@ -85,9 +94,18 @@ impl FromStr for ContainerName {
         if session.len() != 32 {
             return Err(wrong());
         }
+        let (incarnation, index) = match incarnation.split_once('-') {
+            None => (incarnation, 0),
+            // One spelling each: the main container has no index in its name.
+            Some((incarnation, text)) => match text.parse::<u32>() {
+                Ok(index @ 1..) if index.to_string() == text => (incarnation, index),
+                _ => return Err(wrong()),
+            },
+        };
         Ok(Self {
             session: SessionId(Uuid::try_parse(session).map_err(|_| wrong())?),
             incarnation: incarnation.parse().map_err(|_| wrong())?,
+            index,
         })
     }
 }
@@ -202,11 +220,26 @@ mod tests {
 
     #[test]
     fn a_container_name_survives_its_text() {
-        let name = ContainerName {
-            session: SessionId::make(Timestamp::from_millis(1_700_000_000_000), [7; 10]),
-            incarnation: 3,
-        };
-        assert_eq!(name.to_string().parse::<ContainerName>().ok(), Some(name));
+        for index in [0, 1, 19] {
+            let name = ContainerName {
+                session: SessionId::make(Timestamp::from_millis(1_700_000_000_000), [7; 10]),
+                incarnation: 3,
+                index,
+            };
+            assert_eq!(name.to_string().parse::<ContainerName>().ok(), Some(name));
+        }
+    }
+
+    #[test]
+    fn a_name_without_an_index_is_the_main_container_as_it_was_before_there_were_indexes() {
+        let before = "0188bc5f36807777b5f1aa0707070707-3";
+        let name: ContainerName = before.parse().expect("a name of the first version");
+        assert_eq!((name.incarnation, name.index), (3, 0));
+        assert_eq!(name.to_string(), before);
+        for bad in ["-0", "-01", "-+1", "-1-1", "-", "-x"] {
+            let text = format!("{before}{bad}");
+            assert!(text.parse::<ContainerName>().is_err(), "{text} was taken");
+        }
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub fn possible(
 pub fn overdue(world: &ClusterSnapshot, now: Timestamp) -> Vec<(SessionId, u64, Reason)> {
     let mut over = Vec::new();
     for session in &world.sessions {
-        if session.phase != SessionState::Running || session.wish != DesiredState::Run {
+        if session.state() != SessionState::Running || session.desired != DesiredState::Run {
             continue;
         }
         if let Some((at, code)) = session.deadline()

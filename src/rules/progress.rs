@@ -1,12 +1,16 @@
-//! Row × sight → the next phase. What a report means for a session; silence means nothing at all.
+//! Row × report → what became of a session. What a report means for it; silence means nothing at all.
 
 use crate::messages::{Assignment, ContainerStatus, NodeReport, ReportedState};
 use crate::reason::Reason;
 use crate::reasons;
-use crate::session::{DesiredState, Outcome, PhaseChange, Session, SessionState};
+use crate::session::{
+    ContainerProgress, DesiredState, Outcome, Session, SessionChange, SessionContainer,
+    SessionState, Transition,
+};
 use crate::units::Timestamp;
 
-/// What one complete report of a session's node changes about that session; None where nothing.
+/// What one complete report of a node changes about the containers that a session has there; empty where
+/// nothing.
 ///
 /// A node reports every container of the assignment it has taken in, also those it is only about to
 /// make. So absence means something only in a report of exactly the `current` assignment; in any
@@ -16,112 +20,120 @@ pub fn advance(
     report: &NodeReport,
     current: Option<&Assignment>,
     now: Timestamp,
-) -> Option<PhaseChange> {
-    if session.node != Some(report.node) || !session.phase.holds_resources() {
-        return None;
+) -> Vec<SessionChange> {
+    if !session.state().holds_resources() {
+        return Vec::new();
     }
-    if let Some(sight) = report
-        .containers
-        .iter()
-        .find(|c| c.name == session.container())
-    {
-        return seen(session, sight, now);
-    }
-    let named = current.is_some_and(|a| {
-        a.generation == report.generation
-            && a.containers.iter().any(|o| o.name == session.container())
+    let here = session.containers().iter().filter(|container| {
+        container.node == report.node && !matches!(container.state, ContainerProgress::Ended { .. })
     });
-    named.then(|| {
-        let gone = reasons::session_container_gone();
-        end(session, Outcome::Lost, None, now, gone)
+    here.filter_map(|container| {
+        let name = session.container_name(container.index);
+        if let Some(status) = report.containers.iter().find(|c| c.name == name) {
+            return seen(session, container, status, now);
+        }
+        let named = current.is_some_and(|a| {
+            a.generation == report.generation && a.containers.iter().any(|o| o.name == name)
+        });
+        named.then(|| {
+            let gone = reasons::session_container_gone();
+            end(session, container, Outcome::Lost, None, now, gone)
+        })
     })
+    .collect()
 }
 
-/// Whether a report confirms that a session's container is held to its present grant.
+/// Whether a report confirms that all containers of a session, those that wait for it, are held to their
+/// present grants.
 ///
 /// Only a report of exactly the assignment that carries this grant counts, and only what the machine says
 /// it holds the container to: an older report may show the same shares by chance.
 pub fn confirms(session: &Session, report: &NodeReport, current: Option<&Assignment>) -> bool {
-    if session.unconfirmed.is_empty() || session.node != Some(report.node) {
+    let Some(current) = current.filter(|a| a.generation == report.generation) else {
         return false;
-    }
-    let name = session.container();
-    let told = current.is_some_and(|a| {
-        a.generation == report.generation
-            && a.containers
-                .iter()
-                .any(|o| o.name == name && o.devices == session.devices)
-    });
-    told && report
-        .containers
+    };
+    let mut pending = session
+        .containers()
         .iter()
-        .any(|c| c.name == name && c.devices == session.devices)
+        .filter(|container| !container.pending_devices.is_empty())
+        .peekable();
+    pending.peek().is_some()
+        && pending.all(|container| {
+            let name = session.container_name(container.index);
+            let told = current
+                .containers
+                .iter()
+                .any(|o| o.name == name && o.devices == container.devices);
+            let held = report
+                .containers
+                .iter()
+                .any(|c| c.name == name && c.devices == container.devices);
+            container.node == report.node && told && held
+        })
 }
 
-fn seen(session: &Session, sight: &ContainerStatus, now: Timestamp) -> Option<PhaseChange> {
-    let change = |to: SessionState| PhaseChange {
+fn seen(
+    session: &Session,
+    container: &SessionContainer,
+    status: &ContainerStatus,
+    now: Timestamp,
+) -> Option<SessionChange> {
+    let change = |to: Transition| SessionChange {
         session: session.id,
+        container: container.index,
         seen: session.generation,
         to,
-        started_at: session.started_at,
-        ended_at: None,
-        outcome: None,
-        exit_code: None,
-        reason: session.reason.clone(),
+        reason: None,
     };
-    match &sight.state {
-        ReportedState::Preparing { .. } => (session.phase == SessionState::Scheduled
-            && session.wish == DesiredState::Run)
-            .then(|| change(SessionState::Preparing)),
-        ReportedState::Running { since, .. } => match session.phase {
-            SessionState::Scheduled | SessionState::Preparing => {
-                let mut change = change(SessionState::Running);
-                change.started_at = Some(*since);
-                Some(change)
+    let ends = |outcome, reason| end(session, container, outcome, None, now, reason);
+    let wanted = session.state() != SessionState::Stopping;
+    match &status.state {
+        ReportedState::Preparing { .. } => (wanted
+            && container.state == ContainerProgress::Scheduled
+            && session.desired == DesiredState::Run)
+            .then(|| change(Transition::Preparing)),
+        ReportedState::Running { since, .. } => match container.state {
+            ContainerProgress::Scheduled | ContainerProgress::Preparing if wanted => {
+                Some(change(Transition::Running { started_at: *since }))
             }
             _ => None,
         },
         ReportedState::Stopping { .. } => None,
         ReportedState::Ended(exit) => {
-            let started_at = exit.started_at.or(session.started_at);
             let (outcome, reason) = ending(session, exit.exit_code, exit.out_of_memory);
-            let mut change = end(
-                session,
-                outcome,
-                Some(exit.exit_code),
-                exit.ended_at,
-                reason,
-            );
-            change.started_at = started_at;
-            Some(change)
+            Some(SessionChange {
+                reason: Some(reason),
+                ..change(Transition::Ended {
+                    outcome,
+                    exit_code: Some(exit.exit_code),
+                    started_at: exit.started_at,
+                    ended_at: exit.ended_at,
+                })
+            })
         }
-        ReportedState::Lost { reason } => {
-            Some(end(session, Outcome::Lost, None, now, reason.clone()))
-        }
+        ReportedState::Lost { reason } => Some(ends(Outcome::Lost, reason.clone())),
         // Nothing was started because it was not wanted any more: that is a stop, not a refusal.
-        ReportedState::Refused { reason } if session.wish != DesiredState::Run => {
+        ReportedState::Refused { reason } if session.desired != DesiredState::Run => {
             let told = session.reason.clone().unwrap_or_else(|| reason.clone());
-            Some(end(session, Outcome::Stopped, None, now, told))
+            Some(ends(Outcome::Stopped, told))
         }
-        ReportedState::Refused { reason } => {
-            Some(end(session, Outcome::Refused, None, now, reason.clone()))
-        }
+        ReportedState::Refused { reason } => Some(ends(Outcome::Refused, reason.clone())),
     }
 }
 
 /// The outcome and its reason for a known exit code.
 fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason) {
-    let limit = session.order.demand.memory;
+    let limit = session.spec.demand.memory;
     if out_of_memory && code != 0 {
         return (Outcome::Failed, reasons::session_out_of_memory(limit));
     }
     // It was killed, with any exit code.
-    if session.wish == DesiredState::Run
+    if session.desired == DesiredState::Run
         && let Some(incident) = session.stopped_by_watchdog()
     {
         return (Outcome::Failed, incident.reason());
     }
-    if session.wish != DesiredState::Run || session.phase == SessionState::Stopping {
+    if session.desired != DesiredState::Run || session.state() == SessionState::Stopping {
         // The reason that was written with the wish (a limit, a person) says more than the code.
         return match &session.reason {
             Some(reason) if reason.code == "session.timeout" => (Outcome::Failed, reason.clone()),
@@ -143,19 +155,22 @@ fn ending(session: &Session, code: i32, out_of_memory: bool) -> (Outcome, Reason
 
 fn end(
     session: &Session,
+    container: &SessionContainer,
     outcome: Outcome,
     exit_code: Option<i32>,
     at: Timestamp,
     reason: Reason,
-) -> PhaseChange {
-    PhaseChange {
+) -> SessionChange {
+    SessionChange {
         session: session.id,
+        container: container.index,
         seen: session.generation,
-        to: SessionState::Ended,
-        started_at: session.started_at,
-        ended_at: Some(at),
-        outcome: Some(outcome),
-        exit_code,
+        to: Transition::Ended {
+            outcome,
+            exit_code,
+            started_at: None,
+            ended_at: at,
+        },
         reason: Some(reason),
     }
 }

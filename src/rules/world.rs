@@ -61,16 +61,16 @@ impl ClusterSnapshot {
         self.sessions.iter().find(|s| s.id == id)
     }
 
-    /// What sessions hold on each node, in any phase, as long as a container may live.
+    /// What sessions hold on each node, in any state, as long as a container may live.
     /// Costs one visit a session.
     pub fn used(&self) -> BTreeMap<NodeId, Used> {
         let mut used: BTreeMap<NodeId, Used> =
             self.nodes.iter().map(|n| (n.id, Used::default())).collect();
-        for session in self.sessions.iter().filter(|s| s.phase.holds_resources()) {
-            if let Some(node) = session.node {
-                used.entry(node)
+        for session in self.sessions.iter().filter(|s| s.state().holds_resources()) {
+            for container in session.containers() {
+                used.entry(container.node)
                     .or_default()
-                    .add(&session.order.demand, &session.holds());
+                    .add(&session.spec.demand, &container.holds());
             }
         }
         used

@@ -15,6 +15,7 @@ use crate::{Failure, ServerFault};
 
 pub(crate) mod acceptance;
 pub(crate) mod conducting;
+mod containers;
 pub(crate) mod copy;
 mod ended;
 pub(crate) mod events;

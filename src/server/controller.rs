@@ -127,8 +127,8 @@ impl Controller {
             .world
             .sessions
             .iter()
-            .filter(|s| s.phase == SessionState::Pending)
-            .filter_map(|s| s.order.start_at.filter(|at| *at > pass.now))
+            .filter(|s| s.state() == SessionState::Pending)
+            .filter_map(|s| s.spec.start_at.filter(|at| *at > pass.now))
             .map(|at| Duration::from_millis(at.millis_since(pass.now)));
         // Its owner's next session gets a place then, whatever became of this one.
         let counted = schedule::starting(&pass.world, pass.now).map(|(_, left)| left);

@@ -19,9 +19,9 @@ pub fn find(server: &Server, session: SessionId) -> Result<Option<SessionRoute>,
         .catalog()
         .read_now("find the way to a session", |view| view.session(session))?;
     Ok(row
-        .filter(|row| row.phase == SessionState::Running)
+        .filter(|row| row.state() == SessionState::Running)
         .and_then(|row| {
-            row.node.map(|node| SessionRoute {
+            row.node().map(|node| SessionRoute {
                 container: row.container(),
                 node,
                 owner: row.owner,

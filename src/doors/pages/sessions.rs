@@ -643,6 +643,7 @@ async fn read_one(
     let container = ContainerName {
         session: session.id,
         incarnation: session.incarnation,
+        index: 0,
     };
     let running = session.state == SessionState::Running;
     let log = match (tab, session.state) {

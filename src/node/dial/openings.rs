@@ -74,6 +74,7 @@ mod tests {
         ContainerName {
             session: SessionId(uuid::Uuid::from_u128(number)),
             incarnation: 1,
+            index: 0,
         }
     }
 

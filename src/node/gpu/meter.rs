@@ -127,6 +127,7 @@ mod tests {
         let name = ContainerName {
             session: SessionId(uuid::Uuid::from_u128(7)),
             incarnation: 1,
+            index: 0,
         };
         (name, 0, None)
     }

@@ -249,6 +249,7 @@ mod tests {
             let name = ContainerName {
                 session: rules::names::SessionId(uuid::Uuid::from_u128(number * 7_919)),
                 incarnation: 1,
+                index: 0,
             };
             for ran in (0..600_000).step_by(1_000) {
                 let (percent, memory) = doing(name, &share, ran);

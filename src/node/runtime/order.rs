@@ -87,6 +87,10 @@ pub struct ContainerSpec {
     /// Host directories shown inside, id-mapped like the layers.
     #[serde(default)]
     pub mounts: Vec<MountOrder>,
+    /// Networks that it joins beside its own. The runtime makes none yet and leaves these alone; no server
+    /// names any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkOrder>,
     /// Devices beside those that every container has; nothing else opens.
     #[serde(default)]
     pub devices: Vec<DeviceOrder>,
@@ -110,6 +114,12 @@ pub struct MountOrder {
     pub from: PathBuf,
     pub at: String,
     pub read_only: bool,
+}
+
+/// A network by the name that its node knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkOrder {
+    pub name: String,
 }
 
 /// Who runs the command, in numbers of the container.

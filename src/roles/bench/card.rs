@@ -335,6 +335,7 @@ impl CardBench {
             name: ContainerName {
                 session: SessionId(uuid::Uuid::from_bytes(random)),
                 incarnation: 1,
+                index: 0,
             },
             place,
         };

@@ -55,7 +55,7 @@ pub(super) fn large() -> ClusterSnapshot {
                 ..Demand::default()
             },
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
         };
@@ -76,21 +76,21 @@ pub(super) fn large() -> ClusterSnapshot {
 pub(super) fn overrun() -> ClusterSnapshot {
     let mut world = large();
     let wish = |n: usize, session: &mut Session| {
-        let share = session.order.demand.gpu.0;
-        session.order.demand.cpu = CpuShare(share / 2 + 1 + (n / 30 % 3) as u32);
+        let share = session.spec.demand.gpu.0;
+        session.spec.demand.cpu = CpuShare(share / 2 + 1 + (n / 30 % 3) as u32);
     };
     for (n, session) in world.sessions.iter_mut().enumerate() {
         wish(n, session);
     }
     if let Some(last) = world.sessions.last_mut() {
-        last.order.demand.gpu = GpuShare::ZERO;
+        last.spec.demand.gpu = GpuShare::ZERO;
     }
     let like = world.sessions[0].clone();
     for (n, node) in world.nodes.iter().enumerate() {
         let mut holder = like.clone();
         holder.id = SessionId(uuid::Uuid::from_u128(n as u128 | 1 << 66));
         holder.name = SessionName::parse(&format!("h{n}")).expect("letters");
-        holder.order.demand.gpu = GpuShare(800);
+        holder.spec.demand.gpu = GpuShare(800);
         let devices = node.capacity.devices.iter().map(|device| DeviceShare {
             index: device.index,
             share: GpuShare(100),

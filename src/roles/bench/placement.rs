@@ -79,9 +79,7 @@ fn settled(mut world: ClusterSnapshot, placed: Vec<Decision>) -> io::Result<Clus
     }
     let last = world.sessions.last_mut();
     let last = last.ok_or_else(|| io::Error::other("no session was placed"))?;
-    last.phase = rules::session::SessionState::Pending;
-    last.node = None;
-    last.devices.clear();
+    last.lifecycle = rules::session::Lifecycle::Pending;
     Ok(world)
 }
 

@@ -98,11 +98,18 @@ impl<'w> ClusterState<'w> {
             changes: Vec::new(),
             searches: RefCell::default(),
         };
-        for session in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
-            let Some(at) = session.node.and_then(|id| ground.at.get(&id).copied()) else {
-                continue;
-            };
-            ground.hold(at, &session.order.demand, &session.holds(), session.owner);
+        for session in world
+            .sessions
+            .iter()
+            .filter(|s| s.state().holds_resources())
+        {
+            for container in session.containers() {
+                let Some(at) = ground.at.get(&container.node).copied() else {
+                    continue;
+                };
+                let held = container.holds();
+                ground.hold(at, &session.spec.demand, &held, session.owner);
+            }
         }
         // Not asked yet.
         ground.changes.clear();
@@ -144,8 +151,8 @@ impl<'w> ClusterState<'w> {
 
     /// Keeps for a waiting session all that it could get. Costs one visit a device for each new size.
     pub(super) fn keep(&mut self, session: &'w Session) {
-        let demand = &session.order.demand;
-        let host = session.order.environment == SessionEnvironment::Host;
+        let demand = &session.spec.demand;
+        let host = session.spec.environment == SessionEnvironment::Host;
         let asked = self.asked(demand);
         if !self.kept.add(session, asked) || !demand.wants_device() {
             return;
@@ -194,12 +201,14 @@ impl<'w> ClusterState<'w> {
         }
     }
 
-    /// Takes a session's place back, as its end will.
+    /// Takes a session's places back, as its end will.
     pub(super) fn give_back(&mut self, session: &Session) {
-        if let Some(spot) = session.node.and_then(|id| self.spot(id)) {
-            let devices = session.holds().into_owned();
-            let found = FoundPlace { spot, devices };
-            self.free(&found, &session.order.demand, session.owner);
+        for container in session.containers() {
+            if let Some(spot) = self.spot(container.node) {
+                let devices = container.holds().into_owned();
+                let found = FoundPlace { spot, devices };
+                self.free(&found, &session.spec.demand, session.owner);
+            }
         }
     }
 
@@ -307,8 +316,8 @@ impl<'w> ClusterState<'w> {
 
     /// The place of a session: on the device that it is bound to, or the best there is.
     pub(super) fn place(&self, session: &Session) -> Option<FoundPlace> {
-        let order = &session.order;
-        let Some(device) = &session.only_on else {
+        let order = &session.spec;
+        let Some(device) = &session.device_affinity else {
             return self.best(&order.demand, &order.environment);
         };
         let host = order.environment == SessionEnvironment::Host;

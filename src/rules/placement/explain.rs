@@ -138,7 +138,7 @@ pub fn explain_draft(world: &ClusterSnapshot, draft: &RequestDraft, now: Timesta
 
 /// Answers for a session that exists, in any phase.
 pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
-    if session.phase != SessionState::Pending {
+    if session.state() != SessionState::Pending {
         return settled(world, session, now);
     }
     let before = order::waiting(world, now)
@@ -153,8 +153,8 @@ pub fn explain_session(world: &ClusterSnapshot, session: &Session, now: Timestam
     explain(
         world,
         &WaitingRequest {
-            environment: &session.order.environment,
-            demand: &session.order.demand,
+            environment: &session.spec.environment,
+            demand: &session.spec.demand,
             session: Some(session),
             owner: Some(session.owner),
             before,
@@ -338,7 +338,7 @@ fn in_front(
         && ground.owes_quota(owner, demand)
     {
         let mut own = line.waiting.iter();
-        let own = own.find(|s| s.owner == owner && s.order.demand.wants_device());
+        let own = own.find(|s| s.owner == owner && s.spec.demand.wants_device());
         return own.map(|front| behind(front));
     }
     let could_be_on = |spot: &&NodeState<'_>| could(spot.node, demand, host);
@@ -376,8 +376,8 @@ fn simulated(world: &ClusterSnapshot) -> bool {
 }
 
 fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explanation {
-    let node = session.node.and_then(|id| world.node(id));
-    let sentence = match session.phase {
+    let node = session.node().and_then(|id| world.node(id));
+    let sentence = match session.state() {
         SessionState::Ended => session
             .reason
             .as_ref()
@@ -396,13 +396,13 @@ fn settled(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> Explan
         sentence,
         eta: None,
         node: node.map(|n| n.name.clone()),
-        devices: session.devices.clone(),
+        devices: session.devices().to_vec(),
         reason: session.reason.clone(),
         queue_position: None,
         blockers: Vec::new(),
         checks: Vec::new(),
         alternatives: Vec::new(),
-        rooms: rooms(&ClusterState::new(world, now), session.node),
+        rooms: rooms(&ClusterState::new(world, now), session.node()),
         simulated: simulated(world),
     }
 }
@@ -529,10 +529,10 @@ fn eta<'w>(
     let running = world
         .sessions
         .iter()
-        .filter(|s| s.phase == SessionState::Running && s.node.is_some())
+        .filter(|s| s.state() == SessionState::Running && s.node().is_some())
         .filter_map(|s| Some((s.deadline()?.0, ExpectedEnd::Runs(s))));
     let started = line.placed.iter().filter_map(|(session, found)| {
-        let end = now.plus_seconds(session.order.limit()?.0);
+        let end = now.plus_seconds(session.spec.limit()?.0);
         Some((end, ExpectedEnd::Given(session, found.clone())))
     });
     let mut ends: Vec<(Timestamp, ExpectedEnd<'_>)> = running.chain(started).collect();
@@ -544,18 +544,18 @@ fn eta<'w>(
         match &end {
             ExpectedEnd::Runs(session) => ground.give_back(session),
             ExpectedEnd::Given(session, found) => {
-                ground.free(found, &session.order.demand, session.owner);
+                ground.free(found, &session.spec.demand, session.owner);
             }
         }
         ground = ground.bare();
         let mut left = Vec::new();
         for session in queue {
             searches = searches.checked_sub(1)?;
-            let demand = &session.order.demand;
+            let demand = &session.spec.demand;
             match ground.place(session) {
                 Some(found) => {
                     ground.take(&found, demand, session.owner);
-                    if let Some((seconds, _)) = session.order.limit() {
+                    if let Some((seconds, _)) = session.spec.limit() {
                         ends.push((at.plus_seconds(seconds), ExpectedEnd::Given(session, found)));
                     }
                 }

@@ -39,11 +39,11 @@ pub(super) fn best(
 
 /// The same for a session that exists, which may be bound to a device.
 pub(super) fn place(ground: &ClusterState<'_>, session: &Session) -> Option<FitPlace> {
-    let demand = &session.order.demand;
+    let demand = &session.spec.demand;
     let place = ground
         .place(session)
         .map(|found| told(ground, demand, found))?;
-    let Some(device) = session.only_on.as_ref() else {
+    let Some(device) = session.device_affinity.as_ref() else {
         return Some(place);
     };
     let node = &ground.spots[place.found.spot].node.name;
@@ -302,9 +302,9 @@ pub(super) fn regrant(
     session: &Session,
     demand: &Demand,
 ) -> Result<Vec<DeviceShare>, Refusal> {
-    let old = &session.order.demand;
+    let old = &session.spec.demand;
     if (demand.gpu, demand.gpu_memory, demand.mig) == (old.gpu, old.gpu_memory, old.mig) {
-        return Ok(session.devices.clone());
+        return Ok(session.devices().to_vec());
     }
     let other = || refusals::resize_other_devices().at("/resources/gpu");
     let (whole, part) = (demand.gpu.0 / WHOLE.0, GpuShare(demand.gpu.0 % WHOLE.0));
@@ -316,9 +316,9 @@ pub(super) fn regrant(
         (false, true) if whole + 1 == old_whole => (part, true),
         _ => return Err(other()),
     };
-    let mut devices = session.devices.clone();
+    let mut devices = session.devices().to_vec();
     let node = session
-        .node
+        .node()
         .and_then(|id| world.node(id))
         .ok_or_else(other)?;
     let Some(mine) = devices.iter_mut().max_by_key(|d| {
@@ -338,10 +338,9 @@ pub(super) fn regrant(
         device.memory
     };
     let mut others = crate::resources::DeviceAllocation::default();
-    let neighbours = world
-        .sessions
-        .iter()
-        .filter(|s| s.id != session.id && s.node == session.node && s.phase.holds_resources());
+    let neighbours = world.sessions.iter().filter(|s| {
+        s.id != session.id && s.node() == session.node() && s.state().holds_resources()
+    });
     for held in neighbours.flat_map(|s| s.holds().into_owned()) {
         if held.index == mine.index {
             others.add(&held);

@@ -70,17 +70,17 @@ fn keyed(
     let mut waiting: Vec<&Session> = world
         .sessions
         .iter()
-        .filter(|s| s.phase == SessionState::Pending)
+        .filter(|s| s.state() == SessionState::Pending)
         .collect();
     waiting.sort_by_key(|s| (s.queued_at, s.id));
     let mut served = world.served.clone();
     for session in &world.sessions {
-        if let Some(at) = session.scheduled_at {
+        if let Some(at) = session.scheduled_at() {
             let last = served.entry(session.owner).or_insert(at);
             *last = at.max(*last);
         }
     }
-    let live: BTreeSet<SessionId> = if waiting.iter().any(|s| !s.order.depends_on.is_empty()) {
+    let live: BTreeSet<SessionId> = if waiting.iter().any(|s| !s.spec.depends_on.is_empty()) {
         world.sessions.iter().map(|s| s.id).collect()
     } else {
         BTreeSet::new()
@@ -89,11 +89,11 @@ fn keyed(
     let keyed = waiting.into_iter().map(|session| {
         let turns = people.entry(session.owner).or_default();
         let round = turns.waiting;
-        let start = session.order.start_at.unwrap_or_default();
+        let start = session.spec.start_at.unwrap_or_default();
         let last = served.get(&session.owner).copied().unwrap_or_default();
         let since = session.queued_at.max(start.min(now)).max(last);
         // Who waits for a time or for another session takes no turn of its owner's.
-        let held = start > now || session.order.depends_on.iter().any(|id| live.contains(id));
+        let held = start > now || session.spec.depends_on.iter().any(|id| live.contains(id));
         let since = if held {
             turns.since.unwrap_or(since)
         } else {
@@ -106,7 +106,7 @@ fn keyed(
 }
 
 pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> QueueGate {
-    for id in &session.order.depends_on {
+    for id in &session.spec.depends_on {
         if let Some(other) = world.session(*id) {
             return QueueGate::Held(PlacementBlocker {
                 code: "dependency.waiting".into(),
@@ -126,7 +126,7 @@ pub(super) fn gate(world: &ClusterSnapshot, session: &Session, now: Timestamp) -
             }
         }
     }
-    if let Some(start) = session.order.start_at
+    if let Some(start) = session.spec.start_at
         && start > now
     {
         return QueueGate::Held(PlacementBlocker {

@@ -47,7 +47,7 @@ impl<'w> QueueWalk<'w> {
 
     /// Looks at the next one.
     pub(super) fn step(&mut self, session: &'w Session) -> QueueStep {
-        if session.wish != DesiredState::Run {
+        if session.desired != DesiredState::Run {
             let because = reasons::session_stopped_before_start();
             return QueueStep::End(Outcome::Stopped, because);
         }
@@ -58,7 +58,7 @@ impl<'w> QueueWalk<'w> {
         }
         // Who holds all they may, or will once those of theirs in front have started, waits for themselves
         // alone.
-        let demand = &session.order.demand;
+        let demand = &session.spec.demand;
         if self.ground.past_quota(session.owner, demand)
             || self.ground.owes_quota(session.owner, demand)
         {
@@ -70,7 +70,7 @@ impl<'w> QueueWalk<'w> {
             return QueueStep::Place(place);
         }
         // A session bound to a device holds no other back.
-        if session.only_on.is_none() {
+        if session.device_affinity.is_none() {
             self.wait(session);
         }
         QueueStep::Waits

@@ -61,8 +61,8 @@ impl<'w> Reservations<'w> {
 
     /// Notes one more who waits, and for how much of devices. True where none of that size did.
     pub(super) fn add(&mut self, session: &'w Session, asked: GpuShare) -> bool {
-        let demand = session.order.demand;
-        let host = session.order.environment == SessionEnvironment::Host;
+        let demand = session.spec.demand;
+        let host = session.spec.environment == SessionEnvironment::Host;
         *self.owed.entry(session.owner).or_default() += asked.0;
         let new = !self.known.contains_key(&(demand, host));
         let at = *self.known.entry((demand, host)).or_insert_with(|| {

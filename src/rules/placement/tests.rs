@@ -63,44 +63,24 @@ fn world(text: &str) -> ClusterSnapshot {
                 problems: Vec::new(),
             });
         } else {
-            world.sessions.push(Session {
-                id: SessionId(uuid::Uuid::from_u128(100 + n as u128)),
-                name: SessionName::parse(words[0]).unwrap(),
-                owner: UserId(uuid::Uuid::nil()),
-                labels: BTreeMap::new(),
-                order: SessionSpec {
-                    kind: SessionKind::Batch,
-                    environment: SessionEnvironment::Host,
-                    command: vec!["true".into()],
-                    env: BTreeMap::new(),
-                    demand: demand(words[1], words[2], words[3]),
-                    timeout_seconds: None,
-                    longest_run_seconds: None,
-                    start_at: None,
-                    depends_on: Vec::new(),
-                },
-                phase: SessionState::Pending,
-                wish: DesiredState::Run,
-                paused: false,
-                restart: false,
-                incarnation: 1,
-                generation: 1,
-                node: None,
-                devices: Vec::new(),
-                unconfirmed: Vec::new(),
-                incidents: Vec::new(),
-                only_on: None,
-                document_gone: false,
-                created_at: Timestamp::from_millis(n as i64),
-                queued_at: Timestamp::from_millis(n as i64),
-                scheduled_at: None,
-                started_at: None,
-                stopping_at: None,
-                ended_at: None,
-                outcome: None,
-                exit_code: None,
-                reason: None,
-            });
+            let spec = SessionSpec {
+                kind: SessionKind::Batch,
+                environment: SessionEnvironment::Host,
+                command: vec!["true".into()],
+                env: BTreeMap::new(),
+                demand: demand(words[1], words[2], words[3]),
+                timeout_seconds: None,
+                max_runtime_seconds: None,
+                start_at: None,
+                depends_on: Vec::new(),
+            };
+            world.sessions.push(Session::launched(
+                SessionId(uuid::Uuid::from_u128(100 + n as u128)),
+                SessionName::parse(words[0]).unwrap(),
+                UserId(uuid::Uuid::nil()),
+                spec,
+                Timestamp::from_millis(n as i64),
+            ));
         }
     }
     world
@@ -210,7 +190,7 @@ fn a_device_that_cannot_give_what_is_waited_for_is_given_to_others() {
         "node a 8 64g 2 | kim 1 1g 0.99 | lee 1 1g 0.5 | jo 1 1g 0.5 | ann 1 1g 1 | ed 1 1g 0.2",
     );
     world.nodes[0].capacity.devices[1].memory = Bytes::gib(24);
-    let on_the_large_one = |s: &mut Session| s.order.demand.gpu_memory = Some(Bytes::gib(30));
+    let on_the_large_one = |s: &mut Session| s.spec.demand.gpu_memory = Some(Bytes::gib(30));
     on_the_large_one(&mut world.sessions[0]);
     on_the_large_one(&mut world.sessions[1]);
     let decisions = decide(&world, Timestamp::from_millis(1000));
@@ -262,7 +242,7 @@ fn what_is_kept_is_said() {
 fn an_estimate_counts_those_in_front() {
     let mut world = world("node a 8 64g 1 | kim 1 1g 1 | lee 1 1g 1 | jo 1 1g 0.5");
     let now = Timestamp::from_millis(1000);
-    let limit = |s: &mut Session, seconds: u64| s.order.timeout_seconds = Some(seconds);
+    let limit = |s: &mut Session, seconds: u64| s.spec.timeout_seconds = Some(seconds);
     limit(&mut world.sessions[0], 60);
     let eta = |world: &ClusterSnapshot, at: usize| {
         let told = explain_session(world, &world.sessions[at], now);
@@ -294,7 +274,7 @@ fn a_silent_node_gets_nothing() {
 #[test]
 fn nothing_is_taken_in_where_no_machine_can_run_containers() {
     let mut world = world("node a 8 8g 0 | node b 8 8g 0 | kim 1 1g 0");
-    let order = world.sessions[0].order.clone();
+    let order = world.sessions[0].spec.clone();
     let asked = |world: &ClusterSnapshot| {
         possible(world, &order.demand, &order.environment).map_err(|r| r.code)
     };
@@ -308,7 +288,7 @@ fn nothing_is_taken_in_where_no_machine_can_run_containers() {
 #[test]
 fn a_stopped_waiting_session_ends() {
     let mut world = world("node a 8 8g 0 | kim 1 1g 0");
-    world.sessions[0].wish = DesiredState::Stop;
+    world.sessions[0].desired = DesiredState::Stop;
     assert!(matches!(
         &decide(&world, Timestamp::from_millis(1))[..],
         [Decision::End {
@@ -322,7 +302,7 @@ fn a_stopped_waiting_session_ends() {
 fn a_dependency_that_failed_ends_what_waits_for_it() {
     let mut world = world("node a 8 8g 0 | kim 1 1g 0");
     let gone = SessionId(uuid::Uuid::from_u128(9));
-    world.sessions[0].order.depends_on = vec![gone];
+    world.sessions[0].spec.depends_on = vec![gone];
     world.ended.insert(gone, Some(Outcome::Failed));
     let decisions = decide(&world, Timestamp::from_millis(1));
     assert!(
@@ -384,7 +364,7 @@ fn preview_and_scheduler_never_disagree() {
                 .any(|d| matches!(d, Decision::Place { session: id, .. } if *id == session.id));
             let why = explain_session(&world, session, now);
             let impossible =
-                possible(&world, &session.order.demand, &session.order.environment).is_err();
+                possible(&world, &session.spec.demand, &session.spec.environment).is_err();
             assert_eq!(
                 placed,
                 why.verdict == Verdict::Now,
@@ -413,7 +393,8 @@ fn preview_and_scheduler_never_disagree() {
             } = decision
             {
                 let row = after.sessions.iter_mut().find(|s| s.id == session).unwrap();
-                (row.phase, row.node, row.devices) = (SessionState::Scheduled, Some(node), devices);
+                let because = crate::reason::Reason::new("test", "Placed.");
+                row.place(node, devices, because, Timestamp::from_millis(1000));
             }
         }
         assert_eq!(
@@ -515,7 +496,7 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                 .remove(0);
             session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
             session.owner = UserId(uuid::Uuid::from_u128(u128::from(numbers.below(3))));
-            session.order.demand = wish;
+            session.spec.demand = wish;
             session.queued_at = Timestamp::from_millis(i64::from(n));
             world.sessions.push(session);
         }
@@ -553,20 +534,23 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
                         .map(|d| d.share.0)
                         .sum();
                     assert_eq!(
-                        given, row.order.demand.gpu.0,
+                        given, row.spec.demand.gpu.0,
                         "seed {seed}: not what was asked"
                     );
                     row.place(node, devices, because, now);
-                    row.phase = SessionState::Running;
-                    row.started_at = Some(now);
+                    row.run_since(now);
                 }
             }
             let broken = crate::findings::findings(&world);
             assert!(broken.is_empty(), "seed {seed}: {broken:?}");
             if let Some(each) = world.policy.each {
                 let mut held: BTreeMap<UserId, u32> = BTreeMap::new();
-                for s in world.sessions.iter().filter(|s| s.phase.holds_resources()) {
-                    let shares = s.devices.iter().map(|d| d.share.0);
+                for s in world
+                    .sessions
+                    .iter()
+                    .filter(|s| s.state().holds_resources())
+                {
+                    let shares = s.devices().iter().map(|d| d.share.0);
                     *held.entry(s.owner).or_default() += shares.sum::<u32>();
                 }
                 assert!(
@@ -576,28 +560,28 @@ fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
             }
             // Some of what runs is resized, and some ends.
             for at in 0..world.sessions.len() {
-                if world.sessions[at].phase != SessionState::Running || numbers.below(3) > 0 {
+                if world.sessions[at].state() != SessionState::Running || numbers.below(3) > 0 {
                     continue;
                 }
                 let wanted = Demand {
                     gpu: GpuShare(1 + numbers.below(99)),
                     gpu_memory: None,
-                    ..world.sessions[at].order.demand
+                    ..world.sessions[at].spec.demand
                 };
                 let quota = world.policy.each.is_none();
                 if quota && let Ok(devices) = regrant(&world, &world.sessions[at], &wanted) {
-                    world.sessions[at].order.demand = wanted;
+                    world.sessions[at].spec.demand = wanted;
                     world.sessions[at].regrant(devices);
                     let broken = crate::findings::findings(&world);
                     assert!(broken.is_empty(), "seed {seed}: a resize: {broken:?}");
                 }
             }
             for session in &mut world.sessions {
-                session.unconfirmed.clear();
+                session.confirm_devices();
             }
             world
                 .sessions
-                .retain(|s| s.phase == SessionState::Pending || numbers.below(2) == 0);
+                .retain(|s| s.state() == SessionState::Pending || numbers.below(2) == 0);
         }
     }
 }
@@ -642,20 +626,20 @@ fn what_a_slice_gives_back_stays_kept_until_it_is_confirmed() {
     };
     let kim = &mut world.sessions[0];
     kim.place(node, devices, because, now);
-    kim.phase = SessionState::Running;
+    kim.run_since(now);
     let smaller = Demand {
         gpu: GpuShare(20),
-        ..kim.order.demand
+        ..kim.spec.demand
     };
     let devices = regrant(&world, &world.sessions[0], &smaller).expect("smaller always fits");
     let kim = &mut world.sessions[0];
-    kim.order.demand = smaller;
+    kim.spec.demand = smaller;
     kim.regrant(devices);
     let waiting = super::tests::world("lee 1 1g 0.50").sessions.remove(0);
     world.sessions.push(waiting);
     world.sessions[1].id = SessionId(uuid::Uuid::from_u128(7));
     assert!(decide(&world, now).is_empty(), "given away too early");
-    world.sessions[0].unconfirmed.clear();
+    world.sessions[0].confirm_devices();
     assert_eq!(decide(&world, now).len(), 1);
 }
 
@@ -667,7 +651,7 @@ fn a_partition_counts_for_what_one_person_may_hold() {
     (device.sms, device.mig) = (132, cut_in_two());
     let profile = device.mig[0].profile;
     for at in [1, 2] {
-        world.sessions[at].order.demand.mig = Some(profile);
+        world.sessions[at].spec.demand.mig = Some(profile);
     }
     let other = UserId(uuid::Uuid::from_u128(7));
     world.sessions[2].owner = other;
@@ -686,7 +670,7 @@ fn a_partition_counts_for_what_one_person_may_hold() {
     assert_eq!(why.blockers[0].code, "gpu.quota");
     assert!(why.sentence.contains("0.12"), "{}", why.sentence);
     world.policy.each = Some(GpuShare(10));
-    let demand = world.sessions[1].order.demand;
+    let demand = world.sessions[1].spec.demand;
     let refused = possible(&world, &demand, &SessionEnvironment::Host).map_err(|r| r.code);
     assert_eq!(refused, Err("gpu.over-quota".into()));
 }
@@ -694,7 +678,7 @@ fn a_partition_counts_for_what_one_person_may_hold() {
 #[test]
 fn a_session_bound_to_a_device_gets_that_one_or_waits_without_holding_anybody_back() {
     let mut world = world("node a 8 64g 3 | test 1 1g 0.1 | kim 1 1g 0.9 | lee 1 1g 0.5");
-    world.sessions[0].only_on = Some("test-0-2".into());
+    world.sessions[0].device_affinity = Some("test-0-2".into());
     // A cordon keeps others away, not the test.
     world.nodes[0].cordoned.insert("test-0-2".into());
     let places = |world: &ClusterSnapshot| -> Vec<Option<u32>> {
@@ -716,7 +700,7 @@ fn a_session_bound_to_a_device_gets_that_one_or_waits_without_holding_anybody_ba
     let node = world.nodes[0].id;
     let mut other = world.sessions[2].clone();
     other.id = SessionId(uuid::Uuid::from_u128(999));
-    other.order.demand.gpu = GpuShare(100);
+    other.spec.demand.gpu = GpuShare(100);
     let whole = DeviceShare {
         index: 2,
         share: GpuShare(100),

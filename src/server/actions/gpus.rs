@@ -344,8 +344,8 @@ pub async fn drain(
             let world = rows.world()?;
             let gpu = find(all(rows, &world, &caller, rows.now, &rates)?, &id)?;
             let on_it = |s: &&rules::session::Session| {
-                s.node == Some(gpu.node)
-                    && s.phase.holds_resources()
+                s.node() == Some(gpu.node)
+                    && s.state().holds_resources()
                     && s.holds().iter().any(|part| part.index == gpu.index)
             };
             let (mut ends, mut requeued) = (Vec::new(), Vec::new());
@@ -357,7 +357,7 @@ pub async fn drain(
             }
             for session in world.sessions.iter().filter(on_it) {
                 let again =
-                    session.order.kind == SessionKind::Batch && session.wish == DesiredState::Run;
+                    session.spec.kind == SessionKind::Batch && session.desired == DesiredState::Run;
                 ends.push(session.name.to_string());
                 if again {
                     requeued.push(session.name.to_string());
@@ -410,7 +410,7 @@ pub async fn cut(
                 .ok_or_else(|| {
                     crate::ServerFault::new("cut a device", "it left between two reads")
                 })?;
-            let here = world.sessions.iter().filter(|s| s.node == Some(gpu.node));
+            let here = world.sessions.iter().filter(|s| s.node() == Some(gpu.node));
             let plan = cut::plan(device, &wanted, here)?;
             let as_it_is = cut::same(&profiles_of(device), &wanted);
             if as_it_is && gpu.planned.is_none() {
@@ -651,7 +651,7 @@ fn all(
                 };
             }
             for session in &world.sessions {
-                if session.node != Some(node.id) || !session.phase.holds_resources() {
+                if session.node() != Some(node.id) || !session.state().holds_resources() {
                     continue;
                 }
                 for part in session.holds().iter().filter(|d| d.index == device.index) {
@@ -677,7 +677,7 @@ fn all(
                         name: shown.then(|| session.name.to_string()),
                         owner,
                         mine,
-                        state: session.phase,
+                        state: session.state(),
                         paused: session.paused,
                         share: part.share,
                         memory: part.memory,
@@ -689,7 +689,7 @@ fn all(
                             .part
                             .and_then(|number| device.mig.get(number as usize))
                             .map(|cut| cut.profile),
-                        confirmed: session.unconfirmed.is_empty(),
+                        confirmed: session.pending_devices().is_empty(),
                         load_percent: doing.and_then(|doing| doing.load).map(tenths),
                         memory_in_use: doing.and_then(|doing| doing.memory),
                         idle_since: doing.and_then(|doing| doing.idle_since),

@@ -319,7 +319,7 @@ pub async fn remove(
             let live = rows
                 .live_sessions()?
                 .iter()
-                .filter(|s| s.owner == person.id && s.phase != SessionState::Ended)
+                .filter(|s| s.owner == person.id && s.state() != SessionState::Ended)
                 .count();
             if live > 0 {
                 return Err(refusals::person_has_sessions(&person.name, live).into());

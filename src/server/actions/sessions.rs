@@ -217,9 +217,9 @@ fn ticket(
         Ok(EntryTicket {
             container: row.container(),
             session: row.id,
+            state: row.state(),
             name: row.name,
-            kind: row.order.kind,
-            state: row.phase,
+            kind: row.spec.kind,
         })
     })
 }

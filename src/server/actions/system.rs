@@ -271,7 +271,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                 .into_iter()
                 .filter(|phase| *phase != SessionState::Ended);
             let count =
-                |phase: SessionState| world.sessions.iter().filter(|s| s.phase == phase).count();
+                |phase: SessionState| world.sessions.iter().filter(|s| s.state() == phase).count();
             Ok(Metrics {
                 sessions: live.map(|phase| (phase, count(phase) as u64)).collect(),
                 machines: world
@@ -339,7 +339,8 @@ fn slices(
     now: Timestamp,
 ) -> Vec<SliceMetrics> {
     let mut slices = Vec::new();
-    let here = |session: &&Session| session.node == Some(node) && session.phase.holds_resources();
+    let here =
+        |session: &&Session| session.node() == Some(node) && session.state().holds_resources();
     for session in world.sessions.iter().filter(here) {
         let Some(rate) = rates.get(&session.id) else {
             continue;

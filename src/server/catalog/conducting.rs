@@ -243,12 +243,12 @@ impl Rows<'_> {
                  where id in (
                      select old.id
                      from session as old
-                     where old.phase = 'ended'
+                     where old.state = 'ended'
                      and old.ended_at < ?1
                      and not exists (
                          select 1
                          from session as live, json_each(live.depends_on) as needed
-                         where live.phase <> 'ended'
+                         where live.state <> 'ended'
                          and replace(needed.value, '-', '') = lower(hex(old.id))
                      )
                      limit ?2

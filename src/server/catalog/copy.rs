@@ -207,7 +207,9 @@ pub(crate) fn end_elsewhere(data: &Path, known: &BTreeSet<ContainerName>) -> Res
     let gone: Vec<_> = world
         .sessions
         .iter()
-        .filter(|session| session.phase.holds_resources() && !known.contains(&session.container()))
+        .filter(|session| {
+            session.state().holds_resources() && !known.contains(&session.container())
+        })
         .map(|session| session.id)
         .collect();
     let count = gone.len() as u64;

@@ -44,7 +44,7 @@ impl Rows<'_> {
         let mut oldest = self.connection.prepare_cached(
             "select id, octet_length(command) + octet_length(env) + octet_length(labels) as bytes
              from session
-             where owner = ?1 and phase = 'ended' and document_gone = 0
+             where owner = ?1 and state = 'ended' and document_gone = 0
              order by ended_at",
         )?;
         let mut found = oldest.query([owner.0.as_bytes()])?;
@@ -85,11 +85,11 @@ impl Rows<'_> {
                 "select id
                  from session
                  where owner = ?1
-                 and phase = 'ended'
+                 and state = 'ended'
                  and lower(hex(id)) not in (
                      select replace(needed.value, '-', '')
                      from session as live, json_each(live.depends_on) as needed
-                     where live.phase <> 'ended'
+                     where live.state <> 'ended'
                      and live.depends_on <> '[]'
                  )
                  order by document_gone desc, ended_at

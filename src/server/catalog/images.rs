@@ -64,7 +64,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn image_users(&self, id: ImageId) -> Result<u32, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select count(*) from session where phase <> 'ended' and image = ?1")?
+            .prepare_cached("select count(*) from session where state <> 'ended' and image = ?1")?
             .query_row([id.0.as_bytes()], |row| row.get(0))?)
     }
 }

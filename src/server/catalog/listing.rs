@@ -6,7 +6,7 @@ use rules::session::{Session, SessionKind, SessionState};
 use rusqlite::types::Value;
 
 use super::reader::ReadTransaction;
-use super::sessions::{COLUMNS, from_row, kind_word};
+use super::sessions::{columns_read, from_row, kind_word};
 use super::value;
 use crate::Failure;
 
@@ -54,8 +54,8 @@ impl SortKey {
         };
         match self {
             Self::Created => time(Some(session.created_at)),
-            Self::Started => time(session.started_at),
-            Self::Ended => time(session.ended_at),
+            Self::Started => time(session.started_at()),
+            Self::Ended => time(session.ended_at()),
             Self::Name => SortValue::Text(session.name.as_str().to_ascii_lowercase()),
         }
     }
@@ -103,11 +103,12 @@ impl ReadTransaction<'_> {
         }
         values.push(Value::Integer(order.limit.into()));
         let mut statement = self.connection.prepare_cached(&format!(
-            "select {COLUMNS}
+            "select {}
              from session
              {}
              order by {column} {direction}, id {direction}
              limit ?",
+            columns_read(),
             filter_clause(&clauses)
         ))?;
         let rows = statement.query_map(rusqlite::params_from_iter(values), |row| {
@@ -145,7 +146,7 @@ impl ReadTransaction<'_> {
                 "select count(*) as ended,
                         count(*) filter (where outcome in ('failed', 'lost', 'refused')) as failed
                  from session
-                 where phase = 'ended' and ended_at > ?1 and (?2 is null or owner = ?2)",
+                 where state = 'ended' and ended_at > ?1 and (?2 is null or owner = ?2)",
             )?
             .query_row(
                 (since.as_millis(), owner.map(|id| *id.0.as_bytes())),
@@ -165,11 +166,12 @@ impl ReadTransaction<'_> {
         owner: Option<UserId>,
     ) -> Result<Vec<Session>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "select {COLUMNS}
+            "select {}
              from session
              where name = ?1 and (?2 is null or owner = ?2)
-             order by phase = 'ended', created_at desc, id desc
-             limit 8"
+             order by state = 'ended', created_at desc, id desc
+             limit 8",
+            columns_read()
         ))?;
         let rows = statement.query_map((name, owner.map(|id| *id.0.as_bytes())), |row| {
             from_row(row, self.seal)
@@ -186,11 +188,12 @@ impl ReadTransaction<'_> {
         owner: Option<UserId>,
     ) -> Result<Vec<Session>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "select {COLUMNS}
+            "select {}
              from session
              where id between ?1 and ?2 and (?3 is null or owner = ?3)
              order by id
-             limit 2"
+             limit 2",
+            columns_read()
         ))?;
         let rows = statement.query_map((low, high, owner.map(|id| *id.0.as_bytes())), |row| {
             from_row(row, self.seal)
@@ -226,8 +229,8 @@ impl SessionFilter {
             "owner in (select id from person where name = ?)",
             self.owners.clone(),
         );
-        let phases = self.phases.iter().map(|p| p.word().to_owned()).collect();
-        any("phase = ?", phases);
+        let states = self.phases.iter().map(|p| p.word().to_owned()).collect();
+        any("state = ?", states);
         let kinds = self
             .kinds
             .iter()

@@ -49,11 +49,11 @@ impl LiveSessions {
 }
 
 fn bytes(session: &Session) -> usize {
-    let variables = session.order.env.iter();
+    let variables = session.spec.env.iter();
     let variables = variables.map(|(name, value)| name.len() + value.len());
     let labels = session.labels.iter();
     let labels = labels.map(|(name, value)| name.len() + value.len());
-    let command = session.order.command.iter().map(String::len);
+    let command = session.spec.command.iter().map(String::len);
     command.chain(variables).chain(labels).sum()
 }
 
@@ -76,7 +76,7 @@ mod tests {
             env: BTreeMap::new(),
             demand: Demand::default(),
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
         };

@@ -186,14 +186,14 @@ impl ReadTransaction<'_> {
     /// Whether a session that was placed then, or earlier, has a part of a device.
     fn held_since(&self, node: NodeId, index: u32, then: Timestamp) -> Result<bool, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select devices, unconfirmed
-             from session
-             where node = ?1 and scheduled_at <= ?2
-               and phase in ('scheduled', 'preparing', 'running', 'stopping')",
+            "select devices, pending_devices
+             from container
+             join session on session.id = container.session
+             where container.node = ?1 and container.state <> 'ended' and scheduled_at <= ?2",
         )?;
         let rows = statement.query_map((node.0.as_bytes(), then.as_millis()), |row| {
             let held: Vec<DeviceShare> = value::json(row, "devices")?;
-            let older: Vec<DeviceShare> = value::json(row, "unconfirmed")?;
+            let older: Vec<DeviceShare> = value::json(row, "pending_devices")?;
             Ok(held.iter().chain(&older).any(|part| part.index == index))
         })?;
         for row in rows {

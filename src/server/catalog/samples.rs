@@ -364,6 +364,7 @@ mod tests {
         ContainerName {
             session: SessionId(uuid::Uuid::from_u128(n)),
             incarnation: 1,
+            index: 0,
         }
     }
 

@@ -28,6 +28,25 @@ CREATE TABLE browser_session (
 
 CREATE INDEX browser_session_person on browser_session (person);
 
+CREATE TABLE container (
+    session blob not null references session (id) on delete cascade,
+    -- 0 is the main one.
+    position integer not null check (position >= 0),
+    node blob not null,
+    -- Shares of devices, JSON: the grant, and what the node may still hold it to until it confirmed the grant.
+    devices text not null,
+    pending_devices text not null,
+    state text not null check (state in ('scheduled', 'preparing', 'running', 'ended')),
+    started_at integer,
+    exit_code integer,
+    primary key (session, position),
+    check (state <> 'running' or started_at is not null),
+    check (state not in ('scheduled', 'preparing') or started_at is null),
+    check (state = 'ended' or exit_code is null)
+) strict, without rowid;
+
+CREATE INDEX container_node on container (node) where state <> 'ended';
+
 CREATE TABLE device (
     uuid text primary key,
     cordoned integer not null check (cordoned in (0, 1)),
@@ -140,18 +159,18 @@ CREATE TABLE proof (
 CREATE INDEX proof_device on proof (device, at);
 
 CREATE TRIGGER session_ended_changed after update on session
-when old.phase = 'ended' or new.phase = 'ended' begin
+when old.state = 'ended' or new.state = 'ended' begin
     update person
-    set ended_rows = ended_rows + (new.phase = 'ended') - (old.phase = 'ended'),
+    set ended_rows = ended_rows + (new.state = 'ended') - (old.state = 'ended'),
         ended_bytes = ended_bytes
-            + (new.phase = 'ended')
+            + (new.state = 'ended')
                 * (octet_length(new.command) + octet_length(new.env) + octet_length(new.labels))
-            - (old.phase = 'ended')
+            - (old.state = 'ended')
                 * (octet_length(old.command) + octet_length(old.env) + octet_length(old.labels))
     where id = new.owner;
 end;
 
-CREATE TRIGGER session_ended_removed after delete on session when old.phase = 'ended' begin
+CREATE TRIGGER session_ended_removed after delete on session when old.state = 'ended' begin
     update person
     set ended_rows = ended_rows - 1,
         ended_bytes = ended_bytes
@@ -159,7 +178,7 @@ CREATE TRIGGER session_ended_removed after delete on session when old.phase = 'e
     where id = old.owner;
 end;
 
-CREATE TRIGGER session_ended_written after insert on session when new.phase = 'ended' begin
+CREATE TRIGGER session_ended_written after insert on session when new.state = 'ended' begin
     update person
     set ended_rows = ended_rows + 1,
         ended_bytes = ended_bytes
@@ -182,18 +201,16 @@ CREATE TABLE session (
     shm integer not null,
     gpu integer not null,
     timeout_seconds integer,
-    longest_run_seconds integer,
+    max_runtime_seconds integer,
     start_at integer,
     depends_on text not null,
-    phase text not null
-        check (phase in ('pending', 'scheduled', 'preparing', 'running', 'stopping', 'ended')),
-    wish text not null check (wish in ('run', 'stop', 'kill')),
+    state text not null
+        check (state in ('pending', 'scheduled', 'preparing', 'running', 'stopping', 'ended')),
+    desired text not null check (desired in ('run', 'stop', 'kill')),
     paused integer not null check (paused in (0, 1)),
     restart integer not null check (restart in (0, 1)),
     incarnation integer not null check (incarnation > 0),
     generation integer not null check (generation > 0),
-    node blob,
-    devices text not null,
     created_at integer not null,
     queued_at integer not null,
     scheduled_at integer,
@@ -202,19 +219,19 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]', only_on text, document_gone integer not null default 0 check (document_gone in (0, 1)),
-    check ((phase = 'ended') = (outcome is not null))
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)),
+    check ((state = 'ended') = (outcome is not null))
 ) strict;
 
-CREATE INDEX session_ended on session (ended_at) where phase = 'ended';
+CREATE INDEX session_ended on session (ended_at) where state = 'ended';
 
-CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) where phase = 'ended';
+CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) where state = 'ended';
 
-CREATE UNIQUE INDEX session_live_name on session (owner, name) where phase <> 'ended';
+CREATE UNIQUE INDEX session_live_name on session (owner, name) where state <> 'ended';
 
 CREATE INDEX session_owner on session (owner, created_at);
 
-CREATE INDEX session_waiting on session (owner) where phase = 'pending';
+CREATE INDEX session_waiting on session (owner) where state = 'pending';
 
 CREATE TABLE token (
     id blob primary key,

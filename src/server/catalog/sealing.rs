@@ -152,8 +152,8 @@ impl Seal {
 
     /// An environment as it stands in its column: sealed, unless there is nothing in it.
     pub(super) fn environment(&self, session: &Session) -> String {
-        let text = value::text(&session.order.env);
-        if session.order.env.is_empty() {
+        let text = value::text(&session.spec.env);
+        if session.spec.env.is_empty() {
             return text;
         }
         self.shut(&SealedRow::Session(session.id.0.as_bytes()), &text)

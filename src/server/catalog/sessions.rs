@@ -4,17 +4,21 @@
 use std::collections::BTreeMap;
 
 use rules::devices::MigProfile;
-use rules::names::{ImageId, NodeId, SessionId, SessionName, UserId};
+use rules::names::{ImageId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
-use rules::session::{
-    DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::workload::container::SessionContainer;
+use rules::workload::session::Session;
+use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
+use rules::workload::state::{
+    DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
 };
-use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};
 
+use super::containers;
 use super::events::NewEvent;
 use super::reader::ReadTransaction;
 use super::sealing::{Seal, SealedRow};
@@ -22,11 +26,20 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, \
-    cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
-    phase, wish, paused, restart, incarnation, generation, node, devices, \
-    created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
-    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents, only_on, document_gone";
+/// What a row keeps, in this order.
+pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_reference, command, env, cpu, memory, shm, gpu, \
+    gpu_memory, mig, timeout_seconds, max_runtime_seconds, start_at, depends_on, state, \
+    scheduled_at, started_at, stopping_at, ended_at, outcome, exit_code, desired, paused, \
+    restart, incarnation, generation, device_affinity, document_gone, created_at, queued_at, \
+    reason, incidents";
+
+/// How many `COLUMNS` are.
+const COLUMN_COUNT: usize = 37;
+
+/// `COLUMNS`, and the containers as JSON: one statement reads a session whole, in lists too.
+pub(super) fn columns_read() -> String {
+    format!("{COLUMNS}, {}", containers::COLUMN)
+}
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
@@ -36,87 +49,132 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         column += 1;
         column - 1
     };
-    let mut session = Session {
-        id: SessionId(value::id(row, next())?),
-        name: value::word(row, next(), |text| SessionName::parse(text).ok())?,
-        owner: UserId(value::id(row, next())?),
-        labels: value::json(row, next())?,
-        order: SessionSpec {
-            kind: value::word(row, next(), |text| match text {
-                "interactive" => Some(SessionKind::Interactive),
-                "batch" => Some(SessionKind::Batch),
-                _ => None,
-            })?,
-            environment: {
-                let id = value::id_or_none(row, next())?;
-                let reference = row.get(next())?;
-                match id {
-                    None => SessionEnvironment::Host,
-                    Some(id) => SessionEnvironment::Image {
-                        id: ImageId(id),
-                        reference,
-                    },
-                }
-            },
-            command: value::json(row, next())?,
-            env: {
-                let at = next();
-                let id: [u8; 16] = row.get(0)?;
-                seal.json(&SealedRow::Session(&id), at, row.get_ref(at)?.as_str()?)?
-            },
-            demand: Demand {
-                cpu: CpuShare(row.get(next())?),
-                memory: Bytes(value::unsigned(row, next())?),
-                shm: Bytes(value::unsigned(row, next())?),
-                gpu: GpuShare(row.get(next())?),
-                gpu_memory: None,
-                mig: None,
-            },
-            timeout_seconds: value::unsigned_or_none(row, next())?,
-            longest_run_seconds: value::unsigned_or_none(row, next())?,
-            start_at: value::time_or_none(row, next())?,
-            depends_on: value::json(row, next())?,
+    let id = SessionId(value::id(row, next())?);
+    let name = value::word(row, next(), |text| SessionName::parse(text).ok())?;
+    let owner = UserId(value::id(row, next())?);
+    let labels = value::json(row, next())?;
+    let spec = SessionSpec {
+        kind: value::word(row, next(), |text| match text {
+            "interactive" => Some(SessionKind::Interactive),
+            "batch" => Some(SessionKind::Batch),
+            _ => None,
+        })?,
+        environment: {
+            let id = value::id_or_none(row, next())?;
+            let reference = row.get(next())?;
+            match id {
+                None => SessionEnvironment::Host,
+                Some(id) => SessionEnvironment::Image {
+                    id: ImageId(id),
+                    reference,
+                },
+            }
         },
-        phase: value::word(row, next(), SessionState::parse)?,
-        wish: value::word(row, next(), DesiredState::parse)?,
+        command: value::json(row, next())?,
+        env: {
+            let at = next();
+            let id: [u8; 16] = row.get(0)?;
+            seal.json(&SealedRow::Session(&id), at, row.get_ref(at)?.as_str()?)?
+        },
+        demand: Demand {
+            cpu: CpuShare(row.get(next())?),
+            memory: Bytes(value::unsigned(row, next())?),
+            shm: Bytes(value::unsigned(row, next())?),
+            gpu: GpuShare(row.get(next())?),
+            gpu_memory: value::unsigned_or_none(row, next())?.map(Bytes),
+            mig: {
+                let at = next();
+                row.get::<_, Option<String>>(at)?
+                    .map(|_| value::word(row, at, |text| MigProfile::parse(text).ok()))
+                    .transpose()?
+            },
+        },
+        timeout_seconds: value::unsigned_or_none(row, next())?,
+        max_runtime_seconds: value::unsigned_or_none(row, next())?,
+        start_at: value::time_or_none(row, next())?,
+        depends_on: value::json(row, next())?,
+    };
+    Ok(Session {
+        id,
+        name,
+        owner,
+        labels,
+        spec,
+        lifecycle: {
+            let at = next();
+            let stands = LifecycleColumns {
+                state: value::word(row, at, SessionState::parse)?,
+                scheduled_at: value::time_or_none(row, next())?,
+                stopping_at: {
+                    // When its main container started: kept here to sort by.
+                    next();
+                    value::time_or_none(row, next())?
+                },
+                ended_at: value::time_or_none(row, next())?,
+                outcome: {
+                    let at = next();
+                    row.get::<_, Option<String>>(at)?
+                        .map(|_| value::word(row, at, Outcome::parse))
+                        .transpose()?
+                },
+                exit_code: row.get(next())?,
+                containers: containers::read(row, COLUMN_COUNT)?,
+            };
+            value::word(row, at, |_| stands.read())?
+        },
+        desired: value::word(row, next(), DesiredState::parse)?,
         paused: row.get(next())?,
         restart: row.get(next())?,
         incarnation: row.get(next())?,
         generation: value::unsigned(row, next())?,
-        node: value::id_or_none(row, next())?.map(NodeId),
-        devices: value::json(row, next())?,
-        unconfirmed: Vec::new(),
-        incidents: Vec::new(),
-        only_on: None,
-        document_gone: false,
+        device_affinity: row.get(next())?,
+        document_gone: row.get(next())?,
         created_at: value::time(row, next())?,
         queued_at: value::time(row, next())?,
-        scheduled_at: value::time_or_none(row, next())?,
-        started_at: value::time_or_none(row, next())?,
-        stopping_at: value::time_or_none(row, next())?,
-        ended_at: value::time_or_none(row, next())?,
-        outcome: {
-            let at = next();
-            row.get::<_, Option<String>>(at)?
-                .map(|_| value::word(row, at, Outcome::parse))
-                .transpose()?
-        },
-        exit_code: row.get(next())?,
         reason: value::json_or_none(row, next())?,
-    };
-    // Columns of a later step of the schema stand last.
-    session.order.demand.gpu_memory = value::unsigned_or_none(row, next())?.map(Bytes);
-    session.order.demand.mig = {
-        let at = next();
-        row.get::<_, Option<String>>(at)?
-            .map(|_| value::word(row, at, |text| MigProfile::parse(text).ok()))
-            .transpose()?
-    };
-    session.unconfirmed = value::json(row, next())?;
-    session.incidents = value::json(row, next())?;
-    session.only_on = row.get(next())?;
-    session.document_gone = row.get(next())?;
-    Ok(session)
+        incidents: value::json(row, next())?,
+    })
+}
+
+/// What the columns of a row, and those of its containers, say of where its session stands.
+struct LifecycleColumns {
+    state: SessionState,
+    scheduled_at: Option<Timestamp>,
+    stopping_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    outcome: Option<Outcome>,
+    exit_code: Option<i32>,
+    containers: Vec<SessionContainer>,
+}
+
+impl LifecycleColumns {
+    /// None where they contradict one another.
+    fn read(self) -> Option<Lifecycle> {
+        let lifecycle = match self.state {
+            SessionState::Pending => Lifecycle::Pending,
+            SessionState::Scheduled
+            | SessionState::Preparing
+            | SessionState::Running
+            | SessionState::Stopping => Lifecycle::Placed(PlacedSession {
+                scheduled_at: self.scheduled_at?,
+                stopping_at: self.stopping_at,
+                containers: self.containers,
+            }),
+            SessionState::Ended => Lifecycle::Ended(EndedSession {
+                outcome: self.outcome?,
+                exit_code: self.exit_code,
+                ended_at: self.ended_at?,
+                stopping_at: self.stopping_at,
+                last: self.scheduled_at.map(|scheduled_at| LastPlace {
+                    scheduled_at,
+                    containers: self.containers,
+                }),
+            }),
+        };
+        let placed =
+            !matches!(lifecycle, Lifecycle::Placed(_)) || !lifecycle.containers().is_empty();
+        (placed && lifecycle.state() == self.state).then_some(lifecycle)
+    }
 }
 
 pub(super) fn kind_word(kind: SessionKind) -> &'static str {
@@ -131,7 +189,10 @@ impl ReadTransaction<'_> {
     pub(crate) fn session(&self, id: SessionId) -> Result<Option<Session>, Failure> {
         Ok(self
             .connection
-            .prepare_cached(&format!("select {COLUMNS} from session where id = ?1"))?
+            .prepare_cached(&format!(
+                "select {} from session where id = ?1",
+                columns_read()
+            ))?
             .query_row([id.0.as_bytes()], |row| from_row(row, self.seal))
             .optional()?)
     }
@@ -143,7 +204,7 @@ impl ReadTransaction<'_> {
             let mut statement = self.connection.prepare_cached(
                 "select id, generation
                  from session
-                 where phase <> 'ended'
+                 where state <> 'ended'
                  order by created_at, id",
             )?;
             let rows = statement.query_map([], |row| {
@@ -154,10 +215,11 @@ impl ReadTransaction<'_> {
             });
         }
         let mut statement = self.connection.prepare_cached(&format!(
-            "select {COLUMNS}
+            "select {}
              from session
-             where phase <> 'ended'
-             order by created_at, id"
+             where state <> 'ended'
+             order by created_at, id",
+            columns_read()
         ))?;
         let rows = statement.query_map([], |row| from_row(row, self.seal))?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -171,8 +233,8 @@ impl ReadTransaction<'_> {
         let live: std::collections::BTreeSet<SessionId> = sessions.iter().map(|s| s.id).collect();
         let mut outcome = self
             .connection
-            .prepare_cached("select outcome from session where id = ?1 and phase = 'ended'")?;
-        for id in sessions.iter().flat_map(|s| &s.order.depends_on) {
+            .prepare_cached("select outcome from session where id = ?1 and state = 'ended'")?;
+        for id in sessions.iter().flat_map(|s| &s.spec.depends_on) {
             if live.contains(id) || ended.contains_key(id) {
                 continue;
             }
@@ -199,7 +261,7 @@ impl ReadTransaction<'_> {
     pub(crate) fn waiting_of(&self, owner: UserId) -> Result<u32, Failure> {
         Ok(self
             .connection
-            .prepare_cached("select count(*) from session where owner = ?1 and phase = 'pending'")?
+            .prepare_cached("select count(*) from session where owner = ?1 and state = 'pending'")?
             .query_row([owner.0.as_bytes()], |row| row.get(0))?)
     }
 
@@ -211,7 +273,7 @@ impl ReadTransaction<'_> {
             .prepare_cached(
                 "select coalesce(sum(octet_length(command) + octet_length(env)), 0) as bytes
                  from session
-                 where owner = ?1 and phase = 'pending'",
+                 where owner = ?1 and state = 'pending'",
             )?
             .query_row([owner.0.as_bytes()], |row| value::unsigned(row, "bytes"))?)
     }
@@ -242,15 +304,15 @@ impl Rows<'_> {
             .connection
             .prepare_cached(&format!(
                 "insert into session ({COLUMNS})
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                         ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
-                         ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)"
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+                         ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37)"
             ))?
             .execute(rusqlite::params_from_iter(columns(
                 session,
                 Some(self.seal),
             )));
         known_or_taken(written, &session.name)?;
+        self.store_containers(session.id, &[], session.containers())?;
         self.note_session(session, actor, "session.accepted", "")
     }
 
@@ -281,16 +343,16 @@ impl Rows<'_> {
             return Ok(ConditionalWrite::No);
         }
         if let Some(at) = after
-            .scheduled_at
-            .filter(|at| before.scheduled_at != Some(*at))
+            .scheduled_at()
+            .filter(|at| before.scheduled_at() != Some(*at))
         {
             self.put_served(after.owner, at)?;
         }
-        if after.phase == SessionState::Ended && before.phase != SessionState::Ended {
+        if after.state() == SessionState::Ended && before.state() != SessionState::Ended {
             self.bound_ended(after.owner)?;
         }
         let code = code.map_or_else(|| event_code(&before, &after), str::to_owned);
-        self.note_session(&after, actor, &code, before.phase.word())?;
+        self.note_session(&after, actor, &code, before.state().word())?;
         Ok(ConditionalWrite::Yes)
     }
 
@@ -330,7 +392,7 @@ impl Rows<'_> {
             .connection
             .prepare_cached(
                 "delete from session
-                 where id = ?1 and phase = 'ended'
+                 where id = ?1 and state = 'ended'
                  returning owner",
             )?
             .query_row([id.0.as_bytes()], |row| {
@@ -358,29 +420,29 @@ impl Rows<'_> {
         session: &Session,
         before: &Session,
     ) -> Result<ConditionalWrite, Failure> {
-        let same = session.order.env == before.order.env;
+        let same = session.spec.env == before.spec.env;
         let mut values = columns(session, (!same).then_some(self.seal));
         values.push(Box::new(value::signed(before.generation)));
         let written = self
             .connection
             .prepare_cached(
                 "update session
-                 set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6,
-                     image_reference = ?7, command = ?8, env = coalesce(?9, env),
-                     cpu = ?10, memory = ?11, shm = ?12, gpu = ?13, timeout_seconds = ?14, longest_run_seconds = ?15,
-                     start_at = ?16, depends_on = ?17, phase = ?18, wish = ?19, paused = ?20,
-                     restart = ?21, incarnation = ?22, generation = ?23, node = ?24, devices = ?25,
-                     created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
-                     stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34,
-                     gpu_memory = ?35, mig = ?36, unconfirmed = ?37, incidents = ?38,
-                     only_on = ?39, document_gone = ?40
-                 where id = ?1 and generation = ?41",
+                 set name = ?2, owner = ?3, labels = ?4, kind = ?5, image = ?6, image_reference = ?7,
+                     command = ?8, env = coalesce(?9, env), cpu = ?10, memory = ?11, shm = ?12, gpu = ?13,
+                     gpu_memory = ?14, mig = ?15, timeout_seconds = ?16, max_runtime_seconds = ?17,
+                     start_at = ?18, depends_on = ?19, state = ?20, scheduled_at = ?21, started_at = ?22,
+                     stopping_at = ?23, ended_at = ?24, outcome = ?25, exit_code = ?26, desired = ?27,
+                     paused = ?28, restart = ?29, incarnation = ?30, generation = ?31,
+                     device_affinity = ?32, document_gone = ?33, created_at = ?34, queued_at = ?35,
+                     reason = ?36, incidents = ?37
+                 where id = ?1 and generation = ?38",
             )?
             .execute(rusqlite::params_from_iter(values));
-        Ok(match known_or_taken(written, &session.name)? {
-            0 => ConditionalWrite::No,
-            _ => ConditionalWrite::Yes,
-        })
+        if known_or_taken(written, &session.name)? == 0 {
+            return Ok(ConditionalWrite::No);
+        }
+        self.store_containers(session.id, before.containers(), session.containers())?;
+        Ok(ConditionalWrite::Yes)
     }
 
     fn note_session(
@@ -400,7 +462,7 @@ impl Rows<'_> {
             after: session
                 .reason
                 .as_ref()
-                .map_or(session.phase.word(), |reason| reason.text.as_str()),
+                .map_or(session.state().word(), |reason| reason.text.as_str()),
         })
     }
 }
@@ -410,12 +472,12 @@ pub(crate) fn name_taken(name: &SessionName) -> Refusal {
     refusals::session_name_taken(name).at("/name")
 }
 
-/// The event that a change of phase or wish is, by its words.
+/// The event that a change of state is, by its words.
 fn event_code(before: &Session, after: &Session) -> String {
-    if before.phase == after.phase {
+    if before.state() == after.state() {
         return "session.changed".to_owned();
     }
-    match (before.phase, after.phase) {
+    match (before.state(), after.state()) {
         (_, SessionState::Pending) => rules::codes::SESSION_RESTARTED.to_owned(),
         (_, phase) => format!("session.{}", phase.word()),
     }
@@ -437,8 +499,8 @@ type SqlValue = Box<dyn rusqlite::ToSql>;
 
 /// The values of a row, in the order of `COLUMNS`; without a seal, null for the environment.
 fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
-    let order = &session.order;
-    let image = match &order.environment {
+    let spec = &session.spec;
+    let image = match &spec.environment {
         SessionEnvironment::Host => None,
         SessionEnvironment::Image { id, .. } => Some(*id.0.as_bytes()),
     };
@@ -448,41 +510,38 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.name.to_string()),
         Box::new(*session.owner.0.as_bytes()),
         Box::new(value::text(&session.labels)),
-        Box::new(kind_word(order.kind)),
+        Box::new(kind_word(spec.kind)),
         Box::new(image),
-        Box::new(order.environment.word().to_owned()),
-        Box::new(value::text(&order.command)),
+        Box::new(spec.environment.word().to_owned()),
+        Box::new(value::text(&spec.command)),
         Box::new(seal.map(|seal| seal.environment(session))),
-        Box::new(order.demand.cpu.0),
-        Box::new(value::signed(order.demand.memory.0)),
-        Box::new(value::signed(order.demand.shm.0)),
-        Box::new(order.demand.gpu.0),
-        Box::new(order.timeout_seconds.map(value::signed)),
-        Box::new(order.longest_run_seconds.map(value::signed)),
-        Box::new(time(order.start_at)),
-        Box::new(value::text(&order.depends_on)),
-        Box::new(session.phase.word()),
-        Box::new(session.wish.word()),
+        Box::new(spec.demand.cpu.0),
+        Box::new(value::signed(spec.demand.memory.0)),
+        Box::new(value::signed(spec.demand.shm.0)),
+        Box::new(spec.demand.gpu.0),
+        Box::new(spec.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
+        Box::new(spec.demand.mig.map(|profile| profile.to_string())),
+        Box::new(spec.timeout_seconds.map(value::signed)),
+        Box::new(spec.max_runtime_seconds.map(value::signed)),
+        Box::new(time(spec.start_at)),
+        Box::new(value::text(&spec.depends_on)),
+        Box::new(session.state().word()),
+        Box::new(time(session.scheduled_at())),
+        Box::new(time(session.started_at())),
+        Box::new(time(session.stopping_at())),
+        Box::new(time(session.ended_at())),
+        Box::new(session.outcome().map(Outcome::word)),
+        Box::new(session.exit_code()),
+        Box::new(session.desired.word()),
         Box::new(session.paused),
         Box::new(session.restart),
         Box::new(session.incarnation),
         Box::new(value::signed(session.generation)),
-        Box::new(session.node.map(|id| *id.0.as_bytes())),
-        Box::new(value::text(&session.devices)),
+        Box::new(session.device_affinity.clone()),
+        Box::new(session.document_gone),
         Box::new(session.created_at.as_millis()),
         Box::new(session.queued_at.as_millis()),
-        Box::new(time(session.scheduled_at)),
-        Box::new(time(session.started_at)),
-        Box::new(time(session.stopping_at)),
-        Box::new(time(session.ended_at)),
-        Box::new(session.outcome.map(Outcome::word)),
-        Box::new(session.exit_code),
         Box::new(session.reason.as_ref().map(value::text)),
-        Box::new(order.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
-        Box::new(order.demand.mig.map(|profile| profile.to_string())),
-        Box::new(value::text(&session.unconfirmed)),
         Box::new(value::text(&session.incidents)),
-        Box::new(session.only_on.clone()),
-        Box::new(session.document_gone),
     ]
 }

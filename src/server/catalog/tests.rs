@@ -1,5 +1,6 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
+mod containers;
 mod edges;
 mod ended;
 
@@ -53,44 +54,21 @@ fn owner(catalog: &Catalog) -> UserId {
 
 fn session(owner: UserId, name: &str) -> Session {
     let now = clock().now();
-    Session {
-        id: SessionId::make(now, random()),
-        name: SessionName::parse(name).unwrap(),
-        owner,
-        labels: BTreeMap::from([("team".into(), "vision".into())]),
-        order: SessionSpec {
-            kind: SessionKind::Batch,
-            environment: SessionEnvironment::Host,
-            command: vec!["true".into()],
-            env: BTreeMap::from([("A".into(), "b".into())]),
-            demand: Demand::default(),
-            timeout_seconds: Some(60),
-            longest_run_seconds: None,
-            start_at: None,
-            depends_on: vec![],
-        },
-        phase: SessionState::Pending,
-        wish: DesiredState::Run,
-        paused: false,
-        restart: false,
-        incarnation: 1,
-        generation: 1,
-        node: None,
-        devices: vec![],
-        unconfirmed: Vec::new(),
-        incidents: Vec::new(),
-        only_on: None,
-        document_gone: false,
-        created_at: now,
-        queued_at: now,
-        scheduled_at: None,
-        started_at: None,
-        stopping_at: None,
-        ended_at: None,
-        outcome: None,
-        exit_code: None,
-        reason: None,
-    }
+    let spec = SessionSpec {
+        kind: SessionKind::Batch,
+        environment: SessionEnvironment::Host,
+        command: vec!["true".into()],
+        env: BTreeMap::from([("A".into(), "b".into())]),
+        demand: Demand::default(),
+        timeout_seconds: Some(60),
+        max_runtime_seconds: None,
+        start_at: None,
+        depends_on: vec![],
+    };
+    let name = SessionName::parse(name).unwrap();
+    let mut made = Session::launched(SessionId::make(now, random()), name, owner, spec, now);
+    made.labels = BTreeMap::from([("team".into(), "vision".into())]);
+    made
 }
 
 fn insert(catalog: &Catalog, session: &Session) -> Result<(), Failure> {
@@ -265,7 +243,10 @@ fn a_write_from_an_old_sight_is_left_out() {
         .read_now("read", |view| view.session(row.id))
         .unwrap()
         .unwrap();
-    assert_eq!((read.phase, read.generation), (SessionState::Scheduled, 2));
+    assert_eq!(
+        (read.state(), read.generation),
+        (SessionState::Scheduled, 2)
+    );
 }
 
 #[test]
@@ -323,7 +304,7 @@ fn a_full_disk_refuses_by_name_and_recovers() {
     let owner = owner(&catalog);
     catalog.limit_growth(Some(0));
     let mut large = session(owner, "large");
-    large.order.env = BTreeMap::from([("A".into(), "x".repeat(200_000))]);
+    large.spec.env = BTreeMap::from([("A".into(), "x".repeat(200_000))]);
     assert_eq!(code(insert(&catalog, &large)), "disk.full");
     catalog.limit_growth(None);
     insert(&catalog, &large).unwrap();
@@ -388,7 +369,7 @@ fn on_a_full_disk_everything_can_still_be_stopped() {
     // New work goes on until the reserve is used up, and is then refused by name.
     let refused = (0..100_000).find_map(|n| {
         let mut large = session(owner, &format!("l{n}"));
-        large.order.command = vec!["x".repeat(100_000)];
+        large.spec.command = vec!["x".repeat(100_000)];
         let result = code(insert(&catalog, &large));
         (result != "done").then_some(result)
     });

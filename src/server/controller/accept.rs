@@ -22,8 +22,8 @@ pub(crate) fn accept(pass: &mut ControllerPass, report: &NodeReport, found: Cont
         .world
         .sessions
         .iter()
-        .filter(|s| s.phase.holds_resources() && !here.contains(&s.container()))
-        .filter(|s| foreign || s.node == Some(report.node))
+        .filter(|s| s.state().holds_resources() && !here.contains(&s.container()))
+        .filter(|s| foreign || s.node() == Some(report.node))
         .map(|s| s.id)
         .collect();
     tracing::warn!(node = %report.node, ended = gone.len(), ?found, "root accepted this catalog");

@@ -25,7 +25,7 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
     // Before what became of them: an answer says why a session ended.
     for incident in &report.incidents {
         pass.change(incident.container.session, "node", |session| {
-            session.node == Some(report.node) && session.note(incident)
+            session.is_on(report.node) && session.note(incident)
         });
     }
     let current = pass.assigned.get(&report.node);
@@ -33,7 +33,7 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
         .world
         .sessions
         .iter()
-        .filter_map(|session| progress::advance(session, report, current, now))
+        .flat_map(|session| progress::advance(session, report, current, now))
         .collect();
     let confirmed: Vec<_> = pass
         .world
@@ -44,14 +44,12 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
         .collect();
     for id in confirmed {
         pass.change(id, "node", |session| {
-            session.unconfirmed.clear();
+            session.confirm_devices();
             true
         });
     }
     for change in changes {
-        pass.change(change.session, "node", |session| {
-            session.apply(&change, now)
-        });
+        pass.change(change.session, "node", |session| session.apply(&change));
     }
 }
 

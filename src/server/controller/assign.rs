@@ -56,12 +56,12 @@ fn by_name(list: &[ContainerOrder]) -> BTreeMap<ContainerName, &ContainerOrder> 
 /// that runs from it, and its order must not vanish from the list: the node would kill it.
 fn told_digests(pass: &ControllerPass) -> BTreeMap<ImageId, String> {
     let mut told = BTreeMap::new();
-    for session in pass.world.sessions.iter().filter(|s| s.node.is_some()) {
-        let SessionEnvironment::Image { id, .. } = &session.order.environment else {
+    for session in pass.world.sessions.iter().filter(|s| s.node().is_some()) {
+        let SessionEnvironment::Image { id, .. } = &session.spec.environment else {
             continue;
         };
         let order = session
-            .node
+            .node()
             .and_then(|node| pass.assigned.get(&node))
             .and_then(|a| a.containers.iter().find(|o| o.name == session.container()));
         if let Some(RootFileSystem::Image { digest }) = order.map(|o| &o.root) {
@@ -79,8 +79,8 @@ fn end_without_image(pass: &mut ControllerPass) {
         .world
         .sessions
         .iter()
-        .filter(|s| s.phase == SessionState::Scheduled)
-        .filter_map(|s| match &s.order.environment {
+        .filter(|s| s.state() == SessionState::Scheduled)
+        .filter_map(|s| match &s.spec.environment {
             SessionEnvironment::Image { id, reference } => Some((s, id, reference)),
             SessionEnvironment::Host => None,
         })

@@ -39,7 +39,7 @@ impl Stopwatch {
                 // A machine of an older version does not say. The row's time is believed, once.
                 (None, None) => {
                     let row = pass.world.session(sight.name.session);
-                    let Some(started) = row.and_then(|session| session.started_at) else {
+                    let Some(started) = row.and_then(|session| session.started_at()) else {
                         continue;
                     };
                     pass.now.millis_since(started)
@@ -52,7 +52,7 @@ impl Stopwatch {
     }
 }
 
-/// Passes the wish of every overdue session to stop, with the limit as the reason. `steady` is the
+/// Asks every overdue session to stop, with the limit as the reason. `steady` is the
 /// time since any fixed moment of this process.
 pub(crate) fn limits(pass: &mut ControllerPass, watch: &mut Stopwatch, steady: Duration) {
     let now = pass.now;
@@ -60,10 +60,11 @@ pub(crate) fn limits(pass: &mut ControllerPass, watch: &mut Stopwatch, steady: D
     let mut running = BTreeMap::new();
     let mut next: Option<Duration> = None;
     for session in &pass.world.sessions {
-        let (Some(started), Some((deadline, _))) = (session.started_at, session.deadline()) else {
+        let (Some(started), Some((deadline, _))) = (session.started_at(), session.deadline())
+        else {
             continue;
         };
-        if session.phase != SessionState::Running || session.wish != DesiredState::Run {
+        if session.state() != SessionState::Running || session.desired != DesiredState::Run {
             continue;
         }
         let name = session.container();
@@ -78,7 +79,7 @@ pub(crate) fn limits(pass: &mut ControllerPass, watch: &mut Stopwatch, steady: D
         }
         let mut session = session.clone();
         let ran = i64::try_from(ran.as_millis()).unwrap_or(i64::MAX);
-        session.started_at = Some(Timestamp::from_millis(now.as_millis().saturating_sub(ran)));
+        session.run_since(Timestamp::from_millis(now.as_millis().saturating_sub(ran)));
         limited.sessions.push(session);
     }
     watch.since = running;

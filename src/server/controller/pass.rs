@@ -69,22 +69,22 @@ impl ControllerPass {
             return;
         };
         let session = &mut self.world.sessions[at];
-        let (before, incarnation) = (session.phase, session.incarnation);
-        let waits = !session.unconfirmed.is_empty();
+        let (before, incarnation) = (session.state(), session.incarnation);
+        let waits = !session.pending_devices().is_empty();
         let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
             return;
         }
         let code = if session.incarnation != incarnation {
             rules::codes::SESSION_RESTARTED.to_owned()
-        } else if session.phase != before {
-            format!("session.{}", session.phase.word())
+        } else if session.state() != before {
+            format!("session.{}", session.state().word())
         } else if let Some(incident) = session.incidents.last()
             && answered != Some(incident.id)
         {
             let answer = incident.answer;
             format!("session.{}-{}", answer.subject(), answer.word())
-        } else if waits && session.unconfirmed.is_empty() {
+        } else if waits && session.pending_devices().is_empty() {
             "session.share-confirmed".to_owned()
         } else {
             "session.changed".to_owned()
@@ -92,7 +92,7 @@ impl ControllerPass {
         let after = session
             .reason
             .as_ref()
-            .map_or(session.phase.word(), |reason| reason.text.as_str());
+            .map_or(session.state().word(), |reason| reason.text.as_str());
         self.happened.push(Happening {
             session: id,
             actor,
@@ -101,8 +101,8 @@ impl ControllerPass {
             after: after.to_owned(),
         });
         self.sessions.insert(id, session.clone());
-        if session.phase == SessionState::Ended {
-            self.world.ended.insert(id, session.outcome);
+        if session.state() == SessionState::Ended {
+            self.world.ended.insert(id, session.outcome());
             self.world.sessions.remove(at);
         }
     }

@@ -65,9 +65,9 @@ pub(crate) fn starting(
     now: Timestamp,
 ) -> impl Iterator<Item = (UserId, Duration)> {
     world.sessions.iter().filter_map(move |session| {
-        let at = session.scheduled_at.filter(|at| *at <= now)?;
+        let at = session.scheduled_at().filter(|at| *at <= now)?;
         let begins = matches!(
-            session.phase,
+            session.state(),
             SessionState::Scheduled | SessionState::Preparing
         );
         let left = STARTING.checked_sub(Duration::from_millis(now.millis_since(at)))?;

@@ -35,12 +35,19 @@ fn session(number: u128, environment: SessionEnvironment) -> Session {
             env: BTreeMap::new(),
             demand: Demand::default(),
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
         },
         at(number as i64),
     )
+}
+
+/// A container of it runs since second 2.
+fn run(session: &mut Session) {
+    let room = rules::reason::Reason::from_parts("placement.room".into(), "Room.".into());
+    session.place(NODE, Vec::new(), room, at(1));
+    session.run_since(at(2));
 }
 
 fn image() -> SessionEnvironment {
@@ -113,8 +120,8 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     let of = |number, owner| {
         let mut session = session(number, SessionEnvironment::Host);
         session.owner = owner;
-        session.order.demand.cpu = CpuShare(10);
-        session.order.demand.memory = Bytes(64 << 20);
+        session.spec.demand.cpu = CpuShare(10);
+        session.spec.demand.memory = Bytes(64 << 20);
         session
     };
     let lee = UserId(uuid::Uuid::from_u128(4));
@@ -123,7 +130,7 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     let mut waiting: Vec<Session> = (1..=20).map(|number| of(number, KIM)).collect();
     let scheduled = |pass: &ControllerPass| -> Vec<UserId> {
         let all = pass.world.sessions.iter();
-        let placed = all.filter(|s| s.phase == SessionState::Scheduled);
+        let placed = all.filter(|s| s.state() == SessionState::Scheduled);
         placed.map(|s| s.owner).collect()
     };
     let pass = take(
@@ -143,9 +150,10 @@ fn one_owner_starts_a_few_sessions_at_a_time() {
     waiting = pass.world.sessions.clone();
     for session in waiting
         .iter_mut()
-        .filter(|s| s.phase == SessionState::Scheduled)
+        .filter(|s| s.state() == SessionState::Scheduled)
     {
-        session.scheduled_at = Some(at(0));
+        let again = rules::reason::Reason::from_parts("placement.room".into(), "Room.".into());
+        session.place(NODE, Vec::new(), again, at(0));
     }
     let mut sight = written(&pass, &[]);
     sight.world.sessions = waiting;
@@ -163,7 +171,7 @@ fn a_launch_is_placed_and_listed_in_one_turn() {
         &[&report(0, Vec::new())],
     );
     let writes = pass.writes().unwrap();
-    assert_eq!(writes.sessions[0].phase, SessionState::Scheduled);
+    assert_eq!(writes.sessions[0].state(), SessionState::Scheduled);
     let [list] = &writes.assignments[..] else {
         panic!("one list, not {:?}", writes.assignments);
     };
@@ -189,9 +197,7 @@ fn a_second_turn_over_the_same_rows_writes_nothing() {
 #[test]
 fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     let mut running = session(1, SessionEnvironment::Host);
-    running.phase = SessionState::Running;
-    running.node = Some(NODE);
-    running.started_at = Some(at(2));
+    run(&mut running);
     let name = running.container();
     let sight = |state| ContainerStatus {
         name,
@@ -264,7 +270,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     let writes = third.writes().unwrap();
     let row = &writes.sessions[0];
     assert_eq!(
-        (row.outcome, row.exit_code),
+        (row.outcome(), row.exit_code()),
         (Some(Outcome::Failed), Some(137))
     );
     assert_eq!(row.reason.as_ref().unwrap().code, "gpu.over-limit-stopped");
@@ -274,8 +280,7 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
 #[test]
 fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
     let mut running = session(1, SessionEnvironment::Host);
-    running.phase = SessionState::Running;
-    running.node = Some(NODE);
+    run(&mut running);
     let incident = |number: u128, device: &str, answer| MemoryIncident {
         id: IncidentId(uuid::Uuid::from_u128(number)),
         at: at(3),
@@ -391,13 +396,7 @@ fn told_list(generation: u64) -> Assignment {
 #[test]
 fn an_older_catalog_leads_nobody_until_root_accepts_it() {
     let mut ran = session(1, SessionEnvironment::Host);
-    ran.place(
-        NODE,
-        Vec::new(),
-        rules::reason::Reason::from_parts("placement.room".into(), "Room.".into()),
-        at(1),
-    );
-    ran.phase = SessionState::Running;
+    run(&mut ran);
     let waits = session(2, SessionEnvironment::Host);
     let old = |accepted| {
         let mut sight = sight_of(vec![ran.clone(), waits.clone()], &[]);
@@ -417,7 +416,7 @@ fn an_older_catalog_leads_nobody_until_root_accepts_it() {
     assert_eq!(controller.quarantine(), None);
     let writes = pass.writes().unwrap();
     let lost = writes.sessions.iter().find(|s| s.id == ran.id).unwrap();
-    assert_eq!(lost.outcome, Some(Outcome::Lost));
+    assert_eq!(lost.outcome(), Some(Outcome::Lost));
     assert_eq!(lost.reason.as_ref().unwrap().code, "session.elsewhere");
     let sent = controller.due_assignments(&pass, Duration::ZERO);
     assert_eq!((sent[0].generation, sent[0].accepted), (42, true));
@@ -469,7 +468,7 @@ fn an_image_that_is_gone_before_the_start_ends_the_session_with_a_reason() {
         &[&report(0, Vec::new())],
     );
     let ended = &pass.writes().unwrap().sessions[0];
-    assert_eq!(ended.outcome, Some(Outcome::Refused));
+    assert_eq!(ended.outcome(), Some(Outcome::Refused));
     assert_eq!(ended.reason.as_ref().unwrap().code, "image.gone");
     assert!(pass.assigned[&NODE].containers.is_empty());
 }
@@ -495,7 +494,7 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
         }],
     );
     let pass = take(&mut controller, written(&placed, &[]), &[&running]);
-    assert_eq!(pass.world.sessions[0].phase, SessionState::Running);
+    assert_eq!(pass.world.sessions[0].state(), SessionState::Running);
     let order = &pass.assigned[&NODE].containers[0];
     assert_eq!((order.name, order.want), (name, Want::Run));
     let root = RootFileSystem::Image {
@@ -508,11 +507,11 @@ fn a_container_stays_listed_though_its_image_row_is_gone() {
 fn a_place_that_ends_is_given_away_in_the_same_turn() {
     let mut controller = Controller::default();
     let mut large = session(1, SessionEnvironment::Host);
-    large.order.demand.cpu = CpuShare(400);
+    large.spec.demand.cpu = CpuShare(400);
     let next = session(2, SessionEnvironment::Host);
     let sight = sight_of(vec![large, next], &[]);
     let placed = take(&mut controller, sight, &[&report(0, Vec::new())]);
-    assert_eq!(placed.world.sessions[1].phase, SessionState::Pending);
+    assert_eq!(placed.world.sessions[1].state(), SessionState::Pending);
     let lost = report(
         1,
         vec![ContainerStatus {
@@ -527,22 +526,15 @@ fn a_place_that_ends_is_given_away_in_the_same_turn() {
     );
     let pass = take(&mut controller, written(&placed, &[]), &[&lost]);
     assert_eq!(pass.world.sessions.len(), 1);
-    assert_eq!(pass.world.sessions[0].phase, SessionState::Scheduled);
+    assert_eq!(pass.world.sessions[0].state(), SessionState::Scheduled);
 }
 
 #[test]
 fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
     let mut controller = Controller::default();
     let mut limited = session(1, SessionEnvironment::Host);
-    limited.order.timeout_seconds = Some(60);
-    limited.place(
-        NODE,
-        Vec::new(),
-        rules::reason::Reason::from_parts("placement.room".into(), "Room.".into()),
-        at(1),
-    );
-    limited.phase = SessionState::Running;
-    limited.started_at = Some(at(2));
+    limited.spec.timeout_seconds = Some(60);
+    run(&mut limited);
     let sight = || {
         let mut sight = sight_of(vec![limited.clone()], &[]);
         sight.assigned.insert(NODE, told_list(1));
@@ -566,7 +558,7 @@ fn a_clock_that_is_set_moves_no_limit_and_wakes_nobody_early() {
         let steady = Duration::from_secs(steady);
         let said: Vec<&NodeReport> = said.iter().collect();
         let pass = controller.run_pass(sight(), &said, at(wall), steady, &placement::decide);
-        let phase = pass.world.sessions[0].phase;
+        let phase = pass.world.sessions[0].state();
         (phase, controller.until_due(&pass).map(|due| due.as_secs()))
     };
     let running = |left| (SessionState::Running, Some(left));
@@ -654,13 +646,13 @@ fn a_turn_whose_row_was_written_meanwhile_writes_nothing_at_all() {
         .unwrap();
     assert!(!catalog.record_turn_now(pass.writes().unwrap()).unwrap());
     let sight = look(&catalog);
-    assert_eq!(sight.world.sessions[0].phase, SessionState::Pending);
+    assert_eq!(sight.world.sessions[0].state(), SessionState::Pending);
     assert!(sight.world.nodes.is_empty() && sight.assigned.is_empty());
     // From the rows as they are, the pass goes through.
     let pass = take(&mut Controller::default(), sight, &[&heard]);
     assert!(catalog.record_turn_now(pass.writes().unwrap()).unwrap());
     assert_eq!(
-        look(&catalog).world.sessions[0].phase,
+        look(&catalog).world.sessions[0].state(),
         SessionState::Scheduled
     );
 }
@@ -676,7 +668,7 @@ async fn old_rows_go_but_for_what_a_live_session_waits_for() {
         insert(&catalog, old);
     }
     let mut waiting = session(3, SessionEnvironment::Host);
-    waiting.order.depends_on = vec![ended[1]];
+    waiting.spec.depends_on = vec![ended[1]];
     insert(&catalog, waiting);
     retention::retention(&catalog, at(30 * 86_400), 31)
         .await

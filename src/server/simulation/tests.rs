@@ -27,7 +27,7 @@ fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
             env: BTreeMap::new(),
             demand: Demand::default(),
             timeout_seconds: None,
-            longest_run_seconds: None,
+            max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
         },
@@ -64,7 +64,7 @@ async fn until(simulation: &Simulation, id: SessionId, phase: SessionState) {
     let began = Instant::now();
     loop {
         let row = simulation.session(id).unwrap().unwrap();
-        if row.phase == phase {
+        if row.state() == phase {
             return;
         }
         assert!(

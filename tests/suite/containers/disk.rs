@@ -396,6 +396,8 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         env: Default::default(),
         demand: Demand::default(),
         devices: Vec::new(),
+        mounts: Vec::new(),
+        networks: Vec::new(),
         want: Want::Run,
     };
     let assign = |generation, containers| Assignment {

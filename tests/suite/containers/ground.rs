@@ -83,6 +83,7 @@ impl Ground {
             },
             stop_signal: 15,
             mounts: vec![],
+            networks: vec![],
             devices: vec![],
             files: vec![],
         }

@@ -109,11 +109,13 @@ pub(super) fn decide(
     let mut world = world.clone();
     match fault {
         Some(Fault::ShareFreedWhileStopping) => {
-            world.sessions.retain(|s| s.phase != SessionState::Stopping);
+            world
+                .sessions
+                .retain(|s| s.state() != SessionState::Stopping);
         }
         Some(Fault::ShareFreedUnconfirmed) => {
             for session in &mut world.sessions {
-                session.unconfirmed.clear();
+                session.confirm_devices();
             }
         }
         Some(Fault::TurnsIgnored) => {
@@ -132,14 +134,16 @@ pub(super) fn decide(
 /// Everybody is decided on as if nobody else waited.
 fn whatever_fits(mut world: ClusterSnapshot, now: Timestamp) -> Vec<Decision> {
     let mut waiting: Vec<Session> = world.sessions.clone();
-    waiting.retain(|s| s.phase == SessionState::Pending);
+    waiting.retain(|s| s.state() == SessionState::Pending);
     waiting.sort_by_key(|s| (s.queued_at, s.id));
-    world.sessions.retain(|s| s.phase != SessionState::Pending);
+    world
+        .sessions
+        .retain(|s| s.state() != SessionState::Pending);
     let mut decisions = Vec::new();
     // Those whom others depend on are there all the while.
     for session in &waiting {
         if session
-            .order
+            .spec
             .depends_on
             .iter()
             .any(|id| waiting.iter().any(|other| other.id == *id))

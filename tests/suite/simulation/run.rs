@@ -572,7 +572,7 @@ impl Run {
         let sliced: Vec<SessionId> = world
             .sessions
             .iter()
-            .filter(|s| s.phase == SessionState::Running && s.devices.len() == 1)
+            .filter(|s| s.state() == SessionState::Running && s.devices().len() == 1)
             .map(|s| s.id)
             .collect();
         if sliced.is_empty() {
@@ -630,7 +630,7 @@ impl Run {
     fn restart_under_the_old_number(&mut self, id: SessionId) {
         let now = self.now().wall;
         let result = self.server.edit(id, move |session| {
-            let over = session.phase == SessionState::Ended;
+            let over = session.state() == SessionState::Ended;
             if over {
                 session.begin_again(now);
                 session.incarnation -= 1;
@@ -721,7 +721,7 @@ impl Run {
                 ..Demand::default()
             },
             timeout_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
-            longest_run_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
+            max_runtime_seconds: self.random.chance(15).then(|| self.random.between(5, 60)),
             start_at: self
                 .random
                 .chance(5)
@@ -895,7 +895,7 @@ impl Run {
             let told = self
                 .machines
                 .iter()
-                .filter(|machine| Some(machine.fake_node.id) == session.node)
+                .filter(|machine| Some(machine.fake_node.id) == session.node())
                 .flat_map(|machine| machine.told(session.container()));
             for incident in told {
                 let old = self.now().wall.seconds_since(incident.at) > TIMEOUT;
@@ -963,13 +963,13 @@ impl Run {
                 }
                 let held = world.session(name.session).is_some_and(|s| {
                     s.container() == name
-                        && s.phase.holds_resources()
-                        && s.node == Some(machine.fake_node.id)
+                        && s.state().holds_resources()
+                        && s.node() == Some(machine.fake_node.id)
                 });
                 if !held {
                     let row =
                         self.server.session(name.session).ok().flatten().map(|s| {
-                            format!("{} of incarnation {}", s.phase.word(), s.incarnation)
+                            format!("{} of incarnation {}", s.state().word(), s.incarnation)
                         });
                     return Err(format!(
                         "{name} lives on {}, and its row is {}",
@@ -1012,17 +1012,17 @@ impl Run {
     /// What got a place took nothing that one of its owner's in front of it could get there, whichever of those
     /// that hold the machine end: all choices of them are tried.
     fn passing_delays_nobody(&mut self, world: &ClusterSnapshot, now: SimulatedMoment) -> Kept {
-        let holds = |s: &&Session| s.phase.holds_resources();
-        let settled = |s: &&Session| s.unconfirmed.is_empty();
+        let holds = |s: &&Session| s.state().holds_resources();
+        let settled = |s: &&Session| s.pending_devices().is_empty();
         let unsettled: BTreeSet<NodeId> = world
             .sessions
             .iter()
             .filter(|s| !settled(s))
-            .filter_map(|s| s.node)
+            .filter_map(|s| s.node())
             .collect();
         let is_new = |s: &Session| !self.placed.contains(&s.container());
         for passing in world.sessions.iter().filter(holds).filter(|s| is_new(s)) {
-            let Some(node) = passing.node.and_then(|id| world.node(id)) else {
+            let Some(node) = passing.node().and_then(|id| world.node(id)) else {
                 continue;
             };
             // A change of a grant counts once it is confirmed, which may be between two turns of a second.
@@ -1033,7 +1033,7 @@ impl Run {
                 .sessions
                 .iter()
                 .filter(holds)
-                .filter(|s| s.node == passing.node && !is_new(s))
+                .filter(|s| s.node() == passing.node() && !is_new(s))
                 .take(MAX_TRIED)
                 .collect();
             let in_front = |s: &&Session| {
@@ -1050,11 +1050,11 @@ impl Run {
                         .map(|(_, s)| *s);
                     let mut used = Used::default();
                     for s in stay {
-                        used.add(&s.order.demand, &s.holds());
+                        used.add(&s.spec.demand, &s.holds());
                     }
-                    let without = has_room(&node.capacity, &used, &front.order.demand);
-                    used.add(&passing.order.demand, &passing.holds());
-                    if without && !has_room(&node.capacity, &used, &front.order.demand) {
+                    let without = has_room(&node.capacity, &used, &front.spec.demand);
+                    used.add(&passing.spec.demand, &passing.holds());
+                    if without && !has_room(&node.capacity, &used, &front.spec.demand) {
                         return Err(format!(
                             "{} passes {} and takes what it could get on {}",
                             passing.name, front.name, node.name
@@ -1085,7 +1085,7 @@ impl Run {
     fn limits_are_kept(&mut self, world: &ClusterSnapshot) -> Kept {
         for session in &world.sessions {
             let name = session.container();
-            if session.phase == SessionState::Running && !self.ran.contains_key(&name) {
+            if session.state() == SessionState::Running && !self.ran.contains_key(&name) {
                 let ran = Ran {
                     from: self.started(name),
                     known: self.second,
@@ -1099,7 +1099,7 @@ impl Run {
             else {
                 continue;
             };
-            let heard = session.node.and_then(|node| self.heard.get(&node));
+            let heard = session.node().and_then(|node| self.heard.get(&node));
             let slack = if self.crashed_at < *known {
                 // It looked as much younger as the first word of it was on its way.
                 Some(2 + known.saturating_sub(*from))
@@ -1109,9 +1109,9 @@ impl Run {
                     .then_some(SLOWEST)
             };
             let limits = [
-                session.order.longest_run_seconds,
-                match session.order.kind {
-                    SessionKind::Batch => session.order.timeout_seconds,
+                session.spec.max_runtime_seconds,
+                match session.spec.kind {
+                    SessionKind::Batch => session.spec.timeout_seconds,
                     SessionKind::Interactive => None,
                 },
             ];
@@ -1120,7 +1120,7 @@ impl Run {
             };
             let ran = self.second - from;
             let code = session.reason.as_ref().map_or("", |r| r.code.as_str());
-            let ended = session.phase == SessionState::Stopping
+            let ended = session.state() == SessionState::Stopping
                 && matches!(code, "session.timeout" | "session.longest-run");
             // Times are told in whole seconds.
             if ended && self.second == self.in_phase_since(session) && ran + 1 < limit {
@@ -1134,10 +1134,12 @@ impl Run {
             let over = slack.is_some_and(|slack| ran > limit + slack);
             // Whose container is over has met no limit: its machine has yet to say so.
             let lives = self.started(name).is_some();
-            if able && lives && session.phase == SessionState::Running && over {
+            if able && lives && session.state() == SessionState::Running && over {
                 return Err(format!(
                     "{} runs for {ran} s, past its limit of {limit} s (known since {known}, {:?}, {:?})",
-                    session.name, session.wish, session.node
+                    session.name,
+                    session.desired,
+                    session.node()
                 ));
             }
         }
@@ -1162,7 +1164,7 @@ impl Run {
     fn in_phase_since(&self, session: &Session) -> u64 {
         match self.in_phase.get(&session.id) {
             Some((phase, incarnation, since))
-                if (*phase, *incarnation) == (session.phase, session.incarnation) =>
+                if (*phase, *incarnation) == (session.state(), session.incarnation) =>
             {
                 *since
             }
@@ -1175,14 +1177,14 @@ impl Run {
         let second = self.second;
         let mut in_phase = BTreeMap::new();
         for s in &world.sessions {
-            in_phase.insert(s.id, (s.phase, s.incarnation, self.in_phase_since(s)));
+            in_phase.insert(s.id, (s.state(), s.incarnation, self.in_phase_since(s)));
         }
         self.in_phase = in_phase;
         let mut dead = BTreeMap::new();
         for s in world
             .sessions
             .iter()
-            .filter(|s| s.phase == SessionState::Running)
+            .filter(|s| s.state() == SessionState::Running)
         {
             let lives = self.machines.iter().any(|m| {
                 m.fake_node
@@ -1201,7 +1203,7 @@ impl Run {
                 let name = container.order.name;
                 let wanted = world
                     .session(name.session)
-                    .is_some_and(|s| s.container() == name && s.phase.holds_resources());
+                    .is_some_and(|s| s.container() == name && s.state().holds_resources());
                 if !wanted {
                     let since = self.unwanted.get(&name).copied().unwrap_or(second);
                     unwanted.insert(name, since);
@@ -1209,7 +1211,8 @@ impl Run {
             }
         }
         self.unwanted = unwanted;
-        let running = |s: &&Session| s.phase == SessionState::Running && !s.unconfirmed.is_empty();
+        let running =
+            |s: &&Session| s.state() == SessionState::Running && !s.pending_devices().is_empty();
         self.unconfirmed = world
             .sessions
             .iter()
@@ -1270,7 +1273,7 @@ impl Run {
     fn nothing_is_left(&mut self) -> Kept {
         let world = self.world()?;
         if let Some(s) = world.sessions.first() {
-            return Err(format!("{} is {} at the end", s.name, s.phase.word()));
+            return Err(format!("{} is {} at the end", s.name, s.state().word()));
         }
         for machine in &self.machines {
             if let Some(container) = machine.fake_node.containers.first() {
@@ -1286,8 +1289,8 @@ impl Run {
 fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
-            && matches!(s.phase, SessionState::Scheduled | SessionState::Preparing)
-            && s.scheduled_at
+            && matches!(s.state(), SessionState::Scheduled | SessionState::Preparing)
+            && s.scheduled_at()
                 .is_some_and(|at| at <= now && now.millis_since(at) < 500)
     });
     let nodes = world.nodes.iter();
@@ -1298,8 +1301,8 @@ fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timesta
 
 /// Whether nothing but room keeps a session from its start.
 fn waits_for_room(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
-    let order = &session.order;
-    session.phase == SessionState::Pending
+    let order = &session.spec;
+    session.state() == SessionState::Pending
         && order.start_at.is_none_or(|at| at <= now)
         && order
             .depends_on

@@ -99,6 +99,7 @@ fn name(number: u128) -> ContainerName {
     ContainerName {
         session: SessionId(uuid::Uuid::from_u128(number)),
         incarnation: 1,
+        index: 0,
     }
 }
 

@@ -83,6 +83,7 @@ impl SlicingFixture {
         let name = ContainerName {
             session: SessionId(uuid::Uuid::from_u128(number as u128 + 1)),
             incarnation: 1,
+            index: 0,
         };
         let folder = tempfile::tempdir().expect("a directory");
         let slice = InjectedSlice {

@@ -28,6 +28,7 @@ fn order() -> ContainerSpec {
         },
         stop_signal: 15,
         mounts: vec![],
+        networks: vec![],
         devices: vec![],
         files: vec![],
     }

@@ -36,7 +36,7 @@ fn add(world: &mut ClusterSnapshot, numbers: &mut Numbers, n: u32) {
     let mut session = super::world(&format!("s{n} 1 1g 0")).sessions.remove(0);
     session.id = SessionId(uuid::Uuid::from_u128(u128::from(1000 + n)));
     session.owner = UserId(uuid::Uuid::from_u128(u128::from(n)));
-    session.order.demand = wish;
+    session.spec.demand = wish;
     session.queued_at = Timestamp::from_millis(i64::from(n));
     world.sessions.push(session);
 }
@@ -57,8 +57,7 @@ fn pass(world: &mut ClusterSnapshot) -> Vec<SessionId> {
         {
             let row = world.sessions.iter_mut().find(|s| s.id == session).unwrap();
             row.place(node, devices, because, NOW);
-            row.phase = SessionState::Running;
-            row.started_at = Some(NOW);
+            row.run_since(NOW);
             placed.push(session);
         }
     }
@@ -71,7 +70,7 @@ fn pass(world: &mut ClusterSnapshot) -> Vec<SessionId> {
 fn fits_on(world: &ClusterSnapshot, node: NodeId, waiting: &Session) -> bool {
     let mut alone = world.clone();
     alone.nodes.retain(|n| n.id == node);
-    alone.sessions.retain(|s| s.phase.holds_resources());
+    alone.sessions.retain(|s| s.state().holds_resources());
     alone.sessions.push(waiting.clone());
     !decide(&alone, NOW).is_empty()
 }
@@ -92,7 +91,7 @@ fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
                     .filter(|s| (s.queued_at, s.id) > (front.queued_at, front.id))
                     .collect();
                 passed += behind.len();
-                let mut nodes: Vec<NodeId> = behind.iter().filter_map(|s| s.node).collect();
+                let mut nodes: Vec<NodeId> = behind.iter().filter_map(|s| s.node()).collect();
                 nodes.dedup();
                 for _ in 0..3 {
                     // Any of those who run may end.
@@ -107,14 +106,14 @@ fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
                             fits_on(&with, *node, front),
                             fits_on(&without, *node, front),
                             "seed {seed}, round {round}: {:?} is delayed by {behind:?}",
-                            front.order.demand,
+                            front.spec.demand,
                         );
                     }
                 }
             }
             world
                 .sessions
-                .retain(|s| s.phase == SessionState::Pending || numbers.below(3) > 0);
+                .retain(|s| s.state() == SessionState::Pending || numbers.below(3) > 0);
         }
     }
     // There was something to see.
@@ -134,12 +133,12 @@ fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
         let mut without = with.clone();
         without
             .sessions
-            .retain(|s| s.id == first || s.phase != SessionState::Pending);
+            .retain(|s| s.id == first || s.state() != SessionState::Pending);
         // Those who ran before end in some order; those who pass never do.
         let mut running: Vec<SessionId> = with
             .sessions
             .iter()
-            .filter(|s| s.phase == SessionState::Running)
+            .filter(|s| s.state() == SessionState::Running)
             .map(|s| s.id)
             .collect();
         let mut n = 100;
@@ -249,12 +248,9 @@ fn an_estimate_that_takes_too_many_searches_is_none() {
         }
         let mut world = super::world(&text);
         for (at, session) in (1..).zip(&mut world.sessions) {
-            session.order.longest_run_seconds = Some(1000 + at);
+            session.spec.max_runtime_seconds = Some(1000 + at);
         }
         assert_eq!(pass(&mut world).len(), 100);
-        for session in &mut world.sessions {
-            session.started_at = (session.phase == SessionState::Running).then_some(NOW);
-        }
         let last = world.sessions.last().unwrap();
         let why = explain_session(&world, last, NOW);
         assert_eq!(why.eta.is_some(), known, "{waiting}: {}", why.sentence);

@@ -1,7 +1,9 @@
 //! People take turns: whoever queues much waits for themselves, and nobody else waits long for them.
 
-use super::*;
+use crate::session::{SessionChange, Transition};
+use crate::workload::container::MAIN;
 
+use super::*;
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn person(number: u128) -> UserId {
@@ -124,7 +126,7 @@ fn everybodys_own_come_in_their_order_and_what_waits_for_a_time_takes_no_turn() 
     let mut world = one_core();
     for n in 0..3 {
         let mut later = queued(kim, n, at(0));
-        later.order.start_at = Some(at(500));
+        later.spec.start_at = Some(at(500));
         world.sessions.push(later);
     }
     for n in 3..6 {
@@ -133,7 +135,7 @@ fn everybodys_own_come_in_their_order_and_what_waits_for_a_time_takes_no_turn() 
     }
     let order = |now| -> Vec<u128> {
         let waiting = order::waiting(&world, now);
-        let held = |s: &&&Session| s.order.start_at.is_none_or(|start| start <= now);
+        let held = |s: &&&Session| s.spec.start_at.is_none_or(|start| start <= now);
         let open = waiting.iter().filter(held);
         open.map(|s| s.id.0.as_u128() - 10_000).collect()
     };
@@ -180,7 +182,7 @@ fn a_node_starts_one_session_of_each_owner_before_the_second_of_any() {
         session.place(node, Vec::new(), Reason::new("test", "Placed."), at(1));
         world.sessions.push(session);
     }
-    world.sessions[2].phase = SessionState::Running;
+    world.sessions[2].run_since(at(2));
     let told = |world: &ClusterSnapshot| -> Vec<String> {
         let mut lists = crate::assignment::for_nodes(world, |_| None);
         let list = lists.remove(&node).expect("its list");
@@ -188,10 +190,17 @@ fn a_node_starts_one_session_of_each_owner_before_the_second_of_any() {
     };
     assert_eq!(told(&world), ["s3", "s1", "s4", "s2", "s5"]);
     // What is being made already is the turn of its owner.
-    world.sessions[0].phase = SessionState::Preparing;
+    let preparing = SessionChange {
+        session: world.sessions[0].id,
+        container: MAIN,
+        seen: world.sessions[0].generation,
+        to: Transition::Preparing,
+        reason: None,
+    };
+    assert!(world.sessions[0].apply(&preparing));
     assert_eq!(told(&world), ["s3", "s1", "s4", "s2", "s5"]);
-    world.sessions[0].phase = SessionState::Running;
+    world.sessions[0].run_since(at(2));
     // What got its place later waits for what got it before, however old it is.
-    world.sessions[1].scheduled_at = Some(at(2));
+    world.sessions[1].place(node, Vec::new(), Reason::new("test", "Placed."), at(2));
     assert_eq!(told(&world), ["s1", "s3", "s4", "s5", "s2"]);
 }

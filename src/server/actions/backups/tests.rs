@@ -328,7 +328,7 @@ async fn secretive(places: &BackupPaths) -> rules::names::SessionId {
 fn token_of(places: &BackupPaths, id: rules::names::SessionId) -> String {
     let server = serve(places);
     let read = server.catalog().read_now("read", |view| view.session(id));
-    read.unwrap().expect("the session").order.env["TOKEN"].clone()
+    read.unwrap().expect("the session").spec.env["TOKEN"].clone()
 }
 
 #[tokio::test]
@@ -445,7 +445,6 @@ fn machine(server: &Server) -> rules::world::NodeRecord {
 /// One machine, and a session that runs on it; gives the session.
 async fn running(server: &Server) -> rules::session::Session {
     use rules::reason::Reason;
-    use rules::session::SessionState;
     let node = machine(server);
     let here = node.id;
     let lane = catalog::Lane::Loops;
@@ -471,8 +470,7 @@ async fn running(server: &Server) -> rules::session::Session {
                     Reason::from_parts("placement.room".into(), "Room.".into()),
                     now,
                 );
-                session.phase = SessionState::Running;
-                session.started_at = Some(now);
+                session.run_since(now);
                 true
             })
         })
@@ -507,7 +505,10 @@ async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alo
     let done = restore(&backup, &passphrase(), &places, true, now()).unwrap();
     assert_eq!(done.lost, 0);
     let server = serve(&places);
-    assert_eq!(session_of(&server, session.id).phase, SessionState::Running);
+    assert_eq!(
+        session_of(&server, session.id).state(),
+        SessionState::Running
+    );
     drop(server);
 
     // Another machine would start it a second time.
@@ -516,8 +517,8 @@ async fn what_ran_on_a_lost_machine_is_lost_and_what_still_runs_here_is_left_alo
     assert_eq!(done.lost, 1);
     let server = serve(&fresh);
     let lost = session_of(&server, session.id);
-    assert_eq!(lost.phase, SessionState::Ended);
-    assert_eq!(lost.outcome, Some(Outcome::Lost));
+    assert_eq!(lost.state(), SessionState::Ended);
+    assert_eq!(lost.outcome(), Some(Outcome::Lost));
     let world = server.catalog().read_now("look", |view| view.world());
     assert_eq!(rules::findings::findings(&world.unwrap()), []);
 }

@@ -744,7 +744,7 @@ impl<'a> Trial<'a> {
             let after = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             let what = match row {
                 None => Some("its session was ended"),
-                Some(row) if row.phase != SessionState::Running => Some("its session was ended"),
+                Some(row) if row.state() != SessionState::Running => Some("its session was ended"),
                 Some(row) if row.paused => Some("its session was frozen"),
                 Some(row) if !row.incidents.is_empty() => Some("the watchdog answered"),
                 Some(_) => None,
@@ -785,7 +785,7 @@ async fn session(
 async fn ended(server: &Server, id: SessionId) -> Result<bool, Failure> {
     Ok(session(server, id)
         .await?
-        .is_none_or(|row| row.phase == SessionState::Ended))
+        .is_none_or(|row| row.state() == SessionState::Ended))
 }
 
 /// Waits until a session runs; a refusal with its own reason where it ends before, or has no room.
@@ -801,8 +801,8 @@ async fn started(
         }
         let row = session(server, id).await?;
         match row {
-            Some(row) if row.phase == SessionState::Running => {
-                let part = row.devices.first().copied().ok_or_else(|| {
+            Some(row) if row.state() == SessionState::Running => {
+                let part = row.devices().first().copied().ok_or_else(|| {
                     ServerFault::new("look at a test's session", "it runs without a share")
                 })?;
                 return Ok(TestSession {
@@ -811,7 +811,7 @@ async fn started(
                     part,
                 });
             }
-            Some(row) if row.phase != SessionState::Ended => {}
+            Some(row) if row.state() != SessionState::Ended => {}
             other => {
                 let why = other.and_then(|row| row.reason).map(|reason| reason.text);
                 return Err(refusals::gpu_test_not_begun(why.unwrap_or_default()).into());

@@ -66,14 +66,14 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
         "restart a session",
         move |rows, session| {
             refuse_document_gone(session)?;
-            if let SessionEnvironment::Image { id, reference } = &session.order.environment
+            if let SessionEnvironment::Image { id, reference } = &session.spec.environment
                 && rows.image(*id)?.is_none()
             {
                 return Err(refusals::image_removed(reference).into());
             }
-            match session.phase {
+            match session.state() {
                 SessionState::Ended => {
-                    refuse_own_full_queue(rows, session.owner, 1, &session.order)?;
+                    refuse_own_full_queue(rows, session.owner, 1, &session.spec)?;
                     session.begin_again(rows.now);
                     Ok(true)
                 }
@@ -199,19 +199,19 @@ fn resize_row(
     session: &mut session::Session,
     wanted: Resize,
 ) -> Result<bool, Failure> {
-    if session.phase == SessionState::Ended {
+    if session.state() == SessionState::Ended {
         return Err(ended().into());
     }
     // What can never be right is refused in every state of the session.
-    let mut demand = session.order.demand;
+    let mut demand = session.spec.demand;
     demand.cpu = wanted.cpu.unwrap_or(demand.cpu);
     demand.memory = wanted.memory.unwrap_or(demand.memory);
     demand.shm = demand.shm.min(demand.memory);
-    if wanted.gpu.is_some() && session.order.demand.mig.is_some() {
+    if wanted.gpu.is_some() && session.spec.demand.mig.is_some() {
         return Err(refusals::resize_partition().at("/resources/gpu").into());
     }
     if let Some(gpu) = wanted.gpu {
-        if gpu == GpuShare::ZERO && session.phase.holds_resources() && demand.gpu > gpu {
+        if gpu == GpuShare::ZERO && session.state().holds_resources() && demand.gpu > gpu {
             return Err(refusals::gpu_zero_while_running()
                 .at("/resources/gpu")
                 .into());
@@ -226,23 +226,23 @@ fn resize_row(
     demand.check()?;
     // Between its place and its first process, and while it stops, its machine may hold it
     // to the old limits for a while; what it gave back would be given away too early.
-    let settled = matches!(session.phase, SessionState::Pending | SessionState::Running);
-    if !settled || session.wish != DesiredState::Run {
-        return Err(refusals::session_not_resizable(session.phase.word()).into());
+    let settled = matches!(session.state(), SessionState::Pending | SessionState::Running);
+    if !settled || session.desired != DesiredState::Run {
+        return Err(refusals::session_not_resizable(session.state().word()).into());
     }
-    if demand == session.order.demand {
+    if demand == session.spec.demand {
         return Ok(false);
     }
     let world = rows.world()?;
-    placement::possible(&world, &demand, &session.order.environment)?;
-    if session.phase.holds_resources()
-        && let Some(node) = session.node.and_then(|id| world.node(id))
+    placement::possible(&world, &demand, &session.spec.environment)?;
+    if session.state().holds_resources()
+        && let Some(node) = session.node().and_then(|id| world.node(id))
     {
         let used = world.used().remove(&node.id).unwrap_or_default();
         // What others leave: the capacity without all that is used, plus its own part.
-        let cpu = (node.capacity.cpu + session.order.demand.cpu).saturating_sub(used.cpu);
+        let cpu = (node.capacity.cpu + session.spec.demand.cpu).saturating_sub(used.cpu);
         let memory =
-            (node.capacity.memory + session.order.demand.memory).saturating_sub(used.memory);
+            (node.capacity.memory + session.spec.demand.memory).saturating_sub(used.memory);
         if demand.cpu > cpu || demand.memory > memory {
             return Err(
                 refusals::resize_no_room(&node.name, cpu.cores(), memory, cpu)
@@ -253,7 +253,7 @@ fn resize_row(
         let devices = placement::regrant(&world, session, &demand)?;
         session.regrant(devices);
     }
-    session.order.demand = demand;
+    session.spec.demand = demand;
     Ok(true)
 }
 
@@ -290,8 +290,8 @@ async fn set_paused(
         Some(code),
         what,
         move |_, session| {
-            if session.phase != SessionState::Running || session.wish != DesiredState::Run {
-                return Err(refusals::session_not_running(session.phase.word()).into());
+            if session.state() != SessionState::Running || session.desired != DesiredState::Run {
+                return Err(refusals::session_not_running(session.state().word()).into());
             }
             let before = std::mem::replace(&mut session.paused, paused);
             Ok(before != paused)
@@ -309,13 +309,13 @@ pub async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Sessio
         .catalog()
         .write(Lane::People, "delete a session", move |rows| {
             let row = find(rows, &caller, Permission::SessionsWrite, &id)?;
-            if row.phase != SessionState::Ended {
+            if row.state() != SessionState::Ended {
                 return Err(refusals::session_live(&row.name).into());
             }
             let waits = rows
                 .live_sessions()?
                 .into_iter()
-                .find(|live| live.order.depends_on.contains(&row.id));
+                .find(|live| live.spec.depends_on.contains(&row.id));
             if let Some(waits) = waits {
                 return Err(refusals::session_depended_on(&waits.name).into());
             }

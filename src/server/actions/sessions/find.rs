@@ -44,7 +44,7 @@ fn named(
         .sessions_called(text, Some(caller.subject.user))?
         .into_iter()
         .next()
-        && own.phase != SessionState::Ended
+        && own.state() != SessionState::Ended
     {
         return Ok(Some(own));
     }
@@ -52,7 +52,7 @@ fn named(
     let called = view.sessions_called(text, within)?;
     let live = called
         .iter()
-        .filter(|s| s.phase != SessionState::Ended)
+        .filter(|s| s.state() != SessionState::Ended)
         .count();
     if live > 1 {
         return Err(refusals::session_name_ambiguous().into());

@@ -8,7 +8,7 @@ use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
-use rules::session::{self, DesiredState, Outcome, SessionEnvironment, SessionKind, SessionState};
+use rules::session::{self, Outcome, SessionEnvironment, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
@@ -144,8 +144,8 @@ struct CheckedLaunch {
     /// None: to be made up.
     name: Option<SessionName>,
     labels: BTreeMap<String, String>,
-    order: session::SessionSpec,
-    only_on: Option<String>,
+    spec: session::SessionSpec,
+    device_affinity: Option<String>,
     copies: u32,
     /// The word a made-up name begins with.
     word: String,
@@ -181,7 +181,7 @@ pub async fn launch(
         .catalog()
         .write(Lane::People, "launch sessions", move |rows| {
             let launched = once(rows, key.as_ref(), || {
-                if let SessionEnvironment::Image { id, reference } = &draft.order.environment
+                if let SessionEnvironment::Image { id, reference } = &draft.spec.environment
                     && rows.image(*id)?.is_none()
                 {
                     return Err(no_image(reference).into());
@@ -227,11 +227,11 @@ pub(super) fn refuse_own_full_queue(
     rows: &Rows<'_>,
     owner: UserId,
     more: u32,
-    order: &session::SessionSpec,
+    spec: &session::SessionSpec,
 ) -> Result<(), Failure> {
     let waiting = rows.waiting_of(owner)?;
     if waiting + more <= MAX_WAITING {
-        let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * order.bytes();
+        let bytes = rows.waiting_bytes_of(owner)? + u64::from(more) * spec.bytes();
         if bytes <= MAX_WAITING_BYTES {
             return Ok(());
         }
@@ -276,10 +276,10 @@ pub async fn preview(
             let explained = placement::explain_draft(
                 &world,
                 &placement::RequestDraft {
-                    environment: draft.order.environment,
-                    demand: draft.order.demand,
-                    start_at: draft.order.start_at,
-                    depends_on: draft.order.depends_on,
+                    environment: draft.spec.environment,
+                    demand: draft.spec.demand,
+                    start_at: draft.spec.start_at,
+                    depends_on: draft.spec.depends_on,
                     copies: draft.copies,
                     owner: Some(caller.subject.user),
                 },
@@ -309,13 +309,13 @@ pub async fn duplicate(
     server.catalog().read_now("duplicate a session", |view| {
         let row = find(view, caller, Permission::SessionsRead, id)?;
         refuse_document_gone(&row)?;
-        let demand = row.order.demand;
+        let demand = row.spec.demand;
         Ok(LaunchRequest {
             name: free_name(view, caller, row.name.as_str())?,
-            kind: row.order.kind,
-            image: row.order.environment.word().to_owned(),
-            command: row.order.command,
-            env: row.order.env,
+            kind: row.spec.kind,
+            image: row.spec.environment.word().to_owned(),
+            command: row.spec.command,
+            env: row.spec.env,
             labels: row.labels,
             resources: Resources {
                 cpu: Some(demand.cpu),
@@ -326,8 +326,8 @@ pub async fn duplicate(
                 mig: demand.mig,
             },
             copies: 1,
-            timeout_seconds: row.order.timeout_seconds,
-            longest_run_seconds: row.order.longest_run_seconds,
+            timeout_seconds: row.spec.timeout_seconds,
+            longest_run_seconds: row.spec.max_runtime_seconds,
             // A start in the past, and dependencies that are over, are not asked for again.
             start_at: None,
             depends_on: Vec::new(),
@@ -352,7 +352,7 @@ fn free_name(
             return Ok(None);
         };
         let called = view.sessions_called(candidate.as_str(), Some(caller.subject.user))?;
-        if called.iter().all(|s| s.phase == SessionState::Ended) {
+        if called.iter().all(|s| s.state() == SessionState::Ended) {
             return Ok(Some(candidate.to_string()));
         }
     }
@@ -399,19 +399,19 @@ fn draft(
         return Err(refusals::start_at_too_far().at("/start_at").into());
     }
     let word = environment.word().to_owned();
-    let order = session::SessionSpec {
+    let spec = session::SessionSpec {
         kind: request.kind,
         environment,
         command: request.command,
         env: request.env,
         demand: request.resources.demand(),
         timeout_seconds: request.timeout_seconds,
-        longest_run_seconds: request.longest_run_seconds,
+        max_runtime_seconds: request.longest_run_seconds,
         start_at: request.start_at,
         depends_on,
     };
-    order.check()?;
-    if order.kind == SessionKind::Batch && order.command.is_empty() && !runs_something {
+    spec.check()?;
+    if spec.kind == SessionKind::Batch && spec.command.is_empty() && !runs_something {
         return Err(refusals::command_missing_in_image().at("/command").into());
     }
     // Whether it could ever start depends on the machines alone, so no session is read for it.
@@ -420,12 +420,12 @@ fn draft(
         policy: view.policy(),
         ..ClusterSnapshot::default()
     };
-    placement::possible(&machines, &order.demand, &order.environment)?;
+    placement::possible(&machines, &spec.demand, &spec.environment)?;
     Ok(CheckedLaunch {
         name,
         labels: request.labels,
-        order,
-        only_on: request.only_on,
+        spec,
+        device_affinity: request.only_on,
         copies: request.copies,
         word,
     })
@@ -492,7 +492,7 @@ fn dependencies(
             Err(failure) => return Err(failure),
         };
         if found
-            .outcome
+            .outcome()
             .is_some_and(|outcome| outcome != Outcome::Succeeded)
         {
             return Err(refusals::dependency_failed(&found.name)
@@ -538,7 +538,7 @@ fn insert_named(
     owner: UserId,
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
-    refuse_own_full_queue(rows, owner, draft.copies, &draft.order)?;
+    refuse_own_full_queue(rows, owner, draft.copies, &draft.spec)?;
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)
@@ -547,34 +547,10 @@ fn insert_named(
     ids.sort_unstable();
     let mut written = Vec::with_capacity(ids.len());
     for (id, number) in ids.into_iter().zip(1..) {
-        let row = session::Session {
-            id,
-            name: name.copy(number, draft.copies)?,
-            owner,
-            labels: draft.labels.clone(),
-            order: draft.order.clone(),
-            phase: SessionState::Pending,
-            wish: DesiredState::Run,
-            paused: false,
-            restart: false,
-            incarnation: 1,
-            generation: 1,
-            node: None,
-            devices: Vec::new(),
-            unconfirmed: Vec::new(),
-            incidents: Vec::new(),
-            only_on: draft.only_on.clone(),
-            document_gone: false,
-            created_at: now,
-            queued_at: now,
-            scheduled_at: None,
-            started_at: None,
-            stopping_at: None,
-            ended_at: None,
-            outcome: None,
-            exit_code: None,
-            reason: None,
-        };
+        let name = name.copy(number, draft.copies)?;
+        let mut row = session::Session::launched(id, name, owner, draft.spec.clone(), now);
+        row.labels.clone_from(&draft.labels);
+        row.device_affinity.clone_from(&draft.device_affinity);
         rows.insert_session(&row, actor)?;
         written.push(row);
     }

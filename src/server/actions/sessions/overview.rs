@@ -175,7 +175,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                         world
                             .sessions
                             .iter()
-                            .filter(|s| s.node == Some(node.id) && s.phase.holds_resources())
+                            .filter(|s| s.node() == Some(node.id) && s.state().holds_resources())
                     };
                     let measured: Vec<_> = here().filter_map(|s| rates.get(&s.id)).collect();
                     let slices = here()
@@ -191,10 +191,10 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                                     name: name.clone(),
                                 }),
                                 mine,
-                                state: s.phase,
+                                state: s.state(),
                                 paused: s.paused,
-                                cpu: s.order.demand.cpu,
-                                memory: s.order.demand.memory,
+                                cpu: s.spec.demand.cpu,
+                                memory: s.spec.demand.memory,
                                 devices: s.holds().into_owned(),
                                 cpu_busy: rate.map(|r| r.cores),
                                 memory_busy: rate.map(|r| r.memory),
@@ -229,18 +229,18 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                 let mine = session.owner == caller.subject.user;
                 if mine {
                     own.live += 1;
-                    own.waiting += u64::from(session.phase == SessionState::Pending);
-                    own.running += u64::from(session.phase == SessionState::Running);
-                    if session.phase.holds_resources() {
-                        own.cpu = own.cpu + session.order.demand.cpu;
-                        own.memory = own.memory + session.order.demand.memory;
+                    own.waiting += u64::from(session.state() == SessionState::Pending);
+                    own.running += u64::from(session.state() == SessionState::Running);
+                    if session.state().holds_resources() {
+                        own.cpu = own.cpu + session.spec.demand.cpu;
+                        own.memory = own.memory + session.spec.demand.memory;
                         own.gpu = own.gpu + session.holds().iter().map(|d| d.share).sum();
                     }
                 }
                 if !(mine || everything) {
                     continue;
                 }
-                match session.phase {
+                match session.state() {
                     SessionState::Pending => counts.pending += 1,
                     SessionState::Scheduled => counts.scheduled += 1,
                     SessionState::Preparing => counts.preparing += 1,
@@ -289,7 +289,7 @@ pub async fn samples(
         .catalog()
         .samples_of(row.id, since.unwrap_or_default())
         .await?;
-    let demand = row.order.demand;
+    let demand = row.spec.demand;
     let held = row.holds();
     let granted: Bytes = held.iter().map(|part| part.memory).sum();
     let simulated = held.iter().any(|part| part.simulated);

@@ -127,8 +127,7 @@ fn carry_out(server: &Server, id: SessionId, exit: Option<i32>) {
                 true
             })?;
             rows.change_session(id, None, "test", None, |s| {
-                s.phase = SessionState::Running;
-                s.started_at = Some(now);
+                s.run_since(now);
                 true
             })?;
             if let Some(exit) = exit {
@@ -577,7 +576,7 @@ async fn a_restart_is_the_next_incarnation_and_a_stop_calls_it_off() {
             .unwrap()
             .unwrap()
     };
-    assert!(row(&server).restart && row(&server).phase == SessionState::Stopping);
+    assert!(row(&server).restart && row(&server).state() == SessionState::Stopping);
     stop(&server, &mina, "a", false).await.unwrap();
     assert!(!row(&server).restart);
 }

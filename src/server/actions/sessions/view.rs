@@ -141,13 +141,13 @@ impl SessionView {
         nodes: &[NodeRecord],
         policy: SharePolicy,
     ) -> Self {
-        let node = row.node.and_then(|id| nodes.iter().find(|n| n.id == id));
+        let node = row.node().and_then(|id| nodes.iter().find(|n| n.id == id));
         let card = |index: u32| {
             let mut devices = node.into_iter().flat_map(|n| &n.capacity.devices);
             devices.find(|device| device.index == index)
         };
-        let confirmed = row.unconfirmed.is_empty();
-        let wants = row.order.demand.wants_device();
+        let confirmed = row.pending_devices().is_empty();
+        let wants = row.spec.demand.wants_device();
         Self {
             id: row.id,
             name: row.name.clone(),
@@ -155,37 +155,37 @@ impl SessionView {
                 id: row.owner,
                 name: owner,
             },
-            state: row.phase,
-            wish: row.wish,
-            kind: row.order.kind,
-            image: row.order.environment.word().to_owned(),
-            command: row.order.command.clone(),
-            env: row.order.env.clone(),
+            state: row.state(),
+            wish: row.desired,
+            kind: row.spec.kind,
+            image: row.spec.environment.word().to_owned(),
+            command: row.spec.command.clone(),
+            env: row.spec.env.clone(),
             labels: row.labels.clone(),
-            resources: row.order.demand,
-            timeout_seconds: row.order.timeout_seconds,
-            longest_run_seconds: row.order.longest_run_seconds,
-            start_at: row.order.start_at,
-            depends_on: row.order.depends_on.clone(),
+            resources: row.spec.demand,
+            timeout_seconds: row.spec.timeout_seconds,
+            longest_run_seconds: row.spec.max_runtime_seconds,
+            start_at: row.spec.start_at,
+            depends_on: row.spec.depends_on.clone(),
             document_kept: !row.document_gone,
             paused: row.paused,
             incarnation: row.incarnation,
             node: row
-                .node
+                .node()
                 .map(|id| node.map_or_else(|| id.to_string(), |node| node.name.clone())),
             devices: row
-                .devices
+                .devices()
                 .iter()
                 .map(|part| GrantView::of(part, card(part.index), confirmed, policy))
                 .collect(),
-            simulated: row.devices.iter().any(|part| part.simulated)
-                || (wants && row.devices.is_empty() && nodes.iter().any(has_simulated)),
+            simulated: row.devices().iter().any(|part| part.simulated)
+                || (wants && row.devices().is_empty() && nodes.iter().any(has_simulated)),
             created_at: row.created_at,
-            scheduled_at: row.scheduled_at,
-            started_at: row.started_at,
-            ended_at: row.ended_at,
-            outcome: row.outcome,
-            exit_code: row.exit_code,
+            scheduled_at: row.scheduled_at(),
+            started_at: row.started_at(),
+            ended_at: row.ended_at(),
+            outcome: row.outcome(),
+            exit_code: row.exit_code(),
             reason: row.reason.clone(),
             generation: row.generation,
         }

@@ -159,11 +159,11 @@ fn what_was_rolled_back_is_no_live_session() {
     let change = |wish: DesiredState, fails: bool| {
         let result = catalog.write_now(Lane::People, "change", move |rows| {
             rows.edit_session(written.id, "mina", None, |row| {
-                row.wish = wish;
+                row.desired = wish;
                 Ok(true)
             })?;
             // As an act does that looks at all rows before it refuses.
-            let seen = rows.world()?.sessions[0].wish;
+            let seen = rows.world()?.sessions[0].desired;
             assert_eq!(seen, wish);
             match fails {
                 true => Err(Refusal::from_parts(
@@ -179,11 +179,11 @@ fn what_was_rolled_back_is_no_live_session() {
         assert_eq!(result.is_err(), fails);
     };
     change(DesiredState::Kill, true);
-    assert_eq!(live()[0].wish, DesiredState::Run);
+    assert_eq!(live()[0].desired, DesiredState::Run);
     change(DesiredState::Stop, false);
     let after = live();
     assert_eq!(
-        (after[0].wish, after[0].generation),
+        (after[0].desired, after[0].generation),
         (DesiredState::Stop, 2)
     );
     let row = catalog.read_now("read", |view| view.session(after[0].id));

@@ -19,7 +19,7 @@ fn counted(catalog: &Catalog, owner: UserId) -> ((i64, i64), (i64, i64)) {
                 "select count(*),
                         coalesce(sum(octet_length(command) + octet_length(env) + octet_length(labels)), 0)
                  from session
-                 where owner = ?1 and phase = 'ended'",
+                 where owner = ?1 and state = 'ended'",
             )?,
         ))
     });
@@ -86,7 +86,7 @@ fn ended_sessions_of_a_person_keep_so_many_bytes_of_launch_documents() {
     let long = |owner, number: usize| {
         let mut long = session(owner, &format!("long-{number}"));
         // Commands lie as they are, in JSON: with the rest a little less than a mebibyte.
-        long.order.command = vec!["x".repeat((1 << 20) - 1_000)];
+        long.spec.command = vec!["x".repeat((1 << 20) - 1_000)];
         insert(&catalog, &long).unwrap();
         long.id
     };
@@ -103,8 +103,8 @@ fn ended_sessions_of_a_person_keep_so_many_bytes_of_launch_documents() {
     assert_eq!(lost.iter().position(|gone| !gone), Some(1), "{lost:?}");
     assert!(!gone(&others), "another's bytes are their own");
     let oldest = row(&catalog, hers[0]).unwrap();
-    assert!(oldest.order.command.is_empty() && oldest.order.env.is_empty());
-    assert_eq!(oldest.outcome, Some(Outcome::Succeeded), "history stays");
+    assert!(oldest.spec.command.is_empty() && oldest.spec.env.is_empty());
+    assert_eq!(oldest.outcome(), Some(Outcome::Succeeded), "history stays");
     let (kept, are) = counted(&catalog, mina);
     assert_eq!(kept, are);
 }
@@ -117,7 +117,7 @@ fn the_oldest_of_fifty_thousand_ended_sessions_go_but_for_what_is_waited_for() {
     insert(&catalog, &needed).unwrap();
     end(&catalog, needed.id, 0);
     let mut waiting = session(owner, "waiting");
-    waiting.order.depends_on = vec![needed.id];
+    waiting.spec.depends_on = vec![needed.id];
     insert(&catalog, &waiting).unwrap();
     let columns = sessions::COLUMNS;
     let values = columns

@@ -12,7 +12,7 @@ const SECRET: &str = "hunter2-Vogelbeere-9f41";
 
 fn with_secret(owner: UserId, name: &str) -> Session {
     let mut made = session(owner, name);
-    made.order.env = BTreeMap::from([("TOKEN".into(), SECRET.into())]);
+    made.spec.env = BTreeMap::from([("TOKEN".into(), SECRET.into())]);
     made
 }
 
@@ -32,12 +32,14 @@ fn told(node: NodeId, of: &Session) -> Assignment {
         containers: vec![ContainerOrder {
             name: of.container(),
             hostname: of.name.to_string(),
-            kind: of.order.kind,
+            kind: of.spec.kind,
             root: RootFileSystem::Host,
-            command: of.order.command.clone(),
-            env: of.order.env.clone(),
-            demand: of.order.demand,
+            command: of.spec.command.clone(),
+            env: of.spec.env.clone(),
+            demand: of.spec.demand,
             devices: vec![],
+            mounts: Vec::new(),
+            networks: Vec::new(),
             want: Want::Run,
         }],
         cuts: vec![],
@@ -115,8 +117,8 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
         catalog
             .write_now(Lane::People, "stop", move |rows| {
                 rows.change_session(moved, None, "mina", None, |row| {
-                    row.wish = wish;
-                    row.order.env.insert("WISH".into(), wish.word().into());
+                    row.desired = wish;
+                    row.spec.env.insert("WISH".into(), wish.word().into());
                     true
                 })
             })
@@ -135,8 +137,8 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
     catalog
         .read_now("read", |view| {
             let read = view.session(made.id)?.unwrap();
-            assert_eq!(read.order.env["TOKEN"], SECRET);
-            assert_eq!(read.order.env["WISH"], "kill");
+            assert_eq!(read.spec.env["TOKEN"], SECRET);
+            assert_eq!(read.spec.env["WISH"], "kill");
             let read = view.assignment(assignment.node)?.unwrap();
             assert_eq!(read.containers, assignment.containers);
             assert!(view.answered(&key, now)?.unwrap().contains(SECRET));
@@ -335,7 +337,7 @@ fn a_catalog_without_sealed_values_starts_with_a_key_of_its_own() {
     let path = directory.path().join(sealing::KEY_FILE);
     let catalog = on_disk(&directory);
     let mut made = session(owner(&catalog), "a");
-    made.order.env.clear();
+    made.spec.env.clear();
     insert(&catalog, &made).unwrap();
     drop(catalog);
     std::fs::remove_file(&path).unwrap();

@@ -34,7 +34,7 @@ impl Run {
         let placed: Vec<&Session> = world
             .sessions
             .iter()
-            .filter(|s| s.phase.holds_resources() && !self.placed.contains(&s.container()))
+            .filter(|s| s.state().holds_resources() && !self.placed.contains(&s.container()))
             .collect();
         for first in firsts(world, now.wall) {
             let key = (first.id, first.incarnation);
@@ -44,7 +44,7 @@ impl Run {
                 passed.clear();
             } else if before.contains_key(&key) {
                 for other in &placed {
-                    if !wants_no_less(&other.order.demand, &first.order.demand) {
+                    if !wants_no_less(&other.spec.demand, &first.spec.demand) {
                         continue;
                     }
                     let places = passed.entry(other.owner).or_default();

@@ -1,0 +1,6 @@
+//! What people launch: the specification, the state, the session, its containers.
+
+pub mod container;
+pub mod session;
+pub mod spec;
+pub mod state;

@@ -1,0 +1,168 @@
+//! One container of a session: where it is, what it has of devices there, and how far it is.
+//! A session has one today, the main one; nothing here depends on that.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::NodeId;
+use crate::resources::DeviceShare;
+use crate::units::Timestamp;
+
+/// The place of the main container among those of its session.
+pub const MAIN: u32 = 0;
+
+/// One container of a session's present start, or of its last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionContainer {
+    /// Its place among the containers of its session: `MAIN`, then 1, 2 …
+    pub index: u32,
+    pub node: NodeId,
+    pub devices: Vec<DeviceShare>,
+    /// What its node may still hold it to, until the node reported that it holds it to `devices`; empty
+    /// once it has.
+    pub pending_devices: Vec<DeviceShare>,
+    pub state: ContainerProgress,
+}
+
+/// How far a container is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContainerProgress {
+    /// It has a place; the node has not answered yet.
+    Scheduled,
+    /// The node is making it.
+    Preparing,
+    Running {
+        started_at: Timestamp,
+    },
+    Ended {
+        /// None where it never ran.
+        started_at: Option<Timestamp>,
+        /// None where it is unknown.
+        exit_code: Option<i32>,
+    },
+}
+
+impl ContainerProgress {
+    pub const WORDS: [&str; 4] = ["scheduled", "preparing", "running", "ended"];
+
+    /// The word used in tables.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Scheduled => Self::WORDS[0],
+            Self::Preparing => Self::WORDS[1],
+            Self::Running { .. } => Self::WORDS[2],
+            Self::Ended { .. } => Self::WORDS[3],
+        }
+    }
+
+    /// The state that a word and its data tell; None where they contradict each other.
+    pub fn parse(
+        word: &str,
+        started_at: Option<Timestamp>,
+        exit_code: Option<i32>,
+    ) -> Option<Self> {
+        match word {
+            "scheduled" => Some(Self::Scheduled),
+            "preparing" => Some(Self::Preparing),
+            "running" => started_at.map(|started_at| Self::Running { started_at }),
+            "ended" => Some(Self::Ended {
+                started_at,
+                exit_code,
+            }),
+            _ => None,
+        }
+    }
+
+    /// When its first process began; None before.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Scheduled | Self::Preparing => None,
+            Self::Running { started_at } => Some(*started_at),
+            Self::Ended { started_at, .. } => *started_at,
+        }
+    }
+}
+
+impl SessionContainer {
+    /// A container that just got its place.
+    pub fn scheduled(index: u32, node: NodeId, devices: Vec<DeviceShare>) -> Self {
+        Self {
+            index,
+            node,
+            devices,
+            pending_devices: Vec::new(),
+            state: ContainerProgress::Scheduled,
+        }
+    }
+
+    /// `main1`, `sub1`, `sub2` …: what people call it within its session.
+    pub fn role(&self) -> String {
+        match self.index {
+            MAIN => "main1".to_owned(),
+            index => format!("sub{index}"),
+        }
+    }
+
+    /// What is kept for it on devices: its grant, or the larger of old and new while a change of it has
+    /// not been confirmed.
+    pub fn holds(&self) -> Cow<'_, [DeviceShare]> {
+        if self.pending_devices.is_empty() {
+            self.devices.as_slice().into()
+        } else {
+            crate::resources::either(&self.devices, &self.pending_devices).into()
+        }
+    }
+
+    /// Changes its grant while it runs. What it had stays kept until its node confirms the new one.
+    pub fn regrant(&mut self, devices: Vec<DeviceShare>) {
+        if devices != self.devices {
+            self.pending_devices = self.holds().into_owned();
+            self.devices = devices;
+        }
+    }
+
+    /// Ends it, with this code where one is known. Its node and devices stay written as history.
+    pub fn end(&mut self, started_at: Option<Timestamp>, exit_code: Option<i32>) {
+        self.state = ContainerProgress::Ended {
+            started_at: started_at.or(self.state.started_at()),
+            exit_code,
+        };
+        self.pending_devices = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_back_from_its_word_and_a_contradiction_is_not() {
+        let at = Some(Timestamp::from_millis(5));
+        for state in [
+            ContainerProgress::Scheduled,
+            ContainerProgress::Preparing,
+            ContainerProgress::Running {
+                started_at: Timestamp::from_millis(5),
+            },
+            ContainerProgress::Ended {
+                started_at: at,
+                exit_code: Some(3),
+            },
+        ] {
+            let read = ContainerProgress::parse(state.word(), state.started_at(), Some(3));
+            assert_eq!(read.as_ref(), Some(&state));
+        }
+        assert_eq!(ContainerProgress::parse("running", None, None), None);
+        assert_eq!(ContainerProgress::parse("paused", at, None), None);
+    }
+
+    #[test]
+    fn containers_are_called_by_their_role() {
+        let of = |index| {
+            SessionContainer::scheduled(index, NodeId(uuid::Uuid::nil()), Vec::new()).role()
+        };
+        assert_eq!([of(0), of(1), of(19)], ["main1", "sub1", "sub19"]);
+    }
+}

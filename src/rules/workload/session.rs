@@ -1,0 +1,428 @@
+//! The session as the catalog keeps it, and the moves that are legal.
+//! Never decides where a session goes (`placement`) nor what a report means (`progress`).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::container::{ContainerProgress, MAIN, SessionContainer};
+use super::spec::SessionSpec;
+use super::state::{
+    DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
+};
+use crate::incident::{EnforcementAction, MemoryIncident};
+use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
+use crate::reason::Reason;
+use crate::resources::DeviceShare;
+use crate::units::Timestamp;
+
+/// One session, as the catalog keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    pub id: SessionId,
+    pub name: SessionName,
+    pub owner: UserId,
+    pub labels: BTreeMap<String, String>,
+    pub spec: SessionSpec,
+    /// Where it stands, and the containers it has there.
+    pub lifecycle: Lifecycle,
+    pub desired: DesiredState,
+    /// The owner wants it frozen.
+    pub paused: bool,
+    /// After it ended: start it once more.
+    pub restart: bool,
+    /// Which start this is; 1 is the first.
+    pub incarnation: u32,
+    /// Raised by every write to the row; writers compare it first.
+    pub generation: u64,
+    /// The only device that it may have a share of, by the device's own name; None: any. A card's self-test
+    /// sets it, and then a cordon does not keep it away.
+    #[serde(default)]
+    pub device_affinity: Option<String>,
+    /// It ended, and its command, variables and labels are no longer kept: its owner has ended sessions with
+    /// many bytes of them. Such a one never begins again.
+    #[serde(default)]
+    pub document_gone: bool,
+    pub created_at: Timestamp,
+    /// Since when it waits in the queue: its creation, or its latest restart.
+    pub queued_at: Timestamp,
+    /// Why it waits, why it ended: the latest word on it.
+    pub reason: Option<Reason>,
+    /// What its machine's watchdog answered to its present start, oldest first: each once, and of many
+    /// the latest.
+    #[serde(default)]
+    pub incidents: Vec<MemoryIncident>,
+}
+
+/// What became of one container, and so of its session; conditional on the generation of the session's row
+/// that it was decided from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionChange {
+    pub session: SessionId,
+    /// Which container of the session.
+    pub container: u32,
+    pub seen: u64,
+    pub to: Transition,
+    /// None leaves the reason as it is.
+    pub reason: Option<Reason>,
+}
+
+/// How far the container is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transition {
+    Preparing,
+    Running {
+        started_at: Timestamp,
+    },
+    Ended {
+        outcome: Outcome,
+        exit_code: Option<i32>,
+        /// None where it is as known before.
+        started_at: Option<Timestamp>,
+        ended_at: Timestamp,
+    },
+}
+
+impl Transition {
+    /// The state of a session with one container that this leads to.
+    pub fn state(&self) -> SessionState {
+        match self {
+            Self::Preparing => SessionState::Preparing,
+            Self::Running { .. } => SessionState::Running,
+            Self::Ended { .. } => SessionState::Ended,
+        }
+    }
+}
+
+/// Incidents that a session remembers of each subject. At least as many as a machine says again of one
+/// container, so that none is taken for new twice.
+const MAX_INCIDENTS: usize = 16;
+
+impl Session {
+    /// A session as its launch leaves it: wanted, waiting, in its first incarnation.
+    pub fn launched(
+        id: SessionId,
+        name: SessionName,
+        owner: UserId,
+        spec: SessionSpec,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            owner,
+            labels: BTreeMap::new(),
+            spec,
+            lifecycle: Lifecycle::Pending,
+            desired: DesiredState::Run,
+            paused: false,
+            restart: false,
+            incarnation: 1,
+            generation: 1,
+            device_affinity: None,
+            document_gone: false,
+            created_at: at,
+            queued_at: at,
+            reason: None,
+            incidents: Vec::new(),
+        }
+    }
+
+    /// The name of its main container.
+    pub fn container(&self) -> ContainerName {
+        self.container_name(MAIN)
+    }
+
+    /// The name of one of its containers, in its present incarnation.
+    pub fn container_name(&self, index: u32) -> ContainerName {
+        ContainerName {
+            session: self.id,
+            incarnation: self.incarnation,
+            index,
+        }
+    }
+
+    pub fn state(&self) -> SessionState {
+        self.lifecycle.state()
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.state() != SessionState::Ended
+    }
+
+    /// The containers of its present start, or its last; the main one first, empty before it got a place.
+    pub fn containers(&self) -> &[SessionContainer] {
+        self.lifecycle.containers()
+    }
+
+    fn main(&self) -> Option<&SessionContainer> {
+        self.containers().first()
+    }
+
+    /// The node of its main container; None before it got a place.
+    pub fn node(&self) -> Option<NodeId> {
+        self.main().map(|container| container.node)
+    }
+
+    /// Whether a container of it is, or was, on this node.
+    pub fn is_on(&self, node: NodeId) -> bool {
+        self.containers().iter().any(|c| c.node == node)
+    }
+
+    /// The devices of its main container.
+    pub fn devices(&self) -> &[DeviceShare] {
+        self.main().map_or(&[], |container| &container.devices)
+    }
+
+    /// What the node of its main container may still hold it to; empty where it has confirmed `devices`.
+    pub fn pending_devices(&self) -> &[DeviceShare] {
+        self.main()
+            .map_or(&[], |container| &container.pending_devices)
+    }
+
+    pub fn scheduled_at(&self) -> Option<Timestamp> {
+        match &self.lifecycle {
+            Lifecycle::Pending => None,
+            Lifecycle::Placed(placed) => Some(placed.scheduled_at),
+            Lifecycle::Ended(end) => end.last.as_ref().map(|last| last.scheduled_at),
+        }
+    }
+
+    /// When its main container started.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.main()?.state.started_at()
+    }
+
+    pub fn stopping_at(&self) -> Option<Timestamp> {
+        match &self.lifecycle {
+            Lifecycle::Pending => None,
+            Lifecycle::Placed(placed) => placed.stopping_at,
+            Lifecycle::Ended(end) => end.stopping_at,
+        }
+    }
+
+    fn ending(&self) -> Option<&EndedSession> {
+        match &self.lifecycle {
+            Lifecycle::Pending | Lifecycle::Placed(_) => None,
+            Lifecycle::Ended(end) => Some(end),
+        }
+    }
+
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ending().map(|end| end.ended_at)
+    }
+
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.ending().map(|end| end.outcome)
+    }
+
+    /// 0–255, signals as 128 + number; only once ended with a known end.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.ending()?.exit_code
+    }
+
+    /// When it must be over by the limits its owner set; None without a limit or before its start.
+    pub fn deadline(&self) -> Option<(Timestamp, &'static str)> {
+        let started = self.started_at()?;
+        let (seconds, code) = self.spec.limit()?;
+        Some((started.plus_seconds(seconds), code))
+    }
+
+    /// What is kept for its main container on devices: its grant, or the larger of old and new while a
+    /// change of it has not been confirmed.
+    pub fn holds(&self) -> Cow<'_, [DeviceShare]> {
+        self.main()
+            .map_or(Cow::Borrowed(&[]), SessionContainer::holds)
+    }
+
+    /// The answer that ended it, where its machine stopped it for what it held.
+    pub fn stopped_by_watchdog(&self) -> Option<&MemoryIncident> {
+        self.incidents
+            .iter()
+            .find(|each| each.answer == EnforcementAction::Stopped)
+    }
+}
+
+impl Session {
+    /// Sets the desired state: what has no place yet ends at once, what has one starts to stop. A second
+    /// call with a stronger one only strengthens it. Returns whether anything changed.
+    pub fn stop(&mut self, desired: DesiredState, because: Reason, now: Timestamp) -> bool {
+        if self.state() == SessionState::Ended
+            || desired == DesiredState::Run
+            || self.desired == DesiredState::Kill
+            || self.desired == desired
+        {
+            return false;
+        }
+        if self.desired == DesiredState::Run {
+            self.reason = Some(because);
+        }
+        self.desired = desired;
+        self.paused = false;
+        match &mut self.lifecycle {
+            Lifecycle::Placed(placed) => {
+                placed.stopping_at.get_or_insert(now);
+            }
+            Lifecycle::Pending | Lifecycle::Ended(_) => self.end(Outcome::Stopped, None, now),
+        }
+        true
+    }
+
+    /// Takes over what became of one container. Returns false, and changes nothing, where the row was written
+    /// since the change was decided or the move is not legal. A session is over when its main container is.
+    pub fn apply(&mut self, change: &SessionChange) -> bool {
+        let state = self.state();
+        let legal = state.may_become(change.to.state()) || change.container != MAIN;
+        if change.seen != self.generation || !legal {
+            return false;
+        }
+        let Lifecycle::Placed(placed) = &mut self.lifecycle else {
+            return false;
+        };
+        let mut containers = placed.containers.iter_mut();
+        let Some(container) = containers.find(|c| c.index == change.container) else {
+            return false;
+        };
+        match &change.to {
+            Transition::Preparing => container.state = ContainerProgress::Preparing,
+            Transition::Running { started_at } => {
+                container.state = ContainerProgress::Running {
+                    started_at: *started_at,
+                };
+            }
+            Transition::Ended {
+                exit_code,
+                started_at,
+                ..
+            } => container.end(*started_at, *exit_code),
+        }
+        if change.reason.is_some() {
+            self.reason = change.reason.clone();
+        }
+        if let Transition::Ended {
+            outcome,
+            exit_code,
+            ended_at,
+            ..
+        } = change.to
+            && change.container == MAIN
+        {
+            self.end(outcome, exit_code, ended_at);
+        }
+        true
+    }
+
+    /// Notes what its machine's watchdog answered. Returns false, and changes nothing, for what it knows
+    /// already and for what is said of another start.
+    pub fn note(&mut self, incident: &MemoryIncident) -> bool {
+        let known = self.incidents.iter().any(|each| each.id == incident.id);
+        let own = |c: &SessionContainer| self.container_name(c.index) == incident.container;
+        if known || !self.is_live() || !self.containers().iter().any(own) {
+            return false;
+        }
+        self.incidents.push(incident.clone());
+        let subject = incident.answer.subject();
+        let all = self.incidents.iter().enumerate();
+        let mut same = all
+            .filter(|(_, each)| each.answer.subject() == subject)
+            .map(|(at, _)| at);
+        if let (Some(oldest), true) = (same.next(), same.count() >= MAX_INCIDENTS) {
+            self.incidents.remove(oldest);
+        }
+        // A stop has its own reason.
+        if self.desired == DesiredState::Run {
+            self.reason = Some(incident.reason());
+        }
+        true
+    }
+
+    fn placed_containers(&mut self) -> &mut [SessionContainer] {
+        match &mut self.lifecycle {
+            Lifecycle::Placed(placed) => &mut placed.containers,
+            Lifecycle::Pending | Lifecycle::Ended(_) => &mut [],
+        }
+    }
+
+    /// Changes the grant of its main container while it runs. What it had stays kept until its node confirms
+    /// the new one.
+    pub fn regrant(&mut self, devices: Vec<DeviceShare>) {
+        if let Some(main) = self.placed_containers().first_mut() {
+            main.regrant(devices);
+        }
+    }
+
+    /// Its nodes hold its containers to the present grants.
+    pub fn confirm_devices(&mut self) {
+        for container in self.placed_containers() {
+            container.pending_devices.clear();
+        }
+    }
+
+    /// All its containers run since `at`, where it has a place.
+    pub fn run_since(&mut self, at: Timestamp) {
+        for container in self.placed_containers() {
+            container.state = ContainerProgress::Running { started_at: at };
+        }
+    }
+
+    /// Gives it a place.
+    pub fn place(
+        &mut self,
+        node: NodeId,
+        devices: Vec<DeviceShare>,
+        because: Reason,
+        now: Timestamp,
+    ) {
+        self.lifecycle = Lifecycle::Placed(PlacedSession {
+            scheduled_at: now,
+            stopping_at: None,
+            containers: vec![SessionContainer::scheduled(MAIN, node, devices)],
+        });
+        self.reason = Some(because);
+    }
+
+    /// Ends it. The place stays written as history; nothing is held any more.
+    pub fn end(&mut self, outcome: Outcome, exit_code: Option<i32>, at: Timestamp) {
+        let (stopping_at, last) = match std::mem::replace(&mut self.lifecycle, Lifecycle::Pending) {
+            Lifecycle::Pending => (None, None),
+            Lifecycle::Placed(placed) => {
+                let mut containers = placed.containers;
+                for container in &mut containers {
+                    if !matches!(container.state, ContainerProgress::Ended { .. }) {
+                        container.end(None, None);
+                    }
+                }
+                let last = LastPlace {
+                    scheduled_at: placed.scheduled_at,
+                    containers,
+                };
+                (placed.stopping_at, Some(last))
+            }
+            Lifecycle::Ended(end) => (end.stopping_at, end.last),
+        };
+        self.lifecycle = Lifecycle::Ended(EndedSession {
+            outcome,
+            exit_code,
+            ended_at: at,
+            stopping_at,
+            last,
+        });
+        self.paused = false;
+        if self.restart {
+            self.begin_again(at);
+        }
+    }
+
+    /// Starts an ended session once more, under the next incarnation.
+    pub fn begin_again(&mut self, at: Timestamp) {
+        self.lifecycle = Lifecycle::Pending;
+        self.desired = DesiredState::Run;
+        self.restart = false;
+        self.incarnation += 1;
+        self.incidents = Vec::new();
+        self.queued_at = at;
+        self.reason = None;
+    }
+}

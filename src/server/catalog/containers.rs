@@ -1,0 +1,107 @@
+//! Container rows: read with the row of their session, written where they changed. What a move means is
+//! `rules::workload`'s.
+
+use rules::names::{NodeId, SessionId};
+use rules::resources::DeviceShare;
+use rules::units::Timestamp;
+use rules::workload::container::{ContainerProgress, SessionContainer};
+use rusqlite::Row;
+use rusqlite::types::Type;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::value;
+use super::writer::Rows;
+use crate::Failure;
+
+/// The containers of a row of `session`, as a list in JSON; `[]` where there are none.
+pub(super) const COLUMN: &str = "(
+    select json_group_array(json_object(
+        'position', position, 'node', lower(hex(node)),
+        'devices', json(devices), 'pending_devices', json(pending_devices),
+        'state', state, 'started_at', started_at, 'exit_code', exit_code))
+    from container
+    where container.session = session.id)";
+
+/// One container as `COLUMN` gives it.
+#[derive(Debug, Deserialize)]
+struct ContainerRow {
+    position: u32,
+    node: Uuid,
+    devices: Vec<DeviceShare>,
+    pending_devices: Vec<DeviceShare>,
+    state: String,
+    started_at: Option<i64>,
+    exit_code: Option<i32>,
+}
+
+/// A container's state and its times say different things.
+#[derive(Debug, thiserror::Error)]
+#[error("a container is {0:?}, and its times contradict that")]
+struct BadContainer(String);
+
+/// The containers in a column that `COLUMN` gave, the main one first.
+pub(super) fn read(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<SessionContainer>> {
+    let mut rows: Vec<ContainerRow> = value::json(row, column)?;
+    rows.sort_unstable_by_key(|row| row.position);
+    rows.into_iter()
+        .map(|row| {
+            let started_at = row.started_at.map(Timestamp::from_millis);
+            let state = ContainerProgress::parse(&row.state, started_at, row.exit_code);
+            let bad = BadContainer(row.state);
+            Ok(SessionContainer {
+                index: row.position,
+                node: NodeId(row.node),
+                devices: row.devices,
+                pending_devices: row.pending_devices,
+                state: state.ok_or_else(|| {
+                    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, bad.into())
+                })?,
+            })
+        })
+        .collect()
+}
+
+impl Rows<'_> {
+    /// Writes the containers of a session that are not as they were `before`, and removes those that are no
+    /// more. Costs a statement for each of these, none where nothing changed.
+    pub(super) fn store_containers(
+        &self,
+        session: SessionId,
+        before: &[SessionContainer],
+        after: &[SessionContainer],
+    ) -> Result<(), Failure> {
+        for gone in before {
+            if !after.iter().any(|kept| kept.index == gone.index) {
+                self.connection
+                    .prepare_cached("delete from container where session = ?1 and position = ?2")?
+                    .execute((session.0.as_bytes(), gone.index))?;
+            }
+        }
+        for container in after.iter().filter(|each| !before.contains(each)) {
+            let exit_code = match &container.state {
+                ContainerProgress::Ended { exit_code, .. } => *exit_code,
+                ContainerProgress::Scheduled
+                | ContainerProgress::Preparing
+                | ContainerProgress::Running { .. } => None,
+            };
+            self.connection
+                .prepare_cached(
+                    "insert or replace into container
+                         (session, position, node, devices, pending_devices, state, started_at, exit_code)
+                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                )?
+                .execute((
+                    session.0.as_bytes(),
+                    container.index,
+                    container.node.0.as_bytes(),
+                    value::text(&container.devices),
+                    value::text(&container.pending_devices),
+                    container.state.word(),
+                    container.state.started_at().map(Timestamp::as_millis),
+                    exit_code,
+                ))?;
+        }
+        Ok(())
+    }
+}
