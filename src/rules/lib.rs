@@ -24,5 +24,6 @@ pub mod reason;
 pub mod refusal;
 pub mod resources;
 pub mod session;
+pub mod tenancy;
 pub mod units;
 pub mod world;

@@ -10,6 +10,7 @@ use crate::names::{ContainerName, ImageId, NodeId, SessionId, SessionName, UserI
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::resources::{Demand, DeviceShare};
+use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
 
 /// Whether a person works in it or a command ends by itself.
@@ -194,6 +195,10 @@ pub struct Session {
     pub id: SessionId,
     pub name: SessionName,
     pub owner: UserId,
+    #[serde(default)]
+    pub domain: DomainId,
+    #[serde(default)]
+    pub project: ProjectId,
     pub labels: BTreeMap<String, String>,
     pub order: SessionSpec,
     pub phase: SessionState,
@@ -267,6 +272,8 @@ impl Session {
             id,
             name,
             owner,
+            domain: DomainId::DEFAULT,
+            project: ProjectId::DEFAULT,
             labels: BTreeMap::new(),
             order,
             phase: SessionState::Pending,
@@ -290,6 +297,15 @@ impl Session {
             exit_code: None,
             reason: None,
             incidents: Vec::new(),
+        }
+    }
+
+    /// Whose it is.
+    pub fn scope(&self) -> Scope {
+        Scope {
+            domain: Some(self.domain),
+            project: Some(self.project),
+            owner: Some(self.owner),
         }
     }
 

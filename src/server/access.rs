@@ -168,6 +168,7 @@ pub fn local_root(_server: &Server) -> Caller {
         subject: Subject {
             user: ROOT,
             role: Role::Administrator,
+            domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         },
         name: UserName::parse("root").expect("root is a name by the rules of names"),
@@ -338,6 +339,7 @@ fn caller(person: &User, scopes: Option<Vec<rules::permissions::Permission>>, vi
         subject: Subject {
             user: person.id,
             role: person.role,
+            domain: person.domain,
             scopes,
         },
         name: person.name.clone(),
@@ -365,6 +367,7 @@ pub(crate) fn new_person(name: UserName, role: Role, now: Timestamp) -> User {
     User {
         id: UserId::make(now, base::observe::random()),
         name,
+        domain: rules::tenancy::DomainId::DEFAULT,
         role,
         language: String::new(),
         theme: "system".to_owned(),

@@ -64,6 +64,8 @@ fn world(text: &str) -> ClusterSnapshot {
             });
         } else {
             world.sessions.push(Session {
+                domain: crate::tenancy::DomainId::DEFAULT,
+                project: crate::tenancy::ProjectId::DEFAULT,
                 id: SessionId(uuid::Uuid::from_u128(100 + n as u128)),
                 name: SessionName::parse(words[0]).unwrap(),
                 owner: UserId(uuid::Uuid::nil()),

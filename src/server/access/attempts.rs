@@ -314,7 +314,7 @@ impl<'s> Attempt<'s> {
                 actor: "access",
                 topic: "people",
                 object: &object,
-                owner: None,
+                scope: rules::tenancy::Scope::SITE,
                 code: "sign-in.locked",
                 before: "",
                 after: &until.to_string(),

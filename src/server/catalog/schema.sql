@@ -36,6 +36,14 @@ CREATE TABLE device (
     changed_by text not null
 , cut text, cut_before text, cut_at integer) strict, without rowid;
 
+CREATE TABLE domain (
+    id blob primary key,
+    name text not null unique,
+    title text not null,
+    state text not null check (state in ('active')),
+    generation integer not null
+) strict;
+
 CREATE TABLE event (
     sequence integer primary key autoincrement,
     at integer not null,
@@ -47,7 +55,7 @@ CREATE TABLE event (
     code text not null,
     before text not null,
     after text not null
-) strict;
+, domain blob, project blob) strict;
 
 CREATE INDEX event_object on event (object, sequence);
 
@@ -79,7 +87,14 @@ CREATE TABLE image (
     working_directory text not null,
     stop_signal text not null,
     generation integer not null
-) strict;
+, domain blob not null default x'00000000000070008000000000000001') strict;
+
+CREATE TABLE membership (
+    person blob not null references person (id),
+    project blob not null references project (id),
+    role text not null check (role in ('member')),
+    primary key (person, project)
+) strict, without rowid;
 
 CREATE TABLE node (
     id blob primary key,
@@ -122,9 +137,19 @@ CREATE TABLE person (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0) strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001') strict;
 
 CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
+
+CREATE TABLE project (
+    id blob primary key,
+    domain blob not null references domain (id),
+    name text not null,
+    title text not null,
+    state text not null check (state in ('active')),
+    generation integer not null,
+    unique (domain, name)
+) strict;
 
 CREATE TABLE proof (
     id blob primary key,
@@ -202,7 +227,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]', only_on text, document_gone integer not null default 0 check (document_gone in (0, 1)),
+    reason text, gpu_memory integer, mig text, unconfirmed text not null default '[]', incidents text not null default '[]', only_on text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002',
     check ((phase = 'ended') = (outcome is not null))
 ) strict;
 

@@ -10,6 +10,7 @@ use rules::resources::Demand;
 use rules::session::{
     DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
+use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};
@@ -25,7 +26,8 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
     cpu, memory, shm, gpu, timeout_seconds, longest_run_seconds, start_at, depends_on, \
     phase, wish, paused, restart, incarnation, generation, node, devices, \
     created_at, queued_at, scheduled_at, started_at, stopping_at, ended_at, \
-    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents, only_on, document_gone";
+    outcome, exit_code, reason, gpu_memory, mig, unconfirmed, incidents, only_on, document_gone, \
+    domain, project";
 
 /// Reads the columns by place, in the order of `COLUMNS`: by name, each would cost a search through
 /// all names, and whole worlds are read all day.
@@ -39,6 +41,8 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         id: SessionId(value::id(row, next())?),
         name: value::word(row, next(), |text| SessionName::parse(text).ok())?,
         owner: UserId(value::id(row, next())?),
+        domain: DomainId::DEFAULT,
+        project: ProjectId::DEFAULT,
         labels: value::json(row, next())?,
         order: SessionSpec {
             kind: value::word(row, next(), |text| match text {
@@ -115,7 +119,18 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
     session.incidents = value::json(row, next())?;
     session.only_on = row.get(next())?;
     session.document_gone = row.get(next())?;
+    session.domain = DomainId(value::id(row, next())?);
+    session.project = ProjectId(value::id(row, next())?);
     Ok(session)
+}
+
+/// Whose a session is, of a row with these columns.
+pub(super) fn scope(row: &Row<'_>) -> rusqlite::Result<Scope> {
+    Ok(Scope {
+        domain: Some(DomainId(value::id(row, "domain")?)),
+        project: Some(ProjectId(value::id(row, "project")?)),
+        owner: Some(UserId(value::id(row, "owner")?)),
+    })
 }
 
 pub(super) fn kind_word(kind: SessionKind) -> &'static str {
@@ -243,7 +258,7 @@ impl Rows<'_> {
                 "insert into session ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
                          ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32,
-                         ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)"
+                         ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41, ?42)"
             ))?
             .execute(rusqlite::params_from_iter(columns(
                 session,
@@ -330,20 +345,18 @@ impl Rows<'_> {
             .prepare_cached(
                 "delete from session
                  where id = ?1 and phase = 'ended'
-                 returning owner",
+                 returning domain, project, owner",
             )?
-            .query_row([id.0.as_bytes()], |row| {
-                Ok(UserId(value::id(row, "owner")?))
-            })
+            .query_row([id.0.as_bytes()], scope)
             .optional()?;
-        if gone.is_none() {
+        let Some(scope) = gone else {
             return Ok(ConditionalWrite::No);
-        }
+        };
         self.note(NewEvent {
             actor,
             topic: "sessions",
             object: &id.to_string(),
-            owner: gone,
+            scope,
             code: "session.deleted",
             before: SessionState::Ended.word(),
             after: "",
@@ -372,8 +385,8 @@ impl Rows<'_> {
                      created_at = ?26, queued_at = ?27, scheduled_at = ?28, started_at = ?29,
                      stopping_at = ?30, ended_at = ?31, outcome = ?32, exit_code = ?33, reason = ?34,
                      gpu_memory = ?35, mig = ?36, unconfirmed = ?37, incidents = ?38,
-                     only_on = ?39, document_gone = ?40
-                 where id = ?1 and generation = ?41",
+                     only_on = ?39, document_gone = ?40, domain = ?41, project = ?42
+                 where id = ?1 and generation = ?43",
             )?
             .execute(rusqlite::params_from_iter(values));
         Ok(match known_or_taken(written, &session.name)? {
@@ -393,7 +406,7 @@ impl Rows<'_> {
             actor,
             topic: "sessions",
             object: &session.id.to_string(),
-            owner: Some(session.owner),
+            scope: session.scope(),
             code,
             before,
             after: session
@@ -489,5 +502,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(value::text(&session.incidents)),
         Box::new(session.only_on.clone()),
         Box::new(session.document_gone),
+        Box::new(*session.domain.0.as_bytes()),
+        Box::new(*session.project.0.as_bytes()),
     ]
 }
