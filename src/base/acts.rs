@@ -59,7 +59,7 @@ impl Acts {
         }
     }
 
-    /// The room of one user. Rooms that nobody is in or waits for are forgotten.
+    /// The room of one user. A room without acts and waiters is dropped.
     fn room_of(&self, user: UserId) -> Arc<Semaphore> {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         own.retain(|_, room| Arc::strong_count(room) > 1);

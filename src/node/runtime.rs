@@ -330,7 +330,7 @@ impl Runtime {
             spawned.map_err(file("start", binary))
         });
         if asked.is_err() {
-            // Nobody knows of it yet, and no fork server was asked for it, so nothing of it may stay: it is tried
+            // No fork server was asked for it and no record names it, so nothing of it may stay: it is tried
             // again under the same name.
             for path in [&directory, &launch.own_directory] {
                 let _ = fs::remove_dir_all(path);

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rules::assignment::{MAX_CONCURRENT_STARTS, starts_at_once};
 use rules::names::ContainerName;
 
+/// Containers one machine starts together at most, those that hang among them. Higher: unpacking and mounting
+/// starve running sessions. Lower: starts that hang keep the others waiting.
+const MAX_CONCURRENT_STARTS: usize = 16;
 /// How long a start counts as beginning; a healthy one takes a tenth of it. Longer: a start that hangs
 /// keeps the next one waiting. Shorter: a slow disk makes all of them begin together.
 const BEGINNING: Duration = Duration::from_secs(1);
@@ -22,11 +24,11 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// For a machine with so many processors; at least one container begins at a time.
+    /// For a machine with so many processors: one container begins at a time for each, and at least one.
     pub(crate) fn on(processors: usize) -> Self {
         Self {
             under_way: BTreeMap::new(),
-            beginning: starts_at_once(processors),
+            beginning: processors.clamp(1, MAX_CONCURRENT_STARTS),
             put_off: false,
         }
     }

@@ -7,25 +7,6 @@ use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{DesiredState, Session, SessionEnvironment, SessionState};
 use crate::world::ClusterSnapshot;
 
-/// Containers that one node starts at once. Higher: unpacking and mounting starve running sessions.
-/// Lower: starts that hang keep the others waiting.
-pub const MAX_CONCURRENT_STARTS: usize = 16;
-
-/// How many containers a node with so many processors starts at once: one for each, at least one, at
-/// most 16. More would wait for a processor, and with them every answer of the server.
-pub const fn starts_at_once(processors: usize) -> usize {
-    match processors {
-        0 => 1,
-        1..MAX_CONCURRENT_STARTS => processors,
-        MAX_CONCURRENT_STARTS.. => MAX_CONCURRENT_STARTS,
-    }
-}
-
-/// Sessions of one owner that are being started, for each node that takes sessions. Higher: a flood of one owner holds
-/// room that it cannot use yet. Lower: starts that wait for their own share of a processor, and not for the
-/// node's, follow one another; forty sessions of a hundredth of a core then take minutes.
-pub const MAX_STARTS_PER_OWNER: usize = 8;
-
 /// Gives every node of the world its complete list; an empty list for a node that should have nothing.
 /// First stands what was started, then what is being started: the first session of each owner, then
 /// the second of each, since a node starts only some together and in this order. Of equals the one

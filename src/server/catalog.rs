@@ -260,7 +260,7 @@ impl Catalog {
         while revision.changed().await.is_ok() {}
     }
 
-    /// How many sessions were live when the controller last looked, moments ago; counting them anew
+    /// How many sessions were live when the controller last looked, moments ago; counting them
     /// would cost each launch a visit to all of them.
     pub(crate) fn live_lately(&self) -> usize {
         self.0.live.load(Ordering::Relaxed)

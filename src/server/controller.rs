@@ -130,7 +130,9 @@ impl Controller {
             .filter(|s| s.phase == SessionState::Pending)
             .filter_map(|s| s.order.start_at.filter(|at| *at > pass.now))
             .map(|at| Duration::from_millis(at.millis_since(pass.now)));
-        starts.chain(self.watch.next).min()
+        // Its owner's next session gets a place then, whatever became of this one.
+        let counted = schedule::starting(&pass.world, pass.now).map(|(_, left)| left);
+        starts.chain(counted).chain(self.watch.next).min()
     }
 
     /// The assignments to put on links now that this pass is written: new ones, and those that a

@@ -2,7 +2,7 @@
 //! connections, and beside them a person who launches, types and ends. Nothing of that person's may die or
 //! wait for ever, and the server stays small. `FARDEL_CROWD_WITHOUT=flood,silent` leaves tricks out,
 //! `FARDEL_CROWD_ROUNDS` says how often the person works, `FARDEL_CROWD_STRICT=1` holds the times to three
-//! times those of the idle machine, `FARDEL_PROGRAM` drives another binary.
+//! times those of the idle machine or to what no person notices, `FARDEL_PROGRAM` drives another binary.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -27,6 +27,9 @@ const ROUNDS: usize = 8;
 const MAX_MEMORY_KIB: u64 = 200 << 10;
 /// Times an act may take beside the crowd, of what it takes alone.
 const SLOWER: u32 = 3;
+/// Times below this are held to nothing: no person notices them, and one turn of the kernel's scheduler for
+/// another process is more than three times the 2 ms of a look at an idle machine.
+const UNNOTICED: Duration = Duration::from_millis(20);
 const PASSWORD: &str = "correct-horse-battery-7";
 const TRICKS: [&str; 6] = ["tree", "execs", "inotify", "flood", "followers", "silent"];
 
@@ -318,7 +321,7 @@ fn nobody_stops_the_box() {
         mina.works(round, &mut idle);
     }
     let pid = of.server_pid().expect("a server");
-    // Threads that answer come before sessions; whoever they start does not inherit it.
+    // Threads that answer have priority over sessions; the shims do not inherit it.
     let threads = niceness(pid);
     let answering = |name: &str| name == "serve";
     let preferred = |(name, nice): &(String, i32)| !answering(name) || *nice == -5;
@@ -391,7 +394,7 @@ fn nobody_stops_the_box() {
     );
     if std::env::var_os("FARDEL_CROWD_STRICT").is_some() {
         for (what, time) in &crowded {
-            let most = alone[what] * SLOWER;
+            let most = (alone[what] * SLOWER).max(UNNOTICED);
             assert!(
                 *time <= most,
                 "{what}: {time:?} beside the crowd, {:?} alone",

@@ -9,7 +9,9 @@ mod random;
 mod run;
 mod scale;
 
-use std::time::Instant;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use faults::Fault;
 use run::{Tally, play, play_among};
@@ -31,30 +33,59 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().expect("a seed is a whole number"))
 }
 
-/// `FARDEL_SEED=17` plays one seed, `FARDEL_SEEDS=1000` so many fixed ones.
+/// `FARDEL_SEED=17` plays one seed, `FARDEL_SEEDS=1000` so many fixed ones, those that failed once and fresh ones first.
 fn chosen() -> Vec<u64> {
     if let Some(seed) = number("FARDEL_SEED") {
         return vec![seed];
     }
     let fixed = number("FARDEL_SEEDS").unwrap_or(FIXED);
     let fresh = (0..FRESH).map(|_| random::fresh_seed());
-    (0..fixed)
-        .chain(FAILED_ONCE.iter().copied())
-        .chain(fresh)
-        .collect()
+    let first = FAILED_ONCE.iter().copied().chain(fresh);
+    first.chain(0..fixed).collect()
+}
+
+/// Plays these seeds, one on each processor at a time; with `FARDEL_SEED_MINUTES` begins none after so many
+/// minutes. Returns how many were played, and what they had in sum.
+fn play_all(seeds: &[u64]) -> (usize, Tally) {
+    let limit = number("FARDEL_SEED_MINUTES").map(|minutes| Duration::from_secs(minutes * 60));
+    let (began, next) = (Instant::now(), AtomicUsize::new(0));
+    let work = || {
+        let (mut played, mut tally) = (0, Tally::default());
+        while limit.is_none_or(|limit| began.elapsed() < limit) {
+            let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
+            match play(*seed, None) {
+                Ok(one) => tally += one,
+                Err(broken) => {
+                    next.store(seeds.len(), Ordering::Relaxed);
+                    panic!("{broken}");
+                }
+            }
+            played += 1;
+        }
+        (played, tally)
+    };
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        let mut sum = (0, Tally::default());
+        for worker in workers {
+            let (played, tally) = worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            sum.0 += played;
+            sum.1 += tally;
+        }
+        sum
+    })
 }
 
 #[test]
 fn seeds() {
     let seeds = chosen();
     let began = Instant::now();
-    let mut tally = Tally::default();
-    for seed in &seeds {
-        match play(*seed, None) {
-            Ok(one) => tally += one,
-            Err(broken) => panic!("{broken}"),
-        }
-    }
+    let (played, mut tally) = play_all(&seeds);
     for (thieves, seed) in FAILED_AMONG {
         match play_among(*thieves, *seed, None) {
             Ok(one) => tally += one,
@@ -62,9 +93,9 @@ fn seeds() {
         }
     }
     println!(
-        "{} seeds ({:?} fresh) in {:.1} s: {tally:?}",
+        "{played} of {} seeds (first {:?}) in {:.1} s: {tally:?}",
         seeds.len(),
-        &seeds[seeds.len().saturating_sub(FRESH)..],
+        &seeds[..seeds.len().min(FAILED_ONCE.len() + FRESH)],
         began.elapsed().as_secs_f64()
     );
 }

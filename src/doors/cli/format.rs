@@ -1,4 +1,4 @@
-//! How values of devices read in tables and sentences: shares, grants, loads. Asks nobody.
+//! Formats shares, grants and loads of devices for tables and sentences. Sends no request.
 
 use rules::units::Timestamp;
 use serde_json::Value;

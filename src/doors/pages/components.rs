@@ -284,6 +284,23 @@ pub struct Block {
     pub label: String,
 }
 
+impl Block {
+    /// One without owner, link and load.
+    pub fn plain(kind: BlockKind, name: String, weight: u64) -> Self {
+        Self {
+            kind,
+            name,
+            note: String::new(),
+            hue: 0,
+            busy: None,
+            fill: Fill::Foot,
+            weight,
+            href: None,
+            label: String::new(),
+        }
+    }
+}
+
 /// A bar with its blocks: a row of the floor plan, of a preview, of "where it runs".
 #[derive(Clone, Debug, Default)]
 pub struct BarRow {
@@ -459,12 +476,7 @@ fn drawing(
         high - 1.0 - (value / most.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0) * (high - 2.0)
     };
     if values.len() > 1 {
-        let step = wide / (values.len() - 1) as f64;
-        let mut line = String::new();
-        for (index, value) in values.iter().enumerate() {
-            let sign = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(line, "{sign}{:.1} {:.1}", index as f64 * step, y(*value));
-        }
+        let line = path(values, wide, y);
         let _ = write!(
             out,
             "<path class=\"f\" d=\"{line}L{wide} {high}L0 {high}Z\"/><path class=\"l\" d=\"{line}\"/>"
@@ -479,6 +491,17 @@ fn drawing(
     }
     out.push_str("</svg>");
     Markup(out)
+}
+
+/// The path of a line through at least two values, evenly spread over the width.
+fn path(values: &[f64], wide: f64, y: impl Fn(f64) -> f64) -> String {
+    let step = wide / (values.len() - 1) as f64;
+    let mut line = String::new();
+    for (index, value) in values.iter().enumerate() {
+        let sign = if index == 0 { 'M' } else { 'L' };
+        let _ = write!(line, "{sign}{:.1} {:.1}", index as f64 * step, y(*value));
+    }
+    line
 }
 
 /// The large drawing of a chart: grid, filled line, and a limit.
@@ -497,12 +520,7 @@ pub fn chart(values: &[f64], most: f64, hue: &str, limit: Option<f64>, label: &s
         );
     }
     if values.len() > 1 {
-        let step = wide / (values.len() - 1) as f64;
-        let mut line = String::new();
-        for (index, value) in values.iter().enumerate() {
-            let sign = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(line, "{sign}{:.1} {:.1}", index as f64 * step, y(*value));
-        }
+        let line = path(values, wide, y);
         let _ = write!(
             out,
             "<path class=\"ar {hue}\" d=\"{line}L{wide} {high}L0 {high}Z\"/><path class=\"ln {hue}\" d=\"{line}\"/>"

@@ -509,21 +509,11 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
         .iter()
         .map(|slice| block(t, slice, drawing, weigh(slice.share, slice.memory).max(1)))
         .collect();
-    let free = |name: String, weight| Block {
-        kind: if gpu.cordoned {
-            BlockKind::Held
-        } else {
-            BlockKind::Free
-        },
-        name,
-        note: String::new(),
-        hue: 0,
-        busy: None,
-        fill: Fill::Foot,
-        weight,
-        href: None,
-        label: String::new(),
+    let kind = match gpu.cordoned {
+        true => BlockKind::Held,
+        false => BlockKind::Free,
     };
+    let free = |name: String, weight| Block::plain(kind, name, weight);
     let mut left = whole.saturating_sub(blocks.iter().map(|block| block.weight).sum());
     let ghost = drawing
         .ghost

@@ -160,17 +160,6 @@ fn rack(
         })
         .collect();
     let mut left = whole.saturating_sub(used);
-    let plain = |kind, name: String, weight| Block {
-        kind,
-        name,
-        note: String::new(),
-        hue: 0,
-        busy: None,
-        fill: Fill::Foot,
-        weight,
-        href: None,
-        label: String::new(),
-    };
     if let Some(demand) = ghost {
         let wanted = match of {
             RackKind::Cpu => u64::from(demand.cpu.0),
@@ -178,14 +167,18 @@ fn rack(
         };
         let fits = wanted.min(left);
         left -= fits;
-        blocks.push(plain(
+        blocks.push(Block::plain(
             BlockKind::Ghost,
             t.preview_your_share(amount(wanted)),
             fits,
         ));
     }
     if left > 0 {
-        blocks.push(plain(BlockKind::Free, t.common_free(amount(left)), left));
+        blocks.push(Block::plain(
+            BlockKind::Free,
+            t.common_free(amount(left)),
+            left,
+        ));
     }
     let busy = match of {
         RackKind::Cpu => machine

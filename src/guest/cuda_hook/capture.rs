@@ -13,7 +13,7 @@ pub fn is_capturing(stream: u64, per_thread: bool) -> bool {
     code == OK && status != 0
 }
 
-/// Whether a stream surely runs what it is given: neither records, nor would break somebody's recording.
+/// Whether a stream runs its work at once: it is not being captured, and a call would break no capture in progress.
 pub fn runs(stream: u64) -> bool {
     let mut status = 0;
     let code = real!(cuStreamIsCapturing(stream, &mut status): fn(u64, &mut i32));

@@ -1,10 +1,10 @@
-//! A lock for moments, in memory that starts as zero. Sleeps in no kernel queue, so a forked child can free it.
+//! A spin lock in memory that starts as zero. Sleeps in no kernel queue, so a forked child can free it.
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::kernel;
 
-/// A lock for moments. Whoever waits lets others run.
+/// A spin lock. A waiting thread yields the processor.
 #[repr(transparent)]
 pub struct SpinLock(AtomicU32);
 
@@ -18,7 +18,7 @@ impl SpinLock {
         answer
     }
 
-    /// Does nothing where somebody holds it.
+    /// Does nothing while another thread holds it.
     pub fn try_hold(&self, work: impl FnOnce()) {
         if self.0.swap(1, SeqCst) == 0 {
             work();
@@ -26,7 +26,7 @@ impl SpinLock {
         }
     }
 
-    /// For a forked child: whoever held it is not there.
+    /// For a forked child: the thread that held it does not exist there.
     pub fn free(&self) {
         self.0.store(0, SeqCst);
     }

@@ -133,7 +133,7 @@ impl Process {
     /// Bytes the container may have and bytes it could still get on a device.
     pub fn view(&self, device: usize) -> Option<(u64, u64)> {
         let (account, control) = (account::account()?, account::control()?);
-        // Also puts back what somebody wiped from the page.
+        // Also restores an entry that a process wiped from the page.
         self.tenure()?;
         self.pools.hold(|| settle_all(self));
         let terms = &control.device[device];

@@ -1,5 +1,5 @@
 //! The driver's limit for a control group. Sets what it is told, and never a soft limit: that one would be added
-//! to every group above, and nobody takes it away when the group ends.
+//! to every group above, and stays there when the group ends.
 
 use std::ffi::{CString, c_ulonglong};
 

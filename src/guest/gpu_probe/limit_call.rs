@@ -33,6 +33,6 @@ pub(crate) fn call(path: &OsStr) -> Option<Call> {
         }
         dlsym(library, c"nvmlDeviceSetMemoryLimits_v1".as_ptr())
     };
-    // SAFETY: the function of that name has this signature, and stays where it is: nobody closes the library.
+    // SAFETY: the function of that name has this signature, and the library is never closed.
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Call>(found) })
 }

@@ -43,7 +43,7 @@ const LOOK_PER_SLOT: Nanos = 10 * MICROSECOND;
 const YIELDED_AFTER: Nanos = 200 * MICROSECOND;
 /// The same before the first launch of a turn: whoever was woken may have to wait for a processor.
 const FIRST_SLICE_TIMEOUT: Nanos = MILLISECOND;
-/// Whoever did not use a turn is not asked again for this long, twice as long each time, up to `MAX_SHY`:
+/// A container that did not use its time slice is not offered one for this long, twice as long each time, up to `MAX_SHY`:
 /// a container that is frozen or whose process was killed at the gate would keep the device idle again and
 /// again. Longer at most: whoever is thawed waits longer.
 const SHY: Nanos = MILLISECOND;

@@ -44,7 +44,7 @@ enum Due {
     Force,
     /// Its shim said the last word and does not leave.
     Leave,
-    /// Nobody has heard of its shim since the launch; asked of the fork server of this number.
+    /// Its shim has not reported since the launch, which the fork server of this number was asked for.
     Word(u64),
     /// Its shim is to be asked again.
     Ask,
@@ -350,7 +350,7 @@ fn attend(runtime: &Arc<RuntimeState>) {
     }
 }
 
-/// A launch that nobody has heard of: the fork server is given up where no shim began it.
+/// A launch whose shim has not reported: the fork server is given up where no shim began it.
 fn no_word(runtime: &Arc<RuntimeState>, name: &RuntimeName, number: u64) {
     let directory = runtime.directory(name);
     match living_holder(&directory) {

@@ -170,7 +170,7 @@ impl Catalog {
         Ok(sight)
     }
 
-    /// Writes a pass in one commit. False where somebody else wrote one of its rows since they were
+    /// Writes a pass in one commit. False where another writer changed one of its rows since they were
     /// read: nothing was written, and the pass must be taken again.
     pub(crate) async fn record_turn(&self, writes: PassChanges) -> Result<bool, Failure> {
         let result = self

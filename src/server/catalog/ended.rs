@@ -1,6 +1,6 @@
-//! How much of ended sessions one person's may keep: beyond a number of bytes the oldest lose what they were
-//! launched with, beyond a number of rows the oldest are removed. Both in the commit that ends a session, so
-//! that no loop is faster. Never touches a live row, nor removes an ended one that a live one waits for.
+//! Retention of ended sessions by size. Beyond a number of bytes per user the oldest lose their launch document
+//! (command, variables, labels); beyond a number of rows the oldest are removed. Both happen in the commit that
+//! ends a session, so that no loop outruns them. Never touches a live row, nor removes an ended one that a live one waits for.
 
 use rules::names::{SessionId, UserId};
 use rusqlite::Connection;
@@ -11,8 +11,8 @@ use super::{sessions, value};
 use crate::Failure;
 
 /// Bytes of commands, variables and labels, as they lie in their rows, that the ended sessions of one person keep
-/// together. Higher: who launches and ends long orders in a loop takes more of the disk. Lower: fewer of the
-/// sessions of last week can be started again.
+/// together. Higher: a loop of long launches takes more of the disk. Lower: fewer of last week's
+/// sessions can be started again.
 const MAX_ENDED_BYTES: u64 = 64 << 20;
 /// Ended sessions of one person that are kept. Higher: a loop of short sessions takes more of the disk. Lower: a
 /// month of sweeps is not seen whole.

@@ -20,7 +20,7 @@ const LOCK: &str = "catalog.lock";
 /// The state is this process' alone as long as this lives.
 pub(super) struct StateLock {
     file: File,
-    /// The directory itself: the lock on it stays when somebody removes the file.
+    /// The directory itself: the lock on it stays when the file is removed.
     directory: File,
 }
 
@@ -36,9 +36,9 @@ impl Drop for StateLock {
     }
 }
 
-/// How long somebody who wants the state waits for one that ends. A server that is killed may leave a
+/// How long a starting server waits for the state of one that ends. A server that is killed may leave a
 /// process behind which it had just forked, and which holds the lock until it becomes another program.
-/// Longer: whoever starts a second server by mistake waits for the answer. Shorter: on a busy machine a
+/// Longer: a second server, started by mistake, is refused later. Shorter: on a busy machine a
 /// restart after a kill may find the state taken.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 

@@ -150,8 +150,8 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    /// Live sessions, oldest first. Rows that this process read before and nobody wrote since are not read
-    /// again, but for their generation.
+    /// Live sessions, oldest first. Of rows that are unchanged since this process
+    /// read them, only the generation is read.
     pub(crate) fn live_sessions(&self) -> Result<Vec<Session>, Failure> {
         if let Some(live) = self.live {
             let mut statement = self.connection.prepare_cached(

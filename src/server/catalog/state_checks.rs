@@ -104,7 +104,7 @@ impl Rows<'_> {
     }
 }
 
-/// Writes one byte beside the catalog and syncs it. The file is made anew each time, so that a directory
+/// Writes one byte beside the catalog and syncs it. The file is created each time, so that a directory
 /// that lost its disk is seen.
 fn touch(data: &Path) -> std::io::Result<()> {
     let path = data.join(".disk-probe");

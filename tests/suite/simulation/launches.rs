@@ -26,7 +26,7 @@ fn a_death_at_its_commit_neither_loses_nor_doubles_a_launch() {
     let random = Arc::new(Mutex::new(Random::new(7)));
     let asked = Arc::clone(&random);
     server.before_commits(move |_| {
-        let mut random = asked.lock().expect("nobody panics while rolling");
+        let mut random = asked.lock().expect("no holder of the lock panics");
         match random.between(0, 5) {
             0 => Fate::DieBefore,
             1 => Fate::DieAfter,

@@ -384,7 +384,7 @@ impl Run {
             self.serve(now)?;
         }
         if self.older.is_served() {
-            // Its rows are no promise to anybody.
+            // No promise covers the rows of an older catalog.
             return self.older_ends_nothing();
         }
         self.check(now)
@@ -1282,18 +1282,19 @@ impl Run {
     }
 }
 
-/// Whether its owner has as many sessions starting as one owner may: eight for each machine that takes sessions, those of
-/// the last two seconds counted.
+/// Whether its owner has as many sessions starting as one owner may: one for every two processors of each machine that
+/// takes sessions, and at least one, those of the last half second counted.
 fn waits_for_own_starts(world: &ClusterSnapshot, session: &Session, now: Timestamp) -> bool {
     let starting = world.sessions.iter().filter(|s| {
         s.owner == session.owner
             && matches!(s.phase, SessionState::Scheduled | SessionState::Preparing)
             && s.scheduled_at
-                .is_some_and(|at| at <= now && now.seconds_since(at) < 2)
+                .is_some_and(|at| at <= now && now.millis_since(at) < 500)
     });
     let nodes = world.nodes.iter();
     let take = nodes.filter(|n| n.schedulable && !n.is_silent(now));
-    starting.count() >= take.count() * 8
+    let most = take.map(|n| (n.capacity.cpu.0 as usize / 200).max(1));
+    starting.count() >= most.sum()
 }
 
 /// Whether nothing but room keeps a session from its start.

@@ -192,17 +192,7 @@ fn block(name: &str, note: &str, weight: u64, owner: &str, busy: u8) -> Block {
 }
 
 fn free(t: Text, left: &str, weight: u64) -> Block {
-    Block {
-        kind: BlockKind::Free,
-        name: t.common_free(left),
-        note: String::new(),
-        hue: 0,
-        busy: None,
-        fill: Fill::Foot,
-        weight,
-        href: None,
-        label: String::new(),
-    }
+    Block::plain(BlockKind::Free, t.common_free(left), weight)
 }
 
 fn wave(count: usize, middle: f64, swing: f64, seed: f64) -> Vec<f64> {

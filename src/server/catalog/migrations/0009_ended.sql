@@ -1,5 +1,5 @@
 -- What ended sessions of one person keep: bytes of commands, variables and labels, and rows. The triggers keep both
--- true whoever writes, so that their bounds are checked without reading the rows; see catalog/ended.rs.
+-- true for every statement, so that their bounds are checked without reading the rows; see catalog/ended.rs.
 alter table person add column ended_bytes integer not null default 0;
 alter table person add column ended_rows integer not null default 0;
 

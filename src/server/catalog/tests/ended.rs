@@ -1,4 +1,4 @@
-//! What ended sessions of one person keep, met at both edges, whoever writes the rows.
+//! Bounds of what ended sessions of one user keep, met at both edges, for every statement that writes rows.
 
 use rules::session::Outcome;
 
