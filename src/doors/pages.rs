@@ -195,7 +195,9 @@ fn layout(
     };
     PageLayout {
         person: Some(SignedInUser::new(caller.name.as_str(), role)),
-        administrator: caller.subject.role == rules::people::Role::Administrator,
+        administrator: caller
+            .subject
+            .can(rules::permissions::Permission::SystemRead),
         here,
         ..guest(console, visit)
     }

@@ -15,6 +15,9 @@ pub struct CatalogImage {
     pub id: ImageId,
     /// What people call it: `name:tag`.
     pub reference: String,
+    /// No answer names it while a site has one.
+    #[serde(skip)]
+    pub domain: crate::tenancy::DomainId,
     /// Digest of its configuration, `sha256:…`; names the bytes in the store.
     pub digest: String,
     pub size: Bytes,

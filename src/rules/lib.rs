@@ -28,6 +28,7 @@ pub mod refusal;
 pub mod refusals;
 pub mod resources;
 pub mod session;
+pub mod tenancy;
 pub mod units;
 pub mod workload;
 pub mod world;

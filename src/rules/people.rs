@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::names::{UserId, UserName};
+use crate::tenancy::DomainId;
 use crate::units::Timestamp;
 
 /// What a person is to the box.
@@ -33,6 +34,9 @@ impl Role {
 pub struct User {
     pub id: UserId,
     pub name: UserName,
+    /// Home domain; no answer names it while a site has one.
+    #[serde(skip)]
+    pub domain: DomainId,
     pub role: Role,
     /// `en` or `ko`; empty means as the browser asks.
     pub language: String,

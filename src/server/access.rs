@@ -169,6 +169,7 @@ pub fn local_root(_server: &Server) -> Caller {
         subject: Subject {
             user: ROOT,
             role: Role::Administrator,
+            domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         },
         name: UserName::parse("root").expect("root is a name by the rules of names"),
@@ -334,6 +335,7 @@ fn caller(person: &User, scopes: Option<Vec<rules::permissions::Permission>>, vi
         subject: Subject {
             user: person.id,
             role: person.role,
+            domain: person.domain,
             scopes,
         },
         name: person.name.clone(),
@@ -358,6 +360,7 @@ pub(crate) fn new_person(name: UserName, role: Role, now: Timestamp) -> User {
     User {
         id: UserId::make(now, base::observe::random()),
         name,
+        domain: rules::tenancy::DomainId::DEFAULT,
         role,
         language: String::new(),
         theme: "system".to_owned(),

@@ -47,9 +47,10 @@ pub struct ListPage<T> {
     pub estimated_total: u64,
 }
 
-/// May the caller do this on things of the box, or of their own?
+/// May the caller do this where no particular thing is named?
 fn allowed(caller: &Caller, verb: Permission) -> Result<(), Failure> {
-    may(&caller.subject, verb, None).map_err(Failure::from)
+    let subject = &caller.subject;
+    may(subject, verb, &subject.scope_of(verb)).map_err(Failure::from)
 }
 
 /// What an act gave.

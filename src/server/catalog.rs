@@ -32,6 +32,7 @@ pub(crate) mod nodes;
 mod open;
 pub(crate) mod people;
 pub(crate) mod proofs;
+mod reach;
 mod reader;
 pub(crate) mod request_key;
 mod reserve;

@@ -1,12 +1,12 @@
 //! What changed, as streams hear it: the journal of event rows, resumed by sequence, and the bare
 //! revision for those who only want to know that something did. Derived; stores nothing.
 
-use rules::permissions::{Permission, Subject, may};
+use rules::permissions::{Permission, Reach, Subject, may, reach};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::catalog::events::{Audience, EventRow};
+use crate::catalog::events::EventRow;
 use crate::{Failure, Server};
 
 /// One thing that happened.
@@ -44,7 +44,7 @@ const MAX_BATCH: u32 = 200;
 /// One reader's place in the journal.
 pub struct Subscription {
     server: Server,
-    audience: Audience,
+    reach: Reach,
     revision: watch::Receiver<u64>,
     after: u64,
     reset: bool,
@@ -60,7 +60,11 @@ pub async fn subscribe(
     subject: &Subject,
     since: Option<u64>,
 ) -> Result<Subscription, Failure> {
-    may(subject, Permission::SessionsRead, None)?;
+    may(
+        subject,
+        Permission::SessionsRead,
+        &subject.scope_of(Permission::SessionsRead),
+    )?;
     // The receiver comes first: what is written from here on wakes it.
     let mut revision = server.catalog().revision();
     revision.mark_changed();
@@ -71,7 +75,7 @@ pub async fn subscribe(
     let reset = after > newest || after + 1 < first;
     Ok(Subscription {
         server: server.clone(),
-        audience: Audience::of(subject),
+        reach: reach(subject, Permission::SystemRead).or_own(subject),
         revision,
         after: if reset { newest } else { after },
         reset,
@@ -98,9 +102,9 @@ impl Subscription {
             if self.revision.changed().await.is_err() {
                 return Ok(None);
             }
-            let (after, audience) = (self.after, self.audience);
+            let (after, reach) = (self.after, self.reach);
             let (rows, looked) = self.server.catalog().read_now("read the journal", |view| {
-                view.events_after(after, audience, MAX_BATCH)
+                view.events_after(&reach, after, MAX_BATCH)
             })?;
             if rows.len() == MAX_BATCH as usize {
                 // More is there already; no commit will say so again.
@@ -138,6 +142,7 @@ mod tests {
         Subject {
             user,
             role,
+            domain: rules::tenancy::DomainId::DEFAULT,
             scopes: None,
         }
     }
@@ -150,7 +155,7 @@ mod tests {
                     actor: "test",
                     topic,
                     object: "x",
-                    owner,
+                    scope: owner.map_or(rules::tenancy::Scope::SITE, rules::tenancy::Scope::user),
                     code,
                     before: "",
                     after: "",

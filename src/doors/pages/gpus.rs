@@ -376,7 +376,9 @@ async fn one(
     let gpu = gpus::get(&console.server, caller, id).await?;
     let now = console.server.clock().now();
     let drawing = Drawing::at(now);
-    let may_write = caller.subject.role == rules::people::Role::Administrator;
+    let may_write = caller
+        .subject
+        .can(rules::permissions::Permission::SystemWrite);
     let cutting = match may_write {
         true => cut::form(console, t, caller, &gpu, sent).await?,
         false => None,

@@ -238,8 +238,7 @@ async fn read(
             .count()
             .to_string()
     };
-    let may_import =
-        rules::permissions::may(&caller.subject, Permission::ImagesWrite, None).is_ok();
+    let may_import = caller.subject.can(Permission::ImagesWrite);
     let jobs = if may_import {
         operations::list(server, caller).await?
     } else {
@@ -516,7 +515,7 @@ async fn read_image(
             }
         })
         .collect();
-    let may_write = rules::permissions::may(&caller.subject, Permission::ImagesWrite, None).is_ok();
+    let may_write = caller.subject.can(Permission::ImagesWrite);
     let size = image
         .as_ref()
         .map_or_else(String::new, |image| components::size(image.size.0));

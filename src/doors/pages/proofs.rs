@@ -179,7 +179,9 @@ async fn page(
         Err(other) => return Err(other),
     };
     let running = prove::running(&console.server, caller, &gpu.id).await?;
-    let may_write = caller.subject.role == rules::people::Role::Administrator;
+    let may_write = caller
+        .subject
+        .can(rules::permissions::Permission::SystemWrite);
     let mut images = prove::environments(&console.server, caller, &gpu).await?;
     let never = if gpu.simulated {
         Some(t.proof_never_simulated().to_owned())

@@ -7,12 +7,12 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use rules::devices::WHOLE;
 use rules::names::ContainerName;
-use rules::people::Role;
-use rules::permissions::Permission as Right;
+use rules::permissions::{Permission as Right, may, reach};
 use rules::policy::SharePolicy;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{SessionKind, SessionState};
+use rules::tenancy::Scope;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
@@ -357,7 +357,7 @@ async fn read_list(
             state("waiting", t.state_waiting()),
             state("ended", t.sessions_ended()),
         ],
-        has_scope: caller.subject.role == Role::Administrator,
+        has_scope: reach(&caller.subject, Right::SessionsRead).is_everything(),
         scopes: vec![
             scope("", t.sessions_everyone()),
             scope("mine", t.sessions_mine()),
@@ -658,18 +658,9 @@ async fn read_one(
     let alive = running && !samples.is_empty();
     let ended = session.state == SessionState::Ended;
     let peak = samples.iter().map(|sample| sample.memory).max();
-    let may_write = rules::permissions::may(
-        &caller.subject,
-        Right::SessionsWrite,
-        Some(session.owner.id),
-    )
-    .is_ok();
-    let may_enter = rules::permissions::may(
-        &caller.subject,
-        Right::SessionsEnter,
-        Some(session.owner.id),
-    )
-    .is_ok();
+    let scope = Scope::user(session.owner.id);
+    let may_write = may(&caller.subject, Right::SessionsWrite, &scope).is_ok();
+    let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
     let shown_log = filtered(&log, q);
     let counts = seen.counts;
     let devices = devices::list(&console.server, caller).await?;

@@ -15,6 +15,7 @@ use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
 use crate::reason::Reason;
 use crate::resources::DeviceShare;
+use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
 
 /// One session, as the catalog keeps it.
@@ -23,6 +24,10 @@ pub struct Session {
     pub id: SessionId,
     pub name: SessionName,
     pub owner: UserId,
+    #[serde(default)]
+    pub domain: DomainId,
+    #[serde(default)]
+    pub project: ProjectId,
     pub labels: BTreeMap<String, String>,
     pub spec: SessionSpec,
     /// Where it stands, and the containers it has there.
@@ -113,6 +118,8 @@ impl Session {
             id,
             name,
             owner,
+            domain: DomainId::DEFAULT,
+            project: ProjectId::DEFAULT,
             labels: BTreeMap::new(),
             spec,
             lifecycle: Lifecycle::Pending,
@@ -131,6 +138,15 @@ impl Session {
     }
 
     /// The name of its main container.
+    /// Whose it is.
+    pub fn scope(&self) -> Scope {
+        Scope {
+            domain: Some(self.domain),
+            project: Some(self.project),
+            owner: Some(self.owner),
+        }
+    }
+
     pub fn container(&self) -> ContainerName {
         self.container_name(MAIN)
     }

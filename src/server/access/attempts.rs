@@ -302,7 +302,7 @@ impl<'s> Attempt<'s> {
                 actor: "access",
                 topic: "people",
                 object: &object,
-                owner: None,
+                scope: rules::tenancy::Scope::SITE,
                 code: rules::codes::SIGN_IN_LOCKED,
                 before: "",
                 after: &until.to_string(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rules::names::UserId;
-use rules::people::{Role, User};
+use rules::people::User;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
 use rules::units::Timestamp;
@@ -160,7 +160,7 @@ fn same(caller: &Caller, person: &User) -> Result<(), Refusal> {
     if person.suspended {
         return Err(suspended());
     }
-    if caller.subject.role == Role::Administrator && person.role != Role::Administrator {
+    if caller.subject.exceeds(person.role) {
         return Err(refusals::role_changed());
     }
     Ok(())

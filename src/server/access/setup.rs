@@ -108,7 +108,7 @@ pub async fn set_up(
             actor: person.name.as_str(),
             topic: "people",
             object: &person.id.to_string(),
-            owner: None,
+            scope: rules::tenancy::Scope::domain(person.domain),
             code: rules::codes::SETUP_DONE,
             before: "",
             after: person.name.as_str(),

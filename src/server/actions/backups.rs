@@ -49,7 +49,7 @@ pub async fn take(
                 actor: &actor,
                 topic: "system",
                 object: "backup",
-                owner: None,
+                scope: rules::tenancy::Scope::SITE,
                 code: "backup.taken",
                 before: "",
                 after: &after,

@@ -191,7 +191,7 @@ async fn note(
                 actor: actor.as_str(),
                 topic: "system",
                 object: "tls",
-                owner: None,
+                scope: rules::tenancy::Scope::SITE,
                 code,
                 before: "",
                 after: &after,

@@ -8,7 +8,7 @@ use rules::cut;
 use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile};
 use rules::messages::DeviceUse;
 use rules::names::{NodeId, SessionId};
-use rules::permissions::Permission;
+use rules::permissions::{Permission, reach};
 use rules::policy::SharePolicy;
 use rules::proof::SelfTestStatus;
 use rules::reason::Reason;
@@ -22,7 +22,7 @@ use rules::world::{ClusterSnapshot, NodeRecord};
 use serde::{Deserialize, Serialize};
 
 use super::allowed;
-use super::sessions::{Owner, sees_all};
+use super::sessions::Owner;
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
 use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
@@ -503,7 +503,7 @@ fn plan_cut(
         actor: caller.name.as_str(),
         topic: "gpus",
         object: &gpu.id,
-        owner: None,
+        scope: rules::tenancy::Scope::SITE,
         code: "gpu.cut",
         before: &words(&before),
         after: &words(wanted),
@@ -574,7 +574,7 @@ fn mark(
         actor: caller.name.as_str(),
         topic: "gpus",
         object: &gpu.id,
-        owner: None,
+        scope: rules::tenancy::Scope::SITE,
         code: if cordoned {
             "gpu.cordoned"
         } else {
@@ -622,7 +622,7 @@ fn all(
     rates: &SliceRates,
 ) -> Result<Vec<Gpu>, Failure> {
     let marks = view.devices()?;
-    let everything = sees_all(caller);
+    let reach = reach(&caller.subject, Permission::SessionsRead);
     let mut gpus = Vec::new();
     for node in &world.nodes {
         let uses = view.device_uses(node.id);
@@ -656,7 +656,7 @@ fn all(
                 }
                 for part in session.holds().iter().filter(|d| d.index == device.index) {
                     let mine = session.owner == caller.subject.user;
-                    let shown = mine || everything;
+                    let shown = mine || reach.covers(&session.scope());
                     let owner = view
                         .person_name(session.owner)?
                         .filter(|_| shown)

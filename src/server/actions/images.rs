@@ -40,9 +40,10 @@ const MAX_OPEN: usize = 64;
 /// Every image, by reference. `host`, the machine's own programs, is none.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<CatalogImage>, Failure> {
     allowed(caller, Permission::ImagesRead)?;
+    let reach = rules::permissions::reach(&caller.subject, Permission::ImagesRead);
     server
         .catalog()
-        .read_now("list images", |view| view.images())
+        .read_now("list images", |view| view.images(&reach))
 }
 
 /// One image, by id or reference. Errors: `image.not-found`.
@@ -212,7 +213,7 @@ pub async fn remove(
                 actor: actor.as_str(),
                 topic: "images",
                 object: &image.id.to_string(),
-                owner: None,
+                scope: rules::tenancy::Scope::domain(image.domain),
                 code: "image.removed",
                 before: &image.reference,
                 after: "",

@@ -133,7 +133,7 @@ pub async fn finish(server: &Server, caller: &Caller) -> Result<(), Failure> {
                     actor: actor.as_str(),
                     topic: "system",
                     object: "installation",
-                    owner: None,
+                    scope: rules::tenancy::Scope::SITE,
                     code: "installation.finished",
                     before: "",
                     after: "",

@@ -1,7 +1,7 @@
 //! What a person may do with long work: look at it, and call it off.
 
 use rules::names::{OperationId, UserId};
-use rules::permissions::Permission;
+use rules::permissions::{Permission, Reach, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -43,9 +43,9 @@ pub struct OperationView {
 /// The caller's operations, newest first, at most 200; those of all users for callers who may see the whole box.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OperationView>, Failure> {
     allowed(caller, Permission::ImagesRead)?;
-    let own = owner(caller);
+    let reach = visible(caller);
     let rows = server.catalog().read_now("list operations", |view| {
-        view.operations(own, MAX_OPERATIONS)
+        view.operations(&reach, MAX_OPERATIONS)
     })?;
     Ok(rows.into_iter().map(|row| show(server, row)).collect())
 }
@@ -61,13 +61,13 @@ pub async fn get(
 }
 
 fn find(server: &Server, caller: &Caller, id: OperationId) -> Result<OperationView, Failure> {
-    let own = owner(caller);
-    let row = server
-        .catalog()
-        .read_now("show an operation", |view| view.operation(id))?;
+    let reach = visible(caller);
+    let row = server.catalog().read_now("show an operation", |view| {
+        view.operation_within(&reach, id)
+    })?;
     match row {
-        Some(row) if own.is_none_or(|own| own == row.person) => Ok(show(server, row)),
-        _ => Err(refusals::operation_not_found().into()),
+        Some(row) => Ok(show(server, row)),
+        None => Err(refusals::operation_not_found().into()),
     }
 }
 
@@ -96,12 +96,9 @@ pub async fn cancel(
     find(server, caller, id)
 }
 
-/// Whose operations the caller may see; None for everybody's.
-fn owner(caller: &Caller) -> Option<UserId> {
-    match allowed(caller, Permission::SystemRead) {
-        Ok(()) => None,
-        Err(_) => Some(caller.subject.user),
-    }
+/// Which operations the caller may see: their own, or all for those who may see the whole box.
+fn visible(caller: &Caller) -> Reach {
+    reach(&caller.subject, Permission::SystemRead).or_own(&caller.subject)
 }
 
 pub(super) fn show(server: &Server, row: OperationRow) -> OperationView {

@@ -3,7 +3,7 @@
 
 use rules::names::{UserId, UserName};
 use rules::people::{Role, User};
-use rules::permissions::Permission;
+use rules::permissions::{self, Permission};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{SessionState, plain, text};
@@ -87,8 +87,9 @@ pub async fn setup_links(server: &Server, caller: &Caller) -> Result<SetupLinks,
 /// All users with an account, by name. Root on the machine has none and is left out.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<User>, Failure> {
     allowed(caller, Permission::PeopleRead)?;
+    let reach = permissions::reach(&caller.subject, Permission::PeopleRead);
     server.catalog().read_now("list people", |view| {
-        let mut people = view.people()?;
+        let mut people = view.people(&reach)?;
         people.retain(|person| person.id != ROOT);
         Ok(people)
     })
@@ -150,7 +151,7 @@ pub async fn create_once(
         .write(Lane::People, "add a person", move |rows| {
             once(rows, key.as_ref(), || {
                 rows.insert_person(&person, &hash)?;
-                if role == Role::Administrator {
+                if permissions::is_administrator(role) {
                     rows.finish_setup()?;
                 }
                 note(rows, &actor, &person, "person.added", "", role.word())?;
@@ -228,7 +229,7 @@ pub async fn set_role(
             if person.role == role {
                 return Ok(());
             }
-            if role != Role::Administrator {
+            if !permissions::is_administrator(role) {
                 keep_an_administrator(rows, person)?;
             }
             let before = person.role;
@@ -507,7 +508,7 @@ fn fresh(person: &User, if_match: Option<u64>) -> Result<(), Refusal> {
 }
 
 fn keep_an_administrator(rows: &Rows<'_>, person: &User) -> Result<(), Failure> {
-    let counts = person.role == Role::Administrator && !person.suspended;
+    let counts = permissions::is_administrator(person.role) && !person.suspended;
     if counts && rows.administrators()? <= 1 {
         return Err(refusals::person_last_administrator(&person.name).into());
     }
@@ -534,7 +535,7 @@ fn note(
         actor: actor.as_str(),
         topic: "people",
         object: &person.id.to_string(),
-        owner: None,
+        scope: rules::tenancy::Scope::domain(person.domain),
         code,
         before,
         after,

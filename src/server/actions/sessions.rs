@@ -2,7 +2,7 @@
 //! controller make them so.
 
 use rules::names::{ContainerName, SessionId, SessionName};
-use rules::permissions::{Permission, may};
+use rules::permissions::{Permission, own, reach};
 use rules::placement::{self, Explanation};
 use rules::refusals;
 use rules::session::{SessionKind, SessionState};
@@ -64,7 +64,7 @@ pub async fn list(
     wanted: &ListQuery,
 ) -> Result<ListPage<SessionView>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
-    let mut filter = query::parse(&wanted.q)?;
+    let filter = query::parse(&wanted.q)?;
     let (key, descending) = query::sort(wanted.sort.as_deref())?;
     let limit = wanted.limit.unwrap_or(USUAL_PAGE);
     if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
@@ -72,19 +72,18 @@ pub async fn list(
             .at("/limit")
             .into());
     }
-    let only_own = match wanted.scope.as_deref() {
-        Some("mine") => true,
-        None | Some("" | "all") => !sees_all(caller),
+    let reach = match wanted.scope.as_deref() {
+        Some("mine") => own(&caller.subject),
+        None | Some("" | "all") => reach(&caller.subject, Permission::SessionsRead),
         Some(_) => {
             return Err(refusals::session_scope_unknown().at("/scope").into());
         }
     };
-    filter.owner = only_own.then_some(caller.subject.user);
     let bound = format!(
         "{}|{:?}|{}|{}",
         caller.subject.user,
         wanted.sort.as_deref().unwrap_or_default(),
-        only_own,
+        !reach.is_everything(),
         wanted.q
     );
     let signing = server.catalog().founding().cursor_key;
@@ -102,14 +101,14 @@ pub async fn list(
                 after,
                 limit: limit + 1,
             };
-            let mut rows = view.list_sessions(&filter, &order)?;
+            let mut rows = view.list_sessions(&reach, &filter, &order)?;
             let more = rows.len() > limit as usize;
             rows.truncate(limit as usize);
             let next_cursor = rows
                 .last()
                 .filter(|_| more)
                 .map(|last| cursor::write(&signing, &bound, &(key.of(last), last.id)));
-            let estimated_total = view.count_sessions(&filter)?;
+            let estimated_total = view.count_sessions(&reach, &filter)?;
             let mut names = NameCache::new(view)?;
             let items = rows
                 .iter()
@@ -162,7 +161,8 @@ pub async fn queue(
         .read("show the queue", move |view| {
             let world = view.world()?;
             let mut waiting = placement::queue(&world, now);
-            waiting.retain(|s| sees_all(&caller) || s.owner == caller.subject.user);
+            let reach = reach(&caller.subject, Permission::SessionsRead);
+            waiting.retain(|s| reach.covers(&s.scope()));
             let mut names = NameCache::new(view)?;
             waiting
                 .into_iter()
@@ -224,26 +224,15 @@ fn ticket(
     })
 }
 
-/// Whether the caller may see sessions of everybody.
-pub(super) fn sees_all(caller: &Caller) -> bool {
-    let somebody_else = rules::names::UserId(uuid::Uuid::max());
-    may(
-        &caller.subject,
-        Permission::SessionsRead,
-        Some(somebody_else),
-    )
-    .is_ok()
-}
-
 /// An explanation as the caller may read it: sessions of others lose their names.
 fn discreet(mut explained: Explanation, world: &ClusterSnapshot, caller: &Caller) -> Explanation {
-    if sees_all(caller) {
+    let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    if reach.is_everything() {
         return explained;
     }
     let own = |id: SessionId| {
-        world
-            .session(id)
-            .is_some_and(|session| session.owner == caller.subject.user)
+        let session = world.session(id);
+        session.is_some_and(|session| reach.covers(&session.scope()))
     };
     for blocker in &mut explained.blockers {
         if blocker.ends_with.is_some_and(|id| !own(id)) {

@@ -263,7 +263,12 @@ async fn every_act_asks_for_its_capability_first() {
         .await
         .unwrap();
     let as_caller = |user, role, scopes| Caller {
-        subject: Subject { user, role, scopes },
+        subject: Subject {
+            user,
+            role,
+            domain: rules::tenancy::DomainId::DEFAULT,
+            scopes,
+        },
         via: Via::Token {
             id: TokenId(NOBODY),
         },

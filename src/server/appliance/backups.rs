@@ -196,7 +196,7 @@ pub(crate) async fn make(server: &Server, actor: &str) -> Result<BackupFile, Fai
                 actor: &actor,
                 topic: "system",
                 object: "backup",
-                owner: None,
+                scope: rules::tenancy::Scope::SITE,
                 code,
                 before: "",
                 after: &after,

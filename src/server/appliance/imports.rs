@@ -376,11 +376,7 @@ impl ImportWorker {
 
 /// Removes images of the store that no row names.
 pub(crate) fn forget_unnamed(catalog: &Catalog, images: &ImageStore) -> Result<(), Failure> {
-    let named: Vec<String> = catalog
-        .read_now("list images", |view| view.images())?
-        .into_iter()
-        .map(|image| image.digest)
-        .collect();
+    let named = catalog.read_now("list images", |view| view.image_digests())?;
     for record in images.list().map_err(image_failure)? {
         if !named.contains(&record.id.to_string()) {
             images.remove(&record.id).map_err(image_failure)?;
@@ -413,6 +409,7 @@ fn keep(
     let image = CatalogImage {
         id: ImageId::make(rows.now, base::observe::random()),
         reference: reference.to_owned(),
+        domain: rules::tenancy::DomainId::DEFAULT,
         digest,
         size: Bytes(record.total_bytes),
         architecture: record.architecture.clone(),
@@ -436,7 +433,7 @@ fn keep(
         actor,
         topic: "images",
         object: &image.id.to_string(),
-        owner: None,
+        scope: rules::tenancy::Scope::domain(image.domain),
         code: "image.imported",
         before: "",
         after: reference,

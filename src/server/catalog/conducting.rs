@@ -109,7 +109,7 @@ impl Rows<'_> {
                     actor: happening.actor,
                     topic: "sessions",
                     object: &session.id.to_string(),
-                    owner: Some(session.owner),
+                    scope: session.scope(),
                     code: &happening.code,
                     before: &happening.before,
                     after: &happening.after,
@@ -231,7 +231,7 @@ impl Rows<'_> {
                  values (?1, ?2, 'user', '', 'system', '', 0, '', ?3, 1)",
             )?
             .execute((id.0.as_bytes(), name, at.as_millis()))?;
-        Ok(())
+        self.join_default(id)
     }
 
     fn forget_ended(&self, before: Timestamp, most: u32) -> Result<usize, Failure> {

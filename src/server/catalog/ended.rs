@@ -6,8 +6,8 @@ use rules::names::{SessionId, UserId};
 use rusqlite::Connection;
 
 use super::events::NewEvent;
-use super::value;
 use super::writer::Rows;
+use super::{sessions, value};
 use crate::Failure;
 
 /// Bytes of commands, variables and labels, as they lie in their rows, that the ended sessions of one person keep
@@ -42,7 +42,8 @@ impl Rows<'_> {
     /// log stay.
     fn forget_documents(&self, owner: UserId, bytes: u64) -> Result<(), Failure> {
         let mut oldest = self.connection.prepare_cached(
-            "select id, octet_length(command) + octet_length(env) + octet_length(labels) as bytes
+            "select id, domain, project, owner,
+                    octet_length(command) + octet_length(env) + octet_length(labels) as bytes
              from session
              where owner = ?1 and state = 'ended' and document_gone = 0
              order by ended_at",
@@ -52,10 +53,10 @@ impl Rows<'_> {
         while freed < bytes && gone.len() < MAX_REMOVED as usize {
             let Some(row) = found.next()? else { break };
             freed += value::unsigned(row, "bytes")?;
-            gone.push(SessionId(value::id(row, "id")?));
+            gone.push((SessionId(value::id(row, "id")?), sessions::scope(row)?));
         }
         drop(found);
-        for id in gone {
+        for (id, scope) in gone {
             self.connection
                 .prepare_cached(
                     "update session
@@ -68,7 +69,7 @@ impl Rows<'_> {
                 actor: ACTOR,
                 topic: "sessions",
                 object: &id.to_string(),
-                owner: Some(owner),
+                scope,
                 code: "session.document-forgotten",
                 before: "ended",
                 after: "ended",

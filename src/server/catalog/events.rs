@@ -2,10 +2,12 @@
 //! itself; never changed afterwards. The sequence is the journal that streams resume by.
 
 use rules::names::{SessionId, UserId};
-use rules::permissions::{Permission, Subject, may};
+use rules::permissions::Reach;
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::reach::{EVENT, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
@@ -37,7 +39,8 @@ pub(crate) struct NewEvent<'a> {
     pub(crate) actor: &'a str,
     pub(crate) topic: &'a str,
     pub(crate) object: &'a str,
-    pub(crate) owner: Option<UserId>,
+    /// Whose the thing is. Without a domain it is its owner's.
+    pub(crate) scope: Scope,
     pub(crate) code: &'a str,
     pub(crate) before: &'a str,
     pub(crate) after: &'a str,
@@ -48,18 +51,22 @@ impl Rows<'_> {
     pub(crate) fn note(&self, note: NewEvent<'_>) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "insert into event (at, actor, topic, object, owner, code, before, after)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "insert into event
+                     (at, actor, topic, object, owner, code, before, after, domain, project)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+                         coalesce(?9, (select domain from person where id = ?5)), ?10)",
             )?
             .execute((
                 self.now.as_millis(),
                 note.actor,
                 note.topic,
                 note.object,
-                note.owner.map(|id| *id.0.as_bytes()),
+                note.scope.owner.map(|id| *id.0.as_bytes()),
                 note.code,
                 note.before,
                 note.after,
+                note.scope.domain.map(|id| *id.0.as_bytes()),
+                note.scope.project.map(|id| *id.0.as_bytes()),
             ))?;
         Ok(())
     }
@@ -81,52 +88,33 @@ fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
     })
 }
 
-/// Whose events a reader may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Audience {
-    /// Administrators: everything.
-    Everybody,
-    /// One person: their own things, and images and machines, which are everybody's.
-    Person(UserId),
-}
-
-impl Audience {
-    /// What this caller may hear of: everything where they may look at the whole box.
-    pub(crate) fn of(subject: &Subject) -> Self {
-        match may(subject, Permission::SystemRead, None) {
-            Ok(()) => Self::Everybody,
-            Err(_) => Self::Person(subject.user),
-        }
-    }
-
-    fn person(self) -> Option<[u8; 16]> {
-        match self {
-            Self::Everybody => None,
-            Self::Person(id) => Some(*id.0.as_bytes()),
-        }
-    }
+/// What a reader hears: what happened to things of their reach, and to images and nodes, which are
+/// everybody's.
+fn heard(reach: &Reach, place: &str) -> (String, Option<[u8; 16]>) {
+    let (reached, value) = condition(reach, EVENT, place);
+    let reached = format!("({reached} or (owner is null and topic in ('images', 'nodes')))");
+    (reached, value)
 }
 
 impl ReadTransaction<'_> {
-    /// Events after `sequence` that `audience` may see, oldest first, at most `most`; and up to
+    /// Events after `sequence` that a reader hears, oldest first, at most `most`; and up to
     /// which sequence was looked, seen or not.
     pub(crate) fn events_after(
         &self,
+        reach: &Reach,
         sequence: u64,
-        audience: Audience,
         most: u32,
     ) -> Result<(Vec<EventRow>, u64), Failure> {
+        let (heard, value) = heard(reach, "?2");
         let mut statement = self.connection.prepare_cached(&format!(
             "select {COLUMNS}
              from event
              where sequence > ?1
-             and (?2 is null or owner = ?2
-                  or (owner is null and topic in ('images', 'nodes')))
+             and {heard}
              order by sequence
              limit ?3"
         ))?;
-        let rows =
-            statement.query_map((value::signed(sequence), audience.person(), most), from_row)?;
+        let rows = statement.query_map((value::signed(sequence), value, most), from_row)?;
         let events: Vec<EventRow> = rows.collect::<Result<_, _>>()?;
         let looked = if events.len() < most as usize {
             self.event_range()?.1.max(sequence)
@@ -164,21 +152,17 @@ impl ReadTransaction<'_> {
         Ok((gone.collect(), looked))
     }
 
-    /// The newest events that `audience` may see, newest first, at most `most`.
-    pub(crate) fn events_latest(
-        &self,
-        audience: Audience,
-        most: u32,
-    ) -> Result<Vec<EventRow>, Failure> {
+    /// The newest events that a reader hears, newest first, at most `most`.
+    pub(crate) fn events_latest(&self, reach: &Reach, most: u32) -> Result<Vec<EventRow>, Failure> {
+        let (heard, value) = heard(reach, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
             "select {COLUMNS}
              from event
-             where ?1 is null or owner = ?1
-                   or (owner is null and topic in ('images', 'nodes'))
+             where {heard}
              order by sequence desc
              limit ?2"
         ))?;
-        let rows = statement.query_map((audience.person(), most), from_row)?;
+        let rows = statement.query_map((value, most), from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

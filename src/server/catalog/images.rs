@@ -3,16 +3,19 @@
 
 use rules::image::CatalogImage;
 use rules::names::ImageId;
+use rules::permissions::Reach;
+use rules::tenancy::DomainId;
 use rules::units::Bytes;
 use rusqlite::{OptionalExtension as _, Row};
 
+use super::reach::{IMAGE, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
 const COLUMNS: &str = "id, reference, digest, size, architecture, created_at, imported_at, labels, \
-    entrypoint, command, env, user, working_directory, stop_signal, generation";
+    entrypoint, command, env, user, working_directory, stop_signal, generation, domain";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
     Ok(CatalogImage {
@@ -31,6 +34,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
         working_directory: row.get("working_directory")?,
         stop_signal: row.get("stop_signal")?,
         generation: value::unsigned(row, "generation")?,
+        domain: DomainId(value::id(row, "domain")?),
     })
 }
 
@@ -51,12 +55,20 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    /// Every image, by reference.
-    pub(crate) fn images(&self) -> Result<Vec<CatalogImage>, Failure> {
-        let mut statement = self
-            .connection
-            .prepare_cached(&format!("select {COLUMNS} from image order by reference"))?;
-        let rows = statement.query_map([], from_row)?;
+    /// Images, by reference.
+    pub(crate) fn images(&self, reach: &Reach) -> Result<Vec<CatalogImage>, Failure> {
+        let (reached, value) = condition(reach, IMAGE, "?1");
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {COLUMNS} from image where {reached} order by reference"
+        ))?;
+        let rows = statement.query_map([value], from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Digests of the images of all domains: what the store must keep. Shown to nobody.
+    pub(crate) fn image_digests(&self) -> Result<Vec<String>, Failure> {
+        let mut statement = self.connection.prepare_cached("select digest from image")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -87,7 +99,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(&format!(
                 "insert into image ({COLUMNS})
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                         ?16)"
             ))?
             .execute((
                 image.id.0.as_bytes(),
@@ -105,6 +118,7 @@ impl Rows<'_> {
                 &image.working_directory,
                 &image.stop_signal,
                 value::signed(image.generation),
+                image.domain.0.as_bytes(),
             ))?;
         Ok(())
     }

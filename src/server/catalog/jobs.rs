@@ -2,6 +2,7 @@
 //! simply goes on with what is open. How far one is lives in memory; how it ended lives here.
 
 use rules::names::{OperationId, UserId};
+use rules::permissions::Reach;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::NewEvent;
+use super::reach::{OPERATION, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
@@ -111,6 +113,22 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<OperationRow> {
 }
 
 impl ReadTransaction<'_> {
+    /// One operation that a caller may see.
+    pub(crate) fn operation_within(
+        &self,
+        reach: &Reach,
+        id: OperationId,
+    ) -> Result<Option<OperationRow>, Failure> {
+        let (reached, value) = condition(reach, OPERATION, "?2");
+        Ok(self
+            .connection
+            .prepare_cached(&format!(
+                "select {COLUMNS} from operation where id = ?1 and {reached}"
+            ))?
+            .query_row((id.0.as_bytes(), value), from_row)
+            .optional()?)
+    }
+
     pub(crate) fn operation(&self, id: OperationId) -> Result<Option<OperationRow>, Failure> {
         Ok(self
             .connection
@@ -119,20 +137,21 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
-    /// The newest operations, newest first; of one person where given.
+    /// The newest operations, newest first.
     pub(crate) fn operations(
         &self,
-        person: Option<UserId>,
+        reach: &Reach,
         most: u32,
     ) -> Result<Vec<OperationRow>, Failure> {
+        let (reached, value) = condition(reach, OPERATION, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
             "select {COLUMNS}
              from operation
-             where ?1 is null or person = ?1
+             where {reached}
              order by created_at desc, id desc
              limit ?2"
         ))?;
-        let rows = statement.query_map((person.map(|id| *id.0.as_bytes()), most), from_row)?;
+        let rows = statement.query_map((value, most), from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -235,7 +254,7 @@ impl Rows<'_> {
             actor,
             topic: "operations",
             object: &row.id.to_string(),
-            owner: Some(row.person),
+            scope: rules::tenancy::Scope::user(row.person),
             code,
             before: "",
             after: row

@@ -1,19 +1,20 @@
 //! Lists of sessions: filters, order and pages as SQL. What a word of the query language means is
 //! decided in `actions`; here it is only looked up.
 
-use rules::names::{SessionId, UserId};
+use rules::names::SessionId;
+use rules::permissions::Reach;
 use rules::session::{Session, SessionKind, SessionState};
 use rusqlite::types::Value;
 
+use super::reach::{SESSION, condition};
 use super::reader::ReadTransaction;
 use super::sessions::{columns_read, from_row, kind_word};
 use super::value;
 use crate::Failure;
 
-/// Which sessions a list holds. Everything given must hold; empty means every session.
+/// Which sessions of a reach a list holds. Everything given must hold; empty means every session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SessionFilter {
-    pub(crate) owner: Option<UserId>,
     /// Names of owners; any of them.
     pub(crate) owners: Vec<String>,
     pub(crate) phases: Vec<SessionState>,
@@ -86,10 +87,11 @@ impl ReadTransaction<'_> {
     /// One page of the sessions that `filter` lets through.
     pub(crate) fn list_sessions(
         &self,
+        reach: &Reach,
         filter: &SessionFilter,
         order: &ListOrder,
     ) -> Result<Vec<Session>, Failure> {
-        let (mut clauses, mut values) = filter.sql();
+        let (mut clauses, mut values) = filter.sql(reach);
         let column = order.key.column();
         let direction = if order.descending { "desc" } else { "asc" };
         if let Some((key, id)) = &order.after {
@@ -118,8 +120,12 @@ impl ReadTransaction<'_> {
     }
 
     /// How many sessions `filter` lets through; 10,000 stands for that many or more.
-    pub(crate) fn count_sessions(&self, filter: &SessionFilter) -> Result<u64, Failure> {
-        let (clauses, mut values) = filter.sql();
+    pub(crate) fn count_sessions(
+        &self,
+        reach: &Reach,
+        filter: &SessionFilter,
+    ) -> Result<u64, Failure> {
+        let (clauses, mut values) = filter.sql(reach);
         values.push(Value::Integer(COUNTED.into()));
         let count = self
             .connection
@@ -137,45 +143,42 @@ impl ReadTransaction<'_> {
     /// How many sessions ended after `since`, and how many of them did not end well.
     pub(crate) fn count_ended(
         &self,
-        owner: Option<UserId>,
+        reach: &Reach,
         since: rules::units::Timestamp,
     ) -> Result<(u64, u64), Failure> {
+        let (reached, value) = condition(reach, SESSION, "?2");
         Ok(self
             .connection
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "select count(*) as ended,
                         count(*) filter (where outcome in ('failed', 'lost', 'refused')) as failed
                  from session
-                 where state = 'ended' and ended_at > ?1 and (?2 is null or owner = ?2)",
-            )?
-            .query_row(
-                (since.as_millis(), owner.map(|id| *id.0.as_bytes())),
-                |row| {
-                    Ok((
-                        value::unsigned(row, "ended")?,
-                        value::unsigned(row, "failed")?,
-                    ))
-                },
-            )?)
+                 where state = 'ended' and ended_at > ?1 and {reached}"
+            ))?
+            .query_row((since.as_millis(), value), |row| {
+                Ok((
+                    value::unsigned(row, "ended")?,
+                    value::unsigned(row, "failed")?,
+                ))
+            })?)
     }
 
-    /// Sessions of this name, live ones first, then the newest; of one owner where given.
+    /// Sessions of this name, live ones first, then the newest.
     pub(crate) fn sessions_called(
         &self,
+        reach: &Reach,
         name: &str,
-        owner: Option<UserId>,
     ) -> Result<Vec<Session>, Failure> {
+        let (reached, value) = condition(reach, SESSION, "?2");
         let mut statement = self.connection.prepare_cached(&format!(
             "select {}
              from session
-             where name = ?1 and (?2 is null or owner = ?2)
+             where name = ?1 and {reached}
              order by state = 'ended', created_at desc, id desc
              limit 8",
             columns_read()
         ))?;
-        let rows = statement.query_map((name, owner.map(|id| *id.0.as_bytes())), |row| {
-            from_row(row, self.seal)
-        })?;
+        let rows = statement.query_map((name, value), |row| from_row(row, self.seal))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -183,21 +186,20 @@ impl ReadTransaction<'_> {
     /// unique.
     pub(crate) fn sessions_between(
         &self,
+        reach: &Reach,
         low: [u8; 16],
         high: [u8; 16],
-        owner: Option<UserId>,
     ) -> Result<Vec<Session>, Failure> {
+        let (reached, value) = condition(reach, SESSION, "?3");
         let mut statement = self.connection.prepare_cached(&format!(
             "select {}
              from session
-             where id between ?1 and ?2 and (?3 is null or owner = ?3)
+             where id between ?1 and ?2 and {reached}
              order by id
              limit 2",
             columns_read()
         ))?;
-        let rows = statement.query_map((low, high, owner.map(|id| *id.0.as_bytes())), |row| {
-            from_row(row, self.seal)
-        })?;
+        let rows = statement.query_map((low, high, value), |row| from_row(row, self.seal))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 }
@@ -211,13 +213,10 @@ fn filter_clause(clauses: &[String]) -> String {
 }
 
 impl SessionFilter {
-    fn sql(&self) -> (Vec<String>, Vec<Value>) {
-        let mut clauses = Vec::new();
-        let mut values = Vec::new();
-        if let Some(owner) = self.owner {
-            clauses.push("owner = ?".to_owned());
-            values.push(Value::Blob(owner.0.as_bytes().to_vec()));
-        }
+    fn sql(&self, reach: &Reach) -> (Vec<String>, Vec<Value>) {
+        let (reached, value) = condition(reach, SESSION, "?");
+        let mut clauses = vec![reached];
+        let mut values = vec![value.map_or(Value::Null, |id| Value::Blob(id.to_vec()))];
         let mut any = |clause: &str, texts: Vec<String>| {
             if !texts.is_empty() {
                 let each = vec![clause; texts.len()];

@@ -147,6 +147,15 @@ fn found(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
             now.as_millis(),
         ),
     )?;
+    connection.execute(
+        "insert into membership (person, project, role)
+         values (?1, ?2, 'member')
+         on conflict do nothing",
+        (
+            people::ROOT.0.as_bytes(),
+            rules::tenancy::ProjectId::DEFAULT.0.as_bytes(),
+        ),
+    )?;
     Ok(())
 }
 

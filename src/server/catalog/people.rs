@@ -6,12 +6,15 @@ use std::net::IpAddr;
 
 use rules::names::{TokenId, UserId, UserName};
 use rules::people::{Role, User};
-use rules::permissions::Permission;
+use rules::permissions::{Permission, Reach};
+use rules::refusal::Refusal;
 use rules::refusals;
+use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
 
+use super::reach::{PERSON as PERSON_TABLE, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
@@ -65,12 +68,13 @@ pub(crate) struct SetupRow {
 }
 
 const PERSON: &str =
-    "id, name, role, language, theme, time_zone, suspended, created_at, generation";
+    "id, name, domain, role, language, theme, time_zone, suspended, created_at, generation";
 
 fn person_row(row: &Row<'_>) -> rusqlite::Result<User> {
     Ok(User {
         id: UserId(value::id(row, "id")?),
         name: value::word(row, "name", |text| UserName::parse(text).ok())?,
+        domain: DomainId(value::id(row, "domain")?),
         role: value::word(row, "role", Role::parse)?,
         language: row.get("language")?,
         theme: row.get("theme")?,
@@ -133,11 +137,12 @@ impl ReadTransaction<'_> {
     }
 
     /// Everybody who was not removed, by name.
-    pub(crate) fn people(&self) -> Result<Vec<User>, Failure> {
+    pub(crate) fn people(&self, reach: &Reach) -> Result<Vec<User>, Failure> {
+        let (reached, value) = condition(reach, PERSON_TABLE, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
-            "select {PERSON} from person where removed_at is null order by name"
+            "select {PERSON} from person where removed_at is null and {reached} order by name"
         ))?;
-        let rows = statement.query_map([], person_row)?;
+        let rows = statement.query_map([value], person_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -148,6 +153,31 @@ impl ReadTransaction<'_> {
             .prepare_cached("select name from person where id = ?1")?
             .query_row([id.0.as_bytes()], |row| {
                 value::word(row, "name", |text| UserName::parse(text).ok())
+            })
+            .optional()?)
+    }
+
+    /// The domain and the project that a person's new sessions belong to: the first they are a member of. None
+    /// for a person who is in no project.
+    pub(crate) fn home_project(
+        &self,
+        id: UserId,
+    ) -> Result<Option<(DomainId, ProjectId)>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select project.domain, project.id
+                 from membership
+                 join project on project.id = membership.project
+                 where membership.person = ?1
+                 order by project.id
+                 limit 1",
+            )?
+            .query_row([id.0.as_bytes()], |row| {
+                Ok((
+                    DomainId(value::id(row, "domain")?),
+                    ProjectId(value::id(row, "id")?),
+                ))
             })
             .optional()?)
     }
@@ -305,8 +335,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into person
                      (id, name, role, language, theme, time_zone, suspended, password, created_at,
-                      generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                      generation, domain)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute((
                 person.id.0.as_bytes(),
@@ -319,7 +349,18 @@ impl Rows<'_> {
                 password,
                 person.created_at.as_millis(),
                 value::signed(person.generation),
+                person.domain.0.as_bytes(),
             ))?;
+        self.join_default(person.id)
+    }
+
+    /// Makes a person a member of the project `default`.
+    pub(super) fn join_default(&self, id: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into membership (person, project, role) values (?1, ?2, 'member')",
+            )?
+            .execute((id.0.as_bytes(), ProjectId::DEFAULT.0.as_bytes()))?;
         Ok(())
     }
 
@@ -370,6 +411,9 @@ impl Rows<'_> {
     pub(crate) fn remove_person(&self, id: UserId) -> Result<(), Failure> {
         self.forget_browsers(id, None)?;
         self.forget_tokens(id)?;
+        self.connection
+            .prepare_cached("delete from membership where person = ?1")?
+            .execute([id.0.as_bytes()])?;
         self.connection
             .prepare_cached(
                 "update person

@@ -55,6 +55,14 @@ CREATE TABLE device (
     changed_by text not null
 , cut text, cut_before text, cut_at integer) strict, without rowid;
 
+CREATE TABLE domain (
+    id blob primary key,
+    name text not null unique,
+    title text not null,
+    state text not null check (state in ('active')),
+    generation integer not null
+) strict;
+
 CREATE TABLE event (
     sequence integer primary key autoincrement,
     at integer not null,
@@ -66,7 +74,7 @@ CREATE TABLE event (
     code text not null,
     before text not null,
     after text not null
-) strict;
+, domain blob, project blob) strict;
 
 CREATE INDEX event_object on event (object, sequence);
 
@@ -98,7 +106,14 @@ CREATE TABLE image (
     working_directory text not null,
     stop_signal text not null,
     generation integer not null
-) strict;
+, domain blob not null default x'00000000000070008000000000000001') strict;
+
+CREATE TABLE membership (
+    person blob not null references person (id),
+    project blob not null references project (id),
+    role text not null check (role in ('member')),
+    primary key (person, project)
+) strict, without rowid;
 
 CREATE TABLE node (
     id blob primary key,
@@ -141,9 +156,19 @@ CREATE TABLE person (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0) strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001') strict;
 
 CREATE UNIQUE INDEX person_name on person (name) where removed_at is null;
+
+CREATE TABLE project (
+    id blob primary key,
+    domain blob not null references domain (id),
+    name text not null,
+    title text not null,
+    state text not null check (state in ('active')),
+    generation integer not null,
+    unique (domain, name)
+) strict;
 
 CREATE TABLE proof (
     id blob primary key,

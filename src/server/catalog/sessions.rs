@@ -15,6 +15,7 @@ use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use rules::workload::state::{
     DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
 };
+use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -31,10 +32,10 @@ pub(super) const COLUMNS: &str = "id, name, owner, labels, kind, image, image_re
     gpu_memory, mig, timeout_seconds, max_runtime_seconds, start_at, depends_on, state, \
     scheduled_at, started_at, stopping_at, ended_at, outcome, exit_code, desired, paused, \
     restart, incarnation, generation, device_affinity, document_gone, created_at, queued_at, \
-    reason, incidents";
+    reason, incidents, domain, project";
 
 /// How many `COLUMNS` are.
-const COLUMN_COUNT: usize = 37;
+const COLUMN_COUNT: usize = 39;
 
 /// `COLUMNS`, and the containers as JSON: one statement reads a session whole, in lists too.
 pub(super) fn columns_read() -> String {
@@ -133,6 +134,8 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         queued_at: value::time(row, next())?,
         reason: value::json_or_none(row, next())?,
         incidents: value::json(row, next())?,
+        domain: DomainId(value::id(row, next())?),
+        project: ProjectId(value::id(row, next())?),
     })
 }
 
@@ -175,6 +178,15 @@ impl LifecycleColumns {
             !matches!(lifecycle, Lifecycle::Placed(_)) || !lifecycle.containers().is_empty();
         (placed && lifecycle.state() == self.state).then_some(lifecycle)
     }
+}
+
+/// Whose a session is, of a row with these columns.
+pub(super) fn scope(row: &Row<'_>) -> rusqlite::Result<Scope> {
+    Ok(Scope {
+        domain: Some(DomainId(value::id(row, "domain")?)),
+        project: Some(ProjectId(value::id(row, "project")?)),
+        owner: Some(UserId(value::id(row, "owner")?)),
+    })
 }
 
 pub(super) fn kind_word(kind: SessionKind) -> &'static str {
@@ -305,7 +317,7 @@ impl Rows<'_> {
             .prepare_cached(&format!(
                 "insert into session ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-                         ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37)"
+                         ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39)"
             ))?
             .execute(rusqlite::params_from_iter(columns(
                 session,
@@ -393,20 +405,18 @@ impl Rows<'_> {
             .prepare_cached(
                 "delete from session
                  where id = ?1 and state = 'ended'
-                 returning owner",
+                 returning domain, project, owner",
             )?
-            .query_row([id.0.as_bytes()], |row| {
-                Ok(UserId(value::id(row, "owner")?))
-            })
+            .query_row([id.0.as_bytes()], scope)
             .optional()?;
-        if gone.is_none() {
+        let Some(scope) = gone else {
             return Ok(ConditionalWrite::No);
-        }
+        };
         self.note(NewEvent {
             actor,
             topic: "sessions",
             object: &id.to_string(),
-            owner: gone,
+            scope,
             code: "session.deleted",
             before: SessionState::Ended.word(),
             after: "",
@@ -434,8 +444,8 @@ impl Rows<'_> {
                      stopping_at = ?23, ended_at = ?24, outcome = ?25, exit_code = ?26, desired = ?27,
                      paused = ?28, restart = ?29, incarnation = ?30, generation = ?31,
                      device_affinity = ?32, document_gone = ?33, created_at = ?34, queued_at = ?35,
-                     reason = ?36, incidents = ?37
-                 where id = ?1 and generation = ?38",
+                     reason = ?36, incidents = ?37, domain = ?38, project = ?39
+                 where id = ?1 and generation = ?40",
             )?
             .execute(rusqlite::params_from_iter(values));
         if known_or_taken(written, &session.name)? == 0 {
@@ -456,7 +466,7 @@ impl Rows<'_> {
             actor,
             topic: "sessions",
             object: &session.id.to_string(),
-            owner: Some(session.owner),
+            scope: session.scope(),
             code,
             before,
             after: session
@@ -543,5 +553,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.queued_at.as_millis()),
         Box::new(session.reason.as_ref().map(value::text)),
         Box::new(value::text(&session.incidents)),
+        Box::new(*session.domain.0.as_bytes()),
+        Box::new(*session.project.0.as_bytes()),
     ]
 }

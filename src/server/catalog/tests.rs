@@ -52,6 +52,17 @@ fn owner(catalog: &Catalog) -> UserId {
     owner
 }
 
+/// The reach of an administrator.
+fn everything() -> rules::permissions::Reach {
+    let subject = rules::permissions::Subject {
+        user: people::ROOT,
+        role: rules::people::Role::Administrator,
+        domain: rules::tenancy::DomainId::DEFAULT,
+        scopes: None,
+    };
+    rules::permissions::reach(&subject, rules::permissions::Permission::SystemRead)
+}
+
 fn session(owner: UserId, name: &str) -> Session {
     let now = clock().now();
     let spec = SessionSpec {
@@ -159,9 +170,7 @@ fn a_refused_request_undoes_only_its_own_writes() {
     let world = catalog.read_now("world", |view| view.world()).unwrap();
     assert_eq!(world.sessions.len(), 90);
     let events = catalog
-        .read_now("events", |view| {
-            view.events_after(0, events::Audience::Everybody, 1000)
-        })
+        .read_now("events", |view| view.events_after(&everything(), 0, 1000))
         .unwrap()
         .0;
     assert_eq!(events.len(), 90, "refused requests left events behind");

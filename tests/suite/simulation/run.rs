@@ -134,6 +134,7 @@ enum Deed {
 pub(super) fn caller(user: UserId, name: &str) -> Caller {
     Caller {
         subject: Subject {
+            domain: rules::tenancy::DomainId::DEFAULT,
             user,
             role: Role::User,
             scopes: None,

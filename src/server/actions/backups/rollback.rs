@@ -43,9 +43,13 @@ async fn add(server: &Server, name: &str) {
 }
 
 fn names(server: &Server) -> Vec<String> {
+    let reach = rules::permissions::reach(
+        &crate::access::local_root(server).subject,
+        rules::permissions::Permission::PeopleRead,
+    );
     let people = server
         .catalog()
-        .read_now("people", |view| view.people())
+        .read_now("people", |view| view.people(&reach))
         .unwrap();
     people
         .into_iter()

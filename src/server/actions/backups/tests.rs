@@ -288,9 +288,13 @@ async fn a_restore_refuses_a_running_server_and_keeps_the_old_state_aside() {
             data: data.to_owned(),
             settings: places.settings.clone(),
         });
+        let reach = rules::permissions::reach(
+            &crate::access::local_root(&server).subject,
+            rules::permissions::Permission::PeopleRead,
+        );
         let people = server
             .catalog()
-            .read_now("people", |view| view.people())
+            .read_now("people", |view| view.people(&reach))
             .unwrap();
         people
             .into_iter()

@@ -327,6 +327,7 @@ async fn uploads_resume_and_are_their_owners_alone() {
     );
     let other = Caller {
         subject: rules::permissions::Subject {
+            domain: rules::tenancy::DomainId::DEFAULT,
             user: person.id,
             role: Role::Administrator,
             scopes: None,

@@ -167,7 +167,7 @@ fn token_note(
         actor: actor.as_str(),
         topic: "people",
         object: &row.id.to_string(),
-        owner: Some(row.person),
+        scope: rules::tenancy::Scope::user(row.person),
         code,
         before: "",
         after: &row.name,

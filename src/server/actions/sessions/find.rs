@@ -1,13 +1,13 @@
 //! Which session a person means by what they typed: its name, its id, or the beginning of its id.
 
-use rules::names::{SessionId, UserId};
-use rules::permissions::{Permission, may};
+use rules::names::SessionId;
+use rules::permissions::{Permission, may, own, reach};
 use rules::refusals;
 use rules::session::{Session, SessionState};
 
-use super::sees_all;
 use crate::Failure;
 use crate::access::Caller;
+use crate::actions::allowed;
 use crate::catalog::ReadTransaction;
 
 /// Shorter beginnings of ids are not looked up: they say when, not which.
@@ -21,14 +21,14 @@ pub(super) fn find(
     text: &str,
 ) -> Result<Session, Failure> {
     // The capability itself first, so that a token without it learns nothing of what exists.
-    may(&caller.subject, verb, None)?;
+    allowed(caller, verb)?;
     let missing = || refusals::session_unknown();
     let found = match text.parse::<SessionId>() {
         Ok(id) => view.session(id)?,
         Err(_) => named(view, caller, text)?,
     };
     let session = found.ok_or_else(missing)?;
-    may(&caller.subject, verb, Some(session.owner)).map_err(|refusal| match refusal.kind {
+    may(&caller.subject, verb, &session.scope()).map_err(|refusal| match refusal.kind {
         rules::refusal::RefusalKind::NotFound => missing(),
         _ => refusal,
     })?;
@@ -40,16 +40,16 @@ fn named(
     caller: &Caller,
     text: &str,
 ) -> Result<Option<Session>, Failure> {
-    if let Some(own) = view
-        .sessions_called(text, Some(caller.subject.user))?
+    if let Some(mine) = view
+        .sessions_called(&own(&caller.subject), text)?
         .into_iter()
         .next()
-        && own.state() != SessionState::Ended
+        && mine.state() != SessionState::Ended
     {
-        return Ok(Some(own));
+        return Ok(Some(mine));
     }
-    let within: Option<UserId> = (!sees_all(caller)).then_some(caller.subject.user);
-    let called = view.sessions_called(text, within)?;
+    let within = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    let called = view.sessions_called(&within, text)?;
     let live = called
         .iter()
         .filter(|s| s.state() != SessionState::Ended)
@@ -68,7 +68,7 @@ fn named(
     let Some((low, high)) = range(text) else {
         return Ok(None);
     };
-    let mut found = view.sessions_between(low, high, within)?;
+    let mut found = view.sessions_between(&within, low, high)?;
     if found.len() > 1 {
         return Err(refusals::session_id_ambiguous().into());
     }

@@ -3,7 +3,7 @@
 
 use rules::devices::MigProfile;
 use rules::names::{SessionId, SessionName, UserId};
-use rules::permissions::{Permission, may};
+use rules::permissions::{Permission, own};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -18,6 +18,7 @@ use super::discreet;
 use super::find::find;
 use super::view::SessionView;
 use crate::access::Caller;
+use crate::actions::allowed;
 use crate::actions::system::refuse_unwell;
 use crate::actions::{IdempotencyKey, once, own_key};
 use crate::catalog::{Lane, ReadTransaction, Rows};
@@ -164,11 +165,7 @@ pub async fn launch(
     request: LaunchRequest,
     key: Option<IdempotencyKey>,
 ) -> Result<Launched, Failure> {
-    may(
-        &caller.subject,
-        Permission::SessionsWrite,
-        Some(caller.subject.user),
-    )?;
+    allowed(caller, Permission::SessionsWrite)?;
     let key = own_key(caller, key)?;
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
@@ -250,11 +247,7 @@ pub async fn preview(
     caller: &Caller,
     request: LaunchRequest,
 ) -> Result<Explanation, Failure> {
-    may(
-        &caller.subject,
-        Permission::SessionsWrite,
-        Some(caller.subject.user),
-    )?;
+    allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     server
         .catalog()
@@ -351,7 +344,7 @@ fn free_name(
         let Ok(candidate) = SessionName::parse(&format!("{stem}-{number}")) else {
             return Ok(None);
         };
-        let called = view.sessions_called(candidate.as_str(), Some(caller.subject.user))?;
+        let called = view.sessions_called(&own(&caller.subject), candidate.as_str())?;
         if called.iter().all(|s| s.state() == SessionState::Ended) {
             return Ok(Some(candidate.to_string()));
         }
@@ -539,6 +532,7 @@ fn insert_named(
     actor: &str,
 ) -> Result<Vec<session::Session>, Failure> {
     refuse_own_full_queue(rows, owner, draft.copies, &draft.spec)?;
+    let (domain, project) = rows.home_project(owner)?.ok_or_else(no_project)?;
     let now = rows.now;
     // Ids break ties in the queue, so that copies start in the order of their numbers.
     let mut ids: Vec<SessionId> = (0..draft.copies)
@@ -549,12 +543,18 @@ fn insert_named(
     for (id, number) in ids.into_iter().zip(1..) {
         let name = name.copy(number, draft.copies)?;
         let mut row = session::Session::launched(id, name, owner, draft.spec.clone(), now);
+        (row.domain, row.project) = (domain, project);
         row.labels.clone_from(&draft.labels);
         row.device_affinity.clone_from(&draft.device_affinity);
         rows.insert_session(&row, actor)?;
         written.push(row);
     }
     Ok(written)
+}
+
+/// Each user has been a member of a project since they were made.
+fn no_project() -> crate::ServerFault {
+    crate::ServerFault::new("find the project of a user", "they are a member of none")
 }
 
 /// `host` → `host-k7m3xq`: the last word of the image and thirty random bits.

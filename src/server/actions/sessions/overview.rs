@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
-use rules::permissions::Permission;
+use rules::permissions::{Permission, reach};
 use rules::policy::SharePolicy;
 use rules::reason::Reason;
 use rules::resources::{Device, DeviceShare};
@@ -15,11 +15,9 @@ use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::find::find;
-use super::sees_all;
 use super::view::{EventView, Owner};
 use crate::access::Caller;
 use crate::actions::allowed;
-use crate::catalog::events::Audience;
 use crate::catalog::samples::{UsageRow, load};
 use crate::{Failure, Server};
 
@@ -154,8 +152,9 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
         .catalog()
         .read("show the overview", move |view| {
             let world = view.world()?;
-            let everything = sees_all(&caller);
-            let whole_box = matches!(Audience::of(&caller.subject), Audience::Everybody);
+            let subject = &caller.subject;
+            let visible = reach(subject, Permission::SessionsRead).or_own(subject);
+            let heard = reach(subject, Permission::SystemRead).or_own(subject);
             let mut owners = BTreeMap::new();
             for session in &world.sessions {
                 if let std::collections::btree_map::Entry::Vacant(entry) =
@@ -181,7 +180,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                     let slices = here()
                         .map(|s| {
                             let mine = s.owner == caller.subject.user;
-                            let shown = mine || everything;
+                            let shown = visible.covers(&s.scope());
                             let rate = rates.get(&s.id).filter(|_| shown);
                             HeldSlice {
                                 id: shown.then_some(s.id),
@@ -237,7 +236,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                         own.gpu = own.gpu + session.holds().iter().map(|d| d.share).sum();
                     }
                 }
-                if !(mine || everything) {
+                if !visible.covers(&session.scope()) {
                     continue;
                 }
                 match session.state() {
@@ -249,15 +248,14 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
                     SessionState::Ended => {}
                 }
             }
-            let owner = (!everything).then_some(caller.subject.user);
             let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
-            (counts.ended, counts.failed) = view.count_ended(owner, day)?;
-            let recent = view.events_latest(Audience::of(&caller.subject), RECENT)?;
+            (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
+            let recent = view.events_latest(&heard, RECENT)?;
             Ok(Overview {
                 machines,
                 counts,
                 recent: recent.into_iter().map(EventView::of).collect(),
-                findings: if whole_box {
+                findings: if heard.is_everything() {
                     findings(&world)
                 } else {
                     Vec::new()

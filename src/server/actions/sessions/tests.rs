@@ -72,6 +72,7 @@ fn person(server: &Server, name: &str, role: Role) -> Caller {
         .unwrap();
     Caller {
         subject: rules::permissions::Subject {
+            domain: rules::tenancy::DomainId::DEFAULT,
             user: person.id,
             role,
             scopes: None,

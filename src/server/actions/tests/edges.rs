@@ -97,7 +97,7 @@ async fn a_history_has_the_newest_five_hundred_events() {
                     actor: "test",
                     topic: "sessions",
                     object: &object,
-                    owner: None,
+                    scope: rules::tenancy::Scope::SITE,
                     code: "test",
                     before: "",
                     after: &number.to_string(),
@@ -133,6 +133,7 @@ async fn what_one_person_has_waiting_is_bounded_in_bytes() {
     let server = Server::for_tests();
     let caller = |id: u128, name: &str| Caller {
         subject: Subject {
+            domain: rules::tenancy::DomainId::DEFAULT,
             user: UserId(Uuid::from_u128(id)),
             role: Role::User,
             scopes: None,

@@ -13,7 +13,7 @@ fn remark(rows: &Rows<'_>) -> Result<(), Failure> {
         actor: "test",
         topic: "sessions",
         object: "x",
-        owner: None,
+        scope: rules::tenancy::Scope::SITE,
         code: "test",
         before: "",
         after: "",

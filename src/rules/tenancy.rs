@@ -1,0 +1,80 @@
+//! Whose a thing is: its domain, its project and its owner. Pure; decides nothing, `permissions` does.
+//!
+//! A site has domains, a domain has projects, a project has users as members. What is scoped how:
+//!
+//! | Thing | Domain | Project | Owner |
+//! |---|---|---|---|
+//! | session, and what happened to it | yes | yes | yes |
+//! | operation, upload, token, sign-in | its user's | none | yes |
+//! | image, user | yes | none | none |
+//! | node, device, backup, setting, certificate | none: the site's | none | none |
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::names::UserId;
+
+/// One domain: an organisation with users and projects of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DomainId(pub Uuid);
+
+/// One project of a domain. It never changes its domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProjectId(pub Uuid);
+
+impl DomainId {
+    /// The domain `default`, which every site is initialised with; migration 0010 has the same bytes.
+    pub const DEFAULT: Self = Self(Uuid::from_u128(0x0000_0000_0000_7000_8000_0000_0000_0001));
+}
+
+impl ProjectId {
+    /// The project `default` of the domain `default`; migration 0010 has the same bytes.
+    pub const DEFAULT: Self = Self(Uuid::from_u128(0x0000_0000_0000_7000_8000_0000_0000_0002));
+}
+
+impl Default for DomainId {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Default for ProjectId {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Where a thing belongs. None at a level: it belongs to all of that level, as the table above says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scope {
+    pub domain: Option<DomainId>,
+    pub project: Option<ProjectId>,
+    pub owner: Option<UserId>,
+}
+
+impl Scope {
+    /// Of the whole site: nodes, devices, backups, settings, certificates.
+    pub const SITE: Self = Self {
+        domain: None,
+        project: None,
+        owner: None,
+    };
+
+    /// Of a domain as a whole: its images and users.
+    pub fn domain(domain: DomainId) -> Self {
+        Self {
+            domain: Some(domain),
+            ..Self::SITE
+        }
+    }
+
+    /// Of one user, in their domain and apart from any project: operations, tokens.
+    pub fn user(owner: UserId) -> Self {
+        Self {
+            owner: Some(owner),
+            ..Self::SITE
+        }
+    }
+}

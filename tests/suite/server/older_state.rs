@@ -1,0 +1,130 @@
+//! A catalog that the version before wrote, with users, sessions that run, wait and are over, an image and a
+//! history: whether this version answers for it as that one did, and whether the way back is open.
+//!
+//! `tests/fixtures/schema-NNNN` holds `catalog.sqlite` of that schema, made by the server of that time with
+//! containers and then stopped, its `seal.key`, and in `answers.json` what it answered before. An answer may
+//! have gained fields since.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::body::Body;
+use base::observe::Clock;
+use base::settings::{Settings, SettingsLayer};
+use http_body_util::BodyExt;
+use rules::units::Timestamp;
+use serde_json::Value;
+use server::Server;
+use tower::ServiceExt;
+
+use super::fake_machine::FakeStreams;
+use super::the_box::{As, TheBox};
+
+/// The version of the catalog below `tests/fixtures`.
+const SCHEMA: u32 = 9;
+
+fn fixture() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    root.join(format!("tests/fixtures/schema-{SCHEMA:04}"))
+}
+
+/// The state as that version left it, in a directory of its own.
+fn state() -> tempfile::TempDir {
+    let data = tempfile::tempdir().expect("a directory");
+    for name in ["catalog.sqlite", "seal.key"] {
+        std::fs::copy(fixture().join(name), data.path().join(name)).expect("a copy");
+    }
+    data
+}
+
+/// Seconds after the answers were given; tokens of that day are good, and the machine is not silent yet.
+fn now() -> Timestamp {
+    Timestamp::parse("2026-11-23T11:03:18Z").expect("a time")
+}
+
+fn open(data: &Path) -> Server {
+    let layer = SettingsLayer {
+        data: Some(data.to_owned()),
+        ..SettingsLayer::default()
+    };
+    let settings = Settings::read(layer, |_| None).expect("valid settings");
+    Server::start(settings, Clock::set_by_hand(now())).expect("the older state opens")
+}
+
+/// Where `now` lacks something of `before` or says it differently.
+fn differs(before: &Value, now: &Value, at: &str) -> Vec<String> {
+    match (before, now) {
+        (Value::Object(before), Value::Object(now)) => before
+            .iter()
+            .flat_map(|(name, value)| {
+                let missing = Value::String("(missing)".to_owned());
+                differs(
+                    value,
+                    now.get(name).unwrap_or(&missing),
+                    &format!("{at}/{name}"),
+                )
+            })
+            .collect(),
+        (Value::Array(before), Value::Array(now)) if before.len() == now.len() => before
+            .iter()
+            .zip(now)
+            .enumerate()
+            .flat_map(|(number, (before, now))| differs(before, now, &format!("{at}/{number}")))
+            .collect(),
+        (before, now) if before == now => Vec::new(),
+        (before, now) => vec![format!("{at}: {before} is {now}")],
+    }
+}
+
+/// Every answer of the version before that this one does not give. Nothing passes over the rows meanwhile.
+async fn other_answers(data: &Path) -> Vec<String> {
+    let server = open(data);
+    let router = fardel::doors::api::router(server.clone(), Arc::new(FakeStreams::default()));
+    let recorded = std::fs::read(fixture().join("answers.json")).expect("the answers");
+    let recorded: Value = serde_json::from_slice(&recorded).expect("JSON");
+    let mut wrong = Vec::new();
+    for answer in recorded["answers"].as_array().expect("answers") {
+        let (name, path) = (&answer["as"], answer["path"].as_str().expect("a path"));
+        let token = recorded["tokens"][name.as_str().expect("a name")].as_str();
+        let caller = As::Token(token.expect("a token").to_owned());
+        let request = TheBox::request(&caller, "GET", path);
+        let request = request.body(Body::empty()).expect("a request");
+        let response = router.clone().oneshot(request).await.expect("an answer");
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.expect("a body");
+        let body = serde_json::from_slice(&bytes.to_bytes()).expect("JSON");
+        let at = format!("{path} as {name}");
+        wrong.extend(differs(&answer["status"], &status.into(), &at));
+        wrong.extend(differs(&answer["body"], &body, &at));
+    }
+    wrong
+}
+
+#[tokio::test]
+async fn a_state_of_the_version_before_reads_the_same_and_the_way_back_is_open() {
+    let state = state();
+    let data = state.path();
+    assert_eq!(other_answers(data).await, Vec::<String>::new());
+    let standing = server::upgrade::standing(data).expect("a standing");
+    assert!(standing.version > Some(SCHEMA), "{standing:?}");
+
+    let back = server::upgrade::rollback(data, now()).expect("the way back");
+    assert_eq!((back.from, back.to), (standing.known, SCHEMA));
+    assert_eq!(back.lost, Some(Vec::new()), "nothing happened since");
+    let standing = server::upgrade::standing(data).expect("a standing");
+    assert_eq!(standing.version, Some(SCHEMA));
+
+    // Upwards once more: what came back is whole.
+    assert_eq!(other_answers(data).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_state_of_the_version_before_takes_new_work() {
+    let state = state();
+    let server = open(state.path());
+    let root = server::access::local_root(&server);
+    let request = serde_json::json!({"kind": "batch", "command": ["true"]});
+    let request = serde_json::from_value(request).expect("a request");
+    let launched = server::actions::sessions::launch(&server, &root, request, None).await;
+    assert_eq!(launched.expect("it is taken").sessions.len(), 1);
+}
