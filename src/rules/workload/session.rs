@@ -137,7 +137,6 @@ impl Session {
         }
     }
 
-    /// The name of its main container.
     /// Whose it is.
     pub fn scope(&self) -> Scope {
         Scope {
@@ -147,6 +146,7 @@ impl Session {
         }
     }
 
+    /// The name of its main container.
     pub fn container(&self) -> ContainerName {
         self.container_name(MAIN)
     }
