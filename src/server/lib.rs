@@ -18,6 +18,7 @@ pub mod events;
 pub mod offline_inspection;
 pub mod routes;
 pub mod simulation;
+mod snapshot;
 pub mod state;
 pub mod upgrade;
 
@@ -36,6 +37,7 @@ struct ServerInner {
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     examining: diagnostics::Examining,
+    snapshots: snapshot::Snapshots,
     proofs: actions::gpus::prove::Proofs,
     under_way: actions::replay::UnderWay,
 }
@@ -99,6 +101,7 @@ impl Server {
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
             examining: diagnostics::Examining::default(),
+            snapshots: snapshot::Snapshots::default(),
             proofs: actions::gpus::prove::Proofs::default(),
             under_way: actions::replay::UnderWay::default(),
         }))
@@ -223,6 +226,15 @@ impl Server {
 
     pub(crate) fn catalog(&self) -> &catalog::Catalog {
         &self.0.catalog
+    }
+
+    pub(crate) fn snapshots(&self) -> &snapshot::Snapshots {
+        &self.0.snapshots
+    }
+
+    /// Everything live as of the newest commit or a later one, shared by all who ask.
+    pub(crate) async fn snapshot(&self) -> Result<Arc<snapshot::Snapshot>, Failure> {
+        self.0.snapshots.newest(&self.0.catalog).await
     }
 
     pub(crate) fn sign_in_counts(&self) -> &access::AttemptCounts {

@@ -139,12 +139,13 @@ impl ReadTransaction<'_> {
         owner: Option<UserId>,
         since: rules::units::Timestamp,
     ) -> Result<(u64, u64), Failure> {
+        // Named, for with two conditions on indexed columns SQLite would read the rows of the owner.
         Ok(self
             .connection
             .prepare_cached(
                 "select count(*) as ended,
                         count(*) filter (where outcome in ('failed', 'lost', 'refused')) as failed
-                 from session
+                 from session indexed by session_ended
                  where phase = 'ended' and ended_at > ?1 and (?2 is null or owner = ?2)",
             )?
             .query_row(

@@ -18,6 +18,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0007_turns.sql"),
     include_str!("migrations/0008_sealed.sql"),
     include_str!("migrations/0009_ended.sql"),
+    include_str!("migrations/0012_listing.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

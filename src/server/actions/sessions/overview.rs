@@ -1,9 +1,7 @@
 //! The machine at a glance, and one session's use of it over time. Other people's work is shown as
 //! taken room without names, unless the caller may see everybody's.
 
-use std::collections::BTreeMap;
-
-use rules::findings::{InvariantFinding, findings};
+use rules::findings::InvariantFinding;
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::Permission;
@@ -150,21 +148,14 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let rates = server.catalog().samples().rates();
+    let snapshot = server.snapshot().await?;
+    let shared = server.clone();
     server
         .catalog()
         .read("show the overview", move |view| {
-            let world = view.world()?;
+            let (world, owners) = (&snapshot.world, &snapshot.names);
             let everything = sees_all(&caller);
             let whole_box = matches!(Audience::of(&caller.subject), Audience::Everybody);
-            let mut owners = BTreeMap::new();
-            for session in &world.sessions {
-                if let std::collections::btree_map::Entry::Vacant(entry) =
-                    owners.entry(session.owner)
-                    && let Some(name) = view.person_name(session.owner)?
-                {
-                    entry.insert(name);
-                }
-            }
             let used = world.used();
             let machines = world
                 .nodes
@@ -252,13 +243,14 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
             let owner = (!everything).then_some(caller.subject.user);
             let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
             (counts.ended, counts.failed) = view.count_ended(owner, day)?;
-            let recent = view.events_latest(Audience::of(&caller.subject), RECENT)?;
+            let audience = Audience::of(&caller.subject);
+            let recent = shared.snapshots().recent_events(view, audience, RECENT)?;
             Ok(Overview {
                 machines,
                 counts,
                 recent: recent.into_iter().map(EventView::of).collect(),
                 findings: if whole_box {
-                    findings(&world)
+                    snapshot.findings().to_vec()
                 } else {
                     Vec::new()
                 },
@@ -285,10 +277,15 @@ pub async fn samples(
     let row = server.catalog().read_now("show samples", |view| {
         find(view, caller, Permission::SessionsRead, id)
     })?;
-    let rows = server
-        .catalog()
-        .samples_of(row.id, since.unwrap_or_default())
-        .await?;
+    let rows = match since {
+        Some(since) => server.catalog().recent_samples_of(row.id, since).await?,
+        None => {
+            server
+                .catalog()
+                .samples_of(row.id, Timestamp::default())
+                .await?
+        }
+    };
     let demand = row.order.demand;
     let held = row.holds();
     let granted: Bytes = held.iter().map(|part| part.memory).sum();
