@@ -15,11 +15,13 @@ mod catalog;
 mod controller;
 pub mod diagnostics;
 pub mod events;
+pub mod links;
 pub mod offline_inspection;
 pub mod routes;
 pub mod simulation;
 mod snapshot;
 pub mod state;
+pub mod stream_router;
 pub mod upgrade;
 
 /// The truth of one box, opened. Cheap to clone; the last clone dropped closes the files.
@@ -250,16 +252,16 @@ impl Server {
     }
 }
 
-/// Moves this server's rows towards what people want, and speaks to the machine behind `link`: wakes
+/// Moves this server's rows towards what people want, and speaks to the nodes behind `links`: wakes
 /// on commits, reports and a clock of seconds. Runs until it is dropped; at most one a server.
 /// An error ends one pass, is logged, and the next pass tries again.
 pub fn conduct(
     server: &Server,
-    link: base::link::ServerEnd,
+    links: links::Links,
 ) -> impl Future<Output = ()> + Send + use<> {
     let catalog = server.catalog().clone();
     let clock = server.clock().clone();
-    controller::driver::run(catalog, link, clock, server.settings().keep_days)
+    controller::driver::run(catalog, links, clock, server.settings().keep_days)
 }
 
 /// Has the logs of sessions that people delete removed from the machine behind `streams`, those that were
