@@ -63,6 +63,7 @@ pub struct PagesContext {
     reference: Arc<Vec<reference::OperationGroup>>,
     /// Where logs ended when they were last looked at, so that the next look begins near there.
     log_ends: Arc<Mutex<BTreeMap<ContainerName, u64>>>,
+    open_pages: Arc<live::OpenPages>,
 }
 
 /// Most bytes of a form. A launch has at most 256 KiB of text, each byte of it escaped as three.
@@ -82,6 +83,7 @@ pub fn router(
         host: host.into(),
         reference: Arc::new(reference),
         log_ends: Arc::default(),
+        open_pages: Arc::default(),
     };
     Router::new()
         .route("/", get(overview::show))

@@ -8,6 +8,7 @@ mod figures;
 mod house;
 mod imports;
 mod launches;
+mod open_pages;
 mod placement;
 mod process;
 mod server;
@@ -28,11 +29,12 @@ use super::program;
 use figures::{milliseconds, ms};
 use process::load;
 
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 15] = [
     "start",
     "visit",
     "idle",
     "click",
+    "open",
     "submit",
     "place",
     "preview",
@@ -47,7 +49,7 @@ const WORDS: [&str; 14] = [
 const USAGE: &str = "\
 usage: fardel bench [--quick] [--images DIRECTORY] [--driver FILE] [-o json|table] [WHAT…]
        fardel bench --slices SHARE,… --slice-memory SIZE [--elastic] [--driver FILE] -- COMMAND…
-  WHAT      start visit idle click submit place preview import launch burst20 burst100 gpu-memory gpu-launch
+  WHAT      start visit idle click open submit place preview import launch burst20 burst100 gpu-memory gpu-launch
             gpu-share; all of them without it, but of a GPU only where a driver of NVIDIA's is found
   --quick   fewer samples, and 100 at once is left out
   --images  image archives (*.tar) to import; without it one is made of this machine's files
@@ -257,6 +259,7 @@ fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
         "visit" => server::first_visit(),
         "idle" => server::idle(seconds(5, 30)),
         "click" => server::clicking(seconds(10, 40)),
+        "open" => open_pages::open_pages(seconds(8, 20)),
         "submit" => server::submits(seconds(2, 3)),
         "place" => placement::decisions(times(3, 15)),
         "preview" => placement::previews(times(200, 1500)),

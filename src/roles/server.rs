@@ -20,6 +20,7 @@ use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::middleware::Next;
 use axum::serve::IncomingStream;
 use base::link;
+use base::link::streams::Streams;
 use base::observe::{Clock, chain, start_log};
 use base::service;
 use base::settings::{LoadedSettings, Settings};
@@ -31,6 +32,8 @@ use node::{LocalNode, NodeOptions};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::{Bytes, CpuShare};
+use server::links::Links;
+use server::stream_router::StreamRouter;
 use server::{Failure, Server};
 use store::images::ImageStore;
 use tokio::net::UnixListener;
@@ -119,7 +122,8 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     server.bring_examiner(super::examiner::examiner(&settings));
     let images = server.image_store()?;
     let machine = open_machine(&settings, &server, &images, clock)?;
-    let streams = machine.streams();
+    let streams: Arc<dyn Streams> =
+        Arc::new(StreamRouter::to(&server, server.node(), machine.streams()));
     server.bring_streams(Arc::clone(&streams));
     let note = machine_note(&machine);
     let logs = tokio::spawn(server::forget_logs(&server, Arc::clone(&streams)));
@@ -132,7 +136,10 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let unix = bind_socket(&socket)?;
 
     let (server_end, node_end) = link::local();
-    let mut controller = tokio::spawn(server::conduct(&server, server_end));
+    let mut controller = tokio::spawn(server::conduct(
+        &server,
+        Links::to(server.node(), server_end),
+    ));
     let house = tokio::spawn(server::keep_house(&server));
     let mut node = tokio::spawn(async move {
         if let Err(fault) = machine.run(node_end).await {

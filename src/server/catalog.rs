@@ -71,6 +71,8 @@ struct CatalogInner {
     /// runtime's own threads and must not wait behind a whole world.
     long_reads: Semaphore,
     revision: watch::Receiver<u64>,
+    /// Rises when measurements changed: of what sessions use, of what devices do.
+    measured: watch::Sender<u64>,
     /// Live sessions when the controller last looked.
     live: AtomicUsize,
     heard: node_cache::NodeCache,
@@ -136,6 +138,7 @@ impl Catalog {
             long_reads: Semaphore::new(LONG_READS),
             reads,
             revision,
+            measured: watch::channel(0).0,
             live: AtomicUsize::new(0),
             heard,
             health,
@@ -256,6 +259,19 @@ impl Catalog {
         self.0.revision.clone()
     }
 
+    /// Tells when measurements changed that stand in no row: what sessions use, what devices do. The number
+    /// means nothing by itself.
+    pub(crate) fn measured(&self) -> watch::Receiver<u64> {
+        self.0.measured.subscribe()
+    }
+
+    /// What a snapshot of the rows is of: the revision, and the version of what is known of nodes beside the
+    /// rows. A snapshot that is read afterwards is of this state or a newer one.
+    pub(crate) fn state_version(&self) -> (u64, u64) {
+        let known = self.0.heard.version();
+        (*self.0.revision.borrow(), known)
+    }
+
     /// Ends when the writer has: in a panic, for else it lives as long as the catalog.
     pub(crate) async fn writer_ended(&self) {
         let mut revision = self.revision();
@@ -303,6 +319,18 @@ impl Catalog {
             .map_err(|ended| Failure::Fault(ServerFault::new("read samples", ended)))?
     }
 
+    /// The same of the last few minutes, read once for all who ask until the next sample.
+    pub(crate) async fn recent_samples_of(
+        &self,
+        session: rules::names::SessionId,
+        since: Timestamp,
+    ) -> Result<Vec<samples::UsageRow>, Failure> {
+        let samples = Arc::clone(&self.0.samples);
+        tokio::task::spawn_blocking(move || samples.recent(session, since))
+            .await
+            .map_err(|ended| Failure::Fault(ServerFault::new("read samples", ended)))?
+    }
+
     /// Keeps what a report says about usage, on a thread for blocking work; the caller does not wait for it.
     /// Call it from within the runtime.
     pub(crate) fn record_usage(&self, report: &rules::messages::NodeReport, at: Timestamp) {
@@ -311,8 +339,12 @@ impl Catalog {
             .iter()
             .filter_map(|sight| Some((sight.name, sight.usage.clone()?)))
             .collect();
-        let samples = Arc::clone(&self.0.samples);
-        tokio::task::spawn_blocking(move || samples.record(at, &used));
+        let catalog = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if catalog.0.samples.record(at, &used) {
+                catalog.0.measured.send_modify(|version| *version += 1);
+            }
+        });
     }
 
     /// What was drawn once when this box was founded.
@@ -354,6 +386,8 @@ impl Catalog {
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .put_back(&copy.0)?;
+            // The same revision may be of other rows now.
+            self.0.heard.raise();
         }
         Ok(())
     }

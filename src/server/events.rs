@@ -89,6 +89,11 @@ pub fn revision(server: &Server) -> watch::Receiver<u64> {
     server.catalog().revision()
 }
 
+/// Wakes when measurements changed that stand in no row: what sessions use, what devices do.
+pub fn measured(server: &Server) -> watch::Receiver<u64> {
+    server.catalog().measured()
+}
+
 impl Subscription {
     /// Waits for what comes next; None once the server is gone. Safe to drop while it waits.
     pub async fn next(&mut self) -> Result<Option<Next>, Failure> {

@@ -15,10 +15,13 @@ mod catalog;
 mod controller;
 pub mod diagnostics;
 pub mod events;
+pub mod links;
 pub mod offline_inspection;
 pub mod routes;
 pub mod simulation;
+mod snapshot;
 pub mod state;
+pub mod stream_router;
 pub mod upgrade;
 
 /// The truth of one box, opened. Cheap to clone; the last clone dropped closes the files.
@@ -36,6 +39,7 @@ struct ServerInner {
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     examining: diagnostics::Examining,
+    snapshots: snapshot::Snapshots,
     proofs: actions::gpus::prove::Proofs,
     under_way: actions::replay::UnderWay,
 }
@@ -99,6 +103,7 @@ impl Server {
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
             examining: diagnostics::Examining::default(),
+            snapshots: snapshot::Snapshots::default(),
             proofs: actions::gpus::prove::Proofs::default(),
             under_way: actions::replay::UnderWay::default(),
         }))
@@ -225,6 +230,15 @@ impl Server {
         &self.0.catalog
     }
 
+    pub(crate) fn snapshots(&self) -> &snapshot::Snapshots {
+        &self.0.snapshots
+    }
+
+    /// Everything live as of the newest commit or a later one, shared by all who ask.
+    pub(crate) async fn snapshot(&self) -> Result<Arc<snapshot::Snapshot>, Failure> {
+        self.0.snapshots.newest(&self.0.catalog).await
+    }
+
     pub(crate) fn sign_in_counts(&self) -> &access::AttemptCounts {
         &self.0.sign_in_counts
     }
@@ -238,16 +252,16 @@ impl Server {
     }
 }
 
-/// Moves this server's rows towards what people want, and speaks to the machine behind `link`: wakes
+/// Moves this server's rows towards what people want, and speaks to the nodes behind `links`: wakes
 /// on commits, reports and a clock of seconds. Runs until it is dropped; at most one a server.
 /// An error ends one pass, is logged, and the next pass tries again.
 pub fn conduct(
     server: &Server,
-    link: base::link::ServerEnd,
+    links: links::Links,
 ) -> impl Future<Output = ()> + Send + use<> {
     let catalog = server.catalog().clone();
     let clock = server.clock().clone();
-    controller::driver::run(catalog, link, clock, server.settings().keep_days)
+    controller::driver::run(catalog, links, clock, server.settings().keep_days)
 }
 
 /// Has the logs of sessions that people delete removed from the machine behind `streams`, those that were

@@ -225,10 +225,9 @@ pub async fn list_live(
     PageCaller(caller): PageCaller,
     Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
-    let server = console.server.clone();
     let by = By::asked(&asked.by);
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller, by).await.ok()?;
@@ -261,9 +260,8 @@ pub async fn show_live(
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
-    let server = console.server.clone();
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller, id) =
             (console.clone(), visit.clone(), caller.clone(), id.clone());
         async move {

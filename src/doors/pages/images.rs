@@ -200,17 +200,19 @@ async fn live(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    let server = console.server.clone();
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller).await.ok()?;
-            Some(vec![
+            let fragments = vec![
                 ("counts", page.f.counts()),
                 ("images", page.as_images().render().ok()?),
                 ("jobs", page.as_jobs().render().ok()?),
-            ])
+            ];
+            // How far it is stands in no row.
+            let clocked = true;
+            Some(stream::LiveParts { fragments, clocked })
         }
     })
 }

@@ -127,10 +127,9 @@ pub async fn live(
     PageCaller(caller): PageCaller,
     Query(asked): Query<FloorPlanQuery>,
 ) -> Response {
-    let server = console.server.clone();
     let by = By::asked(&asked.by);
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller, by).await.ok()?;
@@ -162,7 +161,7 @@ async fn read(
         limit: Some(SHOWN as u32),
         ..ListQuery::default()
     };
-    let list = sessions::list(&console.server, caller, &newest).await?;
+    let list = sessions::list_uncounted(&console.server, caller, &newest).await?;
     let devices = devices::list(&console.server, caller).await?;
     let queue = sessions::queue(&console.server, caller).await?;
     // Users without permission to see the machine get no warnings about it.

@@ -86,17 +86,19 @@ pub async fn live(
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
-    let server = console.server.clone();
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller, id) =
             (console.clone(), visit.clone(), caller.clone(), id.clone());
         async move {
             let page = page(&console, &visit, &caller, &id, None).await.ok()?;
-            Some(vec![
+            let fragments = vec![
                 ("state", page.as_state().render().ok()?),
                 ("found", page.as_found().render().ok()?),
-            ])
+            ];
+            // How far it is stands in no row.
+            let clocked = true;
+            Some(stream::LiveParts { fragments, clocked })
         }
     })
 }

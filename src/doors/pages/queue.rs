@@ -11,7 +11,7 @@ use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
-use server::actions::sessions::{self, ListQuery, SessionView};
+use server::actions::sessions::{self, SessionView};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow};
@@ -53,9 +53,7 @@ pub struct EndingRow {
     pub percent: u8,
 }
 
-/// Sessions looked at for those that end soon.
-const LOOKED_AT: u32 = 500;
-/// Of those, the ones shown.
+/// Sessions shown of those that end soon.
 const ENDS: usize = 8;
 
 /// `GET /queue`
@@ -79,9 +77,8 @@ pub async fn live(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    let server = console.server.clone();
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         async move {
             let page = read(&console, &visit, &caller).await.ok()?;
@@ -104,14 +101,8 @@ async fn read(
     let now = console.server.clock().now();
     let queue = sessions::queue(&console.server, caller).await?;
     let seen = sessions::overview(&console.server, caller).await?;
-    let running = ListQuery {
-        q: "state:running".into(),
-        limit: Some(LOOKED_AT),
-        ..ListQuery::default()
-    };
-    let running = sessions::list(&console.server, caller, &running).await?;
+    let running = sessions::running(&console.server, caller).await?;
     let mut ends: Vec<(Timestamp, &SessionView)> = running
-        .items
         .iter()
         .filter_map(|session| Some((end(session)?, session)))
         .collect();

@@ -271,9 +271,8 @@ pub async fn list_live(
     PageCaller(caller): PageCaller,
     Query(asked): Query<SessionListQuery>,
 ) -> Response {
-    let server = console.server.clone();
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller, asked) = (
             console.clone(),
             visit.clone(),
@@ -316,7 +315,7 @@ async fn read_list(
         cursor: (!asked.cursor.is_empty()).then(|| asked.cursor.clone()),
         scope: (!asked.scope.is_empty()).then(|| asked.scope.clone()),
     };
-    let page = sessions::list(&console.server, caller, &wanted).await?;
+    let page = sessions::list_uncounted(&console.server, caller, &wanted).await?;
     let seen = sessions::overview(&console.server, caller).await?;
     let policy = devices::policy(&console.server, caller).await?;
     let counts = seen.counts;
@@ -562,10 +561,9 @@ pub async fn show_live(
     Path(id): Path<String>,
     Query(look): Query<SessionQuery>,
 ) -> Response {
-    let server = console.server.clone();
     let tab = SessionTab::from_word(&look.tab);
-    let reader = caller.clone();
-    stream::stream(&server, &reader, move || {
+    let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
+    stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller, id, look) = (
             console.clone(),
             visit.clone(),
@@ -577,7 +575,7 @@ pub async fn show_live(
             let page = read_one(&console, &visit, &caller, &id, tab, &look.q)
                 .await
                 .ok()?;
-            Some(vec![
+            let fragments = vec![
                 ("state", page.as_state().render().ok()?),
                 ("verbs", page.as_verbs().render().ok()?),
                 ("meta", page.as_meta().render().ok()?),
@@ -588,7 +586,11 @@ pub async fn show_live(
                 ("where", page.as_where_it_runs().render().ok()?),
                 ("timeline", page.as_timeline().render().ok()?),
                 ("notice", page.as_notice().render().ok()?),
-            ])
+            ];
+            Some(stream::LiveParts {
+                fragments,
+                clocked: page.tab == SessionTab::Logs && page.ended.is_none(),
+            })
         }
     })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use rules::cut;
 use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile};
 use rules::messages::DeviceUse;
-use rules::names::{NodeId, SessionId};
+use rules::names::{NodeId, SessionId, UserId, UserName};
 use rules::permissions::{Permission, reach};
 use rules::policy::SharePolicy;
 use rules::proof::SelfTestStatus;
@@ -28,6 +28,7 @@ use crate::catalog::events::NewEvent;
 use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
 use crate::catalog::samples::Rate;
 use crate::catalog::{Lane, ReadTransaction, Rows};
+use crate::snapshot::{DeviceFacts, names_of_owners};
 use crate::{Failure, Server};
 
 pub mod prove;
@@ -239,22 +240,19 @@ const MAX_NOTE_LENGTH: usize = 256;
 /// Every device, machine by machine in the order of their indexes.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Gpus, Failure> {
     allowed(caller, Permission::SessionsRead)?;
-    let (caller, now) = (caller.clone(), server.clock().now());
+    let now = server.clock().now();
     let rates = server.catalog().samples().rates();
-    server
-        .catalog()
-        .read("show devices", move |view| {
-            let world = view.world()?;
-            let items = all(view, &world, &caller, now, &rates)?;
-            Ok(Gpus {
-                simulated: items.iter().any(|gpu| gpu.simulated),
-                items,
-                others: others(&world),
-                policy: world.policy,
-                context_overhead: CONTEXT_OVERHEAD,
-            })
-        })
-        .await
+    let snapshot = server.snapshot().await?;
+    let world = &snapshot.world;
+    let known = (&snapshot.devices, &snapshot.names);
+    let items = shown(known, world, caller, now, &rates);
+    Ok(Gpus {
+        simulated: items.iter().any(|gpu| gpu.simulated),
+        items,
+        others: others(world),
+        policy: world.policy,
+        context_overhead: CONTEXT_OVERHEAD,
+    })
 }
 
 fn others(world: &ClusterSnapshot) -> Vec<Others> {
@@ -621,14 +619,26 @@ fn all(
     now: Timestamp,
     rates: &SliceRates,
 ) -> Result<Vec<Gpu>, Failure> {
-    let marks = view.devices()?;
+    let facts = DeviceFacts::read(view, world)?;
+    let names = names_of_owners(view, world)?;
+    Ok(shown((&facts, &names), world, caller, now, rates))
+}
+
+/// Every device as `caller` may see it. Costs devices × sessions comparisons.
+fn shown(
+    (facts, names): (&DeviceFacts, &BTreeMap<UserId, UserName>),
+    world: &ClusterSnapshot,
+    caller: &Caller,
+    now: Timestamp,
+    rates: &SliceRates,
+) -> Vec<Gpu> {
     let reach = reach(&caller.subject, Permission::SessionsRead);
     let mut gpus = Vec::new();
     for node in &world.nodes {
-        let uses = view.device_uses(node.id);
-        let uncut = view.uncut(node.id);
+        let uses = facts.uses.get(&node.id).map_or(&[][..], Vec::as_slice);
+        let uncut = facts.uncut.get(&node.id).map_or(&[][..], Vec::as_slice);
         for device in &node.capacity.devices {
-            let mark = marks.iter().find(|mark| mark.uuid == device.uuid);
+            let mark = facts.marks.iter().find(|mark| mark.uuid == device.uuid);
             let mut gpu = bare(node, device, mark, now);
             gpu.doing = uses
                 .iter()
@@ -642,7 +652,7 @@ fn all(
                     .map(|uncut| uncut.reason.clone());
             }
             if !device.simulated {
-                let proof = view.proof_with(&device.uuid, &device.driver)?;
+                let proof = facts.proofs.get(&device.uuid).copied();
                 gpu.proved_at = proof.map(|(_, at)| at);
                 gpu.proof = match proof {
                     None => SelfTestStatus::Untested,
@@ -657,13 +667,11 @@ fn all(
                 for part in session.holds().iter().filter(|d| d.index == device.index) {
                     let mine = session.owner == caller.subject.user;
                     let shown = mine || reach.covers(&session.scope());
-                    let owner = view
-                        .person_name(session.owner)?
-                        .filter(|_| shown)
-                        .map(|name| Owner {
-                            id: session.owner,
-                            name,
-                        });
+                    let name = names.get(&session.owner).filter(|_| shown);
+                    let owner = name.map(|name| Owner {
+                        id: session.owner,
+                        name: name.clone(),
+                    });
                     hold(&mut gpu, device, part);
                     let doing = rates
                         .get(&session.id)
@@ -705,7 +713,7 @@ fn all(
             gpus.push(gpu);
         }
     }
-    Ok(gpus)
+    gpus
 }
 
 /// One decimal: what is measured is no more exact.

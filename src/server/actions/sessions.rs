@@ -63,6 +63,47 @@ pub async fn list(
     caller: &Caller,
     wanted: &ListQuery,
 ) -> Result<ListPage<SessionView>, Failure> {
+    page_of(server, caller, wanted, true).await
+}
+
+/// The same without a total, which would cost a visit of every session that fits: `estimated_total` is the
+/// number of items.
+pub async fn list_uncounted(
+    server: &Server,
+    caller: &Caller,
+    wanted: &ListQuery,
+) -> Result<ListPage<SessionView>, Failure> {
+    page_of(server, caller, wanted, false).await
+}
+
+/// Running sessions that the caller may see, newest first, at most 500. Reads no row of its own.
+pub async fn running(server: &Server, caller: &Caller) -> Result<Vec<SessionView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let snapshot = server.snapshot().await?;
+    let (world, reach) = (
+        &snapshot.world,
+        reach(&caller.subject, Permission::SessionsRead),
+    );
+    Ok(world
+        .sessions
+        .iter()
+        .rev()
+        .filter(|row| row.state() == SessionState::Running)
+        .filter(|row| reach.covers(&row.scope()))
+        .take(MAX_PAGE_ITEMS as usize)
+        .filter_map(|row| {
+            let owner = snapshot.names.get(&row.owner)?.clone();
+            Some(SessionView::of(row, owner, &world.nodes, world.policy))
+        })
+        .collect())
+}
+
+async fn page_of(
+    server: &Server,
+    caller: &Caller,
+    wanted: &ListQuery,
+    counted: bool,
+) -> Result<ListPage<SessionView>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let filter = query::parse(&wanted.q)?;
     let (key, descending) = query::sort(wanted.sort.as_deref())?;
@@ -108,7 +149,10 @@ pub async fn list(
                 .last()
                 .filter(|_| more)
                 .map(|last| cursor::write(&signing, &bound, &(key.of(last), last.id)));
-            let estimated_total = view.count_sessions(&reach, &filter)?;
+            let estimated_total = match counted {
+                true => view.count_sessions(&reach, &filter)?,
+                false => rows.len() as u64,
+            };
             let mut names = NameCache::new(view)?;
             let items = rows
                 .iter()
@@ -137,13 +181,18 @@ pub async fn get(server: &Server, caller: &Caller, id: &str) -> Result<SessionVi
 /// Why a session is where it is: what it waits for, or where it went and why.
 pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanation, Failure> {
     let (caller, id, now) = (caller.clone(), id.to_owned(), server.clock().now());
+    let snapshot = server.snapshot().await?;
     server
         .catalog()
         .read("explain a session", move |view| {
             let row = find(view, &caller, Permission::SessionsRead, &id)?;
-            let world = view.world()?;
-            let explained = placement::explain_session(&world, &row, now);
-            Ok(discreet(explained, &world, &caller))
+            let world = &snapshot.world;
+            // Of the snapshot's moment, so that it is explained by the sessions beside it.
+            let explained = match world.session(row.id) {
+                Some(live) => snapshot.explain(live, now),
+                None => placement::explain_session(world, &row, now),
+            };
+            Ok(discreet(explained, world, &caller))
         })
         .await
 }
@@ -156,24 +205,30 @@ pub async fn queue(
 ) -> Result<Vec<(SessionView, Explanation)>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
-    server
-        .catalog()
-        .read("show the queue", move |view| {
-            let world = view.world()?;
-            let mut waiting = placement::queue(&world, now);
-            let reach = reach(&caller.subject, Permission::SessionsRead);
-            waiting.retain(|s| reach.covers(&s.scope()));
-            let mut names = NameCache::new(view)?;
-            waiting
-                .into_iter()
-                .take(MAX_EXPLAINED)
-                .map(|row| {
-                    let explained = placement::explain_session(&world, row, now);
-                    Ok((names.show(row)?, discreet(explained, &world, &caller)))
-                })
-                .collect()
-        })
+    let snapshot = server.snapshot().await?;
+    if snapshot.waiting() == 0 {
+        return Ok(Vec::new());
+    }
+    // Explaining a long queue takes long for a thread that answers.
+    let explained = tokio::task::spawn_blocking(move || {
+        let world = &snapshot.world;
+        let mut waiting = placement::queue(world, now);
+        let reach = reach(&caller.subject, Permission::SessionsRead);
+        waiting.retain(|s| reach.covers(&s.scope()));
+        waiting
+            .into_iter()
+            .take(MAX_EXPLAINED)
+            .filter_map(|row| {
+                let explained = discreet(snapshot.explain(row, now), world, &caller);
+                let owner = snapshot.names.get(&row.owner)?.clone();
+                let shown = SessionView::of(row, owner, &world.nodes, world.policy);
+                Some((shown, explained))
+            })
+            .collect()
+    });
+    explained
         .await
+        .map_err(|ended| crate::ServerFault::new("show the queue", ended).into())
 }
 
 /// What happened to a session, oldest first; the newest 500.

@@ -197,7 +197,9 @@ impl Catalog {
 
     /// Notes what a node's devices are doing, and which cannot be cut as ordered. No row is written.
     pub(crate) fn heard_devices(&self, report: &NodeReport) {
-        self.0.heard.note_devices(report);
+        if self.0.heard.note_devices(report) {
+            self.0.measured.send_modify(|version| *version += 1);
+        }
     }
 
     /// Forgets when nodes were heard of, as a restart does.

@@ -20,6 +20,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("migrations/0009_ended.sql"),
     include_str!("migrations/0010_tenancy.sql"),
     include_str!("migrations/0011_containers.sql"),
+    include_str!("migrations/0012_listing.sql"),
 ];
 
 /// Marks the file as a catalog of ours: "frdl".

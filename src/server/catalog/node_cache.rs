@@ -1,6 +1,7 @@
 //! What the server knows of machines and writes in no row. Gone with the process; reads no row.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rules::messages::{DeviceUse, NodeReport, Uncut};
@@ -17,10 +18,11 @@ pub(crate) struct NodeCache {
     times: Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
     policy: Arc<RwLock<SharePolicy>>,
     told: Arc<Mutex<BTreeMap<NodeId, NodeTelemetry>>>,
+    version: Arc<AtomicU64>,
 }
 
 /// What a machine said last and no row keeps.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct NodeTelemetry {
     pub(super) uses: Vec<DeviceUse>,
     pub(super) uncut: Vec<Uncut>,
@@ -29,14 +31,32 @@ pub(super) struct NodeTelemetry {
 impl NodeCache {
     pub(super) fn note(&self, node: NodeId, at: Timestamp) {
         self.times().insert(node, at);
+        self.raise();
     }
 
-    pub(super) fn note_devices(&self, report: &NodeReport) {
+    /// Rises with every change of what is cached here.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Called after the change: a reader that takes the version first can only be too old by the version, never by
+    /// the content.
+    pub(super) fn raise(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Keeps what a report says of devices; true where it differs from the report before.
+    pub(super) fn note_devices(&self, report: &NodeReport) -> bool {
         let told = NodeTelemetry {
             uses: report.device_uses.clone(),
             uncut: report.uncut.clone(),
         };
-        self.told().insert(report.node, told);
+        let before = self.told().insert(report.node, told.clone());
+        let changed = before.as_ref() != Some(&told);
+        if changed {
+            self.raise();
+        }
+        changed
     }
 
     pub(super) fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeTelemetry>> {
@@ -45,6 +65,7 @@ impl NodeCache {
 
     pub(super) fn set_policy(&self, policy: SharePolicy) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        self.raise();
     }
 
     pub(super) fn policy(&self) -> SharePolicy {
@@ -54,6 +75,7 @@ impl NodeCache {
     pub(super) fn forget(&self) {
         self.times().clear();
         self.told().clear();
+        self.raise();
     }
 
     pub(super) fn times(&self) -> MutexGuard<'_, BTreeMap<NodeId, Timestamp>> {

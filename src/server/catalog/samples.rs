@@ -25,6 +25,10 @@ const FINE_SECONDS: u64 = 15 * 60;
 /// Minutes are kept this long.
 const COARSE_SECONDS: u64 = 7 * 86_400;
 
+/// Sessions whose newest samples are kept in memory between two reports. Higher: more memory, some 10 KiB for each.
+/// Lower: pages that are open at once read the same samples again.
+const MAX_RECENT_SESSIONS: usize = 128;
+
 /// One sample of one container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UsageRow {
@@ -117,6 +121,14 @@ impl DeviceRate {
 pub(crate) struct Samples {
     connection: Mutex<Connection>,
     latest: Mutex<Latest>,
+    /// Samples of the last minutes that were read since the newest were written.
+    recent: Mutex<BTreeMap<SessionId, RecentSamples>>,
+}
+
+/// Samples of one session after a moment.
+struct RecentSamples {
+    since: Timestamp,
+    rows: Vec<UsageRow>,
 }
 
 #[derive(Default)]
@@ -182,19 +194,20 @@ impl Samples {
         Ok(Self {
             connection: Mutex::new(connection),
             latest: Mutex::default(),
+            recent: Mutex::default(),
         })
     }
 
     /// Keeps what a report says about usage. Samples that follow each other too closely are left
-    /// out. Never fails: what cannot be written is logged and lost.
-    pub(crate) fn record(&self, at: Timestamp, used: &[(ContainerName, ContainerUsage)]) {
+    /// out. Never fails: what cannot be written is logged and lost. True where it differs from the sample before.
+    pub(crate) fn record(&self, at: Timestamp, used: &[(ContainerName, ContainerUsage)]) -> bool {
         let mut latest = locked(&self.latest);
         let apart = at.millis_since(latest.at);
         if apart < APART && at >= latest.at {
-            return;
+            return false;
         }
         let new_minute = at.as_millis() / 60_000 != latest.minute;
-        latest.rates = used
+        let rates: BTreeMap<SessionId, Rate> = used
             .iter()
             .map(|(name, usage)| {
                 let before = latest
@@ -215,16 +228,21 @@ impl Samples {
                 (name.session, rate)
             })
             .collect();
+        // A sample of a running session is a new point of its charts, whatever it says.
+        let changed = !rates.is_empty() || !latest.rates.is_empty();
+        latest.rates = rates;
         latest.seen = used.iter().cloned().collect();
         latest.at = at;
         latest.minute = at.as_millis() / 60_000;
         drop(latest);
         if used.is_empty() && !new_minute {
-            return;
+            return changed;
         }
         if let Err(error) = self.write(at, used, new_minute) {
             tracing::warn!(%error, "samples were not written");
         }
+        locked(&self.recent).clear();
+        changed
     }
 
     fn write(
@@ -277,6 +295,30 @@ impl Samples {
             }
         }
         transaction.commit()
+    }
+
+    /// As `of`, for a moment of a few minutes ago: read once for all who ask until the next sample.
+    pub(crate) fn recent(
+        &self,
+        session: SessionId,
+        since: Timestamp,
+    ) -> Result<Vec<UsageRow>, Failure> {
+        let after = |known: &RecentSamples| {
+            let rows = known.rows.iter().filter(|row| row.at > since);
+            rows.copied().collect()
+        };
+        // Held while the rows are read, so that a sample that is written meanwhile is not missed.
+        let mut recent = locked(&self.recent);
+        let known = recent.get(&session);
+        if let Some(known) = known.filter(|known| known.since <= since) {
+            return Ok(after(known));
+        }
+        let rows = self.of(session, since)?;
+        if recent.len() < MAX_RECENT_SESSIONS {
+            let rows = rows.clone();
+            recent.insert(session, RecentSamples { since, rows });
+        }
+        Ok(rows)
     }
 
     /// Samples of a session after `since`, oldest first: each one of the last quarter of an hour,
@@ -391,6 +433,32 @@ mod tests {
             idle_since: None,
             simulated: false,
         }
+    }
+
+    #[test]
+    fn recent_samples_are_those_of_the_file_for_more_sessions_than_are_kept() {
+        let samples = Samples::open(&CatalogPlace::Memory).unwrap();
+        let at = |second: i64| Timestamp::from_millis(1_800_000_000_000 + second * 1000);
+        let sessions = MAX_RECENT_SESSIONS as u128 + 2;
+        for second in [0, 2, 4, 6] {
+            let used: Vec<_> = (0..sessions)
+                .map(|n| (name(n), usage(second as f64)))
+                .collect();
+            assert!(
+                samples.record(at(second), &used),
+                "running sessions have new points"
+            );
+            for n in 0..sessions {
+                for since in [at(1), at(3), at(0)] {
+                    let session = name(n).session;
+                    let recent = samples.recent(session, since).unwrap();
+                    assert_eq!(recent, samples.of(session, since).unwrap());
+                }
+            }
+            assert_eq!(locked(&samples.recent).len(), MAX_RECENT_SESSIONS);
+        }
+        assert!(samples.record(at(8), &[]), "the last points are over");
+        assert!(!samples.record(at(10), &[]), "nothing runs");
     }
 
     #[test]

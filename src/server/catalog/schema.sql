@@ -248,7 +248,9 @@ CREATE TABLE session (
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
-CREATE INDEX session_ended on session (ended_at) where state = 'ended';
+CREATE INDEX session_created on session (created_at, id);
+
+CREATE INDEX session_ended on session (ended_at, outcome, owner) where state = 'ended';
 
 CREATE INDEX session_ended_of on session (owner, document_gone desc, ended_at) where state = 'ended';
 

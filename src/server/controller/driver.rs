@@ -1,18 +1,20 @@
 //! The controller's loop: wakes on a commit, on a report and on a clock, runs one pass, writes it,
 //! then puts the assignment on the link. Holds nothing that a restart would miss.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::link::ServerEnd;
 use base::observe::{Clock, chain};
 use rules::messages::NodeReport;
+use rules::names::NodeId;
 use rules::placement;
 use rules::units::Timestamp;
 
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::controller::{Controller, ControllerPass, apply_report, retention};
+use crate::links::Links;
 
 /// Longest wait between two passes. Shorter: an idle box wakes for nothing. Longer: what no signal
 /// announces (a node that fell silent, a clock that was set) is noticed later.
@@ -28,35 +30,29 @@ const SHORT: Duration = Duration::from_millis(5);
 
 /// Runs until the task is dropped or the catalog is closed. An error ends a pass, never the loop;
 /// the next pass sees the same rows and tries again.
-pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, keep_days: u32) {
+pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_days: u32) {
     let zero = Instant::now();
     let mut revision = catalog.revision();
     let mut controller = Controller::default();
-    // The newest report that no pass has taken in, and the newest that one has.
-    let mut heard: Option<Arc<NodeReport>> = None;
-    let mut absorbed: Option<Arc<NodeReport>> = None;
+    // Of each node the newest report that no pass has taken in, and the newest that one has.
+    let mut heard: BTreeMap<NodeId, Arc<NodeReport>> = BTreeMap::new();
+    let mut absorbed: BTreeMap<NodeId, Arc<NodeReport>> = BTreeMap::new();
     let mut linked = true;
     let mut tidied: Option<Instant> = None;
     loop {
         revision.borrow_and_update();
         // A machine that is not led says nothing new, and root may have accepted meanwhile.
-        if controller.quarantine().is_some() && heard.is_none() {
+        if controller.quarantine().is_some() && heard.is_empty() {
             heard.clone_from(&absorbed);
         }
-        let was_heard = heard.is_some();
+        let was_heard = !heard.is_empty();
+        let reports: Vec<_> = heard.values().cloned().collect();
         let now = clock.now();
         let mut busy = Duration::ZERO;
-        let pass = take_pass(
-            &catalog,
-            &mut controller,
-            heard.as_ref(),
-            now,
-            zero,
-            &mut busy,
-        );
+        let pass = take_pass(&catalog, &mut controller, &reports, now, zero, &mut busy);
         let wait = match pass.await {
             Ok(pass) => {
-                absorbed = heard.take().or(absorbed);
+                absorbed.append(&mut heard);
                 let quarantine = controller.quarantine();
                 // The machine says by its own memory that it obeys this catalog.
                 if quarantine.is_none()
@@ -68,9 +64,9 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                 }
                 catalog.health().quarantine(quarantine);
                 for assignment in controller.due_assignments(&pass, zero.elapsed()) {
-                    // One link leads to one machine; the others' lists wait in their rows.
-                    if absorbed.as_ref().is_some_and(|r| r.node == assignment.node) {
-                        link.send(assignment);
+                    // A node that was not heard of yet may not be led by this catalog.
+                    if absorbed.contains_key(&assignment.node) {
+                        links.send(assignment);
                     }
                 }
                 controller
@@ -101,7 +97,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                     }
                     break;
                 }
-                report = link.report(), if linked => {
+                report = links.report(), if linked => {
                     let Some(report) = report else {
                         linked = false;
                         continue;
@@ -111,10 +107,12 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
                     catalog.heard_devices(&report);
                     catalog.health().heard(&report.problems);
                     catalog.record_usage(&report, at);
-                    let known = heard.is_none()
-                        && absorbed.as_deref().is_some_and(|a| apply_report::same(a, &report));
+                    let known = !heard.contains_key(&report.node)
+                        && absorbed
+                            .get(&report.node)
+                            .is_some_and(|before| apply_report::same(before, &report));
                     if !known {
-                        heard = Some(report);
+                        heard.insert(report.node, report);
                         break;
                     }
                 }
@@ -129,7 +127,7 @@ pub(crate) async fn run(catalog: Catalog, mut link: ServerEnd, clock: Clock, kee
 async fn take_pass(
     catalog: &Catalog,
     controller: &mut Controller,
-    heard: Option<&Arc<NodeReport>>,
+    heard: &[Arc<NodeReport>],
     now: Timestamp,
     zero: Instant,
     busy: &mut Duration,
@@ -137,13 +135,7 @@ async fn take_pass(
     for _ in 0..TRIES {
         let began = Instant::now();
         let sight = catalog.sight().await?;
-        let pass = controller.run_pass(
-            sight,
-            heard.map(std::slice::from_ref).unwrap_or_default(),
-            now,
-            zero.elapsed(),
-            &placement::decide,
-        );
+        let pass = controller.run_pass(sight, heard, now, zero.elapsed(), &placement::decide);
         *busy += began.elapsed();
         let written = match pass.writes() {
             Some(writes) => catalog.record_turn(writes).await?,

@@ -92,8 +92,9 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
     });
     let owner = simulation.person("kim", clock.now()).unwrap();
     let (server_end, node_end) = link::local();
+    let id = NodeId::make(clock.now(), [1; 10]);
     let node = FakeNode::new(
-        NodeId::make(clock.now(), [1; 10]),
+        id,
         "box",
         BootId::make(clock.now(), [2; 10]),
         Capacity {
@@ -104,7 +105,10 @@ async fn a_launch_reaches_a_container_on_signals_alone_and_an_idle_loop_writes_n
         },
     );
     let machine = tokio::spawn(machine(node_end, node));
-    let loops = tokio::spawn(crate::conduct(simulation.server(), server_end));
+    let loops = tokio::spawn(crate::conduct(
+        simulation.server(),
+        crate::links::Links::to(id, server_end),
+    ));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = commits.load(Ordering::Relaxed);
 

@@ -154,7 +154,10 @@ impl TheBox {
         let router = doors::api::router(server.clone(), Arc::new(streams.clone()));
 
         let (server_end, node_end) = base::link::local();
-        tokio::spawn(server::conduct(&server, server_end));
+        tokio::spawn(server::conduct(
+            &server,
+            server::links::Links::to(server.node(), server_end),
+        ));
         let mut machine = FakeMachine::new(server.node(), devices);
         if !server.settings().host_environment {
             machine = machine.without_programs();

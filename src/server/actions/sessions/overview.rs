@@ -1,9 +1,7 @@
 //! The machine at a glance, and one session's use of it over time. Other people's work is shown as
 //! taken room without names, unless the caller may see everybody's.
 
-use std::collections::BTreeMap;
-
-use rules::findings::{InvariantFinding, findings};
+use rules::findings::InvariantFinding;
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
 use rules::permissions::{Permission, reach};
@@ -148,22 +146,15 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let rates = server.catalog().samples().rates();
+    let snapshot = server.snapshot().await?;
+    let shared = server.clone();
     server
         .catalog()
         .read("show the overview", move |view| {
-            let world = view.world()?;
+            let (world, owners) = (&snapshot.world, &snapshot.names);
             let subject = &caller.subject;
             let visible = reach(subject, Permission::SessionsRead).or_own(subject);
             let heard = reach(subject, Permission::SystemRead).or_own(subject);
-            let mut owners = BTreeMap::new();
-            for session in &world.sessions {
-                if let std::collections::btree_map::Entry::Vacant(entry) =
-                    owners.entry(session.owner)
-                    && let Some(name) = view.person_name(session.owner)?
-                {
-                    entry.insert(name);
-                }
-            }
             let used = world.used();
             let machines = world
                 .nodes
@@ -250,13 +241,13 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
             }
             let day = Timestamp::from_millis(now.as_millis() - 86_400_000);
             (counts.ended, counts.failed) = view.count_ended(&visible, day)?;
-            let recent = view.events_latest(&heard, RECENT)?;
+            let recent = shared.snapshots().recent_events(view, heard, RECENT)?;
             Ok(Overview {
                 machines,
                 counts,
                 recent: recent.into_iter().map(EventView::of).collect(),
                 findings: if heard.is_everything() {
-                    findings(&world)
+                    snapshot.findings().to_vec()
                 } else {
                     Vec::new()
                 },
@@ -283,10 +274,15 @@ pub async fn samples(
     let row = server.catalog().read_now("show samples", |view| {
         find(view, caller, Permission::SessionsRead, id)
     })?;
-    let rows = server
-        .catalog()
-        .samples_of(row.id, since.unwrap_or_default())
-        .await?;
+    let rows = match since {
+        Some(since) => server.catalog().recent_samples_of(row.id, since).await?,
+        None => {
+            server
+                .catalog()
+                .samples_of(row.id, Timestamp::default())
+                .await?
+        }
+    };
     let demand = row.spec.demand;
     let held = row.holds();
     let granted: Bytes = held.iter().map(|part| part.memory).sum();

@@ -1,0 +1,340 @@
+//! One read of the live rows for each revision, shared by every page and every answer that shows them: the
+//! cluster, the names of owners, what was said and measured of devices. Permissions are not applied here:
+//! `actions` give each caller their part. Never writes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rules::findings::{InvariantFinding, findings};
+use rules::messages::{DeviceUse, Uncut};
+use rules::names::{NodeId, SessionId, UserId, UserName};
+use rules::permissions::Reach;
+use rules::placement::{self, Explanation};
+use rules::session::{Session, SessionState};
+use rules::units::Timestamp;
+use rules::world::ClusterSnapshot;
+
+use crate::Failure;
+use crate::catalog::events::EventRow;
+use crate::catalog::nodes::DeviceRow;
+use crate::catalog::{Catalog, ReadTransaction};
+
+/// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
+/// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
+const EXPLAINED_FOR: u64 = 1_000;
+/// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more people
+/// search the journal.
+const MAX_AUDIENCES: usize = 256;
+/// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
+const MAX_EVENTS_BEHIND: u64 = 1_000;
+
+/// Everything live, as of one moment.
+pub(crate) struct Snapshot {
+    pub(crate) world: ClusterSnapshot,
+    /// Names of the owners of live sessions.
+    pub(crate) names: BTreeMap<UserId, UserName>,
+    pub(crate) devices: DeviceFacts,
+    findings: OnceLock<Vec<InvariantFinding>>,
+    explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
+}
+
+/// What is known of devices beside what their nodes report.
+pub(crate) struct DeviceFacts {
+    /// What administrators said of them.
+    pub(crate) marks: Vec<DeviceRow>,
+    pub(crate) uses: BTreeMap<NodeId, Vec<DeviceUse>>,
+    pub(crate) uncut: BTreeMap<NodeId, Vec<Uncut>>,
+    /// The newest self-test of a real device under its driver: whether it passed, and when.
+    pub(crate) proofs: BTreeMap<String, (bool, Timestamp)>,
+}
+
+impl DeviceFacts {
+    /// Costs a look-up for each real device.
+    pub(crate) fn read(
+        view: &ReadTransaction<'_>,
+        world: &ClusterSnapshot,
+    ) -> Result<Self, Failure> {
+        let mut proofs = BTreeMap::new();
+        for device in world.nodes.iter().flat_map(|node| &node.capacity.devices) {
+            if !device.simulated
+                && let Some(proof) = view.proof_with(&device.uuid, &device.driver)?
+            {
+                proofs.insert(device.uuid.clone(), proof);
+            }
+        }
+        let nodes = || world.nodes.iter().map(|node| node.id);
+        Ok(Self {
+            marks: view.devices()?,
+            uses: nodes().map(|id| (id, view.device_uses(id))).collect(),
+            uncut: nodes().map(|id| (id, view.uncut(id))).collect(),
+            proofs,
+        })
+    }
+}
+
+/// Names of the owners of live sessions. Costs a look-up for each.
+pub(crate) fn names_of_owners(
+    view: &ReadTransaction<'_>,
+    world: &ClusterSnapshot,
+) -> Result<BTreeMap<UserId, UserName>, Failure> {
+    let owners: std::collections::BTreeSet<UserId> =
+        world.sessions.iter().map(|session| session.owner).collect();
+    let mut names = BTreeMap::new();
+    for owner in owners {
+        if let Some(name) = view.person_name(owner)? {
+            names.insert(owner, name);
+        }
+    }
+    Ok(names)
+}
+
+impl Snapshot {
+    fn read(view: &ReadTransaction<'_>) -> Result<Self, Failure> {
+        let world = view.world()?;
+        Ok(Self {
+            names: names_of_owners(view, &world)?,
+            devices: DeviceFacts::read(view, &world)?,
+            world,
+            findings: OnceLock::new(),
+            explained: Mutex::default(),
+        })
+    }
+
+    /// How many sessions are pending.
+    pub(crate) fn waiting(&self) -> usize {
+        let sessions = self.world.sessions.iter();
+        sessions
+            .filter(|session| session.state() == SessionState::Pending)
+            .count()
+    }
+
+    /// Broken invariants; empty for sound rows. Looked for once.
+    pub(crate) fn findings(&self) -> &[InvariantFinding] {
+        self.findings.get_or_init(|| findings(&self.world))
+    }
+
+    /// Why `session` is where it is. Costs about one scheduling pass for one that waits, once a second for all
+    /// who ask; call it where blocking work is allowed.
+    pub(crate) fn explain(&self, session: &Session, now: Timestamp) -> Explanation {
+        let known = |explained: &BTreeMap<SessionId, (Timestamp, Explanation)>| {
+            let (at, explanation) = explained.get(&session.id)?;
+            let fresh = *at <= now && now.millis_since(*at) < EXPLAINED_FOR;
+            fresh.then(|| explanation.clone())
+        };
+        if let Some(explanation) = known(&locked(&self.explained)) {
+            return explanation;
+        }
+        let explanation = placement::explain_session(&self.world, session, now);
+        let mut explained = locked(&self.explained);
+        explained.insert(session.id, (now, explanation.clone()));
+        explanation
+    }
+}
+
+/// The newest snapshot, and what pages read again and again beside it.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    /// Held while a snapshot is read: who comes meanwhile waits for it and takes it.
+    newest: tokio::sync::Mutex<Option<NewestSnapshot>>,
+    /// The newest events each reader may see, newest first, and up to which sequence they were looked for.
+    recent: Mutex<BTreeMap<String, (u64, Vec<EventRow>)>>,
+}
+
+struct NewestSnapshot {
+    version: (u64, u64),
+    snapshot: Arc<Snapshot>,
+}
+
+impl Snapshots {
+    /// Everything live as of the newest commit or a later one: reads it where nobody did since, else costs
+    /// nothing.
+    ///
+    /// Errors: those of the catalog.
+    pub(crate) async fn newest(&self, catalog: &Catalog) -> Result<Arc<Snapshot>, Failure> {
+        let mut newest = self.newest.lock().await;
+        // Taken before the read: what changes meanwhile makes another read necessary.
+        let version = catalog.state_version();
+        if let Some(known) = newest.as_ref().filter(|known| known.version == version) {
+            return Ok(Arc::clone(&known.snapshot));
+        }
+        let read = catalog.read("take a snapshot", |view| Snapshot::read(view));
+        let snapshot = Arc::new(read.await?);
+        *newest = Some(NewestSnapshot {
+            version,
+            snapshot: Arc::clone(&snapshot),
+        });
+        Ok(snapshot)
+    }
+
+    /// The newest `most` events within `reach`, newest first; `most` is the same for every call.
+    pub(crate) fn recent_events(
+        &self,
+        view: &ReadTransaction<'_>,
+        reach: Reach,
+        most: u32,
+    ) -> Result<Vec<EventRow>, Failure> {
+        let reader = format!("{reach:?}");
+        let known = locked(&self.recent).get(&reader).cloned();
+        let newest = view.event_range()?.1;
+        let (looked, rows) = match known {
+            Some((looked, rows)) if looked == newest => (looked, rows),
+            Some((looked, rows)) if looked < newest && newest - looked <= MAX_EVENTS_BEHIND => {
+                let (mut fresh, looked) =
+                    view.events_after(looked, &reach, MAX_EVENTS_BEHIND as u32)?;
+                fresh.reverse();
+                fresh.extend(rows);
+                fresh.truncate(most as usize);
+                (looked, fresh)
+            }
+            _ => (newest, view.events_latest(&reach, most)?),
+        };
+        let mut recent = locked(&self.recent);
+        if recent.len() >= MAX_AUDIENCES && !recent.contains_key(&reader) {
+            recent.clear();
+        }
+        recent.insert(reader, (looked, rows.clone()));
+        Ok(rows)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::names::UserId;
+
+    use super::*;
+    use crate::Server;
+    use crate::catalog::Lane;
+    use crate::catalog::events::NewEvent;
+
+    fn subject(user: UserId, role: rules::people::Role) -> rules::permissions::Subject {
+        rules::permissions::Subject {
+            user,
+            role,
+            domain: rules::tenancy::DomainId::DEFAULT,
+            scopes: None,
+        }
+    }
+
+    fn everything() -> Reach {
+        let root = subject(crate::catalog::people::ROOT, rules::people::Role::Administrator);
+        rules::permissions::reach(&root, rules::permissions::Permission::SystemRead)
+    }
+
+    fn own(user: UserId) -> Reach {
+        rules::permissions::own(&subject(user, rules::people::Role::User))
+    }
+
+    fn note(server: &Server, owner: Option<UserId>, code: &str) {
+        let code = code.to_owned();
+        server
+            .catalog()
+            .write_now(Lane::People, "note", move |rows| {
+                rows.note(NewEvent {
+                    actor: "test",
+                    topic: "sessions",
+                    object: "x",
+                    scope: rules::tenancy::Scope {
+                        owner,
+                        ..rules::tenancy::Scope::SITE
+                    },
+                    code: &code,
+                    before: "",
+                    after: "",
+                })
+            })
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_read_once_for_each_commit_however_many_ask() {
+        let server = Server::for_tests();
+        let first = server.snapshot().await.unwrap();
+        let all = futures_of(&server).await;
+        assert!(all.iter().all(|other| Arc::ptr_eq(&first, other)));
+        note(&server, None, "one");
+        let all = futures_of(&server).await;
+        assert!(
+            !Arc::ptr_eq(&first, &all[0]),
+            "a commit makes the old one worthless"
+        );
+        assert!(all.iter().all(|other| Arc::ptr_eq(&all[0], other)));
+        assert_eq!(
+            all[0].world.revision,
+            *server.catalog().revision().borrow(),
+            "it is of the newest commit"
+        );
+        // What is heard of a node stands in no row, yet in the snapshot.
+        server
+            .catalog()
+            .heard(NodeId(uuid::Uuid::nil()), Timestamp::from_millis(1));
+        let heard = server.snapshot().await.unwrap();
+        assert!(!Arc::ptr_eq(&all[0], &heard));
+    }
+
+    async fn futures_of(server: &Server) -> Vec<Arc<Snapshot>> {
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let server = server.clone();
+                tokio::spawn(async move { server.snapshot().await.unwrap() })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for task in tasks {
+            all.push(task.await.unwrap());
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn the_newest_events_are_those_of_the_journal_however_often_they_are_read() {
+        let server = Server::for_tests();
+        let (mina, jae) = (
+            UserId(uuid::Uuid::from_u128(1)),
+            UserId(uuid::Uuid::from_u128(2)),
+        );
+        let check = || {
+            for reach in [everything(), own(mina)] {
+                server
+                    .catalog()
+                    .read_now("compare", |view| {
+                        let kept = server.snapshots().recent_events(view, reach, 3)?;
+                        assert_eq!(kept, view.events_latest(&reach, 3)?);
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+        };
+        check();
+        for round in 0..4 {
+            note(&server, Some(mina), &format!("own-{round}"));
+            check();
+            note(&server, Some(jae), &format!("other-{round}"));
+            note(&server, None, &format!("box-{round}"));
+            check();
+        }
+        // Further behind than what is read piece by piece.
+        for round in 0..MAX_EVENTS_BEHIND + 5 {
+            note(&server, Some(jae), &format!("flood-{round}"));
+        }
+        note(&server, Some(mina), "after");
+        check();
+    }
+
+    #[tokio::test]
+    async fn newest_events_are_kept_for_so_many_readers() {
+        let server = Server::for_tests();
+        note(&server, None, "one");
+        for reader in 0..MAX_AUDIENCES as u128 + 2 {
+            let reach = own(UserId(uuid::Uuid::from_u128(reader)));
+            let read = server.catalog().read_now("read", |view| {
+                server.snapshots().recent_events(view, reach, 3)
+            });
+            assert_eq!(read.unwrap(), Vec::new());
+            assert!(locked(&server.snapshots().recent).len() <= MAX_AUDIENCES);
+        }
+    }
+}
