@@ -7,6 +7,7 @@ pub mod cli;
 pub mod console;
 pub mod download;
 pub mod host;
+pub mod listener;
 pub mod origin;
 pub mod pages;
 pub mod peer;

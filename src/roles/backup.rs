@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use base::observe::{Clock, chain};
 use base::settings::Settings;
+use node::doctor::existing;
 use rules::refusal::Refusal;
 use serde::Serialize;
 use server::backup::{self, BackupPaths, Passphrase};
 use server::{Failure, upgrade};
 
-use super::doctor::checks::existing;
 use super::refused::refused_with;
 use super::settings_file::settings_file;
 use crate::doors::cli::args::{Format, Global};

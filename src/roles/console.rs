@@ -4,7 +4,6 @@
 //! Speaks to the server as the command line does; never touches the catalog or a container.
 
 mod machine;
-pub mod network;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use base::settings::Settings;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use node::host_network::{self as network, AddressPlan, NetworkTools};
 use ratatui::DefaultTerminal;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
@@ -22,7 +22,6 @@ use super::refused::refused_with;
 use crate::doors::cli::args::{ConsoleVerb, Format, Global, NetworkVerb, PowerVerb};
 use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::{self as door, ConsoleStatus, Field, KeyEffect, MENU};
-use network::{AddressPlan, NetworkTools};
 
 /// How often the first screen looks again. Lower: more work for a screen that is rarely read.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use base::settings::LoadedSettings;
+use node::host_network as network;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
-use super::console::network;
 use super::refused::refused_with;
 use super::{doctor, program};
 use crate::doors::cli::args::{Format, Global, Support};

@@ -7,6 +7,7 @@ pub mod assignment;
 pub mod continuity;
 pub mod cut;
 pub mod devices;
+pub mod doctor;
 pub mod findings;
 pub mod housekeeping;
 pub mod image;

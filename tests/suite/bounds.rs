@@ -12,8 +12,8 @@ const ENDS: [&str; 4] = ["_LIMIT", "_PLACES", "AT_ONCE", "_AT_MOST"];
 const SPARED: [&str; 6] = [
     "src/guest/",
     "src/roles/bench",
-    "src/roles/doctor",
-    "src/roles/rehearse",
+    "src/node/doctor",
+    "src/server/simulation/rehearsal",
     "src/doors/cli",
     "src/doors/console",
 ];

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use node::host_network::{self as network, Interface};
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
 use super::ConsoleRole;
-use super::network::{self, Interface};
 use crate::doors::cli;
 use crate::doors::console::{ConsoleStatus, HealthFact};
 use crate::roles::program::{self, UNITS};

@@ -131,9 +131,14 @@ pub(super) const WORDS: &[Homed] = &[
     Homed {
         shown: "tokio::spawn",
         spelling: Spelling::PathEnd(&["tokio", "spawn"]),
-        homes: &["src/roles/", "src/base/", "src/node/dial.rs"],
+        homes: &[
+            "src/roles/",
+            "src/base/",
+            "src/node/dial.rs",
+            "src/doors/listener.rs",
+        ],
         reason: "every task has an owner who ends it: a role spawns, the rooms give it futures; \
-                 dial's end with the stream they carry",
+                 dial's and the listener's end with the stream they carry",
         planted: "fn planted() { tokio::spawn(async {}); }",
         free_in_tests: true,
     },

@@ -13,7 +13,7 @@ use nix::unistd::{ForkResult, fork};
 ///
 /// The child calls nothing but system calls and allocation-free code of nix between fork and exit:
 /// `doctor` has one thread when it forks, so that no lock can be held by another.
-fn tried(attempt: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+pub fn tried(attempt: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     // SAFETY: the child only makes system calls and leaves by `_exit`; it never returns into the
     // caller's frames and runs no destructors of the parent's values.
     match unsafe { fork() }? {
@@ -84,45 +84,4 @@ pub(super) fn seccomp() -> Result<(), Errno> {
         )
     };
     Errno::result(answer).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base::observe::Clock;
-    use base::settings::{Settings, SettingsLayer};
-    use server::Server;
-    use std::io::{Read as _, Write as _};
-    use std::os::fd::AsRawFd as _;
-
-    #[test]
-    fn a_process_that_was_forked_beside_a_server_does_not_keep_its_state() {
-        let folder = tempfile::tempdir().unwrap();
-        let layer = SettingsLayer {
-            data: Some(folder.path().join("data")),
-            ..SettingsLayer::default()
-        };
-        let settings = Settings::read(layer, |name| {
-            (name == "FARDEL_CONFIG").then(|| "/nonexistent".to_owned())
-        })
-        .unwrap();
-        let first = Server::start(settings.clone(), Clock::system()).unwrap();
-        let (mut there, says) = std::io::pipe().unwrap();
-        let (waits, mut go) = std::io::pipe().unwrap();
-        let child = std::thread::spawn(move || {
-            tried(|| {
-                nix::unistd::write(&says, b"!")?;
-                nix::unistd::read(waits.as_raw_fd(), &mut [0]).map(drop)
-            })
-        });
-        // The child lives, with a copy of every file that is open here.
-        there.read_exact(&mut [0]).unwrap();
-        drop(first);
-        let second = Server::start(settings, Clock::system());
-        go.write_all(b"!").unwrap();
-        assert_eq!(child.join().unwrap(), Ok(()));
-        if let Err(failure) = second {
-            panic!("{failure}");
-        }
-    }
 }

@@ -1,14 +1,13 @@
 //! The checks themselves, in the order a person would mend things.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use base::settings::Settings;
 use nix::errno::Errno;
 
-use super::super::server::sockets::holder;
-use super::{DoctorCheck, kernel_probe};
+use rules::doctor::DoctorCheck;
+
+use super::{existing, gpu, kernel_probe, ports};
 
 /// Least kernel: the oldest one that any supported distribution still brings.
 const MIN_KERNEL: (u32, u32) = (5, 15);
@@ -23,7 +22,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_RESOURCE: u32 = 24;
 
 /// Every check, made now.
-pub(super) fn all(settings: &Settings) -> Vec<DoctorCheck> {
+pub fn all(settings: &Settings) -> Vec<DoctorCheck> {
     let mut checks = vec![root(), kernel(), architecture()];
     checks.extend(cgroups());
     checks.push(user_namespaces());
@@ -34,12 +33,12 @@ pub(super) fn all(settings: &Settings) -> Vec<DoctorCheck> {
     checks.push(disk(settings));
     checks.push(state(settings));
     checks.push(run_directory(settings));
-    checks.push(port(settings));
-    checks.extend(other_ports(settings));
+    checks.push(ports::console(settings));
+    checks.extend(ports::others(settings));
     checks.push(clock());
     checks.push(size());
-    checks.push(gpu(&settings.driver_root));
-    checks.push(accelerators(Path::new("/")));
+    checks.push(gpu::cards(&settings.driver_root));
+    checks.push(gpu::accelerators(Path::new("/")));
     checks
 }
 
@@ -219,13 +218,6 @@ fn user_namespaces() -> DoctorCheck {
     }
 }
 
-/// The nearest directory of `path` that exists.
-pub(crate) fn existing(path: &Path) -> &Path {
-    path.ancestors()
-        .find(|p| p.is_dir())
-        .unwrap_or(Path::new("/"))
-}
-
 fn overlay(settings: &Settings) -> DoctorCheck {
     let folder = existing(&settings.data);
     match kernel_probe::overlay(folder) {
@@ -268,7 +260,7 @@ fn machine(settings: &Settings) -> Vec<DoctorCheck> {
     if !is_root() {
         return Vec::new();
     }
-    let found = node::runtime::Runtime::look(existing(&settings.data));
+    let found = crate::runtime::Runtime::look(existing(&settings.data));
     let lacks = |code: &str| found.iter().any(|finding| finding.code == code);
     let mut checks = Vec::new();
     if !lacks("no_idmapped_mounts") && !lacks("no_user_namespaces") {
@@ -450,70 +442,6 @@ fn run_directory(settings: &Settings) -> DoctorCheck {
     }
 }
 
-fn port(settings: &Settings) -> DoctorCheck {
-    let at = settings.listen;
-    match TcpListener::bind(at) {
-        Ok(_) => DoctorCheck::ok("port", format!("{at} is free.")),
-        Err(_) if std::os::unix::net::UnixStream::connect(settings.socket()).is_ok() => {
-            DoctorCheck::ok(
-                "port",
-                format!("{at} is taken by the server that runs now."),
-            )
-        }
-        Err(error) => DoctorCheck::fail(
-            "port",
-            format!("{at} cannot be opened ({error})."),
-            format!(
-                "Find who has it (ss -ltnp 'sport = :{}'), or choose another: FARDEL_LISTEN=127.0.0.1:{}.",
-                at.port(),
-                at.port().wrapping_add(1).max(1024)
-            ),
-        ),
-    }
-}
-
-/// The ports beside the console's. Without one of them the server runs all the same, and only its log
-/// would say what is missing.
-fn other_ports(settings: &Settings) -> Vec<DoctorCheck> {
-    let encrypted = settings.listen_http.filter(|_| settings.encrypted());
-    [
-        (
-            "port-http",
-            "listen_http",
-            encrypted,
-            "An address typed without https does not lead to the console.",
-        ),
-        (
-            "port-apps",
-            "listen_apps",
-            settings.listen_apps,
-            "Users' own apps have no address.",
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(id, setting, at, harm)| {
-        let at = at?;
-        let Err(error) = TcpListener::bind(at) else {
-            return Some(DoctorCheck::ok(id, format!("{at} is free.")));
-        };
-        let holder = holder(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
-        Some(match holder {
-            Some(who) if who.starts_with("fardel ") => {
-                DoctorCheck::ok(id, format!("{at} is taken by the server that runs now."))
-            }
-            who => DoctorCheck::warn(
-                id,
-                format!(
-                    "{at} cannot be opened ({}). {harm}",
-                    who.map_or(error.to_string(), |who| format!("taken by {who}"))
-                ),
-                format!("Free it and restart the server, or set {setting} to another address."),
-            ),
-        })
-    })
-    .collect()
-}
-
 fn clock() -> DoctorCheck {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -556,109 +484,4 @@ fn size() -> DoctorCheck {
         );
     }
     DoctorCheck::ok("machine", said)
-}
-
-/// Cards of NVIDIA's: what the kernel lists, and what the driver says of them to the same helper that a
-/// server asks.
-fn gpu(root: &Path) -> DoctorCheck {
-    let cards = node::gpu::driver::cards(root).len();
-    let on_the_bus = std::fs::read_dir("/sys/bus/pci/devices")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|device| {
-            let read = |name| std::fs::read_to_string(device.path().join(name)).unwrap_or_default();
-            read("vendor").trim() == "0x10de" && read("class").starts_with("0x03")
-        })
-        .count();
-    match (cards, on_the_bus) {
-        (0, 0) => DoctorCheck::ok("gpu", "No GPU; sessions share processor and memory."),
-        (0, n) => DoctorCheck::warn(
-            "gpu",
-            format!("{n} GPU(s) on the bus, but no driver is loaded."),
-            "Install the vendor's driver (apt install nvidia-driver) and restart.",
-        ),
-        _ => asked(root),
-    }
-}
-
-/// What the driver says now. Leaves nothing behind.
-fn asked(root: &Path) -> DoctorCheck {
-    use node::gpu::monitor::{DeviceMonitor, MonitorConfig};
-    use node::gpu::probe::ProbeTimeouts;
-    use rules::devices::Health;
-    const ID: &str = "gpu";
-    let place = std::env::temp_dir().join(format!("fardel-doctor-{}", std::process::id()));
-    let boot = rules::names::BootId(Default::default());
-    let monitor = DeviceMonitor::open(MonitorConfig {
-        // A user waits for the answer.
-        patience: ProbeTimeouts {
-            first: Duration::from_secs(10),
-            later: Duration::from_secs(5),
-        },
-        ..MonitorConfig::new(root, &place, boot)
-    });
-    monitor.look();
-    let seen = monitor.seen();
-    let _ = std::fs::remove_dir_all(&place);
-    if let Some(problem) = seen.problems.first() {
-        return DoctorCheck::warn(
-            ID,
-            problem.text.clone(),
-            "See what `nvidia-smi` says; where it hangs as well, restart the machine. The helper that asks the \
-             driver needs glibc 2.34 or newer; on an older system nvidia-smi has to be installed.",
-        );
-    }
-    let said = |health: &Health| match health {
-        Health::Unknown => Some("it does not answer".to_owned()),
-        Health::Well => None,
-        Health::Worn { text } | Health::Failing { text } => Some(text.clone()),
-    };
-    let ill = seen.devices.iter().find_map(|device| {
-        let why = said(&device.health)?;
-        Some(format!("GPU {} ({}): {why}", device.index, device.model))
-    });
-    match ill {
-        Some(ill) => DoctorCheck::warn(
-            ID,
-            format!("{}.", ill.trim_end_matches('.')),
-            "Cordon it, end what runs on it, and restart the machine; where it comes back, replace it.",
-        ),
-        None => {
-            let list: Vec<String> = seen
-                .devices
-                .iter()
-                .map(|device| format!("{} with {}", device.model, device.memory))
-                .collect();
-            DoctorCheck::ok(ID, format!("The driver answers for {}.", list.join(", ")))
-        }
-    }
-}
-
-/// Devices of other families. What their rows say was tried on made-up trees only, so no more is claimed.
-fn accelerators(root: &Path) -> DoctorCheck {
-    const ID: &str = "accelerators";
-    let (others, left) = node::gpu::accelerators::others(root);
-    if let Some(left) = left.first() {
-        return DoctorCheck::warn(
-            ID,
-            format!("{} is left out: {}.", left.what, left.why),
-            "Look for a newer description by the vendor, or remove the file.",
-        );
-    }
-    if others.is_empty() {
-        return DoctorCheck::ok(ID, "No accelerator of another family.");
-    }
-    let list: Vec<String> = others
-        .iter()
-        .map(|other| format!("{} x {}", other.number, other.family))
-        .collect();
-    DoctorCheck::warn(
-        ID,
-        format!(
-            "Found {}: discovery tested, never run on hardware.",
-            list.join(", ")
-        ),
-        "Sessions cannot have them yet; nothing has to be done.",
-    )
 }

@@ -7,16 +7,21 @@ use std::path::Path;
 
 use base::observe::chain;
 use base::settings::Settings;
+use rules::doctor::DoctorCheck;
 use rules::units::Timestamp;
-use server::offline_inspection;
 
-use super::DoctorCheck;
-use crate::roles::state;
+use crate::offline_inspection;
 
-/// Every one of these checks. `file` is the settings file.
-pub(super) fn all(settings: &Settings, file: &Path, now: Timestamp) -> Vec<DoctorCheck> {
+/// Every one of these checks. `file` is the settings file; `continuity` says how the machine's own record
+/// stands to the catalog, which the caller has found. Costs reading the whole catalog.
+pub fn all(
+    settings: &Settings,
+    file: &Path,
+    continuity: Option<DoctorCheck>,
+    now: Timestamp,
+) -> Vec<DoctorCheck> {
     let mut checks = catalog(&settings.data);
-    checks.extend(continuity(&settings.data));
+    checks.extend(continuity);
     checks.push(settings_file(file));
     checks.push(backups(settings, now));
     checks.push(backup_disk(settings));
@@ -81,23 +86,6 @@ fn catalog(data: &Path) -> Vec<DoctorCheck> {
         });
     }
     checks
-}
-
-/// Whether the catalog belongs to what the machine obeyed; nothing where there is no catalog yet, or none
-/// that can be read, which another check says.
-fn continuity(data: &Path) -> Option<DoctorCheck> {
-    const ID: &str = "continuity";
-    match state::standing(data) {
-        Ok(None) | Err(server::Failure::Fault(_)) => None,
-        Err(server::Failure::Refusal(refusal)) if refusal.code == state::NOT_YOURS => None,
-        Err(server::Failure::Refusal(refusal)) => {
-            Some(DoctorCheck::fail(ID, refusal.text, refusal.hint))
-        }
-        Ok(Some(standing)) => Some(match standing.refusal() {
-            Some(refusal) => DoctorCheck::fail(ID, refusal.text, refusal.hint),
-            None => DoctorCheck::ok(ID, "The catalog belongs to what this machine obeyed."),
-        }),
-    }
 }
 
 fn settings_file(file: &Path) -> DoctorCheck {
@@ -180,12 +168,12 @@ fn backup_disk(settings: &Settings) -> DoctorCheck {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CheckState;
     use super::*;
+    use crate::Server;
+    use crate::backup::{self, BackupPaths, Passphrase};
     use base::observe::Clock;
     use base::settings::SettingsLayer;
-    use server::Server;
-    use server::backup::{self, BackupPaths, Passphrase};
+    use rules::doctor::CheckState;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 
@@ -229,6 +217,7 @@ mod tests {
             let found = all(
                 &self.settings,
                 &self.path("fardel.toml"),
+                None,
                 Clock::system().now(),
             );
             let check = found.into_iter().find(|check| check.id == id);

@@ -1,6 +1,9 @@
 //! Serves the network: TLS in front of the console, plain HTTP that only shows the way there, and the
 //! second origin, where nothing is served yet. Never reads what a request asks for.
 
+mod bodies;
+mod connections;
+
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -26,13 +29,13 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use super::bodies::{Bodies, BodyAccount, MeteredBody};
-use super::connections::{self, ConnectionHandle, Connections, CountedConnection, REST_KNOWN};
 use crate::doors::admission::{Admission, Admits};
 use crate::doors::host;
 use crate::doors::peer::{Encrypted, Peer};
 use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::{Language, Text, codes};
+use bodies::{Bodies, BodyAccount, MeteredBody};
+use connections::{ConnectionHandle, Connections, CountedConnection, REST_KNOWN};
 
 /// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
 const HTTP1_BUFFER: usize = 64 << 10;
@@ -57,7 +60,7 @@ const HTTP2_ASK: Duration = Duration::from_secs(30);
 
 /// What a port is for.
 #[derive(Clone)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// Pages and the API.
     Console(Router),
     /// People's own apps: nothing yet.
@@ -68,13 +71,13 @@ pub(super) enum Purpose {
 
 /// What all ports share.
 #[derive(Clone)]
-pub(super) struct PortLimits {
-    pub(super) connections: Arc<Connections>,
-    pub(super) bodies: Arc<Bodies>,
+pub(crate) struct PortLimits {
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) bodies: Arc<Bodies>,
 }
 
 impl PortLimits {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             connections: Connections::new(),
             bodies: Arc::default(),
@@ -84,7 +87,7 @@ impl PortLimits {
 
 /// Serves one port until `leaving`, then lets answers under way go out. With `tls` a client that speaks plain
 /// HTTP is shown the way to HTTPS on the same port.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
     purpose: Purpose,

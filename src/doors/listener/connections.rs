@@ -54,7 +54,7 @@ const UNREAD: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Every open connection of the network.
-pub(super) struct Connections {
+pub(crate) struct Connections {
     room: Arc<Semaphore>,
     book: Mutex<ConnectionTable>,
 }
@@ -211,7 +211,7 @@ impl Connections {
     }
 
     /// Keeps the deadlines until `leaving`.
-    pub(super) async fn keep(self: Arc<Self>, mut leaving: watch::Receiver<bool>) {
+    pub(crate) async fn keep(self: Arc<Self>, mut leaving: watch::Receiver<bool>) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => self.close_late(Instant::now()),

@@ -48,7 +48,7 @@ const AGAIN_SECONDS: u64 = 5;
 
 /// The bytes of all bodies that are being received or used.
 #[derive(Default)]
-pub(super) struct Bodies {
+pub(crate) struct Bodies {
     held: Mutex<HeldBytes>,
 }
 
