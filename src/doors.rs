@@ -3,6 +3,7 @@
 
 pub mod admission;
 pub mod api;
+pub mod bench;
 pub mod cli;
 pub mod console;
 pub mod download;

@@ -2,7 +2,6 @@
 //! rooms do is theirs.
 
 mod backup;
-pub mod bench;
 pub mod client;
 pub mod console;
 pub mod doctor;

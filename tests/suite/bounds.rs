@@ -11,7 +11,7 @@ const ENDS: [&str; 4] = ["_LIMIT", "_PLACES", "AT_ONCE", "_AT_MOST"];
 /// Where nobody but the machine's owner asks: measuring, examining, the command line, programs of sessions.
 const SPARED: [&str; 6] = [
     "src/guest/",
-    "src/roles/bench",
+    "src/doors/bench",
     "src/node/doctor",
     "src/server/simulation/rehearsal",
     "src/doors/cli",

@@ -122,6 +122,7 @@ pub(super) const WORDS: &[Homed] = &[
             "src/node/network/",
             "src/node/gpu/",
             "src/guest/gpu_test/",
+            "src/doors/bench/",
             "src/roles/",
         ],
         reason: "a program we start is our child to watch, to end and to reap",

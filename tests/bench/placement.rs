@@ -10,8 +10,8 @@ use rules::reason::Reason;
 use rules::world::ClusterSnapshot;
 use serde_json::{Value, json};
 
+use super::cluster::{AT, NODES, WAITING, large, overrun};
 use super::figures::{milliseconds, ms, round};
-use super::house::{AT, NODES, WAITING, large, overrun};
 use super::subject::BenchServer;
 
 /// Cards of the server that answers previews, and sessions on them.

@@ -44,11 +44,3 @@ pub(super) fn memory(pid: u32) -> Value {
         "anonymous_kib": kib(pid, "Anonymous"),
     })
 }
-
-/// One, five and fifteen minutes' load and what runs now, as the kernel prints it.
-pub(super) fn load() -> String {
-    fs::read_to_string("/proc/loadavg")
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
-}

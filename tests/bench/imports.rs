@@ -11,9 +11,9 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::figures::{milliseconds, ms, quantile, ratio};
-use super::launches::import;
 use super::subject::{BenchServer, ScratchDirectory};
 use super::tiny::{installed, output, tar, write_archive};
+use fardel::doors::bench::launches::import;
 
 /// Directories of the machine that make up the image when none is given: many small files.
 const PARTS: [&str; 4] = [

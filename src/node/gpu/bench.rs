@@ -3,6 +3,9 @@
 //! product's own; containers are left out, so that it also measures where none can be made. Takes plain
 //! memory, never more than is free, and changes no setting of the card.
 
+pub mod slices;
+pub mod targets;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -10,20 +13,18 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use node::gpu::arbiter::Mode;
-use node::gpu::driver::Driver;
-use node::gpu::hooks::{CUDA_HOOK, GPU_TEST, PLACE};
-use node::gpu::inject::{InjectedSlice, Pages};
-use node::gpu::region::{DeviceTerms, MODE_OFF};
-use node::gpu::turns::{Seat, TimeSlicer};
+use crate::gpu::arbiter::Mode;
+use crate::gpu::driver::Driver;
+use crate::gpu::hooks::{CUDA_HOOK, GPU_TEST, PLACE};
+use crate::gpu::inject::{InjectedSlice, Pages};
+use crate::gpu::region::{DeviceTerms, MODE_OFF};
+use crate::gpu::turns::{Seat, TimeSlicer};
+use base::figures::{quantile, round};
 use rules::names::{ContainerName, SessionId};
 use rules::proof::PATHS;
-use rules::units::GpuShare;
 use serde_json::{Value, json};
-
-use super::figures::{quantile, round};
 
 /// Where the vendor's library lies besides the usual places of distributions.
 const ELSEWHERE: [&str; 5] = [
@@ -47,177 +48,28 @@ const LAUNCHES: &str = "20000";
 /// Bytes that a slice yields on every path. `driver`: the library, where it is not in a usual place.
 ///
 /// Errors, of all three: no driver or no card; a program that does not say what it should.
-pub(super) fn memory(driver: Option<&Path>) -> io::Result<Value> {
+pub fn memory(driver: Option<&Path>) -> io::Result<Value> {
     let bench = CardBench::prepare(driver)?;
     Ok(bench.about(json!({"rows": bench.memory()?})))
 }
 
 /// What a launch costs, measured so many times.
-pub(super) fn launches(driver: Option<&Path>, times: usize) -> io::Result<Value> {
+pub fn launches(driver: Option<&Path>, times: usize) -> io::Result<Value> {
     let bench = CardBench::prepare(driver)?;
     Ok(bench.about(bench.launches(times)?))
 }
 
 /// What shares are worth, each mix for so long.
-pub(super) fn shares(driver: Option<&Path>, each: Duration) -> io::Result<Value> {
+pub fn shares(driver: Option<&Path>, each: Duration) -> io::Result<Value> {
     let bench = CardBench::prepare(driver)?;
     let mut figure = bench.shares(each.as_secs())?;
     figure["resize"] = bench.resize()?;
     Ok(bench.about(figure))
 }
 
-/// A command to be run in several slices at once.
-#[derive(Debug, Default)]
-pub(super) struct Slices {
-    /// In thousandths.
-    pub(super) shares: Vec<u32>,
-    /// Bytes of each.
-    pub(super) memory: u64,
-    pub(super) elastic: bool,
-    pub(super) command: Vec<String>,
-}
-
-impl Slices {
-    /// What is missing, in a sentence.
-    pub(super) fn check(&self) -> Result<(), String> {
-        match self {
-            slices if slices.shares.is_empty() => {
-                Err("--slices says whose shares they are.".into())
-            }
-            slices if slices.memory == 0 => Err("--slice-memory says how much each has.".into()),
-            slices if slices.command.is_empty() => Err("The command stands behind --.".into()),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Reads `0.35,0.30` into thousandths.
-pub(super) fn read_shares(text: &str) -> Result<Vec<u32>, String> {
-    let one = |text: &str| {
-        let share = GpuShare::parse(text).map_err(|refusal| refusal.text)?;
-        match share.0 {
-            1..=100 => Ok(share.0 * 10),
-            _ => Err(format!("{text} is no share of one card.")),
-        }
-    };
-    text.split(',').map(one).collect()
-}
-
-/// Runs a command once in each slice, all at once, with this program's environment and `FARDEL_SLICE`, the
-/// slice's number from 0; what each printed, its
-/// exit code (None: ended by a signal) and seconds.
-pub(super) fn in_slices(driver: Option<&Path>, slices: &Slices) -> io::Result<Value> {
-    let bench = CardBench::prepare(driver)?;
-    let tenants: Vec<BenchTenant> = slices
-        .shares
-        .iter()
-        .map(|share| bench.tenant(slices.memory, *share))
-        .collect::<io::Result<_>>()?;
-    let mode = if slices.elastic {
-        Mode::Elastic
-    } else {
-        Mode::Hard
-    };
-    let _turns = seated(mode, &tenants.iter().collect::<Vec<_>>())?;
-    let began = Instant::now();
-    let run = &|(number, tenant): (usize, &BenchTenant)| -> io::Result<Value> {
-        let output = Command::new(&slices.command[0])
-            .args(&slices.command[1..])
-            .env("LD_LIBRARY_PATH", bench.libraries_of(tenant))
-            .env("FARDEL_SLICE", number.to_string())
-            .stderr(Stdio::inherit())
-            .output()?;
-        Ok(json!({
-            "share": f64::from(tenant.terms.share_milli) / 1000.0,
-            "exit_code": output.status.code(),
-            "seconds": round(began.elapsed().as_secs_f64()),
-            "printed": String::from_utf8_lossy(&output.stdout),
-        }))
-    };
-    let each: Vec<Value> = std::thread::scope(|scope| {
-        let begun: Vec<_> = tenants
-            .iter()
-            .enumerate()
-            .map(|tenant| scope.spawn(move || run(tenant)))
-            .collect();
-        let ended = |thread: std::thread::ScopedJoinHandle<'_, io::Result<Value>>| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("the thread that ran it panicked")))
-        };
-        begun.into_iter().map(ended).collect::<io::Result<_>>()
-    })?;
-    let seconds = round(began.elapsed().as_secs_f64());
-    Ok(bench.about(json!({"seconds": seconds, "slices": each})))
-}
-
 /// Whether a driver is found without being named.
-pub(super) fn has_driver() -> bool {
+pub fn has_driver() -> bool {
     found().is_ok()
-}
-
-/// A promise, what it was measured to be, and whether that is enough.
-pub(super) type PromiseRow<'a> = dyn FnMut(&str, &str, Option<f64>, &dyn Fn(f64) -> bool) + 'a;
-
-/// The promises of a slice against what was measured.
-pub(super) fn targets<'f>(figure: &dyn Fn(&str) -> Option<&'f Value>, row: &mut PromiseRow<'_>) {
-    let at = |word: &str, pointer: &str| figure(word)?.pointer(pointer);
-    let most = |key: &str| {
-        let rows = at("gpu-memory", "/rows")?.as_array()?;
-        let values = rows.iter().filter_map(|row| row[key].as_f64());
-        values.reduce(f64::max)
-    };
-    row(
-        "memory of a slice beyond its limit, bytes, worst path",
-        "0",
-        most("above_limit"),
-        &|v| v == 0.0,
-    );
-    row(
-        "memory of a slice below its limit, bytes, worst path",
-        "≤ 2097152",
-        most("below_limit"),
-        &|v| v <= 2_097_152.0,
-    );
-    row(
-        "a launch with our library, ns more",
-        "< 20",
-        at("gpu-launch", "/added_by_the_hook").and_then(Value::as_f64),
-        &|v| v < 20.0,
-    );
-    let rows = |beginning: &str, key: &str, worst: fn(f64, f64) -> f64| {
-        let rows = at("gpu-share", "/rows")?.as_array()?.iter();
-        let of = rows.filter(|row| {
-            row["how"]
-                .as_str()
-                .is_some_and(|how| how.starts_with(beginning))
-        });
-        of.filter_map(|row| row[key].as_f64()).reduce(worst)
-    };
-    row(
-        "share alone, points off, worst",
-        "≤ 2",
-        rows("alone", "worst_error_points", f64::max),
-        &|v| v <= 2.0,
-    );
-    row(
-        "shares together, points off, worst",
-        "≤ 2",
-        rows("together, hard", "worst_error_points", f64::max),
-        &|v| v <= 2.0,
-    );
-    row(
-        "work of all together, of the whole card's, least",
-        "≥ 0.97",
-        rows("together, hard", "of_the_whole_card", f64::min),
-        &|v| v >= 0.97,
-    );
-    row(
-        "a changed share is felt within, ms",
-        "≤ 200",
-        at("gpu-share", "/resize/settled_ms").and_then(Value::as_f64),
-        &|v| v <= 200.0,
-    );
 }
 
 struct CardBench {
@@ -712,21 +564,6 @@ mod tests {
         assert_eq!(rate(&windows, 100, 300).expect("work"), 200.0);
         assert_eq!(rate(&windows, 150, 250).expect("work"), 200.0);
         assert!(rate(&windows, 300, 400).is_err());
-    }
-
-    #[test]
-    fn shares_are_read_as_people_write_them() {
-        assert_eq!(read_shares("0.35,0.30,1"), Ok(vec![350, 300, 1000]));
-        for wrong in ["", "0", "1.5", "0.35,", "2"] {
-            assert!(read_shares(wrong).is_err(), "{wrong}");
-        }
-        let mut slices = Slices::default();
-        assert!(slices.check().is_err());
-        slices.shares = vec![500];
-        slices.memory = 1 << 30;
-        assert!(slices.check().is_err());
-        slices.command = vec!["true".into()];
-        assert_eq!(slices.check(), Ok(()));
     }
 
     #[test]

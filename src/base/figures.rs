@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Samples in milliseconds with their middle and their tail; null figures where there are none.
-pub(super) fn milliseconds(samples: &[f64]) -> Value {
+pub fn milliseconds(samples: &[f64]) -> Value {
     let rounded: Vec<f64> = samples.iter().map(|ms| round(*ms)).collect();
     json!({
         "unit": "ms",
@@ -21,7 +21,7 @@ pub(super) fn milliseconds(samples: &[f64]) -> Value {
 }
 
 /// The sample below which `part` of all lie (nearest rank); None without samples.
-pub(super) fn quantile(samples: &[f64], part: f64) -> Option<f64> {
+pub fn quantile(samples: &[f64], part: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
@@ -35,18 +35,20 @@ pub(super) fn quantile(samples: &[f64], part: f64) -> Option<f64> {
 }
 
 /// `a` as a multiple of `b`, to hundredths; None where either is missing or `b` is nothing.
-pub(super) fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+pub fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     match (a, b) {
         (Some(a), Some(b)) if b > 0.0 => Some((a / b * 100.0).round() / 100.0),
         _ => None,
     }
 }
 
-pub(super) fn ms(duration: Duration) -> f64 {
+/// A time in milliseconds.
+pub fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-pub(super) fn round(value: f64) -> f64 {
+/// To hundredths.
+pub fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 

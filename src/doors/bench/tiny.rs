@@ -16,12 +16,12 @@ const PROGRAMS: [&str; 3] = ["sh", "date", "sleep"];
 /// Directories that runtimes mount upon; made now so that none has to be made at a start.
 const EMPTY: [&str; 8] = ["proc", "dev", "sys", "tmp", "run", "out", "etc", "root"];
 
-pub(super) struct Tiny {
+pub struct Tiny {
     place: ScratchDirectory,
 }
 
 impl Tiny {
-    pub(super) fn make() -> io::Result<Self> {
+    pub fn make() -> io::Result<Self> {
         let tiny = Self {
             place: ScratchDirectory::new("tiny")?,
         };
@@ -52,17 +52,17 @@ impl Tiny {
     }
 
     /// The files as they are.
-    pub(super) fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         self.place.path().join("root")
     }
 
     /// The files as one tar archive.
-    pub(super) fn layer(&self) -> PathBuf {
+    pub fn layer(&self) -> PathBuf {
         self.place.path().join("layer.tar")
     }
 
     /// The image `bench-tiny:1`, one layer.
-    pub(super) fn archive(&self) -> PathBuf {
+    pub fn archive(&self) -> PathBuf {
         self.place.path().join("image.tar")
     }
 }
@@ -78,7 +78,7 @@ fn libraries(program: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Packs `what` below `from`, owned by root.
-pub(super) fn tar(from: &Path, to: &Path, what: &[&str]) -> io::Result<()> {
+pub fn tar(from: &Path, to: &Path, what: &[&str]) -> io::Result<()> {
     let mut tar = Command::new("tar");
     tar.args([
         "--sort=name",
@@ -95,7 +95,7 @@ pub(super) fn tar(from: &Path, to: &Path, what: &[&str]) -> io::Result<()> {
 }
 
 /// Writes an image of these layers as `docker save` did, below `work`.
-pub(super) fn write_archive(
+pub fn write_archive(
     work: &Path,
     layers: &[PathBuf],
     reference: &str,
@@ -135,7 +135,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Standard output of a program that succeeded.
-pub(super) fn output(command: &mut Command) -> io::Result<String> {
+pub fn output(command: &mut Command) -> io::Result<String> {
     let done = command.output()?;
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
@@ -148,7 +148,7 @@ pub(super) fn output(command: &mut Command) -> io::Result<String> {
 }
 
 /// True where a program of this name is installed.
-pub(super) fn installed(name: &str) -> bool {
+pub fn installed(name: &str) -> bool {
     [
         "/usr/local/sbin",
         "/usr/local/bin",

@@ -1,4 +1,4 @@
-//! The server that is measured: this very program on temporary directories, started, asked and at the
+//! The server that is measured: this very program, or the one that was named, on temporary directories, started, asked and at the
 //! end taken away with all its sessions.
 
 use std::fs;
@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,19 +17,34 @@ use super::wire::{BenchAddress, Connection, MeasuredAnswer};
 /// Longer than a start takes on a loaded machine.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The program that is measured, where it is not this very one.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Names the program that every later server is started from. The first one named counts.
+pub fn measure(program: PathBuf) {
+    PROGRAM.get_or_init(|| program);
+}
+
+/// The program that is measured.
+pub fn program() -> &'static Path {
+    PROGRAM
+        .get()
+        .map_or(Path::new("/proc/self/exe"), PathBuf::as_path)
+}
+
 /// A directory that is removed at the end. Readable by all: a container's root, which is nobody
 /// outside, must find its way through.
-pub(super) struct ScratchDirectory(PathBuf);
+pub struct ScratchDirectory(PathBuf);
 
 impl ScratchDirectory {
-    pub(super) fn new(word: &str) -> io::Result<Self> {
+    pub fn new(word: &str) -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("fardel-bench-{}-{word}", std::process::id()));
         fs::create_dir_all(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -41,7 +57,7 @@ impl Drop for ScratchDirectory {
     }
 }
 
-pub(super) struct BenchServer {
+pub struct BenchServer {
     place: ScratchDirectory,
     server: Option<Child>,
     listen: SocketAddr,
@@ -51,12 +67,12 @@ pub(super) struct BenchServer {
 
 impl BenchServer {
     /// A server on fresh directories that answers, and how long it took from its start until then.
-    pub(super) fn fresh(word: &str) -> io::Result<(Self, Duration)> {
+    pub fn fresh(word: &str) -> io::Result<(Self, Duration)> {
         Self::with(word, &[])
     }
 
     /// The same with more settings.
-    pub(super) fn with(
+    pub fn with(
         word: &str,
         more: &'static [(&'static str, &'static str)],
     ) -> io::Result<(Self, Duration)> {
@@ -71,11 +87,11 @@ impl BenchServer {
     }
 
     /// Starts the server; gives the time from there to the first answer of 200 over TCP.
-    pub(super) fn start(&mut self) -> io::Result<Duration> {
+    pub fn start(&mut self) -> io::Result<Duration> {
         let said = fs::File::create(self.place.path().join("said"))?;
         let began = Instant::now();
         self.server = Some(
-            Command::new("/proc/self/exe")
+            Command::new(program())
                 .arg("serve")
                 .env_clear()
                 .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -109,7 +125,7 @@ impl BenchServer {
     }
 
     /// Ends the server by SIGTERM and waits.
-    pub(super) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         if let Some(mut child) = self.server.take() {
             let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
             let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
@@ -117,33 +133,33 @@ impl BenchServer {
         }
     }
 
-    pub(super) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         fs::read_to_string(self.place.path().join("said")).unwrap_or_default()
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.server.as_ref().map_or(0, Child::id)
     }
 
-    pub(super) fn address(&self) -> BenchAddress {
+    pub fn address(&self) -> BenchAddress {
         BenchAddress::Unix(self.place.path().join("run/fardel.sock"))
     }
 
     /// A connection as root on the box.
-    pub(super) fn local(&self) -> io::Result<Connection> {
+    pub fn local(&self) -> io::Result<Connection> {
         Connection::open(&self.address(), &[])
     }
 
-    pub(super) fn tcp(&self, headers: &[(&str, &str)]) -> io::Result<Connection> {
+    pub fn tcp(&self, headers: &[(&str, &str)]) -> io::Result<Connection> {
         Connection::open(&BenchAddress::Tcp(self.listen), headers)
     }
 
-    pub(super) fn listen(&self) -> SocketAddr {
+    pub fn listen(&self) -> SocketAddr {
         self.listen
     }
 
     /// Process numbers of the living supervisors.
-    pub(super) fn shims(&self) -> Vec<u32> {
+    pub fn shims(&self) -> Vec<u32> {
         let entries = fs::read_dir(self.place.path().join("run/c"));
         let pid = |path: PathBuf| -> Option<u32> {
             let record: Value =
@@ -160,7 +176,7 @@ impl BenchServer {
     }
 
     /// Ends every session and waits until nothing of them is left.
-    pub(super) fn clear(&self) -> io::Result<()> {
+    pub fn clear(&self) -> io::Result<()> {
         let mut local = self.local()?;
         let until = Instant::now() + START_TIMEOUT;
         loop {
@@ -190,7 +206,7 @@ impl BenchServer {
     }
 
     /// Makes the first administrator with the one-time link; gives the cookie of the browser that did.
-    pub(super) fn cookie(&self) -> io::Result<String> {
+    pub fn cookie(&self) -> io::Result<String> {
         // The doors open before the link is printed.
         let until = Instant::now() + Duration::from_secs(2);
         let mut said = self.said();

@@ -14,7 +14,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where a server listens.
 #[derive(Debug, Clone)]
-pub(super) enum BenchAddress {
+pub enum BenchAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -22,7 +22,7 @@ pub(super) enum BenchAddress {
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-pub(super) struct Connection {
+pub struct Connection {
     stream: BufReader<Box<dyn Stream>>,
     /// Sent with every request: cookies, encodings.
     headers: String,
@@ -30,28 +30,28 @@ pub(super) struct Connection {
 
 /// An answer, with what came over the wire counted.
 #[derive(Debug)]
-pub(super) struct MeasuredAnswer {
+pub struct MeasuredAnswer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl MeasuredAnswer {
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    pub(super) fn is_good(&self) -> bool {
+    pub fn is_good(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// Value of a header; its name in lower case.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
 
     /// The body, or the text of the refusal.
-    pub(super) fn good(self, what: &str) -> io::Result<Self> {
+    pub fn good(self, what: &str) -> io::Result<Self> {
         if self.is_good() {
             return Ok(self);
         }
@@ -68,7 +68,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 impl Connection {
-    pub(super) fn open(address: &BenchAddress, headers: &[(&str, &str)]) -> io::Result<Self> {
+    pub fn open(address: &BenchAddress, headers: &[(&str, &str)]) -> io::Result<Self> {
         let stream: Box<dyn Stream> = match address {
             BenchAddress::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
@@ -92,16 +92,16 @@ impl Connection {
         })
     }
 
-    pub(super) fn get(&mut self, path: &str) -> io::Result<MeasuredAnswer> {
+    pub fn get(&mut self, path: &str) -> io::Result<MeasuredAnswer> {
         self.call("GET", path, None)
     }
 
-    pub(super) fn post(&mut self, path: &str, body: &Value) -> io::Result<MeasuredAnswer> {
+    pub fn post(&mut self, path: &str, body: &Value) -> io::Result<MeasuredAnswer> {
         self.call("POST", path, Some(body))
     }
 
     /// Sends a form as a browser does.
-    pub(super) fn form(&mut self, path: &str, body: &str) -> io::Result<MeasuredAnswer> {
+    pub fn form(&mut self, path: &str, body: &str) -> io::Result<MeasuredAnswer> {
         self.send(
             "POST",
             path,
