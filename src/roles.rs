@@ -3,12 +3,9 @@
 
 mod backup;
 pub mod client;
-pub mod console;
 pub mod doctor;
 mod examiner;
 pub mod hold;
-mod program;
-mod refused;
 pub mod rehearse;
 pub mod server;
 mod settings_file;

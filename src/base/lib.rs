@@ -7,6 +7,7 @@ pub mod addresses;
 pub mod figures;
 pub mod link;
 pub mod observe;
+pub mod redact;
 pub mod service;
 pub mod settings;
 pub mod tls;

@@ -31,6 +31,7 @@ pub mod host_network;
 mod inventory;
 mod measure;
 mod network;
+pub mod program;
 mod reconciler;
 mod record;
 mod report;

@@ -15,10 +15,10 @@ use serde::Serialize;
 use server::backup::{self, BackupPaths, Passphrase};
 use server::{Failure, upgrade};
 
-use super::refused::refused_with;
 use super::settings_file::settings_file;
 use crate::doors::cli::args::{Format, Global};
 use crate::doors::cli::login::passphrase;
+use crate::doors::cli::refused::refused_with;
 
 /// One of the verbs, with everything it needs but the settings.
 pub(super) enum BackupCommand {

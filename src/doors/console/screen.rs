@@ -13,13 +13,13 @@ use std::time::Duration;
 use base::settings::Settings;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use node::host_network::{self as network, AddressPlan, NetworkTools};
+use node::program;
 use ratatui::DefaultTerminal;
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
-use super::program;
-use super::refused::refused_with;
 use crate::doors::cli::args::{ConsoleVerb, Format, Global, NetworkVerb, PowerVerb};
+use crate::doors::cli::refused::refused_with;
 use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::{self as door, ConsoleStatus, Field, KeyEffect, MENU};
 

@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use rules::refusal::Refusal;
 
 /// The units of an installed box.
-pub(super) const UNITS: [&str; 2] = ["fardel.service", "fardel-sessions.service"];
+pub const UNITS: [&str; 2] = ["fardel.service", "fardel-sessions.service"];
 
 /// Runs a command to its end; what it printed where it went well, else a sentence with the first line
 /// of what it complained about.
-pub(super) fn run(words: &[&str]) -> Result<String, String> {
+pub fn run(words: &[&str]) -> Result<String, String> {
     let Some((program, arguments)) = words.split_first() else {
         return Err("there is nothing to run".into());
     };
@@ -37,7 +37,7 @@ pub(super) fn run(words: &[&str]) -> Result<String, String> {
 /// The newest lines of the box's log.
 ///
 /// Errors: `log.no-journal` where there is none.
-pub(super) fn journal(lines: &str) -> Result<String, Refusal> {
+pub fn journal(lines: &str) -> Result<String, Refusal> {
     run(&[
         "journalctl",
         "--no-pager",

@@ -39,7 +39,7 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
 });
 
 /// The text without its secrets, and how many places were taken out. Costs one pass a rule.
-pub(super) fn secrets(text: &str) -> (String, usize) {
+pub fn secrets(text: &str) -> (String, usize) {
     let mut clean = text.to_owned();
     let mut count = 0;
     for rule in RULES.iter() {
@@ -75,7 +75,7 @@ pub(super) fn secrets(text: &str) -> (String, usize) {
 }
 
 /// The text without these names, where they stand as words of their own, and how many were taken out.
-pub(super) fn people(text: &str, names: &[String]) -> (String, usize) {
+pub fn people(text: &str, names: &[String]) -> (String, usize) {
     let wanted: Vec<String> = names.iter().map(|name| regex::escape(name)).collect();
     // A pattern that cannot be made would take nothing out; then the text does not go along at all.
     let Ok(pattern) = Regex::new(&format!(r"\b(?:{})\b", wanted.join("|"))) else {

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use rules::refusal::Refusal;
 
-use crate::doors::cli::args::{Format, Global};
+use super::args::{Format, Global};
 
-pub(super) fn refused_with(global: &Global, refusal: &Refusal, exit: u8) -> ExitCode {
+/// Prints a refusal to standard error and gives `exit` back.
+pub(crate) fn refused_with(global: &Global, refusal: &Refusal, exit: u8) -> ExitCode {
     let text = if matches!(global.output, Format::Json | Format::Jsonl) {
         let body = serde_json::json!({
             "code": refusal.code, "detail": refusal.text, "hint": refusal.hint,

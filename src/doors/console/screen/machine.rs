@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use node::host_network::{self as network, Interface};
+use node::program::{self, UNITS};
 use rules::refusal::Refusal;
 use serde_json::{Value, json};
 
 use super::ConsoleRole;
 use crate::doors::cli;
 use crate::doors::console::{ConsoleStatus, HealthFact};
-use crate::roles::program::{self, UNITS};
 
 /// Everything for the first screen; costs three calls of the local server.
 pub(super) fn seen(own: &ConsoleRole<'_>, setup: Option<String>) -> ConsoleStatus {
