@@ -42,6 +42,8 @@ fn chosen() -> Vec<u64> {
         .collect()
 }
 
+/// Promise (Sessions survive failures): Any process may die at any time. No acknowledged launch is lost, no
+/// session starts twice, and nothing is left behind (simulated).
 #[test]
 fn seeds() {
     let seeds = chosen();
@@ -67,6 +69,7 @@ fn seeds() {
     );
 }
 
+/// Proves too: `whoever_passes_takes_nothing_that_anybody_in_front_could_get`
 #[test]
 fn every_planted_fault_is_found() {
     let mut missed = Vec::new();
