@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use fardel::doors::bench;
 use fardel::roles::client::{self, Engines};
-use fardel::roles::{hold, rehearse, server, shim};
+use fardel::roles::{hold, rehearsal, server, shim};
 
 fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
     let engines = Engines {
         serve: server::main,
-        rehearse: rehearse::main,
+        rehearse: rehearsal::main,
         bench: bench::main,
     };
     client::main(words, &engines)

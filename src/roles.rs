@@ -6,7 +6,7 @@ pub mod client;
 pub mod doctor;
 mod examiner;
 pub mod hold;
-pub mod rehearse;
+pub mod rehearsal;
 pub mod server;
 mod settings_file;
 pub mod shim;
