@@ -6,6 +6,7 @@ mod bundle;
 mod cluster;
 mod imports;
 mod installed;
+mod open_pages;
 mod peers;
 mod placement;
 mod process;
@@ -20,13 +21,13 @@ use base::figures;
 use fardel::doors::bench::{BenchRun, subject, tiny, wire};
 use serde_json::{Map, Value, json};
 
-const WORDS: [&str; 11] = [
-    "start", "visit", "idle", "click", "submit", "place", "preview", "import", "launch", "burst20",
-    "burst100",
+const WORDS: [&str; 12] = [
+    "start", "visit", "idle", "click", "open", "submit", "place", "preview", "import", "launch",
+    "burst20", "burst100",
 ];
 const USAGE: &str = "\
 usage: bench [--quick] [--program FILE] [--images DIRECTORY] [-o json|table] [WHAT…]
-  WHAT      start visit idle click submit place preview import launch burst20 burst100; all of them without it
+  WHAT      start visit idle click open submit place preview import launch burst20 burst100; all of them without it
   --quick   fewer samples, and 100 at once is left out
   --program the fardel that is measured; without it the one beside this program
   --images  image archives (*.tar) to import; without it one is made of this machine's files";
@@ -116,6 +117,7 @@ fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
         "visit" => server::first_visit(),
         "idle" => server::idle(seconds(5, 30)),
         "click" => server::clicking(seconds(10, 40)),
+        "open" => open_pages::open_pages(seconds(8, 20)),
         "submit" => server::submits(seconds(2, 3)),
         "place" => placement::decisions(times(3, 15)),
         "preview" => placement::previews(times(200, 1500)),
