@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use base::observe::{Clock, chain};
 use base::settings::Settings;
-use node::doctor::existing;
 use rules::refusal::Refusal;
 use serde::Serialize;
 use server::backup::{self, BackupPaths, Passphrase};
@@ -103,7 +102,8 @@ fn done(
         }
         BackupCommand::Verify { file, scratch } => {
             let header = backup::look(&file)?;
-            let scratch = scratch.unwrap_or_else(|| existing(&settings.data).to_owned());
+            let scratch =
+                scratch.unwrap_or_else(|| node::doctor::existing(&settings.data).to_owned());
             let verified = backup::verify(&file, &secret(false)?, &scratch)?;
             let mut text = format!(
                 "made {} by fardel {} on box {}\n{}",

@@ -26,7 +26,7 @@ use rules::world::ClusterSnapshot;
 use crate::Failure;
 use crate::simulation::Simulation;
 use crate::simulation::fake_node::{ContainerPlan, FakeNode, SimulatedMoment};
-use options::{CommandOptions, whole, wrong};
+use options::{CommandOptions, whole};
 
 /// The commands of a script, for the help text and for mistyped ones.
 pub const COMMANDS: &str = "\
@@ -94,6 +94,12 @@ struct RehearsalStage {
     second: u64,
     boots: u8,
     text: String,
+}
+
+fn wrong(text: impl Into<String>) -> Failure {
+    Refusal::invalid("rehearse.script", text)
+        .hint("`fardel rehearse --help` lists the commands.")
+        .into()
 }
 
 impl RehearsalStage {

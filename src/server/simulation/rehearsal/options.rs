@@ -2,15 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rules::refusal::Refusal;
-
+use super::wrong;
 use crate::Failure;
-
-pub(super) fn wrong(text: impl Into<String>) -> Failure {
-    Refusal::invalid("rehearse.script", text)
-        .hint("`fardel rehearse --help` lists the commands.")
-        .into()
-}
 
 pub(super) fn whole(what: &str, text: &str) -> Result<u64, Failure> {
     text.parse()
