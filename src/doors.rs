@@ -3,10 +3,12 @@
 
 pub mod admission;
 pub mod api;
+pub mod bench;
 pub mod cli;
 pub mod console;
 pub mod download;
 pub mod host;
+pub mod listener;
 pub mod origin;
 pub mod pages;
 pub mod peer;

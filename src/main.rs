@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use fardel::doors::bench;
 use fardel::roles::client::{self, Engines};
-use fardel::roles::{bench, hold, rehearse, server, shim};
+use fardel::roles::{hold, rehearsal, server, shim};
 
 fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
@@ -20,7 +21,7 @@ fn main() -> ExitCode {
     }
     let engines = Engines {
         serve: server::main,
-        rehearse: rehearse::main,
+        rehearse: rehearsal::main,
         bench: bench::main,
     };
     client::main(words, &engines)

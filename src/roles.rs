@@ -2,15 +2,11 @@
 //! rooms do is theirs.
 
 mod backup;
-pub mod bench;
 pub mod client;
-pub mod console;
 pub mod doctor;
 mod examiner;
 pub mod hold;
-mod program;
-mod refused;
-pub mod rehearse;
+pub mod rehearsal;
 pub mod server;
 mod settings_file;
 pub mod shim;

@@ -4,8 +4,10 @@
 
 pub mod acts;
 pub mod addresses;
+pub mod figures;
 pub mod link;
 pub mod observe;
+pub mod redact;
 pub mod service;
 pub mod settings;
 pub mod tls;

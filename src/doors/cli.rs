@@ -17,6 +17,7 @@ pub mod login;
 mod manual;
 mod output;
 mod people;
+pub(crate) mod refused;
 mod sessions;
 mod system;
 mod terminal;

@@ -1,6 +1,8 @@
 //! The text console of the machine: what its screens look like and how their keys move. Draws with
 //! ASCII alone, because the screen of a bare machine has no other letters. Never reads the machine
-//! and never changes it; `roles::console` does.
+//! and never changes it; `screen` does.
+
+pub mod screen;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;

@@ -192,6 +192,8 @@ mod tests {
         }
     }
 
+    /// Promise (Isolation and access): Only the console's own pages and programs with tokens can change
+    /// anything.
     #[test]
     fn only_our_own_pages_and_programs_with_tokens_may_change_anything() {
         let table = [

@@ -362,6 +362,7 @@ mod tests {
         assert!(ledger.trouble().is_none());
     }
 
+    /// Proves too: `on_a_full_disk_everything_can_still_be_stopped`
     #[test]
     fn on_a_full_disk_the_next_assignment_is_still_taken_in() {
         use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};

@@ -743,6 +743,7 @@ mod tests {
         assert!(read(&record).is_err());
     }
 
+    /// Proves too: `whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_is_not`
     #[test]
     fn a_lowered_limit_accuses_nobody_until_they_take_more_again() {
         let mut eyes = EnforcerThread::open(&EnforcerRecord::default());

@@ -3,6 +3,7 @@
 
 pub mod accelerators;
 pub mod arbiter;
+pub mod bench;
 pub(crate) mod cutter;
 pub mod driver;
 pub mod hooks;

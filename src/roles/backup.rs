@@ -14,11 +14,10 @@ use serde::Serialize;
 use server::backup::{self, BackupPaths, Passphrase};
 use server::{Failure, upgrade};
 
-use super::doctor::checks::existing;
-use super::refused::refused_with;
 use super::settings_file::settings_file;
 use crate::doors::cli::args::{Format, Global};
 use crate::doors::cli::login::passphrase;
+use crate::doors::cli::refused::refused_with;
 
 /// One of the verbs, with everything it needs but the settings.
 pub(super) enum BackupCommand {
@@ -97,7 +96,8 @@ fn done(
         }
         BackupCommand::Verify { file, scratch } => {
             let header = backup::look(&file)?;
-            let scratch = scratch.unwrap_or_else(|| existing(&settings.data).to_owned());
+            let scratch =
+                scratch.unwrap_or_else(|| node::doctor::existing(&settings.data).to_owned());
             let verified = backup::verify(&file, &secret(false)?, &scratch)?;
             let mut text = format!(
                 "made {} by fardel {} on box {}\n{}",

@@ -13,9 +13,10 @@ use crate::doors::cli::args::{
     Backup, Command, CommandLine, Config, Format, Global, PassphraseArguments, PlaceArguments,
     Serve, State, UpgradeCommand,
 };
+use crate::doors::cli::refused::refused_with;
 use crate::doors::cli::{self, Surroundings};
-use crate::roles::refused::refused_with;
-use crate::roles::{backup, console, doctor, support};
+use crate::doors::console::screen as console;
+use crate::roles::{backup, doctor, support};
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {

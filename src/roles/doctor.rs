@@ -2,142 +2,51 @@
 //! get it. Works without a server, changes nothing that stays, and never guesses: a check that cannot
 //! be made says so.
 
-pub(super) mod checks;
-mod data_checks;
-mod host;
-mod kernel_probe;
-
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use base::settings::Settings;
-use serde::Serialize;
+use node::doctor::{self, host};
+use rules::doctor::{CheckState, DoctorCheck};
+use server::{Failure, offline_inspection};
 
+use super::state;
 use crate::doors::cli::args::Format;
-
-/// How a check came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckState {
-    Ok,
-    /// Sessions run, with less: the finding says what is lost.
-    Warn,
-    /// The server or its sessions cannot do their work.
-    Fail,
-}
-
-/// The ids of all checks there are; each is named in Korean.
-const IDS: [&str; 51] = [
-    "accelerators",
-    "address",
-    "architecture",
-    "backup-disk",
-    "backups",
-    "catalog",
-    "catalog-log",
-    "catalog-sound",
-    "cgroup",
-    "cgroup-write",
-    "clock",
-    "clock-and-state",
-    "continuity",
-    "controllers",
-    "disk",
-    "disk-faults",
-    "file-watches",
-    "findings",
-    "gpu",
-    "holder",
-    "host-name",
-    "id-mapped-mounts",
-    "inodes",
-    "kernel",
-    "killed-for-memory",
-    "limits",
-    "machine",
-    "memory-pressure",
-    "namespace-count",
-    "open-files",
-    "overcommit",
-    "overlay",
-    "port",
-    "port-apps",
-    "port-http",
-    "process-numbers",
-    "randomness",
-    "restart-wanted",
-    "root",
-    "run-directory",
-    "schema",
-    "seccomp",
-    "session-ids",
-    "settings-file",
-    "state",
-    "state-disk",
-    "state-mount",
-    "state-owner",
-    "swap",
-    "time-sync",
-    "user-namespaces",
-];
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DoctorCheck {
-    pub id: &'static str,
-    pub state: CheckState,
-    /// What is there, one sentence.
-    pub found: String,
-    /// What would mend it; empty where nothing needs to be.
-    pub fix: String,
-}
-
-impl DoctorCheck {
-    fn ok(id: &'static str, found: impl Into<String>) -> Self {
-        Self::new(id, CheckState::Ok, found, "")
-    }
-
-    fn warn(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(id, CheckState::Warn, found, fix)
-    }
-
-    fn fail(id: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(id, CheckState::Fail, found, fix)
-    }
-
-    fn new(
-        id: &'static str,
-        state: CheckState,
-        found: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
-        debug_assert!(IDS.contains(&id), "{id} does not stand among the ids");
-        Self {
-            id,
-            state,
-            found: found.into(),
-            fix: fix.into(),
-        }
-    }
-}
 
 /// Every check, made now; what is not well comes first.
 pub(super) fn every(settings: &Settings) -> Vec<DoctorCheck> {
-    let mut checks = checks::all(settings);
+    let mut checks = doctor::checks::all(settings);
     let host = host::Host {
-        root: std::path::Path::new("/"),
+        root: Path::new("/"),
         data: &settings.data,
         now: jiff::Timestamp::now().as_second(),
     };
     checks.extend(host.all());
     let file = crate::roles::settings_file::settings_file();
-    checks.extend(data_checks::all(
+    checks.extend(offline_inspection::checks::all(
         settings,
         &file,
+        continuity(&settings.data),
         base::observe::Clock::system().now(),
     ));
     checks.sort_by_key(|check| std::cmp::Reverse(check.state));
     checks
+}
+
+/// Whether the catalog belongs to what the machine obeyed; nothing where there is no catalog yet, or none
+/// that can be read, which another check says.
+fn continuity(data: &Path) -> Option<DoctorCheck> {
+    const ID: &str = "continuity";
+    match state::standing(data) {
+        Ok(None) | Err(Failure::Fault(_)) => None,
+        Err(Failure::Refusal(refusal)) if refusal.code == state::NOT_YOURS => None,
+        Err(Failure::Refusal(refusal)) => Some(DoctorCheck::fail(ID, refusal.text, refusal.hint)),
+        Ok(Some(standing)) => Some(match standing.refusal() {
+            Some(refusal) => DoctorCheck::fail(ID, refusal.text, refusal.hint),
+            None => DoctorCheck::ok(ID, "The catalog belongs to what this machine obeyed."),
+        }),
+    }
 }
 
 /// Makes every check, prints them, and fails where one failed.
@@ -196,6 +105,13 @@ fn written(checks: &[DoctorCheck], color: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base::observe::Clock;
+    use base::settings::SettingsLayer;
+    use rules::doctor::IDS;
+    use server::Server;
+    use std::io::Read as _;
+    use std::os::fd::AsRawFd as _;
+
     use super::*;
 
     #[test]
@@ -227,10 +143,7 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), checks.len(), "an id stands twice");
-        assert!(
-            !std::path::Path::new(&data).exists(),
-            "a check left something behind"
-        );
+        assert!(!Path::new(&data).exists(), "a check left something behind");
     }
 
     #[test]
@@ -260,7 +173,7 @@ mod tests {
             _ => None,
         })
         .expect("valid settings");
-        let checks = checks::all(&settings);
+        let checks = doctor::checks::all(&settings);
         let check = |id| checks.iter().find(|c| c.id == id).expect("a check");
         assert_eq!(check("port").state, CheckState::Fail);
         assert!(check("port").fix.contains("FARDEL_LISTEN"));
@@ -271,5 +184,36 @@ mod tests {
         assert!(http.found.contains(&own), "{}", http.found);
         assert!(http.fix.contains("listen_http"), "{}", http.fix);
         assert_eq!(check("port-apps").state, CheckState::Ok);
+    }
+
+    #[test]
+    fn a_process_that_was_forked_beside_a_server_does_not_keep_its_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let layer = SettingsLayer {
+            data: Some(folder.path().join("data")),
+            ..SettingsLayer::default()
+        };
+        let settings = Settings::read(layer, |name| {
+            (name == "FARDEL_CONFIG").then(|| "/nonexistent".to_owned())
+        })
+        .unwrap();
+        let first = Server::start(settings.clone(), Clock::system()).unwrap();
+        let (mut there, says) = std::io::pipe().unwrap();
+        let (waits, mut go) = std::io::pipe().unwrap();
+        let child = std::thread::spawn(move || {
+            node::doctor::kernel_probe::tried(|| {
+                nix::unistd::write(&says, b"!")?;
+                nix::unistd::read(waits.as_raw_fd(), &mut [0]).map(drop)
+            })
+        });
+        // The child lives, with a copy of every file that is open here.
+        there.read_exact(&mut [0]).unwrap();
+        drop(first);
+        let second = Server::start(settings, Clock::system());
+        go.write_all(b"!").unwrap();
+        assert_eq!(child.join().unwrap(), Ok(()));
+        if let Err(failure) = second {
+            panic!("{failure}");
+        }
     }
 }

@@ -1,9 +1,6 @@
 //! `fardel serve`: wires catalog, controller, machine and doors into one process, says where it
 //! listens, and on SIGTERM lets go of everything without ending a session.
 
-mod bodies;
-mod connections;
-mod listen;
 mod memory;
 pub(super) mod sockets;
 
@@ -41,10 +38,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use listen::{PortLimits, Purpose};
 use sockets::Sockets;
 
 use crate::doors;
+use crate::doors::listener::{self, PortLimits, Purpose};
 use crate::doors::peer::Peer;
 
 /// Threads that serve people. More: an idle box holds their stacks. Fewer: one slow answer holds
@@ -233,7 +230,7 @@ fn open_network(
     let keeping = Arc::clone(&limits.connections).keep(leaving.clone());
     let mut opened = vec![tokio::spawn(keeping)];
     opened.extend(open.into_iter().map(|(listener, tls, purpose)| {
-        let serving = listen::serve(listener, tls, purpose, limits.clone(), leaving.clone());
+        let serving = listener::serve(listener, tls, purpose, limits.clone(), leaving.clone());
         tokio::spawn(serving)
     }));
     Ok(opened)

@@ -2,21 +2,20 @@
 //! may be read before it is sent. Works while the server is down. What is secret is taken out of
 //! every text; names of people and what sessions run are never put in.
 
-mod redact;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use base::redact;
 use base::settings::LoadedSettings;
+use node::{host_network as network, program};
 use rules::refusal::Refusal;
 use rules::refusals;
 use serde_json::{Value, json};
 
-use super::console::network;
-use super::refused::refused_with;
-use super::{doctor, program};
+use super::doctor;
 use crate::doors::cli::args::{Format, Global, Support};
+use crate::doors::cli::refused::refused_with;
 use crate::doors::cli::{self, Surroundings};
 
 /// Newest lines of the log that go in.

@@ -8,6 +8,7 @@ pub mod codes;
 pub mod continuity;
 pub mod cut;
 pub mod devices;
+pub mod doctor;
 pub mod findings;
 pub mod housekeeping;
 pub mod image;

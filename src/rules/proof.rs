@@ -427,6 +427,7 @@ mod tests {
         finding.verdict == TestVerdict::Held
     }
 
+    /// Proves too: `the_self_test_holds_a_slice_to_its_word_and_signs_what_it_found`
     #[test]
     fn a_slice_is_exact_when_no_byte_more_and_no_block_less_was_had() {
         let all = 256 * MIB;
@@ -485,6 +486,7 @@ mod tests {
         assert!(!held(&launch(&bare, &[])));
     }
 
+    /// Proves too: `the_self_test_holds_a_slice_to_its_word_and_signs_what_it_found`
     #[test]
     fn shares_are_compared_while_both_compute() {
         let lines = |from: u64, count: u64, each: u64| -> String {

@@ -322,6 +322,7 @@ mod tests {
         assert_eq!(card.sms_of(GpuShare(35)), 46);
     }
 
+    /// Proves too: `never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn`
     #[test]
     fn shares_that_sum_to_a_card_never_sum_to_more_than_its_memory() {
         for bytes in [1, 99, 12_345_678_901, 81_559 << 20, u64::MAX] {

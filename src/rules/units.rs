@@ -320,6 +320,7 @@ mod tests {
         }
     }
 
+    /// Promise (Queue and scheduler): A device share is a whole number of hundredths; the smallest is 0.01.
     #[test]
     fn every_hundredth_survives_json() {
         for n in 0..=300 {

@@ -1,5 +1,7 @@
 //! What the box's own files say about themselves, for `fardel doctor`: with or without a server, changing
-//! nothing. Judges nothing; the doctor does.
+//! nothing. The checks of the doctor judge it.
+
+pub mod checks;
 
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 //! never opens a file, and nothing of it can be reached from a running server.
 
 pub mod fake_node;
+pub mod rehearsal;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

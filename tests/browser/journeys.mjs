@@ -1,6 +1,13 @@
 // What a person does on the first day, in a real browser against the real binary: set up, look around,
 // launch, stop; with the keyboard alone, and without script. On every page: no violation of
 // accessibility, nothing refused by the server's own policy, nothing wider than the screen.
+//
+// Proves too: `a_terminal_keeps_its_scrollback_across_a_new_server_and_takes_input_and_size`
+//
+// Proves too: `tests/browser/pages.mjs`
+//
+// Promise (Installation and console): A session can be launched and stopped with the keyboard alone, and in a
+// browser without JavaScript.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";

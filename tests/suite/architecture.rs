@@ -1,4 +1,4 @@
-//! Holds the code to the tables of ARCHITECTURE.md, of the specification and of CONTRIBUTING.md: which room, module or door may use which, where
+//! Holds the code to the tables of ARCHITECTURE.md and of CONTRIBUTING.md, and the specification to its notes: which room, module or door may use which, where
 //! each package and each dangerous word lives, and that every file says what it is for.
 //!
 //! Never looks inside function bodies for anything but names: it reads tokens, not types, so a
@@ -11,6 +11,7 @@ mod documents;
 mod messages;
 mod names;
 mod source;
+mod specification;
 mod table;
 
 use std::path::Path;
@@ -18,7 +19,7 @@ use std::sync::OnceLock;
 
 use breach::{Breach, check, check_document};
 use source::Tree;
-use table::{ARCHITECTURE, CONTRIBUTING, SPECIFICATION, Tables};
+use table::{ARCHITECTURE, CONTRIBUTING, Tables};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -47,7 +48,7 @@ fn the_code_keeps_to_the_tables() {
 }
 
 #[test]
-fn the_document_names_only_files_and_tests_that_exist() {
+fn the_document_names_only_files_and_functions_that_exist() {
     let breaches = check_document(&house());
     assert!(
         breaches.is_empty(),
@@ -58,7 +59,7 @@ fn the_document_names_only_files_and_tests_that_exist() {
 }
 
 #[test]
-fn a_file_a_function_and_a_test_that_the_document_invents_are_found() {
+fn a_file_and_a_function_that_the_document_invents_are_found() {
     let mut tree = bare();
     let document = tree.text(ARCHITECTURE).expect("it was read").to_owned();
     let (head, _) = document
@@ -75,18 +76,7 @@ fn a_file_a_function_and_a_test_that_the_document_invents_are_found() {
              | a | `server/real.rs` `act`, `server/surreal.rs` |\n\n<!-- places end -->\n"
         ),
     );
-    tree.plant(
-        SPECIFICATION,
-        "<!-- promises begin -->\n\n| Promise | Proved by |\n|---|---|\n\
-         | a | `it_is_real` |\n\
-         | b | `it_is_unreal` |\n\
-         | c | unproven: needs a device |\n\
-         | d | everybody knows |\n\n<!-- promises end -->\n",
-    );
-    tree.plant(
-        "src/server/real.rs",
-        "//! R.\npub fn act() {}\n#[test] fn it_is_real() {}\n",
-    );
+    tree.plant("src/server/real.rs", "//! R.\npub fn act() {}\n");
     let told: Vec<String> = check_document(&tree)
         .iter()
         .map(ToString::to_string)
@@ -102,8 +92,6 @@ fn a_file_a_function_and_a_test_that_the_document_invents_are_found() {
             "acts is not in its file (ARCHITECTURE.md, \"The walk\")",
             "server/unreal.rs does not exist (ARCHITECTURE.md, \"The walk\")",
             "server/surreal.rs does not exist (ARCHITECTURE.md, \"Where to change what\")",
-            "there is no test it_is_unreal (tests/SPECIFICATION.md)",
-            "names no test and is not marked unproven (tests/SPECIFICATION.md)",
         ]
     );
 }

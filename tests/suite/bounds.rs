@@ -11,9 +11,9 @@ const ENDS: [&str; 4] = ["_LIMIT", "_PLACES", "AT_ONCE", "_AT_MOST"];
 /// Where nobody but the machine's owner asks: measuring, examining, the command line, programs of sessions.
 const SPARED: [&str; 6] = [
     "src/guest/",
-    "src/roles/bench",
-    "src/roles/doctor",
-    "src/roles/rehearse",
+    "src/doors/bench",
+    "src/node/doctor",
+    "src/server/simulation/rehearsal",
     "src/doors/cli",
     "src/doors/console",
 ];

@@ -23,7 +23,7 @@ fn every_script_leads_to_its_expected_text() {
             .to_string_lossy()
             .into_owned();
         let text = std::fs::read_to_string(&script).expect("a script can be read");
-        let told = fardel::roles::rehearse::play(&text)
+        let told = server::simulation::rehearsal::play(&text)
             .unwrap_or_else(|failure| panic!("{name}: {failure}"));
         assert!(!told.contains("BROKEN"), "{name}:\n{told}");
         let expected = script.with_extension("out");
@@ -84,7 +84,7 @@ fn a_script_that_cannot_be_read_names_its_line() {
             "Line 1: \"x\" is not a number of cores.",
         ),
     ] {
-        let failure = fardel::roles::rehearse::play(script).expect_err(script);
+        let failure = server::simulation::rehearsal::play(script).expect_err(script);
         assert!(failure.to_string().contains(said), "{failure}");
     }
 }

@@ -81,6 +81,8 @@ fn play_all(seeds: &[u64]) -> (usize, Tally) {
     })
 }
 
+/// Promise (Sessions survive failures): Any process may die at any time. No acknowledged launch is lost, no
+/// session starts twice, and nothing is left behind (simulated).
 #[test]
 fn seeds() {
     let seeds = chosen();
@@ -100,6 +102,7 @@ fn seeds() {
     );
 }
 
+/// Proves too: `whoever_passes_takes_nothing_that_anybody_in_front_could_get`
 #[test]
 fn every_planted_fault_is_found() {
     let mut missed = Vec::new();

@@ -184,17 +184,6 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
     };
     gate.stage("bed: upgrade", || upgrade::run(&root, &packages));
     gate.stage("bed: air gap", || airgap::run(&root, &packages));
-    gate.stage("bed: processors", || match qemu::missing(false) {
-        Some(reason) => crate::leave_out("several processors", &reason),
-        None => qemu_processors::run(&root, &packages),
-    });
-    gate.stage("bed: rack", || match rack::missing() {
-        Some(reason) => crate::leave_out("the rack", &reason),
-        None => rack::trial(&root),
-    });
-    gate.stage("bed: restore", || {
-        restore::run(&root, &packages, &restore::TENTH)
-    });
     let seed = u64::from(std::process::id());
     gate.stage("bed: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
@@ -217,6 +206,14 @@ pub(crate) fn nightly(gate: &mut Gate) {
     let Some(packages) = made else {
         return;
     };
+    gate.stage("bed: processors", || match qemu::missing(false) {
+        Some(reason) => crate::leave_out("several processors", &reason),
+        None => qemu_processors::run(&Root::ready()?, &packages),
+    });
+    gate.stage("bed: rack", || match rack::missing() {
+        Some(reason) => crate::leave_out("the rack", &reason),
+        None => rack::trial(&Root::ready()?),
+    });
     gate.stage("bed: air gap in trixie", || {
         airgap::run(&Root::of("trixie")?, &packages)
     });

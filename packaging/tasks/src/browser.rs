@@ -15,9 +15,20 @@ const OLDEST_NODE: u32 = 20;
 /// Runs every `*.mjs` with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
-/// it), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
+/// it), `FARDEL_PAIRS` (`all`, or `half` of the pairs of language and colour scheme), `FARDEL_CARD` (a driver with a
+/// card that is made of files) and `CHROMIUM`. Packages for them (the driver, axe) are pinned in
 /// `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
+    suite(binary, |_| true, "half")
+}
+
+/// Runs `pages.mjs` alone, with every page in both languages and both colour schemes; `run` shows each page in
+/// both, but not in each pair of them.
+pub(crate) fn every_page(binary: &Path) -> Result<(), Failure> {
+    suite(binary, |file| file.ends_with("pages.mjs"), "all")
+}
+
+fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Failure> {
     let what = "browser suite";
     let mut tests: Vec<_> = fs::read_dir(FOLDER)
         .into_iter()
@@ -25,6 +36,7 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "mjs"))
+        .filter(|path| wanted(path))
         .collect();
     tests.sort();
     if tests.is_empty() {
@@ -67,6 +79,7 @@ pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
         node = node.argument(test);
     }
     node.variable("FARDEL_BINARY", binary)
+        .variable("FARDEL_PAIRS", pairs)
         .variable("FARDEL_PAGES", &pages.0)
         .variable("FARDEL_CARD", &card.0.0)
         .variable("CHROMIUM", chromium)

@@ -1,5 +1,8 @@
 //! Shows that one file is enough: no shared library, and a start in the oldest, the present and the
 //! newest Debian that we promise.
+//!
+//! Promise (Installation and console): The product is one file without shared libraries. It starts in Debian
+//! 11, 12 and 13.
 
 #[path = "../../hooks.rs"]
 mod hooks;

@@ -41,11 +41,12 @@ usage: cargo ci quick | full | nightly [--tested]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
   full      quick + list of skips, tests as an ordinary user, release build, static check, Debian
             roots, the runtime's tests of control groups on cgroup v2 (in the bed), the package and its
-            life in the roots and in the bed, an air gap, several processors, a rack, a lost machine, a
-            power cut, bytes, browser suite; CPU seconds over their budgets are told
-  nightly   full + all of the runtime's tests under Debian's own kernel, the air gap in the next
-            Debian, a lost machine of full size, all kinds of trouble in the bed, long simulation, a
-            crowd held to its times, the release built twice; CPU seconds are held to their budgets
+            life in the roots and in the bed, an air gap, a power cut, bytes, browser suite; CPU seconds
+            over their budgets are told
+  nightly   full + every page in every language and colour scheme, all of the runtime's tests under
+            Debian's own kernel, several processors, a rack, the air gap in the next Debian, a lost machine
+            of full size, all kinds of trouble in the bed, long simulation, a crowd held to its times, the
+            release built twice; CPU seconds are held to their budgets
   bed       a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
@@ -217,7 +218,10 @@ fn twice_stage(gate: &mut Gate, binary: &Path) {
 
 fn nightly(gate: &mut Gate) {
     match program::built("release") {
-        Ok(binary) => twice_stage(gate, &binary),
+        Ok(binary) => {
+            twice_stage(gate, &binary);
+            gate.stage("browser suite, every page", || browser::every_page(&binary));
+        }
         Err(failure) => gate.stage("find the binary", || Err(failure)),
     }
     gate.stage("runtime on Debian's kernel", bed::suite::stage_emulated);

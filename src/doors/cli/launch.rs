@@ -394,6 +394,7 @@ mod tests {
         }
     }
 
+    /// Proves too: `every_way_of_ending_has_its_true_code`
     #[test]
     fn the_sessions_own_code_is_returned() {
         let ended = |outcome: &str, code: Value| json!({"name": "a", "outcome": outcome, "exit_code": code});

@@ -184,6 +184,7 @@ mod tests {
             .collect()
     }
 
+    /// Proves too: `whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_is_not`
     #[test]
     fn whoever_holds_too_much_is_warned_frozen_and_stopped_in_that_order() {
         assert_eq!(
@@ -233,6 +234,7 @@ mod tests {
         );
     }
 
+    /// Proves too: `whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_is_not`
     #[test]
     fn a_driver_that_does_not_answer_accuses_and_clears_nobody() {
         assert_eq!(looks(60, |_| None), []);

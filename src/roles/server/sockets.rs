@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use base::settings::Settings;
+use node::doctor::ports::holder;
 use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::net::TcpListener;
@@ -65,46 +66,6 @@ async fn bind(setting: &str, address: SocketAddr) -> Result<TcpListener, Refusal
             ErrorKind::AddrNotAvailable => refusals::listen_no_such_address(setting, address.ip()),
             _ => refusals::listen_failed(setting, address, &error),
         })
-}
-
-/// Who listens on a port, as `/proc` tells it: `nginx (process 812)`. None where it does not, as for
-/// processes of other users.
-pub(in crate::roles) fn holder(port: u16) -> Option<String> {
-    let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .find_map(|table| listening(&table, port))?;
-    let wanted = format!("socket:[{inode}]");
-    let processes = std::fs::read_dir("/proc").ok()?;
-    for process in processes.flatten() {
-        let name = process.file_name();
-        let Some(number) = name.to_str().and_then(|n| n.parse::<u32>().ok()) else {
-            continue;
-        };
-        let Ok(open) = std::fs::read_dir(process.path().join("fd")) else {
-            continue;
-        };
-        let has = open.flatten().any(|fd| {
-            std::fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str())
-        });
-        if has {
-            let command = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            return Some(format!("{} (process {number})", command.trim()));
-        }
-    }
-    None
-}
-
-/// The inode of the socket that listens on `port` in a table as `/proc/net/tcp` writes it.
-fn listening(table: &str, port: u16) -> Option<u64> {
-    /// `TCP_LISTEN` of the kernel.
-    const LISTEN: &str = "0A";
-    table.lines().skip(1).find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (_, hex) = words.get(1)?.rsplit_once(':')?;
-        let here = u16::from_str_radix(hex, 16).ok()? == port && *words.get(3)? == LISTEN;
-        here.then(|| words.get(9)?.parse().ok()).flatten()
-    })
 }
 
 #[cfg(test)]

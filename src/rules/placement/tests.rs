@@ -128,6 +128,7 @@ fn a_session_waits_when_no_single_device_has_room() {
     );
 }
 
+/// Proves too: `every_hundredth_survives_json`
 #[test]
 fn a_fraction_goes_to_the_fullest_device_that_holds_it() {
     check(
@@ -331,6 +332,8 @@ fn the_preview_says_what_the_scheduler_does() {
     assert_eq!(never.alternatives[0].demand.cpu, CpuShare(200));
 }
 
+/// Promise (Queue and scheduler): The preview, the blocker of a waiting session ("why is it waiting") and the
+/// scheduler agree.
 #[test]
 fn preview_and_scheduler_never_disagree() {
     // A small fixed generator: the same 2,000 worlds on every run.
@@ -480,6 +483,8 @@ fn wish(numbers: &mut Numbers) -> Demand {
     }
 }
 
+/// Promise (GPUs): The shares of a GPU never sum to more than the GPU. No user holds more than the
+/// administrator's limit, and every session gets its turn.
 #[test]
 fn never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn() {
     for seed in 0..300 {

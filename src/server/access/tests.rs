@@ -56,6 +56,7 @@ async fn the_setup_code_works_once_and_for_one_hour() {
     assert_eq!(setup_link(&server), None);
 }
 
+/// Proves too: `a_stranger_shuts_nobody_out`
 #[tokio::test]
 async fn wrong_setup_codes_wait_and_the_right_one_never_does() {
     let server = server();
@@ -154,6 +155,7 @@ async fn each_further_failure_waits_twice_as_long_up_to_half_a_minute() {
     assert_eq!(guess(&server, HERE, None).await, (6, 1));
 }
 
+/// Proves too: `a_stranger_shuts_nobody_out`
 #[tokio::test]
 async fn many_guesses_at_once_are_as_slow_as_one_after_the_other() {
     let (server, _) = with_mina().await;
@@ -170,6 +172,8 @@ async fn many_guesses_at_once_are_as_slow_as_one_after_the_other() {
     assert_eq!(looked_at, 6);
 }
 
+/// Promise (Isolation and access): Wrong passwords and setup codes cause delays and lock no user out. Root on
+/// the server never waits.
 #[tokio::test]
 async fn a_stranger_shuts_nobody_out() {
     let (server, signed_in) = with_mina().await;
@@ -193,6 +197,7 @@ async fn a_stranger_shuts_nobody_out() {
     );
 }
 
+/// Proves too: `a_stranger_shuts_nobody_out`
 #[tokio::test]
 async fn a_known_browser_has_its_own_count_and_waits_longer() {
     let (server, signed_in) = with_mina().await;

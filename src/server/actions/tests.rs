@@ -29,6 +29,8 @@ macro_rules! acts {
 
 const NOBODY: Uuid = Uuid::from_u128(7);
 
+/// Promise (Isolation and access): Every action checks its permission first. For a user, the sessions of others
+/// do not exist.
 #[tokio::test]
 async fn every_act_asks_for_its_capability_first() {
     let server = Server::for_tests();

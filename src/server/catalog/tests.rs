@@ -293,6 +293,7 @@ fn nothing_changed_means_no_new_revision() {
     assert!(*catalog.revision().borrow() > before);
 }
 
+/// Proves too: `what_was_answered_survives_kill_9`
 #[test]
 fn a_death_at_the_commit_keeps_all_or_nothing() {
     let catalog = memory();
@@ -307,6 +308,7 @@ fn a_death_at_the_commit_keeps_all_or_nothing() {
     assert_eq!(names, ["kept"]);
 }
 
+/// Proves too: `on_a_full_disk_everything_can_still_be_stopped`
 #[test]
 fn a_full_disk_refuses_by_name_and_recovers() {
     let catalog = memory();
@@ -346,6 +348,8 @@ impl Drop for CatalogDisk {
     }
 }
 
+/// Promise (Disk, backup and upgrade): On a full disk new work is refused with its own code, and everything
+/// that runs can still be stopped.
 #[test]
 fn on_a_full_disk_everything_can_still_be_stopped() {
     let disk = match CatalogDisk::mount(c"size=40m") {
@@ -434,6 +438,8 @@ fn doomed_writer() {
     });
 }
 
+/// Promise (Sessions survive failures): An acknowledged write is on disk: `kill -9` loses none of them. A death
+/// during a commit keeps all of that commit or nothing.
 #[test]
 fn what_was_answered_survives_kill_9() {
     use std::io::{BufRead as _, BufReader};
@@ -809,6 +815,8 @@ fn a_step_up_copies_the_file_first_and_keeps_the_rows() {
     }
 }
 
+/// Promise (Disk, backup and upgrade): An upgrade is applied completely or not at all. The downgrade says what
+/// is lost.
 #[test]
 fn a_step_that_fails_leaves_everything_as_it_was() {
     let directory = tempfile::tempdir().unwrap();

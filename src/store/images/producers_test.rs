@@ -352,6 +352,8 @@ fn change_beyond_podman(root: &Path) {
     symlink("emptied", root.join("var/link")).unwrap();
 }
 
+/// Promise (Images): Archives of docker 20.10, docker 25, podman, skopeo (zstd) and umoci give the same files
+/// as `umoci unpack`: type, mode, owner, content, attributes, hard links, time.
 #[test]
 fn the_producers_own_archives_show_the_same_files_as_umoci() {
     let test = "the_producers_own_archives_show_the_same_files_as_umoci";
@@ -488,6 +490,7 @@ fn sample_of(archive: &[u8]) -> SampleImage {
     }
 }
 
+/// Proves too: `the_producers_own_archives_show_the_same_files_as_umoci`
 #[test]
 fn layers_no_engine_writes_show_the_same_files_as_umoci() {
     let test = "layers_no_engine_writes_show_the_same_files_as_umoci";

@@ -161,6 +161,7 @@ fn top_layer() -> Vec<u8> {
         .end()
 }
 
+/// Proves too: `the_producers_own_archives_show_the_same_files_as_umoci`
 #[test]
 fn every_producer_gives_the_same_image() {
     if !can_unpack("every_producer_gives_the_same_image") {
@@ -725,6 +726,8 @@ fn a_layer_listed_twice_is_mounted_once() {
     assert_eq!(mounted(&bench, &image)["etc/new"], "file new");
 }
 
+/// Promise (Images): A hostile archive is refused with a stable code. Nothing outside the image store changes,
+/// and nothing is left behind.
 #[test]
 fn hostile_layers_are_refused_by_name() {
     if !can_unpack("hostile_layers_are_refused_by_name") {
@@ -1025,6 +1028,7 @@ fn hostile_layers_are_refused_by_name() {
     }
 }
 
+/// Proves too: `hostile_layers_are_refused_by_name`
 #[test]
 fn a_link_of_one_layer_is_never_followed_out_by_the_next() {
     if !can_unpack("a_link_of_one_layer_is_never_followed_out_by_the_next") {
@@ -1054,6 +1058,7 @@ fn a_link_of_one_layer_is_never_followed_out_by_the_next() {
     assert_eq!(code(bench.import(&archive)), "image.through-link");
 }
 
+/// Proves too: `hostile_layers_are_refused_by_name`
 #[test]
 fn a_link_is_not_followed_to_directories_that_exist_outside() {
     if !can_unpack("a_link_is_not_followed_to_directories_that_exist_outside") {
@@ -1121,6 +1126,7 @@ fn layers_that_are_not_what_was_declared_are_refused() {
     }
 }
 
+/// Proves too: `hostile_layers_are_refused_by_name`
 #[test]
 fn hostile_archives_are_refused_by_name() {
     let sample = || SampleImage::of(vec![base_layer()]);
@@ -1199,6 +1205,7 @@ fn hostile_archives_are_refused_by_name() {
     );
 }
 
+/// Proves too: `hostile_layers_are_refused_by_name`
 #[test]
 fn configurations_nothing_could_run_are_refused() {
     let big = "x".repeat(1 << 20);
@@ -1244,6 +1251,7 @@ fn configurations_nothing_could_run_are_refused() {
     }
 }
 
+/// Proves too: `hostile_layers_are_refused_by_name`
 #[test]
 fn bombs_and_full_disks_are_refused_early() {
     if !can_unpack("bombs_and_full_disks_are_refused_early") {
@@ -1637,6 +1645,7 @@ fn survive(seed: u64) -> bool {
     imported
 }
 
+/// Proves too: `hostile_layers_are_refused_by_name`
 #[test]
 fn damaged_archives_never_escape_panic_or_leave_anything() {
     if !can_unpack("damaged_archives_never_escape_panic_or_leave_anything") {

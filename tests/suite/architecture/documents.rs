@@ -1,4 +1,4 @@
-//! The documents of the repository: how long two of them may be, and that each link between them leads to a
+//! The documents of the repository: how long two of them, and the code of `roles`, may be, and that each link between them leads to a
 //! file and a heading that exist. Reads no web address, and judges no prose.
 
 use std::fs;
@@ -86,6 +86,23 @@ fn the_documents_stay_within_their_lengths() {
     let readme = house.text("README.md").expect("it was read");
     let (lines, most) = (readme.lines().count(), limit("readme_lines"));
     assert!(lines <= most, "README.md has {lines} lines, at most {most}");
+}
+
+#[test]
+fn roles_wire_rooms_together_and_do_nothing_else() {
+    let house = house();
+    let of_roles = |file: &str| file == "src/roles.rs" || file.starts_with("src/roles/");
+    let lines: usize = house
+        .code()
+        .filter(|(file, _)| of_roles(file))
+        .map(|(_, text)| text.lines().count())
+        .sum();
+    let most = limit("roles_lines");
+    assert!(lines > 0, "src/roles was not read");
+    assert!(
+        lines <= most,
+        "src/roles has {lines} lines, at most {most}: move what a command does to its subject's room"
+    );
 }
 
 #[test]

@@ -18,9 +18,9 @@ const TOP: [&str; 5] = [
     "SECURITY.md",
 ];
 
-/// A checkout in memory: the documents, the manifests and every `.rs` file, by path from its root,
+/// A checkout in memory: the documents, the manifests, every script and `.rs` file, by path from its root,
 /// and the names of all other files.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Tree {
     files: BTreeMap<String, String>,
     others: BTreeSet<String>,
@@ -47,7 +47,7 @@ impl Tree {
                     if !path.ends_with("/target") && !path.ends_with("/node_modules") {
                         waiting.push(path);
                     }
-                } else if [".rs", "/Cargo.toml", ".md"]
+                } else if [".rs", "/Cargo.toml", ".md", ".mjs", ".sh", ".py"]
                     .iter()
                     .any(|end| path.ends_with(end))
                 {
@@ -83,6 +83,11 @@ impl Tree {
 
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
+    }
+
+    /// Every file that was read, with its text, by path.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.ending("")
     }
 
     /// Every `.rs` file with its text, by path.

@@ -1,4 +1,4 @@
-//! Reads the tables of ARCHITECTURE.md, of the specification and of CONTRIBUTING.md. Judges nothing.
+//! Reads the tables of ARCHITECTURE.md and of CONTRIBUTING.md. Judges nothing.
 
 use super::source::Tree;
 
@@ -20,8 +20,6 @@ pub(super) struct Tables {
     pub(super) walk: Vec<(usize, Vec<String>)>,
     /// Rows of "Where to change what", in the same form.
     pub(super) places: Vec<(usize, Vec<String>)>,
-    /// Rows of the promises: line, and the cell "Proved by".
-    pub(super) promises: Vec<(usize, String)>,
 }
 
 /// A row of "Between rooms".
@@ -70,7 +68,7 @@ pub(super) fn manifest(room: &str) -> String {
 }
 
 impl Tables {
-    /// Reads the seven tables, or says which one is missing or has a row that cannot be read.
+    /// Reads the six tables, or says which one is missing or has a row that cannot be read.
     pub(super) fn read(tree: &Tree) -> Result<Self, String> {
         let mut rooms = Vec::new();
         for (line, cells) in rows(tree, ARCHITECTURE, "rooms")? {
@@ -97,14 +95,9 @@ impl Tables {
         };
         let walk = rows(tree, ARCHITECTURE, "walk")?;
         let places = rows(tree, ARCHITECTURE, "places")?;
-        let promises = rows(tree, SPECIFICATION, "promises")?
-            .into_iter()
-            .map(|(line, cells)| (line, cells.last().cloned().unwrap_or_default()))
-            .collect();
         Ok(Self {
             walk: walk.into_iter().map(second).collect(),
             places: places.into_iter().map(second).collect(),
-            promises,
             rooms,
             modules,
             doors,

@@ -182,6 +182,7 @@ fn twenty_at_once_start_run_end_and_leave_nothing() {
     );
 }
 
+/// Proves too: `a_new_server_learns_the_code_of_a_container_that_lived_on`
 #[test]
 fn a_new_server_adopts_twenty_within_a_second() {
     let Some(mut ground) = Ground::lay("a_new_server_adopts_twenty_within_a_second") else {

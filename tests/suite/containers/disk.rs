@@ -189,6 +189,9 @@ fn answers(watch: &DiskWatch) -> Vec<EnforcementAction> {
     watch.incidents().iter().map(|each| each.answer).collect()
 }
 
+/// Promise (Disk, backup and upgrade): A session that fills the disk is paused before the node's disk reserve
+/// is used, and continues when there is room. Space taken by one `fallocate` between two measurements is
+/// noticed afterwards.
 #[test]
 fn a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room() {
     const NAME: &str = "a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room";
@@ -257,6 +260,7 @@ fn a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room() {
     until("there is room", || disk.free().0 > 200 << 20);
 }
 
+/// Proves too: `a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room`
 #[test]
 fn a_session_that_makes_files_without_end_is_paused() {
     const NAME: &str = "a_session_that_makes_files_without_end_is_paused";
@@ -351,6 +355,7 @@ fn stands_still(report: &NodeReport) -> bool {
         .any(|each| matches!(each.state, ReportedState::Running { paused: true, .. }))
 }
 
+/// Proves too: `a_session_that_fills_the_disk_is_paused_and_goes_on_when_there_is_room`
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself() {
     const NAME: &str = "a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself";

@@ -184,6 +184,7 @@ fn exec_gives_output_errors_code_input_and_user() {
     );
 }
 
+/// Promise (Sessions survive failures): A terminal keeps its scrollback across a page reload and a new server.
 #[test]
 fn a_terminal_keeps_its_scrollback_across_a_new_server_and_takes_input_and_size() {
     let Some(mut ground) =
@@ -290,6 +291,8 @@ fn what_is_refused_stays_refused_for_root_inside() {
     }
 }
 
+/// Promise (Isolation and access): A session learns nothing about the node from inside. The host environment
+/// contains no secret.
 #[test]
 fn nothing_of_the_machine_is_told_inside() {
     let Some(ground) = Ground::lay("nothing_of_the_machine_is_told_inside") else {
@@ -321,6 +324,7 @@ fn nothing_of_the_machine_is_told_inside() {
     assert_eq!(told, "", "of the machine");
 }
 
+/// Promise (Isolation and access): A container can open only the devices that it was granted.
 #[test]
 fn only_granted_devices_open() {
     let Some(ground) = Ground::lay("only_granted_devices_open") else {
@@ -410,6 +414,7 @@ fn files_of_the_host_stand_inside_and_allow_no_more_than_told() {
     assert!(format!("{record:?}").contains("/usr"), "{record:?}");
 }
 
+/// Proves too: `only_granted_devices_open`
 #[test]
 fn the_device_fence_holds_for_a_device_that_found_its_way_in() {
     const NAME: &str = "the_device_fence_holds_for_a_device_that_found_its_way_in";
@@ -533,6 +538,7 @@ fn two_sessions_share_a_layer_that_neither_can_change() {
     );
 }
 
+/// Proves too: `nothing_of_the_machine_is_told_inside`
 #[test]
 fn the_host_environment_has_a_home_and_no_secret() {
     let Some(ground) = Ground::lay("the_host_environment_has_a_home_and_no_secret") else {

@@ -17,6 +17,7 @@ fn a_command_runs_says_something_and_ends_with_its_own_code() {
     assert!(record.ended_at >= record.started_at.expect("it started"));
 }
 
+/// Promise (Sessions survive failures): A command's exit code is reported unchanged.
 #[test]
 fn every_way_of_ending_has_its_true_code() {
     let Some(ground) = Ground::lay("every_way_of_ending_has_its_true_code") else {
@@ -66,6 +67,8 @@ fn stop_asks_first_and_forces_after_the_grace() {
     assert_eq!(ground.ended(&stubborn).code, 137);
 }
 
+/// Promise (Sessions survive failures): Containers keep running without their server. The next server adopts
+/// them, twenty within a second.
 #[test]
 fn a_new_server_learns_the_code_of_a_container_that_lived_on() {
     let Some(mut ground) = Ground::lay("a_new_server_learns_the_code_of_a_container_that_lived_on")

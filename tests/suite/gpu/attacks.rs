@@ -321,6 +321,11 @@ fn beyond_any_hook() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Promise (GPUs): A session that holds more device memory than its limit is warned within two seconds, then
+/// frozen, then stopped; its neighbour keeps its slice. This holds for every way around the hooks: the real
+/// driver by its path, an own copy of it, either of them loaded before the hook or found first, an overwritten
+/// page of its own, a static program on the device itself. No session is warned without a fresh measurement, or
+/// because its limit was lowered (fake driver).
 #[test]
 fn whoever_gets_past_the_hooks_is_warned_frozen_and_stopped_and_their_neighbour_is_not() {
     const NAME: &str =
@@ -650,6 +655,8 @@ fn with_packages(order: &mut ContainerSpec, python: &std::path::Path) {
     order.environment = vec![("PATH".to_owned(), path)];
 }
 
+/// Promise (GPUs): Inside a session NVML shows the slice and the session's own processes. Of two sessions on
+/// one GPU, neither sees the other's processes (fake driver, through `nvidia-ml-py`).
 #[test]
 fn inside_a_session_nvml_shows_the_slice_and_nobody_elses_processes() {
     const NAME: &str = "inside_a_session_nvml_shows_the_slice_and_nobody_elses_processes";

@@ -40,6 +40,7 @@ fn all_conform(processes: usize) {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Proves too: `nine_paths_are_exact_to_the_byte_for_one_process`
 #[test]
 fn the_program_notices_when_nothing_holds_the_limit() {
     let rig = Rig::new(64 * MIB);
@@ -53,16 +54,21 @@ fn the_program_notices_when_nothing_holds_the_limit() {
     assert!(said(&output).contains("WRONG taken together: 8589934592"));
 }
 
+/// Promise (GPUs): The memory limit of a slice is exact to the byte on nine allocation paths with one, four and
+/// eight processes, across fork, exec and kill, and while the limit is raised and lowered. A refused allocation
+/// returns code 2 and changes no output; 0 bytes stay charged (fake driver).
 #[test]
 fn nine_paths_are_exact_to_the_byte_for_one_process() {
     all_conform(1);
 }
 
+/// Proves too: `nine_paths_are_exact_to_the_byte_for_one_process`
 #[test]
 fn nine_paths_are_exact_to_the_byte_for_four_processes() {
     all_conform(4);
 }
 
+/// Proves too: `nine_paths_are_exact_to_the_byte_for_one_process`
 #[test]
 fn nine_paths_are_exact_to_the_byte_for_eight_processes() {
     all_conform(8);

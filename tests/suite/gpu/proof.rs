@@ -232,6 +232,10 @@ fn failed(proof: &Value) -> Vec<String> {
     names
 }
 
+/// Promise (GPUs): The self-test of a GPU runs two ordinary sessions. It tests memory on nine allocation paths,
+/// ten ways to reach the driver, the device fence, the cost of a launch, shares of device time, a session over
+/// its limit and its neighbour. It judges by measurements alone, and finds a limit that does not hold; the
+/// report is signed by the server's certificate authority and stored (fake driver).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_self_test_holds_a_slice_to_its_word_and_signs_what_it_found() {
     let programs = Programs::new(false);
@@ -310,6 +314,7 @@ fn signed(proof: &Value, statement: &str) -> bool {
     checked.status.success()
 }
 
+/// Proves too: `the_self_test_holds_a_slice_to_its_word_and_signs_what_it_found`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_self_test_notices_when_nothing_holds_the_limit() {
     let programs = Programs::new(true);

@@ -208,6 +208,7 @@ fn without_a_page_or_a_driver_there_is_no_session_and_no_device() {
     assert!(!machine.place("three").exists(), "something was left");
 }
 
+/// Proves too: `the_self_test_holds_a_slice_to_its_word_and_signs_what_it_found`
 #[test]
 fn the_self_tests_program_stands_in_every_slice_and_finds_it_held() {
     const NAME: &str = "the_self_tests_program_stands_in_every_slice_and_finds_it_held";

@@ -206,6 +206,8 @@ async fn floor_step_quota_and_units_are_the_administrators() {
     assert_eq!(why["blockers"][0]["params"]["held"], "0.35");
 }
 
+/// Promise (GPUs): A running slice is resized within a second, without a restart (fake driver; not yet measured on
+/// hardware).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_slice_grows_and_shrinks_and_is_confirmed() {
     let the_box = eight_cards().await;
@@ -262,6 +264,8 @@ async fn a_running_slice_grows_and_shrinks_and_is_confirmed() {
     }
 }
 
+/// Promise (GPUs): A cordoned device takes no new sessions. A drain ends the sessions on the device; batch jobs
+/// start again elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cordoned_device_takes_nothing_new_and_a_drain_ends_what_is_on_it() {
     let devices = node::gpu::simulated::devices("H100:2").expect("a good text");

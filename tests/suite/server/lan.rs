@@ -195,6 +195,9 @@ fn lacks(program: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// Promise (Isolation and access): The LAN is encrypted from the first second by the server's own certificate
+/// authority. curl, wget, python and openssl accept the server with that authority's certificate and reject it
+/// without.
 #[test]
 fn people_s_own_programs_believe_the_box_by_its_authority_and_not_without() {
     let house = House::open();
@@ -338,6 +341,7 @@ fn plain_http_is_shown_the_way_and_nothing_else() {
     assert!(!said.contains("200"), "{said}");
 }
 
+/// Promise (Isolation and access): No port of a server answers a request without credentials.
 #[test]
 fn no_port_of_a_server_answers_anything_without_credentials() {
     let house = House::open();
@@ -640,6 +644,8 @@ const ALONE: [&str; 5] = ["unshare", "--net", "sh", "-c", ALONE_SCRIPT];
 const ALONE_SCRIPT: &str = "ip link set lo up && ip link add out type veth peer name other && ip link set other up && ip addr add 192.0.2.7/24 dev out && \
      ip link set out up && ip route add default via 192.0.2.1 && exec \"$0\" \"$@\"";
 
+/// Promise (Isolation and access): Nothing leaves the machine: the server resolves no name and opens no
+/// connection. A new address is served without dropping a connection.
 #[test]
 fn nothing_leaves_the_machine_and_a_new_address_is_served_without_dropping_anybody() {
     const NAME: &str =

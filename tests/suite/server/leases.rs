@@ -120,6 +120,8 @@ async fn revoke(the_box: &TheBox, other: &As) {
     assert_eq!(gone.status, 204);
 }
 
+/// Promise (Isolation and access): A stream ends within two seconds after its permission is withdrawn, and
+/// states the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_that_a_token_opened_ends_when_it_is_revoked() {
     let the_box = TheBox::open().await;
@@ -176,6 +178,7 @@ async fn everything_that_a_token_opened_ends_when_it_is_revoked() {
     eprintln!("all ended {:?} after the revocation", began.elapsed());
 }
 
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_under_way_ends_when_its_sender_is_demoted() {
     let the_box = TheBox::open().await;
@@ -222,6 +225,7 @@ async fn an_upload_under_way_ends_when_its_sender_is_demoted() {
     assert!(journal.heard.contains("role.changed"), "{}", journal.heard);
 }
 
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_journal_ends_with_the_account_and_with_the_time_of_its_token() {
     let the_box = TheBox::open().await;
@@ -254,6 +258,7 @@ async fn a_journal_ends_with_the_account_and_with_the_time_of_its_token() {
     assert!(journal.heard.contains("token.expired"), "{}", journal.heard);
 }
 
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_and_journals_of_a_browser_end_when_it_signs_out() {
     let the_box = TheBox::open().await;

@@ -164,6 +164,7 @@ impl Drop for House {
     }
 }
 
+/// Proves too: `a_lost_machine_comes_back_by_one_command`
 #[test]
 fn a_running_server_goes_on_whatever_its_settings_file_becomes() {
     let mut house = House::new();
@@ -275,6 +276,8 @@ fn a_backup_of_the_servers_own_is_carried_away_whole() {
     house.stop();
 }
 
+/// Promise (Disk, backup and upgrade): One command restores a lost server. A running server continues however
+/// its settings file changes.
 #[test]
 fn a_lost_machine_comes_back_by_one_command() {
     let mut house = House::new();

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use rules::placement;
 
-#[path = "../../../src/roles/bench/house.rs"]
-mod house;
+#[path = "../../bench/cluster.rs"]
+mod cluster;
 
-use house::{AT, NODES, WAITING, large, overrun};
+use cluster::{AT, NODES, WAITING, large, overrun};
 
 #[test]
 fn a_pass_over_ten_thousand_waiting_on_two_thousand_machines() {

@@ -1,5 +1,9 @@
 # Behind an air gap: the package, a browser, a session with a terminal; and a firewall that counts what
 # tries to leave. Arguments: sessions, terminals, the older package, the newer package.
+#
+# Promise (Installation and console): Behind an air gap, one command and a browser lead to a terminal within
+# five minutes, and no packet tries to leave: in Debian 12 in every run, in Debian 13 under its own systemd
+# (257) every night.
 sessions=$1 terminals=$2 older=$3 newer=$4
 fail() {
     printf 'FAILED: %s\n' "$*"

@@ -1,3 +1,5 @@
+# Promise (Sessions survive failures): Forty sessions and ten open terminals survive a package upgrade.
+# Terminals reconnect with their scrollback, and the API is unavailable for at most 10 s.
 """Does over HTTP(S) and WebSocket what a person does in a browser: sets the box up, launches sessions
 by the form, types in their terminals. Runs inside a guest with nothing but Python's own library.
 

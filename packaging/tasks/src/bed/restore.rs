@@ -19,13 +19,6 @@ pub(super) const PROMISED: Held = Held {
     events: "1000000",
 };
 
-/// A tenth of it goes the same way, and every check is made; most of the time is otherwise spent on
-/// writing, compressing and reading rows.
-pub(super) const TENTH: Held = Held {
-    people: "1000",
-    events: "100000",
-};
-
 /// What either way may take, in seconds.
 const MAX_SECONDS: &str = "120";
 

@@ -75,6 +75,9 @@ fn fits_on(world: &ClusterSnapshot, node: NodeId, waiting: &Session) -> bool {
     !decide(&alone, NOW).is_empty()
 }
 
+/// Promise (Queue and scheduler): Backfill uses no resource that an earlier session could use, whichever
+/// session ends. The first session in the queue starts as if no session had come after it, and every session
+/// becomes the first.
 #[test]
 fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
     let (mut passed, mut compared) = (0, 0);
@@ -120,6 +123,7 @@ fn whoever_passes_takes_nothing_that_anybody_in_front_could_get() {
     assert!(passed > 1000 && compared > 1000, "{passed}, {compared}");
 }
 
+/// Proves too: `whoever_passes_takes_nothing_that_anybody_in_front_could_get`
 #[test]
 fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
     let mut waited = 0;
@@ -165,6 +169,7 @@ fn the_first_in_the_queue_starts_as_if_nobody_had_come_after_it() {
     assert!(waited > 300, "{waited}");
 }
 
+/// Proves too: `whoever_passes_takes_nothing_that_anybody_in_front_could_get`
 #[test]
 fn a_large_one_gets_its_turn_while_small_ones_stream_in() {
     // Nothing runs longer than this many rounds.

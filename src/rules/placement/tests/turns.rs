@@ -45,6 +45,8 @@ fn one_core() -> ClusterSnapshot {
     world
 }
 
+/// Promise (Queue and scheduler): Users take turns in the queue. A session waits for at most one session of
+/// each other user, however many that user queued, and the head of the queue stays the head.
 #[test]
 fn one_session_waits_for_one_of_each_other_however_many_they_queued() {
     let (kim, lee, jo) = (person(1), person(2), person(3));
@@ -63,6 +65,7 @@ fn one_session_waits_for_one_of_each_other_however_many_they_queued() {
     assert_eq!(order, [kim, jo, lee, kim, jo]);
 }
 
+/// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
 #[test]
 fn the_first_in_the_queue_stays_the_first_until_it_starts() {
     let mut numbers = Numbers(7);
@@ -88,6 +91,8 @@ fn the_first_in_the_queue_stays_the_first_until_it_starts() {
 
 /// Short sessions that are queued again as soon as they are over leave no rows behind, and still somebody's
 /// long queue gets its turns.
+///
+/// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
 #[test]
 fn nobody_starves_behind_people_who_queue_one_at_a_time() {
     for seed in 0..50 {

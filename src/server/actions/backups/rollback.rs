@@ -57,6 +57,7 @@ fn names(server: &Server) -> Vec<String> {
         .collect()
 }
 
+/// Proves too: `a_step_that_fails_leaves_everything_as_it_was`
 #[tokio::test]
 async fn an_older_program_goes_back_to_the_catalog_from_before_and_says_what_is_lost() {
     let folder = tempfile::tempdir().unwrap();

@@ -102,6 +102,8 @@ fn listed(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Promise (Disk, backup and upgrade): A backup is one encrypted file. A truncated, modified, swapped, newer or
+/// foreign file, or a wrong passphrase, is refused with its own code, and no part of the backup is applied.
 #[tokio::test]
 async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
     let house = BackupFixture::furnished().await;
@@ -165,6 +167,7 @@ async fn a_restored_box_signs_in_and_has_its_keys_and_settings() {
     );
 }
 
+/// Proves too: `a_restored_box_signs_in_and_has_its_keys_and_settings`
 #[tokio::test]
 async fn every_way_a_backup_can_be_wrong_has_its_code_and_changes_nothing() {
     let house = BackupFixture::furnished().await;
@@ -656,6 +659,7 @@ impl Drop for BackupDisk {
     }
 }
 
+/// Proves too: `a_restored_box_signs_in_and_has_its_keys_and_settings`
 #[tokio::test]
 async fn a_full_disk_refuses_the_backup_and_the_restore_and_leaves_nothing() {
     let test = "a_full_disk_refuses_the_backup_and_the_restore_and_leaves_nothing";

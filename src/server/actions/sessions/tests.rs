@@ -453,6 +453,7 @@ fn the_body_of_a_launch_takes_no_unknown_fields() {
     }
 }
 
+/// Proves too: `every_act_asks_for_its_capability_first`
 #[tokio::test]
 async fn others_sessions_do_not_exist_for_a_user() {
     let server = server();
@@ -508,6 +509,7 @@ async fn others_sessions_do_not_exist_for_a_user() {
     );
 }
 
+/// Proves too: `every_act_asks_for_its_capability_first`
 #[tokio::test]
 async fn a_token_does_only_what_its_scopes_say() {
     let server = server();
@@ -873,6 +875,7 @@ async fn a_query_narrows_a_list() {
     }
 }
 
+/// Proves too: `preview_and_scheduler_never_disagree`
 #[tokio::test]
 async fn preview_queue_and_why_agree_and_are_discreet() {
     let server = server();
@@ -1000,6 +1003,7 @@ async fn samples_are_rates_of_the_limit() {
     );
 }
 
+/// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
 #[tokio::test]
 async fn one_person_has_a_thousand_waiting_sessions_and_others_have_theirs() {
     let server = server();

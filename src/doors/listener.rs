@@ -1,0 +1,501 @@
+//! Serves the network: TLS in front of the console, plain HTTP that only shows the way there, and the
+//! second origin, where nothing is served yet. Never reads what a request asks for.
+
+mod bodies;
+mod connections;
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use rules::names::UserId;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tower::Service as _;
+
+use crate::doors::admission::{Admission, Admits};
+use crate::doors::host;
+use crate::doors::peer::{Encrypted, Peer};
+use crate::doors::problem::{self, ProblemResponse};
+use crate::doors::text::{Language, Text, codes};
+use bodies::{Bodies, BodyAccount, MeteredBody};
+use connections::{ConnectionHandle, Connections, CountedConnection, REST_KNOWN};
+
+/// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
+const HTTP1_BUFFER: usize = 64 << 10;
+/// Requests that one HTTP/2 connection has under way. Lower: a page with many parts and streams waits.
+const HTTP2_STREAMS: u32 = 32;
+/// Bytes that a client may send ahead on one HTTP/2 connection, and on one stream of it. Higher: a flood
+/// takes as much memory for each connection. Lower: uploads over long lines are slow.
+const HTTP2_WINDOW: u32 = 256 << 10;
+/// See `HTTP2_WINDOW`.
+const HTTP2_STREAM_WINDOW: u32 = 128 << 10;
+/// Bytes of answers that wait for one HTTP/2 stream, besides one piece. Higher: who reads nothing of many
+/// streams holds more. Lower: downloads take more processor time.
+const HTTP2_SEND: usize = 16 << 10;
+/// The longest piece in which an answer is handed to HTTP/2, which takes each whole, however little of it the
+/// client's window has room for.
+const PIECE: usize = 16 << 10;
+/// The longest last piece. Once it is handed over the request counts as answered, and what a client keeps its
+/// window shut for is held until the connection ends.
+const LAST_PIECE: usize = 1 << 10;
+/// How often a client with streams under way is asked whether it lives.
+const HTTP2_ASK: Duration = Duration::from_secs(30);
+
+/// What a port is for.
+#[derive(Clone)]
+pub(crate) enum Purpose {
+    /// Pages and the API.
+    Console(Router),
+    /// People's own apps: nothing yet.
+    Apps,
+    /// The way to the console at this port, and nothing else.
+    Way { to: u16 },
+}
+
+/// What all ports share.
+#[derive(Clone)]
+pub(crate) struct PortLimits {
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) bodies: Arc<Bodies>,
+}
+
+impl PortLimits {
+    pub(crate) fn new() -> Self {
+        Self {
+            connections: Connections::new(),
+            bodies: Arc::default(),
+        }
+    }
+}
+
+/// Serves one port until `leaving`, then lets answers under way go out. With `tls` a client that speaks plain
+/// HTTP is shown the way to HTTPS on the same port.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    purpose: Purpose,
+    limits: PortLimits,
+    mut leaving: watch::Receiver<bool>,
+) {
+    let own = listener.local_addr().map_or(0, |address| address.port());
+    let acceptor = tls.map(TlsAcceptor::from);
+    // Nothing is ever sent: it is closed when the last connection has let go of it.
+    let (open, mut closed) = mpsc::channel::<Infallible>(1);
+    loop {
+        let Some(permit) = limits.connections.room().await else {
+            break;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = leaving.wait_for(|leave| *leave) => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, or the other side has gone: neither is over sooner by haste.
+                tracing::debug!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        // Keystrokes are small; waiting to fill a packet makes a terminal feel far away.
+        let _ = stream.set_nodelay(true);
+        let here = stream
+            .local_addr()
+            .map_or(peer.ip(), |address| address.ip());
+        let seated = limits.connections.enter(stream, peer, permit);
+        let caller = ConnectionPeer {
+            line: seated.line(),
+            bodies: Arc::clone(&limits.bodies),
+            peer,
+            here,
+            purpose: purpose.clone(),
+            encrypted: false,
+        };
+        let (acceptor, leaving, open) = (acceptor.clone(), leaving.clone(), open.clone());
+        tokio::spawn(async move {
+            receive(seated, acceptor, caller, own, leaving).await;
+            drop(open);
+        });
+    }
+    drop(listener);
+    drop(open);
+    let _ = closed.recv().await;
+}
+
+/// The other end of one connection, and what it is served.
+#[derive(Clone)]
+struct ConnectionPeer {
+    line: ConnectionHandle,
+    bodies: Arc<Bodies>,
+    peer: SocketAddr,
+    /// The address of this machine that was called.
+    here: IpAddr,
+    purpose: Purpose,
+    encrypted: bool,
+}
+
+async fn receive(
+    seated: CountedConnection,
+    acceptor: Option<TlsAcceptor>,
+    mut caller: ConnectionPeer,
+    own: u16,
+    leaving: watch::Receiver<bool>,
+) {
+    let Some(acceptor) = acceptor else {
+        return speak(seated, caller, leaving).await;
+    };
+    /// The first byte of a TLS connection: a record of a handshake.
+    const HANDSHAKE: u8 = 0x16;
+    let mut first = [0u8; 1];
+    // Silence here and below ends when the book of connections closes the socket.
+    match seated.stream().peek(&mut first).await {
+        Ok(1) if first[0] == HANDSHAKE => {}
+        Ok(1) => {
+            caller.purpose = Purpose::Way { to: own };
+            return speak(seated, caller, leaving).await;
+        }
+        _ => return,
+    }
+    caller.line.further();
+    let peer = caller.peer;
+    match acceptor.accept(seated).await {
+        Ok(stream) => {
+            caller.line.further();
+            caller.encrypted = true;
+            speak(stream, caller, leaving).await;
+        }
+        // A client that does not trust this machine yet ends the handshake; that is normal.
+        Err(error) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+    }
+}
+
+/// Answers the requests of one connection.
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    caller: ConnectionPeer,
+    mut leaving: watch::Receiver<bool>,
+) {
+    let (peer, end) = (caller.peer, caller.line.end());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let serving = caller.line.request();
+        let caller = caller.clone();
+        async move { Ok::<Response, Infallible>(respond(caller, request, serving).await) }
+    });
+    let mut builder = Builder::new(Separately);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .max_buf_size(HTTP1_BUFFER)
+        // It also runs between requests. The book of connections ends slow heads and rests sooner.
+        .header_read_timeout(REST_KNOWN);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(HTTP2_STREAMS)
+        .initial_connection_window_size(HTTP2_WINDOW)
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+        .max_send_buf_size(HTTP2_SEND)
+        .keep_alive_interval(HTTP2_ASK);
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let mut told = false;
+    let ended = loop {
+        tokio::select! {
+            ended = connection.as_mut() => break ended,
+            _ = leaving.wait_for(|leave| *leave), if !told => {}
+            () = end.notified(), if !told => {}
+        }
+        told = true;
+        connection.as_mut().graceful_shutdown();
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "a connection broke");
+    }
+}
+
+/// Answers one request of any kind.
+async fn respond(
+    caller: ConnectionPeer,
+    request: Request<Incoming>,
+    serving: connections::ActiveRequest,
+) -> Response {
+    let head = request.method() == Method::HEAD;
+    let stuck = STUCK.try_with(Arc::clone).ok();
+    let named = host::of(request.version(), request.uri(), request.headers());
+    let mut response = match (named, caller.purpose.clone()) {
+        (Err(refusal), _) => refused(&refusal.into(), request.headers()),
+        (Ok(_), Purpose::Apps) => nothing_served(),
+        (Ok(_), Purpose::Way { to }) => way(&request, caller.here, to),
+        (Ok(named), Purpose::Console(app)) => console(&caller, app, request, named).await,
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        caller.line.upgraded();
+    }
+    if head {
+        // HTTP/2 takes a body behind a HEAD for a broken server.
+        *response.body_mut() = Body::empty();
+    }
+    response.map(|body| {
+        Body::new(Answering {
+            body,
+            stuck,
+            rest: Bytes::new(),
+            serving,
+        })
+    })
+}
+
+async fn console(
+    caller: &ConnectionPeer,
+    mut app: Router,
+    request: Request<Incoming>,
+    named: Option<HeaderValue>,
+) -> Response {
+    let account = caller
+        .bodies
+        .account(connections::counted(caller.peer.ip()));
+    let headers = request.headers().clone();
+    let mut request = request.map(|body| Body::new(MeteredBody::new(body, Arc::clone(&account))));
+    dress(&mut request, caller, &account, named);
+    let response = app.call(request).await.into_response();
+    match account.refused() {
+        // What the handler made of a body that broke off is not the reason.
+        Some(problem) => refused(&problem, &headers),
+        None => response,
+    }
+}
+
+/// Listens for the proof of one request's caller.
+struct Ear {
+    line: ConnectionHandle,
+    account: Arc<BodyAccount>,
+}
+
+impl Admits for Ear {
+    fn proven(&self, user: UserId) {
+        self.line.known(user);
+        self.account.proven(user);
+    }
+}
+
+/// A refusal of the listener itself: a sentence for browsers, a problem document for programs.
+fn refused(problem: &ProblemResponse, headers: &axum::http::HeaderMap) -> Response {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let language = text(header::ACCEPT_LANGUAGE).map_or(Language::English, Language::accepted);
+    let id = uuid::Uuid::now_v7().to_string();
+    let mut response = problem::answer(problem, &id, language);
+    if text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html")) {
+        let said = codes::refusal(Text::new(language), &problem.refusal);
+        *response.body_mut() = Body::from(format!("{said}\n"));
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+    }
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
+}
+
+tokio::task_local! {
+    /// Ends the stream of HTTP/2 that the running task serves, when it is rung.
+    static STUCK: Arc<Notify>;
+}
+
+/// Runs each stream of HTTP/2 as a task that can be ended alone: a client that does not read one answer must
+/// not cost others their connection, which a proxy may share among them.
+#[derive(Clone, Copy)]
+struct Separately;
+
+impl<F> hyper::rt::Executor<F> for Separately
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let stuck = Arc::new(Notify::new());
+        tokio::spawn(STUCK.scope(Arc::clone(&stuck), async move {
+            tokio::select! {
+                _ = stream => {}
+                () = stuck.notified() => tracing::debug!("an answer was not read"),
+            }
+        }));
+    }
+}
+
+/// An answer on its way; until its last piece is handed over the connection is at work.
+struct Answering {
+    body: Body,
+    /// Rung when the client did not take it in time. None over HTTP/1: the kernel closes a socket of which
+    /// nothing is taken.
+    stuck: Option<Arc<Notify>>,
+    /// What the body gave and was not handed over yet.
+    rest: Bytes,
+    serving: connections::ActiveRequest,
+}
+
+/// Takes the next piece off; the last is a copy, which keeps nothing else of the answer in memory.
+fn piece(rest: &mut Bytes) -> Bytes {
+    match rest.len().saturating_sub(LAST_PIECE) {
+        0 => Bytes::copy_from_slice(&std::mem::take(rest)),
+        more => rest.split_to(more.min(PIECE)),
+    }
+}
+
+impl hyper::body::Body for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        let Some(stuck) = &this.stuck else {
+            return Pin::new(&mut this.body).poll_frame(context);
+        };
+        if this.rest.is_empty() {
+            let frame = match Pin::new(&mut this.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => frame,
+                Poll::Ready(end) => return Poll::Ready(end),
+                Poll::Pending => {
+                    this.serving.taken();
+                    return Poll::Pending;
+                }
+            };
+            match frame.into_data() {
+                Ok(data) => this.rest = data,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        // The next is asked for when this one was taken.
+        this.serving.lies_ready(stuck);
+        Poll::Ready(Some(Ok(Frame::data(piece(&mut this.rest)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+/// Says who asks and how, where doors look for it.
+fn dress(
+    request: &mut Request<Body>,
+    caller: &ConnectionPeer,
+    account: &Arc<BodyAccount>,
+    named: Option<HeaderValue>,
+) {
+    // HTTP/2 names the host beside the headers; doors ask the header.
+    if let Some(named) = named {
+        request.headers_mut().insert(header::HOST, named);
+    }
+    let extensions = request.extensions_mut();
+    extensions.insert(Peer::Tcp(caller.peer));
+    if caller.encrypted {
+        extensions.insert(Encrypted);
+    }
+    extensions.insert(Admission(Arc::new(Ear {
+        line: caller.line.clone(),
+        account: Arc::clone(account),
+    })));
+}
+
+/// The second origin until apps are served: a no that no page can do anything with.
+fn nothing_served() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'; sandbox",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (StatusCode::NOT_FOUND, headers, "No app is served here.\n").into_response()
+}
+
+/// Leads to the same place over HTTPS. Only reads are redirected: a client that sent a password has sent it
+/// to everybody on the network already, and should see that.
+///
+/// The answer is not for keeping, and there is no Strict-Transport-Security anywhere: a machine that is
+/// founded again has another authority, and its console must stay reachable by clicking on.
+fn way(request: &Request<Incoming>, here: IpAddr, to: u16) -> Response {
+    let host = request
+        .headers()
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse::<Authority>().ok())
+        .filter(|authority| !authority.as_str().contains('@'))
+        .map(|authority| authority.host().to_owned())
+        .filter(|host| !host.is_empty())
+        .unwrap_or_else(|| match here {
+            IpAddr::V4(four) => four.to_string(),
+            IpAddr::V6(six) => format!("[{six}]"),
+        });
+    let port = if to == 443 {
+        String::new()
+    } else {
+        format!(":{to}")
+    };
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
+    let place = format!("https://{host}{port}{path}");
+    let closed = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+        (header::CONNECTION, "close"),
+    ];
+    let looking = matches!(*request.method(), Method::GET | Method::HEAD);
+    match HeaderValue::from_str(&place) {
+        Ok(location) if looking => {
+            let text = format!("This machine speaks HTTPS: {place}\n");
+            (
+                StatusCode::TEMPORARY_REDIRECT,
+                [(header::LOCATION, location)],
+                closed,
+                text,
+            )
+                .into_response()
+        }
+        _ => {
+            let text = format!(
+                "This machine speaks HTTPS only, at https://{host}{port}/. What was sent here crossed the network unencrypted: if it held a password or a token, change it.\n"
+            );
+            (StatusCode::FORBIDDEN, closed, text).into_response()
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The development binary: measures a fardel beside its peers (`runc`, `podman`, `umoci`), under load, and its
+//! scheduler on a synthetic cluster. What an administrator measures on a machine is `fardel bench`. Starts
+//! servers of its own on temporary directories and takes them away.
+
+mod bundle;
+mod cluster;
+mod imports;
+mod installed;
+mod open_pages;
+mod peers;
+mod placement;
+mod process;
+mod server;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use base::figures;
+use fardel::doors::bench::{BenchRun, subject, tiny, wire};
+use serde_json::{Map, Value, json};
+
+const WORDS: [&str; 12] = [
+    "start", "visit", "idle", "click", "open", "submit", "place", "preview", "import", "launch",
+    "burst20", "burst100",
+];
+const USAGE: &str = "\
+usage: bench [--quick] [--program FILE] [--images DIRECTORY] [-o json|table] [WHAT…]
+  WHAT      start visit idle click open submit place preview import launch burst20 burst100; all of them without it
+  --quick   fewer samples, and 100 at once is left out
+  --program the fardel that is measured; without it the one beside this program
+  --images  image archives (*.tar) to import; without it one is made of this machine's files";
+
+#[derive(Default)]
+struct BenchArguments {
+    quick: bool,
+    json: bool,
+    program: Option<PathBuf>,
+    images: Option<PathBuf>,
+    what: Vec<&'static str>,
+}
+
+/// Exit code 0 when all was measured, 1 when something could not be, 2 for wrong usage; missing a target is a
+/// figure, not a failure.
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = match read(&arguments) {
+        Ok(wanted) => wanted,
+        Err(why) => {
+            eprintln!("error: {why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let beside = || {
+        let own = std::env::current_exe().ok()?;
+        Some(own.parent()?.join("fardel")).filter(|file| file.is_file())
+    };
+    let Some(program) = wanted.program.clone().or_else(beside) else {
+        eprintln!("error: There is no fardel beside this program; --program names it.\n{USAGE}");
+        return ExitCode::from(2);
+    };
+    subject::measure(program);
+    let boot = installed::boot();
+    let facts = json!({
+        "installed_bytes": installed::bytes(),
+        "boot_to_serving": boot,
+    });
+    let run = BenchRun {
+        quick: wanted.quick,
+        json: wanted.json,
+        what: &wanted.what,
+    };
+    run.report(facts, &|word| measure(word, &wanted), &|figures| {
+        targets(figures, boot.as_ref())
+    })
+}
+
+fn read(arguments: &[String]) -> Result<BenchArguments, String> {
+    let mut wanted = BenchArguments::default();
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--quick" => wanted.quick = true,
+            "-o" | "--output" => match words.next() {
+                Some("json") => wanted.json = true,
+                Some("table") => wanted.json = false,
+                _ => return Err("bench prints json or table.".into()),
+            },
+            "--program" => {
+                wanted.program = Some(words.next().ok_or("--program needs a file.")?.into());
+            }
+            "--images" => {
+                wanted.images = Some(words.next().ok_or("--images needs a directory.")?.into());
+            }
+            other => match WORDS.iter().find(|known| **known == other) {
+                Some(known) => wanted.what.push(known),
+                None => return Err(format!("bench does not know {other:?}.")),
+            },
+        }
+    }
+    if wanted.what.is_empty() {
+        wanted.what = WORDS.to_vec();
+        if wanted.quick {
+            wanted.what.retain(|word| *word != "burst100");
+        }
+    }
+    Ok(wanted)
+}
+
+fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
+    let seconds =
+        |quick: u64, whole: u64| Duration::from_secs(if wanted.quick { quick } else { whole });
+    let times = |quick: usize, whole: usize| if wanted.quick { quick } else { whole };
+    match word {
+        "start" => server::start_up(times(3, 10)),
+        "visit" => server::first_visit(),
+        "idle" => server::idle(seconds(5, 30)),
+        "click" => server::clicking(seconds(10, 40)),
+        "open" => open_pages::open_pages(seconds(8, 20)),
+        "submit" => server::submits(seconds(2, 3)),
+        "place" => placement::decisions(times(3, 15)),
+        "preview" => placement::previews(times(200, 1500)),
+        "import" => imports::imports(times(1, 5), wanted.images.as_deref()),
+        "launch" => peers::beside_runc(times(10, 100)),
+        "burst20" => peers::beside_podman(20),
+        "burst100" => peers::beside_podman(100),
+        _ => Err(io::Error::other("this cannot be measured")),
+    }
+}
+
+/// The promises of the house against what was measured; what was not measured is not judged.
+fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
+    let figure = |word: &str| figures.get(word).map(|measured| &measured["figure"]);
+    let number = |word: &str, at: &str| {
+        figure(word)
+            .and_then(|f| f.pointer(at))
+            .and_then(Value::as_f64)
+    };
+    let mut rows = Vec::new();
+    let mut row = |what: &str, target: &str, got: Option<f64>, met: &dyn Fn(f64) -> bool| {
+        if let Some(got) = got {
+            rows.push(json!({"what": what, "target": target, "measured": got, "met": met(got)}));
+        }
+    };
+    row(
+        "machine's start to serving, after the kernel, ms",
+        "≤ 15000",
+        boot.and_then(|boot| boot["since_first_process_ms"].as_f64()),
+        &|v| v <= 15_000.0,
+    );
+    row(
+        "start-up to first 200, ms, p50",
+        "≤ 100",
+        number("start", "/fresh_state/p50"),
+        &|v| v <= 100.0,
+    );
+    row(
+        "first visit, bytes",
+        "≤ 133120",
+        number("visit", "/bytes"),
+        &|v| v <= 133_120.0,
+    );
+    row(
+        "idle memory of the server, KiB",
+        "≤ 61440",
+        number("idle", "/with_sessions/server/memory/rss_kib"),
+        &|v| v <= 61_440.0,
+    );
+    row(
+        "idle processor, % of a core",
+        "≤ 0.3",
+        number("idle", "/empty/cpu_percent_of_a_core"),
+        &|v| v <= 0.3,
+    );
+    row(
+        "idle processor with sessions, % of a core",
+        "≤ 0.3",
+        number("idle", "/with_sessions/server/cpu_percent_of_a_core"),
+        &|v| v <= 0.3,
+    );
+    let shims = figure("idle").and_then(|f| server::most(&f["with_sessions"]["shim_pss_kib"]));
+    row(
+        "supervisor's share of memory, KiB, largest",
+        "≤ 1024",
+        shims,
+        &|v| v <= 1024.0,
+    );
+    row(
+        "50 people clicking, % of a core",
+        "< 5",
+        number("click", "/server_cpu_percent_of_a_core"),
+        &|v| v < 5.0,
+    );
+    row(
+        "durable submits a second",
+        "≥ 2000",
+        number("submit", "/many/per_second"),
+        &|v| v >= 2000.0,
+    );
+    row(
+        "durable submits a second, one by one",
+        "≥ 200",
+        number("submit", "/one_by_one/per_second"),
+        &|v| v >= 200.0,
+    );
+    row(
+        "one decision, 2,000 machines of 8 GPUs, 10,000 sessions, ms, p99",
+        "≤ 50",
+        number("place", "/one_more/p99"),
+        &|v| v <= 50.0,
+    );
+    row(
+        "10,000 decisions in one pass, ms, p50",
+        "(harder than promised) ≤ 50",
+        number("place", "/pass/p50"),
+        &|v| v <= 50.0,
+    );
+    row(
+        "answer to a preview of a share, ms, p99",
+        "< 5",
+        number("preview", "/answer/p99"),
+        &|v| v < 5.0,
+    );
+    row(
+        "import, × umoci unpack",
+        "≤ 1",
+        number("import", "/0/p50_ratio_to_umoci"),
+        &|v| v <= 1.0,
+    );
+    row(
+        "launch p50, × runc run (whole)",
+        "≤ 1",
+        number("launch", "/p50_ratio_to_runc_whole"),
+        &|v| v <= 1.0,
+    );
+    row(
+        "launch p50, × runc run until its process runs",
+        "(harder than promised)",
+        number("launch", "/p50_ratio_to_runc_process"),
+        &|v| v <= 1.0,
+    );
+    row(
+        "launch p99, × own p50",
+        "≤ 3",
+        number("launch", "/p99_ratio_to_own_p50"),
+        &|v| v <= 3.0,
+    );
+    row(
+        "20 at once, × faster than podman",
+        "≥ 5",
+        number("burst20", "/times_faster_than_podman"),
+        &|v| v >= 5.0,
+    );
+    row(
+        "100 at once, × faster than podman",
+        "≥ 5",
+        number("burst100", "/times_faster_than_podman"),
+        &|v| v >= 5.0,
+    );
+    Value::Array(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_and_unknown_ones_named() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let wanted = read(&words("--quick -o json launch idle --program /x")).unwrap();
+        assert!(wanted.quick && wanted.json && wanted.program == Some("/x".into()));
+        assert_eq!(wanted.what, ["launch", "idle"]);
+        let quick = read(&words("--quick")).unwrap().what;
+        assert_eq!(quick.len(), WORDS.len() - 1);
+        assert!(read(&words("lunch")).err().unwrap().contains("lunch"));
+    }
+
+    #[test]
+    fn a_start_that_the_machine_made_is_held_to_its_target() {
+        let boot = json!({"since_first_process_ms": 8100});
+        let rows = targets(&Map::new(), Some(&boot));
+        assert_eq!(rows[0]["met"], json!(true));
+    }
+
+    #[test]
+    fn a_missed_target_is_told_as_missed_and_an_unmeasured_one_not_at_all() {
+        let mut figures = Map::new();
+        figures.insert("visit".into(), json!({"figure": {"bytes": 999_999}}));
+        let rows = targets(&figures, None);
+        assert_eq!(rows.as_array().map(Vec::len), Some(1));
+        assert_eq!(
+            (&rows[0]["met"], &rows[0]["measured"]),
+            (&json!(false), &json!(999_999.0))
+        );
+    }
+}
