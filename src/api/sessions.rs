@@ -104,6 +104,9 @@ pub struct SessionView {
     pub scheduled_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
+    /// Whole seconds from its place in the queue to its start, of its latest start; null before that.
+    #[serde(default)]
+    pub waited_seconds: Option<u64>,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
     #[schema(value_type = Option<OutcomeShape>)]

@@ -98,6 +98,7 @@ pub(super) const SESSION: &[Column<SessionView>] = &[
     column("CREATED", 0, |r, _| r.created_at.to_string()),
     column("START AT", 0, |r, _| maybe(r.start_at)),
     column("STARTED", 0, |r, _| maybe(r.started_at)),
+    column("WAITED", 0, |r, _| maybe(r.waited_seconds.map(span))),
     column("ENDED", 0, |r, _| maybe(r.ended_at)),
     column("RAN", 0, ran),
     column("OUTCOME", 0, |r, _| maybe(r.outcome.map(|o| o.word()))),

@@ -974,6 +974,12 @@ fn facts(t: Text, session: &SessionView, policy: SharePolicy, now: Timestamp) ->
             ),
         });
     }
+    if let Some(seconds) = session.waited_seconds {
+        all.push(IconFact {
+            icon: "hourglass",
+            text: t.session_waited(components::span(t, seconds)),
+        });
+    }
     if let Some(share) = presenter::devices(t, &given, policy) {
         all.push(IconFact {
             icon: "microchip",
