@@ -222,7 +222,7 @@ pub(super) async fn events(
                 if matches!(view.format, Format::Table | Format::Wide) {
                     let line = format!(
                         "{}  {:<20}  {:<12}  {}",
-                        change.read.at.to_string(),
+                        change.read.at,
                         change.read.code,
                         change.read.actor,
                         columns::what(&change.read),
