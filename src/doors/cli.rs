@@ -2,6 +2,7 @@
 //! the API, prints the answer, returns an exit code. Never touches the catalog or a container.
 
 mod address;
+mod answer;
 pub mod args;
 mod certificates;
 mod client;

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use api::secret::SecretText;
 use rules::names::{TokenId, UserId, UserName};
 use rules::people::{Role, User};
 use rules::permissions::Subject;
@@ -28,7 +29,6 @@ pub use setup::{set_up, setup_link, setup_open};
 
 use attempts::{Attempt, KnownBrowser};
 use password::PasswordCheck;
-use secret::SecretText;
 
 /// Who calls, proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub async fn by_cookie(server: &Server, cookie: &str) -> Result<Option<Caller>, 
     if cookie.len() != 43 {
         return Ok(None);
     }
-    let hash = SecretText::from(cookie).hash();
+    let hash = secret::hash(&SecretText::from(cookie));
     let found = server
         .catalog()
         .read_now("find a browser's sign-in", |view| view.browser(&hash))?;
@@ -131,7 +131,7 @@ pub async fn by_token(
     if !bearer.starts_with(TOKEN_PREFIX) || bearer.len() != TOKEN_PREFIX.len() + 43 {
         return Ok(None);
     }
-    let hash = SecretText::from(bearer).hash();
+    let hash = secret::hash(&SecretText::from(bearer));
     let found = server
         .catalog()
         .read_now("find a token", |view| view.token(&hash))?;
@@ -299,8 +299,8 @@ async fn admit(
     device: Option<KnownBrowser>,
     also: impl FnOnce(&Rows<'_>, &User) -> Result<(), Failure> + Send + 'static,
 ) -> Result<NewSignIn, Failure> {
-    let cookie = SecretText::draw("");
-    let hash = cookie.hash();
+    let cookie = secret::draw("");
+    let hash = secret::hash(&cookie);
     let now = server.clock().now();
     let browser = BrowserRow {
         id: UserId::make(now, base::observe::random()).0,

@@ -37,17 +37,7 @@ pub struct IdempotencyKey {
     pub body_digest: [u8; 32],
 }
 
-/// One page of a list.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct ListPage<T> {
-    pub items: Vec<T>,
-    /// Asks for the page after this one; None at the end.
-    pub next_cursor: Option<String>,
-    /// Items on all pages together; 10,000 stands for that many or more.
-    pub estimated_total: u64,
-}
-
-/// May the caller do this where no particular thing is named?
+/// May the caller do this on things of the box, or of their own?
 fn allowed(caller: &Caller, verb: Permission) -> Result<(), Failure> {
     let subject = &caller.subject;
     may(subject, verb, &subject.scope_of(verb)).map_err(Failure::from)

@@ -1,12 +1,12 @@
 //! How answers are built: entity tags, lists with the link to their next page, things that were made.
 
+use api::page::ListPage;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rules::refusal::Refusal;
 use rules::refusals;
 use serde::Serialize;
-use server::actions::ListPage;
 use sha2::{Digest, Sha256};
 
 use crate::doors::problem::ProblemResponse;

@@ -144,7 +144,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::actions::sessions::LaunchRequest;
+    use api::sessions::LaunchRequest;
 
     #[test]
     fn every_wrong_body_says_where_it_is_wrong() {

@@ -1,13 +1,11 @@
 //! Certificates over REST: whom to trust, for everybody; what is served and what should be, for
 //! administrators. Private keys come in and never go out.
 
+use api::certificates::{CertificateRequestInput, CertificateUpload, ResetRequest};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use serde::Deserialize;
 use serde_json::json;
-use server::actions::certificates::{
-    self, CertificateOrigin, CertificateRequestInput, CertificateUpload,
-};
+use server::actions::certificates;
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
@@ -45,17 +43,6 @@ pub(super) async fn import(
 ) -> ApiResult {
     let shown = certificates::import(&api.server, &caller, sent.value).await?;
     answer::plain(StatusCode::OK, &shown)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ResetRequest {
-    #[serde(default = "own")]
-    to: CertificateOrigin,
-}
-
-fn own() -> CertificateOrigin {
-    CertificateOrigin::Own
 }
 
 pub(super) async fn reset(

@@ -1,10 +1,12 @@
 //! Devices over REST: the list with everybody's slices, one device, cordon, drain, cut, self-test. A session's share
 //! is changed where its other limits are: `PATCH /sessions/{id}`.
 
+use api::gpus::TestRequest;
+use api::gpus::{CordonRequest, CutRequest, DrainRequest};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use server::actions::gpus::prove::{self, TestRequest};
-use server::actions::gpus::{self, CordonRequest, CutRequest, DrainRequest};
+use server::actions::gpus;
+use server::actions::gpus::prove;
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};

@@ -1,13 +1,11 @@
 //! Images over REST, how they come in, and the operations that bring them.
 
-use std::path::PathBuf;
-
+use api::images::ImportBody;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use rules::names::{OperationId, UploadId};
+use rules::names::OperationId;
 use rules::refusal::Refusal;
 use rules::refusals;
-use serde::Deserialize;
 use server::actions::images::{self, ImportSource};
 use server::actions::operations;
 
@@ -42,19 +40,6 @@ pub(super) async fn remove(
 ) -> ApiResult {
     images::remove(&api.server, &caller, &id).await?;
     answer::nothing()
-}
-
-/// One of `upload` and `path`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ImportBody {
-    #[serde(default)]
-    upload: Option<UploadId>,
-    #[serde(default)]
-    path: Option<PathBuf>,
-    /// What to call it, `name:tag`; otherwise as the archive says.
-    #[serde(default)]
-    reference: Option<String>,
 }
 
 pub(super) async fn import(

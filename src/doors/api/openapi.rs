@@ -2,11 +2,6 @@
 //! and of the three doors go through, so that no route exists that they do not know.
 
 mod limits;
-#[allow(
-    dead_code,
-    reason = "these types describe bodies to the derive, and are never made"
-)]
-mod schemas;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -15,7 +10,6 @@ use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 use rules::permissions::Permission;
 use serde_json::{Value, json};
-use utoipa::{PartialSchema, ToSchema};
 
 use super::answer::{self, ApiResult};
 use super::replay;
@@ -119,27 +113,9 @@ pub fn document() -> Value {
 }
 
 fn components() -> Value {
-    let mut all = Vec::new();
-    routes::schemas(&mut all);
-    let mut components = serde_json::Map::new();
-    for (name, schema) in all {
-        let schema = serde_json::to_value(schema).unwrap_or(Value::Null);
-        components.insert(name, schema);
-    }
-    let mut components = Value::Object(components);
+    let mut components = Value::Object(api::schema::all());
     limits::add(&mut components);
     components
-}
-
-/// Adds a type and everything inside it.
-fn collect<T: ToSchema + PartialSchema>(
-    all: &mut Vec<(
-        String,
-        utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
-    )>,
-) {
-    all.push((T::name().into_owned(), T::schema()));
-    T::schemas(all);
 }
 
 fn operation(route: &DocumentedRoute) -> Value {

@@ -1,17 +1,17 @@
 //! Accounts, sign-in and tokens over REST. Secrets go out once and are never logged.
 
+use api::people::{
+    MadeToken, NewPasswordBody, NewTokenBody, NewUserBody, PasswordChangeBody, SetupBody,
+    SignInBody, SignedIn, SuspendBody, UserPatchBody, UserPreferences,
+};
+use api::sessions::Owner;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
-use rules::people::Role;
 use rules::permissions::Permission;
 use rules::refusals;
-use rules::units::Timestamp;
-use serde::Deserialize;
-use serde_json::json;
-use server::access::secret::SecretText;
 use server::access::{self, NewSignIn};
-use server::actions::people::{self, TokensAfterReset, UserPreferences, tokens};
+use server::actions::people::{self, TokensAfterReset, tokens};
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
@@ -41,19 +41,6 @@ pub(super) async fn get(
     answer::one(&headers, &person, person.generation)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewUserBody {
-    name: String,
-    #[serde(default = "ordinary")]
-    role: Role,
-    password: SecretText,
-}
-
-fn ordinary() -> Role {
-    Role::User
-}
-
 pub(super) async fn create(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -71,12 +58,6 @@ pub(super) async fn create(
     Ok(answer::replayed(response, made.replayed))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct UserPatchBody {
-    role: Role,
-}
-
 pub(super) async fn patch(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -87,14 +68,6 @@ pub(super) async fn patch(
     let seen = answer::must_match(&headers)?;
     let person = people::set_role(&api.server, &caller, &id, sent.value.role, seen).await?;
     answer::changed(&person, person.generation)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewPasswordBody {
-    password: SecretText,
-    /// None: they are revoked.
-    revoke_tokens: Option<bool>,
 }
 
 pub(super) async fn set_password(
@@ -110,12 +83,6 @@ pub(super) async fn set_password(
     let password = sent.value.password;
     let person = people::set_password(&api.server, &caller, &id, password, tokens).await?;
     answer::changed(&person, person.generation)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SuspendBody {
-    suspended: bool,
 }
 
 pub(super) async fn suspend(
@@ -160,13 +127,6 @@ pub(super) async fn set_me(
     answer::changed(&person, person.generation)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PasswordChangeBody {
-    old: SecretText,
-    new: SecretText,
-}
-
 pub(super) async fn change_password(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -186,15 +146,6 @@ pub(super) async fn list_tokens(
     answer::all(&headers, tokens)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewTokenBody {
-    name: String,
-    scopes: Vec<String>,
-    #[serde(default)]
-    expires_at: Option<Timestamp>,
-}
-
 pub(super) async fn create_token(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -206,8 +157,12 @@ pub(super) async fn create_token(
         expires_at,
     } = sent.value;
     let (token, secret) = tokens::create(&api.server, &caller, &name, &scopes, expires_at).await?;
-    let body = json!({"token": token, "secret": secret.reveal()});
-    let made = answer::made(&body, &format!("/api/v1/me/tokens/{}", token.id))?;
+    let location = format!("/api/v1/me/tokens/{}", token.id);
+    let body = MadeToken {
+        token,
+        secret: secret.reveal().to_owned(),
+    };
+    let made = answer::made(&body, &location)?;
     Ok(answer::with_header(made, "cache-control", "no-store"))
 }
 
@@ -237,22 +192,6 @@ pub(super) async fn revoke_token(
     answer::nothing()
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SignInBody {
-    name: String,
-    password: SecretText,
-    /// What the token will be called; what it is for.
-    #[serde(default = "some_client")]
-    token_name: String,
-    #[serde(default)]
-    expires_seconds: Option<u64>,
-}
-
-fn some_client() -> String {
-    "API client".to_owned()
-}
-
 /// Trades name and password for a token: how programs sign in.
 pub(super) async fn sign_in(
     State(api): State<ApiContext>,
@@ -269,15 +208,6 @@ pub(super) async fn sign_in(
     token_instead(&api, signed_in, &token_name, expires_seconds).await
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SetupBody {
-    /// From the one-time link that the server printed.
-    code: SecretText,
-    name: String,
-    password: SecretText,
-}
-
 /// Makes the first administrator; works once.
 pub(super) async fn set_up(
     State(api): State<ApiContext>,
@@ -291,7 +221,7 @@ pub(super) async fn set_up(
     } = sent.value;
     let source = peer.address();
     let signed_in = access::set_up(&api.server, code.reveal(), &name, password, source).await?;
-    token_instead(&api, signed_in, &some_client(), None).await
+    token_instead(&api, signed_in, &api::people::some_client(), None).await
 }
 
 /// For root on the machine, and for the text console: the link that makes the first administrator.
@@ -321,11 +251,14 @@ async fn token_instead(
     let made = tokens::create(&api.server, &caller, token_name, &scopes, Some(ends)).await;
     access::sign_out(&api.server, &caller).await?;
     let (token, secret) = made?;
-    let body = json!({
-        "user": {"id": caller.subject.user, "name": caller.name},
-        "token": token,
-        "secret": secret.reveal(),
-    });
+    let body = SignedIn {
+        user: Owner {
+            id: caller.subject.user,
+            name: caller.name,
+        },
+        token,
+        secret: secret.reveal().to_owned(),
+    };
     let response = answer::plain(StatusCode::CREATED, &body)?;
     Ok(answer::with_header(response, "cache-control", "no-store"))
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::page::ListPage;
+use api::sessions::{LaunchRequest, ListQuery, SessionPatchBody, SessionView, StopBody};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use rules::names::SessionName;
@@ -12,9 +14,8 @@ use rules::refusals;
 use rules::session::{SessionState, check_labels};
 use rules::units::Timestamp;
 use serde::Deserialize;
-use serde_json::json;
 use server::Failure;
-use server::actions::sessions::{self, LaunchRequest, ListQuery, Resize, SessionView};
+use server::actions::sessions;
 
 use super::ApiContext;
 use super::answer::{self, ApiResult};
@@ -69,11 +70,11 @@ pub(super) async fn launch(
             answer::with_header(made, "etag", &format!("\"{}\"", one.generation))
         }
         several => {
-            let body = json!({
-                "items": several,
-                "next_cursor": null,
-                "estimated_total": several.len(),
-            });
+            let body = ListPage {
+                items: several.to_vec(),
+                next_cursor: None,
+                estimated_total: several.len() as u64,
+            };
             answer::made(&body, "/api/v1/sessions")?
         }
     };
@@ -144,16 +145,6 @@ async fn reach(
             return Ok(now);
         }
     }
-}
-
-/// A merge patch: what is left out stays.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct SessionPatchBody {
-    name: Option<String>,
-    /// A null removes a label.
-    labels: Option<BTreeMap<String, Option<String>>>,
-    resources: Option<Object<Resize>>,
 }
 
 pub(super) async fn patch(
@@ -252,13 +243,6 @@ pub(super) async fn delete(
     answer::nothing()
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct StopBody {
-    /// Kill at once instead of asking first.
-    force: bool,
-}
-
 pub(super) async fn stop(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -341,12 +325,9 @@ pub(super) async fn queue(
     headers: HeaderMap,
 ) -> ApiResult {
     let waiting = sessions::queue(&api.server, &caller).await?;
-    let items: Vec<_> = waiting
-        .into_iter()
-        .map(|(session, why)| json!({"session": session, "why": why}))
-        .collect();
-    answer::all(&headers, items)
+    answer::all(&headers, waiting)
 }
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SampleQuery {

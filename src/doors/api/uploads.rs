@@ -3,6 +3,7 @@
 //!
 //! Source of the rules: the protocol's own text, version 1.0.0 (2016-03-25).
 
+use api::images::UploadView;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -16,7 +17,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
 use server::access::{Caller, lease};
-use server::actions::images::uploads::{self, UploadView};
+use server::actions::images::uploads;
 
 use super::ApiContext;
 use super::answer::{self, ApiResult, with_header};

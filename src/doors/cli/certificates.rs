@@ -3,30 +3,28 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use api::certificates::{CertificateAuthority, CertificateOrigin, CertificateStatus};
+use serde_json::json;
 
+use super::answer::Answer;
 use super::args::TlsCommand;
 use super::client::HttpClient;
 use super::error::CliError;
-use super::output::{OutputStyle, text};
+use super::output::{OutputStyle, dash, text};
 use super::{complain, print};
 
 /// Prints the fingerprint for people and the certificate for files: `fardel trust > fardel.pem`.
 pub(super) async fn trust(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
-    let body = client.get("/api/v1/trust").await?;
+    let Answer { body, read } = client.read::<CertificateAuthority>("/api/v1/trust").await?;
     if view.for_people() {
-        complain(&format!(
-            "{}\nSHA-256 {}\n",
-            text(&body, "subject"),
-            text(&body, "fingerprint")
-        ));
-        if body["in_use"] == false {
+        complain(&format!("{}\nSHA-256 {}\n", read.subject, read.fingerprint));
+        if !read.in_use {
             complain("A certificate of the site is served at present, which this did not sign.\n");
         }
-        print(&text(&body, "pem"));
+        print(&read.pem);
         return Ok(0);
     }
-    print(&view.said(&body, &text(&body, "fingerprint"))?);
+    print(&view.said(&body, &read.fingerprint)?);
     Ok(0)
 }
 
@@ -36,7 +34,7 @@ pub(super) async fn tls(
     request: TlsCommand,
 ) -> Result<u8, CliError> {
     match request {
-        TlsCommand::Show => shown(view, &client.get("/api/v1/tls").await?),
+        TlsCommand::Show => shown(view, &client.read("/api/v1/tls").await?),
         TlsCommand::Csr { name, organisation } => {
             let body = json!({"names": name, "organisation": organisation});
             let answer = client.post("/api/v1/tls/request", &body).await?;
@@ -53,13 +51,13 @@ pub(super) async fn tls(
         TlsCommand::Import { file, key, name } => {
             let key = key.as_deref().map(read).transpose()?;
             let body = json!({"certificate": read(&file)?, "key": key, "name": name});
-            shown(view, &client.post("/api/v1/tls/certificate", &body).await?)
+            shown(view, &client.send("/api/v1/tls/certificate", &body).await?)
         }
         TlsCommand::Reset { previous } => {
             let to = if previous { "site" } else { "own" };
             shown(
                 view,
-                &client.post("/api/v1/tls/reset", &json!({"to": to})).await?,
+                &client.send("/api/v1/tls/reset", &json!({"to": to})).await?,
             )
         }
     }
@@ -80,41 +78,33 @@ fn read(file: &Path) -> Result<String, CliError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn shown(view: &OutputStyle, body: &Value) -> Result<u8, CliError> {
-    let names = |of: &Value| -> String {
-        let names = of["names"].as_array().into_iter().flatten();
-        names
-            .filter_map(Value::as_str)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let certificate = &body["certificate"];
-    let whose = if body["kind"] == "site" {
-        "the site's"
-    } else {
-        "this machine's own"
+fn shown(view: &OutputStyle, answer: &Answer<CertificateStatus>) -> Result<u8, CliError> {
+    let status = &answer.read;
+    let certificate = &status.certificate;
+    let whose = match status.kind {
+        CertificateOrigin::Site => "the site's",
+        CertificateOrigin::Own => "this machine's own",
     };
     let mut lines = format!(
         "served     {whose}\nfor        {}\nsigned by  {}\nnames      {}\ngood       {} to {}\nSHA-256    {}\nauthority  {}\n",
-        text(certificate, "subject"),
-        text(certificate, "issuer"),
-        names(certificate),
-        text(certificate, "not_before"),
-        text(certificate, "not_after"),
-        text(certificate, "fingerprint"),
-        text(&body["authority"], "fingerprint"),
+        dash(&certificate.subject),
+        dash(&certificate.issuer),
+        certificate.names.join(", "),
+        certificate.not_before,
+        certificate.not_after,
+        certificate.fingerprint,
+        status.authority.fingerprint,
     );
-    if body["previous"].is_object() {
+    if let Some(previous) = &status.previous {
         lines.push_str(&format!(
             "before     {}, good until {}: fardel tls reset --previous\n",
-            text(&body["previous"], "subject"),
-            text(&body["previous"], "not_after")
+            dash(&previous.subject),
+            previous.not_after
         ));
     }
-    if body["requested"].is_array() {
-        let requested = json!({"names": body["requested"]});
-        lines.push_str(&format!("requested  {}\n", names(&requested)));
+    if let Some(requested) = &status.requested {
+        lines.push_str(&format!("requested  {}\n", requested.join(", ")));
     }
-    print(&view.said(body, lines.trim_end())?);
+    print(&view.said(&answer.body, lines.trim_end())?);
     Ok(0)
 }

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
@@ -22,6 +23,7 @@ use rustls::ClientConfig;
 use tokio_rustls::TlsConnector;
 
 use super::address::{ServerAddress, resolve};
+use super::answer::Answer;
 use super::error::{CliError, FAILED, TIMEOUT, UNREACHABLE};
 
 /// How long a server may be away (restart, upgrade) before an attached `run` gives up.
@@ -180,6 +182,23 @@ impl HttpClient {
 
     pub(super) async fn get(&self, path: &str) -> Result<Value, CliError> {
         self.call(Method::GET, path, Extra::default()).await?.json()
+    }
+
+    /// Asks for one thing and reads it as its type.
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Answer<T>, CliError> {
+        Answer::of(self.get(path).await?)
+    }
+
+    /// Posts JSON as `post` does and reads the answer as its type.
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer<T>, CliError> {
+        Answer::of(self.post(path, body).await?)
     }
 
     /// Posts JSON under a fresh idempotency key, so that nothing is done twice.

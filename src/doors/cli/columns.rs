@@ -1,59 +1,49 @@
 //! The columns of each noun's table, in their order, with the rank by which they are dropped.
 //! Reads only what the API answers.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use api::events::EventView;
+use api::gpus::Gpu;
+use api::operations::OperationView;
+use api::people::TokenView;
+use api::sessions::{SessionView, UsageSample, WaitingView};
+use rules::image::CatalogImage;
+use rules::people::User;
 
 use super::format;
-use super::output::{Column, OutputStyle, age, size, span, text};
-use rules::units::Timestamp;
+use super::output::{Column, OutputStyle, age, bytes, column, dash, maybe, span};
 
 /// `running`, `running, paused`, `ended 7`, `ended, stopped`.
-pub(super) fn state(row: &Value) -> String {
-    let state = text(row, "state");
+pub(super) fn state(session: &SessionView) -> String {
+    let state = session.state.word();
     // By its owner, or by its machine because it fills the disk.
-    let by_machine = matches!(
-        row["reason"]["code"].as_str(),
-        Some(rules::codes::DISK_PAUSED | rules::codes::DISK_FILES_PAUSED)
-    );
-    if row["paused"] == true || (by_machine && state == "running") {
+    if session.paused || session.stands_still() {
         return format!("{state}, paused");
     }
-    match (&row["exit_code"], row["outcome"].as_str()) {
-        (Value::Number(code), _) => format!("{state} {code}"),
-        (_, Some(outcome)) => format!("{state}, {outcome}"),
-        _ => state,
+    match (session.exit_code, session.outcome) {
+        (Some(code), _) => format!("{state} {code}"),
+        (None, Some(outcome)) => format!("{state}, {}", outcome.word()),
+        (None, None) => state.to_owned(),
     }
 }
 
-fn ran(row: &Value, view: &OutputStyle) -> String {
-    let point = |key: &str| row[key].as_str().and_then(|t| Timestamp::parse(t).ok());
-    match (point("started_at"), point("ended_at")) {
+fn ran(session: &SessionView, view: &OutputStyle) -> String {
+    match (session.started_at, session.ended_at) {
         (Some(from), Some(to)) => span(to.seconds_since(from)),
         (Some(from), None) => span(view.now.seconds_since(from)),
         _ => "-".to_owned(),
     }
 }
 
-fn labels(row: &Value) -> String {
-    let pairs: Vec<String> = row["labels"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()))
-        .collect();
-    if pairs.is_empty() {
-        "-".to_owned()
-    } else {
-        pairs.join(",")
-    }
+fn labels(labels: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    dash(&pairs.join(","))
 }
 
 /// `before → after`, as far as there is one of them.
-pub(super) fn what(row: &Value) -> String {
-    match (
-        row["before"].as_str().unwrap_or_default(),
-        row["after"].as_str().unwrap_or_default(),
-    ) {
+pub(super) fn what(event: &EventView) -> String {
+    match (event.before.as_str(), event.after.as_str()) {
         ("", "") => "-".to_owned(),
         ("", after) => after.to_owned(),
         (before, "") => before.to_owned(),
@@ -61,616 +51,193 @@ pub(super) fn what(row: &Value) -> String {
     }
 }
 
-fn words(row: &Value, key: &str) -> String {
-    let words: Vec<&str> = row[key]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    if words.is_empty() {
-        "-".to_owned()
+fn reason(session: &SessionView) -> String {
+    session
+        .reason
+        .as_ref()
+        .map_or("-".to_owned(), |reason| dash(&reason.text))
+}
+
+pub(super) const SESSIONS: &[Column<SessionView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("STATE", 1, |r, _| state(r)),
+    column("IMAGE", 3, |r, _| dash(&r.image)),
+    column("CPU", 4, |r, _| r.resources.cpu.to_string()),
+    column("MEMORY", 4, |r, _| r.resources.memory.to_string()),
+    column("GPU", 6, |r, _| format::asked(&r.resources)),
+    column("AGE", 2, |r, v| age(r.created_at, v.now)),
+    column("RAN", 5, ran),
+    column("OWNER", 5, |r, _| r.owner.name.to_string()),
+    column("ID", 9, |r, _| r.id.to_string()),
+    column("KIND", 9, |r, _| format::kind(r.kind)),
+    column("NODE", 9, |r, _| maybe(r.node.as_ref())),
+    column("LABELS", 9, |r, _| labels(&r.labels)),
+    column("COMMAND", 9, |r, _| dash(&r.command.join(" "))),
+    column("REASON", 7, |r, _| reason(r)),
+];
+
+pub(super) const SESSION: &[Column<SessionView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("STATE", 0, |r, _| state(r)),
+    column("REASON", 0, |r, _| reason(r)),
+    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("KIND", 0, |r, _| format::kind(r.kind)),
+    column("IMAGE", 0, |r, _| dash(&r.image)),
+    column("COMMAND", 0, |r, _| match r.document_kept {
+        true => dash(&r.command.join(" ")),
+        false => "no longer kept".to_owned(),
+    }),
+    column("CPU", 0, |r, _| r.resources.cpu.to_string()),
+    column("MEMORY", 0, |r, _| r.resources.memory.to_string()),
+    column("SHM", 0, |r, _| r.resources.shm.to_string()),
+    column("GPU", 0, |r, _| format::asked(&r.resources)),
+    column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
+    column("NODE", 0, |r, _| maybe(r.node.as_ref())),
+    column("LABELS", 0, |r, _| labels(&r.labels)),
+    column("CREATED", 0, |r, _| r.created_at.to_string()),
+    column("START AT", 0, |r, _| maybe(r.start_at)),
+    column("STARTED", 0, |r, _| maybe(r.started_at)),
+    column("WAITED", 0, |r, _| maybe(r.waited_seconds.map(span))),
+    column("ENDED", 0, |r, _| maybe(r.ended_at)),
+    column("RAN", 0, ran),
+    column("OUTCOME", 0, |r, _| maybe(r.outcome.map(|o| o.word()))),
+    column("EXIT CODE", 0, |r, _| maybe(r.exit_code)),
+    column("START", 0, |r, _| r.incarnation.to_string()),
+    column("GENERATION", 0, |r, _| r.generation.to_string()),
+];
+
+fn free(gpu: &Gpu) -> String {
+    if gpu.cordoned {
+        "cordoned".to_owned()
+    } else if gpu.planned.is_some() {
+        "to be cut".to_owned()
+    } else if !gpu.partitions.is_empty() {
+        let free = gpu.partitions.iter().filter(|part| !part.taken).count();
+        format!("{free} of {} parts", gpu.partitions.len())
     } else {
-        words.join(" ")
+        gpu.share_free.to_string()
     }
 }
 
-pub(super) const SESSIONS: &[Column] = &[
-    Column {
-        title: "NAME",
-        rank: 0,
-        give: |r, _| text(r, "name"),
-    },
-    Column {
-        title: "STATE",
-        rank: 1,
-        give: |r, _| state(r),
-    },
-    Column {
-        title: "IMAGE",
-        rank: 3,
-        give: |r, _| text(r, "image"),
-    },
-    Column {
-        title: "CPU",
-        rank: 4,
-        give: |r, _| text(r, "resources.cpu"),
-    },
-    Column {
-        title: "MEMORY",
-        rank: 4,
-        give: |r, _| size(&r["resources"]["memory"]),
-    },
-    Column {
-        title: "GPU",
-        rank: 6,
-        give: |r, _| format::asked(r),
-    },
-    Column {
-        title: "AGE",
-        rank: 2,
-        give: |r, v| age(&r["created_at"], v.now),
-    },
-    Column {
-        title: "RAN",
-        rank: 5,
-        give: ran,
-    },
-    Column {
-        title: "OWNER",
-        rank: 5,
-        give: |r, _| text(r, "owner.name"),
-    },
-    Column {
-        title: "ID",
-        rank: 9,
-        give: |r, _| text(r, "id"),
-    },
-    Column {
-        title: "KIND",
-        rank: 9,
-        give: |r, _| text(r, "kind"),
-    },
-    Column {
-        title: "NODE",
-        rank: 9,
-        give: |r, _| text(r, "node"),
-    },
-    Column {
-        title: "LABELS",
-        rank: 9,
-        give: |r, _| labels(r),
-    },
-    Column {
-        title: "COMMAND",
-        rank: 9,
-        give: |r, _| words(r, "command"),
-    },
-    Column {
-        title: "REASON",
-        rank: 7,
-        give: |r, _| text(r, "reason.text"),
-    },
+pub(super) const GPUS: &[Column<Gpu>] = &[
+    column("GPU", 0, |r, _| r.index.to_string()),
+    column("MODEL", 1, |r, _| match r.simulated {
+        true => format!("{} (simulated)", r.model),
+        false => dash(&r.model),
+    }),
+    column("FREE", 1, |r, _| free(r)),
+    column("GIVEN", 3, |r, _| r.share_used.to_string()),
+    column("BUSY", 3, |r, _| format::busy(r.doing.as_ref())),
+    column("MEMORY FREE", 4, |r, _| r.memory_free.to_string()),
+    column("HEALTH", 5, |r, _| format::health(&r.health)),
+    column("TESTED", 5, |r, _| format::tested(r.proof)),
+    column("SLICES", 2, |r, v| format::slices(&r.slices, v.now)),
+    column("NODE", 6, |r, _| dash(&r.node_name)),
+    column("NAME", 9, |r, _| dash(&r.id)),
+    column("SOCKET", 9, |r, _| maybe(r.numa)),
 ];
 
-pub(super) const SESSION: &[Column] = &[
-    Column {
-        title: "NAME",
-        rank: 0,
-        give: |r, _| text(r, "name"),
-    },
-    Column {
-        title: "ID",
-        rank: 0,
-        give: |r, _| text(r, "id"),
-    },
-    Column {
-        title: "STATE",
-        rank: 0,
-        give: |r, _| state(r),
-    },
-    Column {
-        title: "REASON",
-        rank: 0,
-        give: |r, _| text(r, "reason.text"),
-    },
-    Column {
-        title: "OWNER",
-        rank: 0,
-        give: |r, _| text(r, "owner.name"),
-    },
-    Column {
-        title: "KIND",
-        rank: 0,
-        give: |r, _| text(r, "kind"),
-    },
-    Column {
-        title: "IMAGE",
-        rank: 0,
-        give: |r, _| text(r, "image"),
-    },
-    Column {
-        title: "COMMAND",
-        rank: 0,
-        give: |r, _| match r["document_kept"].as_bool() {
-            Some(false) => "no longer kept".to_owned(),
-            _ => words(r, "command"),
-        },
-    },
-    Column {
-        title: "CPU",
-        rank: 0,
-        give: |r, _| text(r, "resources.cpu"),
-    },
-    Column {
-        title: "MEMORY",
-        rank: 0,
-        give: |r, _| size(&r["resources"]["memory"]),
-    },
-    Column {
-        title: "SHM",
-        rank: 0,
-        give: |r, _| size(&r["resources"]["shm"]),
-    },
-    Column {
-        title: "GPU",
-        rank: 0,
-        give: |r, _| format::asked(r),
-    },
-    Column {
-        title: "DEVICES",
-        rank: 0,
-        give: |r, _| match format::grants(&r["devices"]) {
-            none if none.is_empty() => "-".to_owned(),
-            given => given,
-        },
-    },
-    Column {
-        title: "NODE",
-        rank: 0,
-        give: |r, _| text(r, "node"),
-    },
-    Column {
-        title: "LABELS",
-        rank: 0,
-        give: |r, _| labels(r),
-    },
-    Column {
-        title: "CREATED",
-        rank: 0,
-        give: |r, _| text(r, "created_at"),
-    },
-    Column {
-        title: "START AT",
-        rank: 0,
-        give: |r, _| text(r, "start_at"),
-    },
-    Column {
-        title: "STARTED",
-        rank: 0,
-        give: |r, _| text(r, "started_at"),
-    },
-    Column {
-        title: "ENDED",
-        rank: 0,
-        give: |r, _| text(r, "ended_at"),
-    },
-    Column {
-        title: "RAN",
-        rank: 0,
-        give: ran,
-    },
-    Column {
-        title: "OUTCOME",
-        rank: 0,
-        give: |r, _| text(r, "outcome"),
-    },
-    Column {
-        title: "EXIT CODE",
-        rank: 0,
-        give: |r, _| text(r, "exit_code"),
-    },
-    Column {
-        title: "START",
-        rank: 0,
-        give: |r, _| text(r, "incarnation"),
-    },
-    Column {
-        title: "GENERATION",
-        rank: 0,
-        give: |r, _| text(r, "generation"),
-    },
+pub(super) const QUEUE: &[Column<WaitingView>] = &[
+    column("PLACE", 0, |r, _| maybe(r.why.queue_position)),
+    column("NAME", 0, |r, _| r.session.name.to_string()),
+    column("OWNER", 4, |r, _| r.session.owner.name.to_string()),
+    column("CPU", 3, |r, _| r.session.resources.cpu.to_string()),
+    column("MEMORY", 3, |r, _| r.session.resources.memory.to_string()),
+    column("WAITS", 2, |r, v| age(r.session.created_at, v.now)),
+    column("STARTS IN", 5, |r, _| match &r.why.eta {
+        Some(eta) => span(eta.p50_seconds),
+        None => "unknown".to_owned(),
+    }),
+    column("WHY", 1, |r, _| dash(&r.why.sentence)),
 ];
 
-pub(super) const GPUS: &[Column] = &[
-    Column {
-        title: "GPU",
-        rank: 0,
-        give: |r, _| text(r, "index"),
-    },
-    Column {
-        title: "MODEL",
-        rank: 1,
-        give: |r, _| {
-            let model = text(r, "model");
-            if r["simulated"] == true {
-                format!("{model} (simulated)")
-            } else {
-                model
-            }
-        },
-    },
-    Column {
-        title: "FREE",
-        rank: 1,
-        give: |r, _| {
-            let parts = r["partitions"].as_array().map_or(&[][..], Vec::as_slice);
-            if r["cordoned"] == true {
-                "cordoned".to_owned()
-            } else if !r["planned"].is_null() {
-                "to be cut".to_owned()
-            } else if !parts.is_empty() {
-                let free = parts.iter().filter(|part| part["taken"] == false).count();
-                format!("{free} of {} parts", parts.len())
-            } else {
-                text(r, "share_free")
-            }
-        },
-    },
-    Column {
-        title: "GIVEN",
-        rank: 3,
-        give: |r, _| text(r, "share_used"),
-    },
-    Column {
-        title: "BUSY",
-        rank: 3,
-        give: |r, _| format::busy(r),
-    },
-    Column {
-        title: "MEMORY FREE",
-        rank: 4,
-        give: |r, _| size(&r["memory_free"]),
-    },
-    Column {
-        title: "HEALTH",
-        rank: 5,
-        give: |r, _| text(r, "health.state"),
-    },
-    Column {
-        title: "TESTED",
-        rank: 5,
-        give: |r, _| format::tested(r),
-    },
-    Column {
-        title: "SLICES",
-        rank: 2,
-        give: |r, v| format::slices(r, v.now),
-    },
-    Column {
-        title: "NODE",
-        rank: 6,
-        give: |r, _| text(r, "node_name"),
-    },
-    Column {
-        title: "NAME",
-        rank: 9,
-        give: |r, _| text(r, "id"),
-    },
-    Column {
-        title: "SOCKET",
-        rank: 9,
-        give: |r, _| text(r, "numa"),
-    },
+pub(super) const EVENTS: &[Column<EventView>] = &[
+    column("AT", 0, |r, _| r.at.to_string()),
+    column("CODE", 1, |r, _| dash(&r.code)),
+    column("WHO", 2, |r, _| dash(&r.actor)),
+    column("WHAT", 0, |r, _| what(r)),
+    column("NUMBER", 9, |r, _| r.sequence.to_string()),
+    column("OBJECT", 9, |r, _| dash(&r.object)),
 ];
 
-pub(super) const QUEUE: &[Column] = &[
-    Column {
-        title: "PLACE",
-        rank: 0,
-        give: |r, _| text(r, "why.queue_position"),
-    },
-    Column {
-        title: "NAME",
-        rank: 0,
-        give: |r, _| text(r, "session.name"),
-    },
-    Column {
-        title: "OWNER",
-        rank: 4,
-        give: |r, _| text(r, "session.owner.name"),
-    },
-    Column {
-        title: "CPU",
-        rank: 3,
-        give: |r, _| text(r, "session.resources.cpu"),
-    },
-    Column {
-        title: "MEMORY",
-        rank: 3,
-        give: |r, _| size(&r["session"]["resources"]["memory"]),
-    },
-    Column {
-        title: "WAITS",
-        rank: 2,
-        give: |r, v| age(&r["session"]["created_at"], v.now),
-    },
-    Column {
-        title: "STARTS IN",
-        rank: 5,
-        give: |r, _| {
-            r["why"]["eta"]["p50_seconds"]
-                .as_u64()
-                .map_or("unknown".to_owned(), span)
-        },
-    },
-    Column {
-        title: "WHY",
-        rank: 1,
-        give: |r, _| text(r, "why.sentence"),
-    },
+pub(super) const IMAGES: &[Column<CatalogImage>] = &[
+    column("REFERENCE", 0, |r, _| dash(&r.reference)),
+    column("SIZE", 2, |r, _| r.size.to_string()),
+    column("IMPORTED", 3, |r, v| {
+        format!("{} ago", age(r.imported_at, v.now))
+    }),
+    column("ARCHITECTURE", 4, |r, _| dash(&r.architecture)),
+    column("ID", 5, |r, _| r.id.to_string()),
+    column("DIGEST", 9, |r, _| dash(&r.digest)),
+    column("ENTRY POINT", 9, |r, _| dash(&r.entrypoint.join(" "))),
+    column("COMMAND", 9, |r, _| dash(&r.command.join(" "))),
+    column("USER", 9, |r, _| dash(&r.user)),
+    column("DIRECTORY", 9, |r, _| dash(&r.working_directory)),
+    column("LABELS", 9, |r, _| labels(&r.labels)),
 ];
 
-pub(super) const EVENTS: &[Column] = &[
-    Column {
-        title: "AT",
-        rank: 0,
-        give: |r, _| text(r, "at"),
-    },
-    Column {
-        title: "CODE",
-        rank: 1,
-        give: |r, _| text(r, "code"),
-    },
-    Column {
-        title: "WHO",
-        rank: 2,
-        give: |r, _| text(r, "actor"),
-    },
-    Column {
-        title: "WHAT",
-        rank: 0,
-        give: |r, _| what(r),
-    },
-    Column {
-        title: "NUMBER",
-        rank: 9,
-        give: |r, _| text(r, "sequence"),
-    },
-    Column {
-        title: "OBJECT",
-        rank: 9,
-        give: |r, _| text(r, "object"),
-    },
+pub(super) const JOBS: &[Column<OperationView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("KIND", 2, |r, _| dash(&r.kind)),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("STEP", 3, |r, _| dash(&r.step)),
+    column("DONE", 1, |r, _| match r.total {
+        0 => "-".to_owned(),
+        total => format!("{} %", r.done.saturating_mul(100) / total),
+    }),
+    column("AGE", 2, |r, v| age(r.created_at, v.now)),
+    column("TROUBLE", 4, |r, _| {
+        maybe(r.refusal.as_ref().map(|refusal| &refusal.text))
+    }),
 ];
 
-pub(super) const IMAGES: &[Column] = &[
-    Column {
-        title: "REFERENCE",
-        rank: 0,
-        give: |r, _| text(r, "reference"),
-    },
-    Column {
-        title: "SIZE",
-        rank: 2,
-        give: |r, _| size(&r["size"]),
-    },
-    Column {
-        title: "IMPORTED",
-        rank: 3,
-        give: |r, v| match age(&r["imported_at"], v.now) {
-            none if none == "-" => none,
-            ago => format!("{ago} ago"),
-        },
-    },
-    Column {
-        title: "ARCHITECTURE",
-        rank: 4,
-        give: |r, _| text(r, "architecture"),
-    },
-    Column {
-        title: "ID",
-        rank: 5,
-        give: |r, _| text(r, "id"),
-    },
-    Column {
-        title: "DIGEST",
-        rank: 9,
-        give: |r, _| text(r, "digest"),
-    },
-    Column {
-        title: "ENTRY POINT",
-        rank: 9,
-        give: |r, _| words(r, "entrypoint"),
-    },
-    Column {
-        title: "COMMAND",
-        rank: 9,
-        give: |r, _| words(r, "command"),
-    },
-    Column {
-        title: "USER",
-        rank: 9,
-        give: |r, _| text(r, "user"),
-    },
-    Column {
-        title: "DIRECTORY",
-        rank: 9,
-        give: |r, _| text(r, "working_directory"),
-    },
-    Column {
-        title: "LABELS",
-        rank: 9,
-        give: |r, _| labels(r),
-    },
+pub(super) const USERS: &[Column<User>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("ROLE", 1, |r, _| r.role.word().to_owned()),
+    column("STATE", 2, |r, _| match r.suspended {
+        true => "suspended".to_owned(),
+        false => "active".to_owned(),
+    }),
+    column("SINCE", 3, |r, v| age(r.created_at, v.now)),
+    column("LANGUAGE", 9, |r, _| dash(&r.language)),
+    column("TIME ZONE", 9, |r, _| dash(&r.time_zone)),
+    column("ID", 9, |r, _| r.id.to_string()),
 ];
 
-pub(super) const JOBS: &[Column] = &[
-    Column {
-        title: "ID",
-        rank: 0,
-        give: |r, _| text(r, "id"),
-    },
-    Column {
-        title: "KIND",
-        rank: 2,
-        give: |r, _| text(r, "kind"),
-    },
-    Column {
-        title: "STATE",
-        rank: 0,
-        give: |r, _| text(r, "state"),
-    },
-    Column {
-        title: "STEP",
-        rank: 3,
-        give: |r, _| text(r, "step"),
-    },
-    Column {
-        title: "DONE",
-        rank: 1,
-        give: |r, _| match (r["done"].as_u64(), r["total"].as_u64()) {
-            (Some(done), Some(total)) if total > 0 => {
-                format!("{} %", done.saturating_mul(100) / total)
-            }
-            _ => "-".to_owned(),
-        },
-    },
-    Column {
-        title: "AGE",
-        rank: 2,
-        give: |r, v| age(&r["created_at"], v.now),
-    },
-    Column {
-        title: "TROUBLE",
-        rank: 4,
-        give: |r, _| text(r, "refusal.text"),
-    },
+pub(super) const TOKENS: &[Column<TokenView>] = &[
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("SCOPES", 3, |r, _| match r.scopes.is_empty() {
+        true => "everything".to_owned(),
+        false => r.scopes.join(" "),
+    }),
+    column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
+    column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];
 
-pub(super) const USERS: &[Column] = &[
-    Column {
-        title: "NAME",
-        rank: 0,
-        give: |r, _| text(r, "name"),
-    },
-    Column {
-        title: "ROLE",
-        rank: 1,
-        give: |r, _| text(r, "role"),
-    },
-    Column {
-        title: "STATE",
-        rank: 2,
-        give: |r, _| {
-            if r["suspended"] == true {
-                "suspended".to_owned()
-            } else {
-                "active".to_owned()
-            }
-        },
-    },
-    Column {
-        title: "SINCE",
-        rank: 3,
-        give: |r, v| age(&r["created_at"], v.now),
-    },
-    Column {
-        title: "LANGUAGE",
-        rank: 9,
-        give: |r, _| text(r, "language"),
-    },
-    Column {
-        title: "TIME ZONE",
-        rank: 9,
-        give: |r, _| text(r, "time_zone"),
-    },
-    Column {
-        title: "ID",
-        rank: 9,
-        give: |r, _| text(r, "id"),
-    },
-];
-
-pub(super) const TOKENS: &[Column] = &[
-    Column {
-        title: "NAME",
-        rank: 0,
-        give: |r, _| text(r, "name"),
-    },
-    Column {
-        title: "ID",
-        rank: 0,
-        give: |r, _| text(r, "id"),
-    },
-    Column {
-        title: "SCOPES",
-        rank: 3,
-        give: |r, _| match words(r, "scopes") {
-            none if none == "-" => "everything".to_owned(),
-            scopes => scopes,
-        },
-    },
-    Column {
-        title: "EXPIRES",
-        rank: 1,
-        give: |r, _| text(r, "expires_at"),
-    },
-    Column {
-        title: "LAST USED",
-        rank: 2,
-        give: |r, _| text(r, "used_at"),
-    },
-];
-
-pub(super) const SAMPLES: &[Column] = &[
-    Column {
-        title: "AT",
-        rank: 0,
-        give: |r, _| text(r, "at"),
-    },
-    Column {
-        title: "CPU %",
-        rank: 0,
-        give: |r, _| percent(&r["cpu_percent_of_limit"]),
-    },
-    Column {
-        title: "CPU WAIT %",
-        rank: 1,
-        give: |r, _| percent(&r["cpu_waiting_percent"]),
-    },
-    Column {
-        title: "MEMORY",
-        rank: 0,
-        give: |r, _| size(&r["memory"]),
-    },
-    Column {
-        title: "MEMORY WAIT %",
-        rank: 1,
-        give: |r, _| percent(&r["memory_waiting_percent"]),
-    },
-    Column {
-        title: "GPU %",
-        rank: 2,
-        give: |r, _| made_up(r, percent(&r["gpu"]["load_percent"])),
-    },
-    Column {
-        title: "GPU MEMORY",
-        rank: 2,
-        give: |r, _| made_up(r, size(&r["gpu"]["memory"])),
-    },
+pub(super) const SAMPLES: &[Column<UsageSample>] = &[
+    column("AT", 0, |r, _| r.at.to_string()),
+    column("CPU %", 0, |r, _| percent(Some(r.cpu_percent_of_limit))),
+    column("CPU WAIT %", 1, |r, _| percent(r.cpu_waiting_percent)),
+    column("MEMORY", 0, |r, _| r.memory.to_string()),
+    column("MEMORY WAIT %", 1, |r, _| percent(r.memory_waiting_percent)),
+    column("GPU %", 2, |r, _| {
+        made_up(r, percent(r.gpu.and_then(|gpu| gpu.load_percent)))
+    }),
+    column("GPU MEMORY", 2, |r, _| {
+        made_up(r, bytes(r.gpu.and_then(|gpu| gpu.memory)))
+    }),
 ];
 
 /// Marks a figure of a device that does not exist.
-fn made_up(sample: &Value, figure: String) -> String {
-    match sample["gpu"]["simulated"] == true {
+fn made_up(sample: &UsageSample, figure: String) -> String {
+    match sample.gpu.is_some_and(|gpu| gpu.simulated) {
         true => format!("{figure} (simulated)"),
         false => figure,
     }
 }
 
-fn percent(number: &Value) -> String {
-    number
-        .as_f64()
-        .map_or("-".to_owned(), |percent| format!("{percent:.1}"))
+fn percent(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |percent| format!("{percent:.1}"))
 }

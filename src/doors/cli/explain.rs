@@ -1,76 +1,83 @@
 //! Why a session waits or where it would start, as people read it. Decides nothing: the server explains.
 
-use serde_json::{Value, json};
+use api::gpus::Gpus;
+use api::sessions::GrantView;
+use rules::placement::Explanation;
 
+use super::answer::Answer;
 use super::client::HttpClient;
 use super::error::CliError;
 use super::format::{SIMULATED, grants};
-use super::output::{OutputStyle, span, text};
+use super::output::{OutputStyle, dash, span};
 
-/// An explanation whose devices also say how many multiprocessors they are worth, for people. For programs,
-/// and where the devices cannot be asked, it stays as it came.
-pub(super) async fn in_full(client: &HttpClient, view: &OutputStyle, mut answer: Value) -> Value {
-    let given = answer["devices"]
-        .as_array()
-        .is_some_and(|all| !all.is_empty());
-    if !given || !view.for_people() {
-        return answer;
-    }
-    let Ok(all) = client.get("/api/v1/gpus").await else {
-        return answer;
+/// The devices of an explanation, for people with how many multiprocessors they are worth where the devices
+/// can be asked.
+pub(super) async fn in_full(
+    client: &HttpClient,
+    view: &OutputStyle,
+    answer: &Explanation,
+) -> Vec<GrantView> {
+    let all = match view.for_people() && !answer.devices.is_empty() {
+        true => client.read::<Gpus>("/api/v1/gpus").await.ok(),
+        false => None,
     };
-    let node = answer["node"].clone();
-    for part in answer["devices"].as_array_mut().into_iter().flatten() {
-        let mut gpus = all["items"].as_array().into_iter().flatten();
-        let Some(gpu) = gpus.find(|g| g["index"] == part["index"] && g["node_name"] == node) else {
-            continue;
-        };
-        let cut = part["part"]
-            .as_u64()
-            .and_then(|n| gpu["partitions"].get(n as usize));
-        let total = gpu["sms"].as_u64().unwrap_or_default();
-        let hundredths = (part["share"].as_f64().unwrap_or_default() * 100.0).round() as u64;
-        part["sms"] = match cut {
-            Some(cut) => cut["sms"].clone(),
-            None => json!(total * hundredths / 100),
-        };
-        part["sms_total"] = json!(total);
-        if let Some(cut) = cut {
-            part["profile"] = cut["profile"].clone();
-        }
-    }
-    answer
+    let gpus = all.map(|all| all.read.items).unwrap_or_default();
+    let devices = answer.devices.iter();
+    devices
+        .map(|part| {
+            let gpu = gpus.iter().find(|gpu| {
+                gpu.index == part.index && answer.node.as_ref() == Some(&gpu.node_name)
+            });
+            let cut = part
+                .part
+                .and_then(|number| gpu?.partitions.get(number as usize));
+            let total = gpu.map_or(0, |gpu| gpu.sms);
+            GrantView {
+                index: part.index,
+                uuid: String::new(),
+                model: String::new(),
+                share: part.share,
+                units: String::new(),
+                memory: part.memory,
+                sms: cut.map_or(total * part.share.0 / 100, |cut| cut.sms),
+                sms_total: total,
+                profile: cut.map(|cut| cut.profile),
+                confirmed: true,
+                simulated: part.simulated,
+            }
+        })
+        .collect()
 }
 
 /// Prints an explanation: its sentence, then what it rests on.
-pub(super) fn explained(view: &OutputStyle, answer: &Value) -> Result<String, CliError> {
-    let mut lines = text(answer, "sentence");
-    let given = grants(&answer["devices"]);
+pub(super) fn explained(
+    view: &OutputStyle,
+    answer: &Answer<Explanation>,
+    devices: &[GrantView],
+) -> Result<String, CliError> {
+    let said = &answer.read;
+    let mut lines = dash(&said.sentence);
+    let given = grants(devices);
     if !given.is_empty() {
         lines.push_str(&format!("\n  {given}"));
     }
-    if answer["simulated"] == true && !given.is_empty() {
-        lines.push_str(&format!("\n  {}", SIMULATED));
+    if said.simulated && !given.is_empty() {
+        lines.push_str(&format!("\n  {SIMULATED}"));
     }
-    let several = answer["blockers"].as_array().is_some_and(|b| b.len() > 1);
-    for blocker in answer["blockers"].as_array().into_iter().flatten() {
-        let sentence = text(blocker, "text");
-        if several || !lines.contains(&sentence) {
-            lines.push_str(&format!("\n  - {sentence} ({})", text(blocker, "code")));
+    for blocker in &said.blockers {
+        if said.blockers.len() > 1 || !lines.contains(&blocker.text) {
+            lines.push_str(&format!("\n  - {} ({})", blocker.text, blocker.code));
         }
     }
-    if let Some(place) = answer["queue_position"].as_u64() {
+    if let Some(place) = said.queue_position {
         lines.push_str(&format!("\n  place in the queue: {place}"));
     }
-    if let Some(seconds) = answer["eta"]["p50_seconds"].as_u64() {
-        lines.push_str(&format!(
-            "\n  expected in {}: {}",
-            span(seconds),
-            text(answer, "eta.basis")
-        ));
+    if let Some(eta) = &said.eta {
+        let (when, basis) = (span(eta.p50_seconds), &eta.basis);
+        lines.push_str(&format!("\n  expected in {when}: {basis}"));
     }
-    for other in answer["alternatives"].as_array().into_iter().flatten() {
-        lines.push_str(&format!("\n  instead: {}", text(other, "text")));
+    for other in &said.alternatives {
+        lines.push_str(&format!("\n  instead: {}", other.text));
     }
-    view.said(answer, &lines)
+    view.said(&answer.body, &lines)
 }

@@ -1,9 +1,15 @@
 //! Formats shares, grants and loads of devices for tables and sentences. Sends no request.
 
-use rules::units::Timestamp;
-use serde_json::Value;
+use api::gpus::GpuSlice;
+use api::sessions::GrantView;
+use rules::devices::Health;
+use rules::messages::DeviceUse;
+use rules::proof::SelfTestStatus;
+use rules::resources::Demand;
+use rules::session::SessionKind;
+use rules::units::{Bytes, GpuShare, Timestamp};
 
-use super::output::{size, span, text};
+use super::output::span;
 
 /// Seconds without work after which a slice is called idle, as on the pages.
 const IDLE_AFTER: u64 = 300;
@@ -12,60 +18,69 @@ const IDLE_AFTER: u64 = 300;
 pub(super) const SIMULATED: &str = "simulated: these devices do not exist, and sessions get none";
 
 /// Whether the driver of a card has passed its test: `passed`, `FAILED`, `untested`, `-`.
-pub(super) fn tested(gpu: &Value) -> String {
-    match gpu["proof"].as_str().unwrap_or_default() {
-        "passed" => "passed".to_owned(),
-        "failed" => "FAILED".to_owned(),
-        "untested" => "untested".to_owned(),
-        _ => "-".to_owned(),
+pub(super) fn tested(proof: SelfTestStatus) -> String {
+    match proof {
+        SelfTestStatus::Passed => "passed".to_owned(),
+        SelfTestStatus::Failed => "FAILED".to_owned(),
+        SelfTestStatus::Untested => "untested".to_owned(),
+        SelfTestStatus::None => "-".to_owned(),
+    }
+}
+
+/// `unknown`, `well`, `worn`, `failing`.
+pub(super) fn health(health: &Health) -> String {
+    match health {
+        Health::Unknown => "unknown".to_owned(),
+        Health::Well => "well".to_owned(),
+        Health::Worn { .. } => "worn".to_owned(),
+        Health::Failing { .. } => "failing".to_owned(),
+    }
+}
+
+/// `interactive`, `batch`.
+pub(super) fn kind(kind: SessionKind) -> String {
+    match kind {
+        SessionKind::Interactive => "interactive".to_owned(),
+        SessionKind::Batch => "batch".to_owned(),
     }
 }
 
 /// What a session asks for of devices: `0.35`, `1g.10gb`, `-`.
-pub(super) fn asked(session: &Value) -> String {
-    if let Some(profile) = session["resources"]["mig"].as_str() {
-        return profile.to_owned();
-    }
-    match text(session, "resources.gpu") {
-        zero if zero == "0" => "-".to_owned(),
-        share => share,
+pub(super) fn asked(demand: &Demand) -> String {
+    match (demand.mig, demand.gpu) {
+        (Some(profile), _) => profile.to_string(),
+        (None, GpuShare::ZERO) => "-".to_owned(),
+        (None, share) => share.to_string(),
     }
 }
 
 /// `GPU 2: 0.35 = 28 GiB, 46 of 132 SMs`, several parted by semicolons; empty where none is given.
-pub(super) fn grants(devices: &Value) -> String {
-    let one = |part: &Value| {
-        let mut words = format!("GPU {}: {}", text(part, "index"), text(part, "share"));
-        if part["memory"].as_u64().unwrap_or_default() > 0 {
-            words.push_str(&format!(" = {}", size(&part["memory"])));
+pub(super) fn grants(devices: &[GrantView]) -> String {
+    let one = |part: &GrantView| {
+        let mut words = format!("GPU {}: {}", part.index, part.share);
+        if part.memory > Bytes::ZERO {
+            words.push_str(&format!(" = {}", part.memory));
         }
-        if part["sms_total"].as_u64().unwrap_or_default() > 0 {
-            words.push_str(&format!(
-                ", {} of {} SMs",
-                text(part, "sms"),
-                text(part, "sms_total")
-            ));
+        if part.sms_total > 0 {
+            words.push_str(&format!(", {} of {} SMs", part.sms, part.sms_total));
         }
-        if let Some(profile) = part["profile"].as_str() {
+        if let Some(profile) = part.profile {
             words.push_str(&format!(", {profile}"));
         }
-        if part["confirmed"] == false {
+        if !part.confirmed {
             words.push_str(", not yet confirmed");
         }
-        if part["simulated"] == true {
+        if part.simulated {
             words.push_str(" (simulated)");
         }
         words
     };
-    let all: Vec<String> = devices.as_array().into_iter().flatten().map(one).collect();
-    all.join("; ")
+    devices.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// `84 %`, `idle 12m`, or nothing where unknown.
-pub(super) fn load(slice: &Value, now: Timestamp) -> Option<String> {
-    let since = slice["idle_since"].as_str();
-    let idle = since.and_then(|since| Timestamp::parse(since).ok());
-    match (idle, slice["load_percent"].as_f64()) {
+pub(super) fn load(slice: &GpuSlice, now: Timestamp) -> Option<String> {
+    match (slice.idle_since, slice.load_percent) {
         (Some(since), _) if now.seconds_since(since) >= IDLE_AFTER => {
             Some(format!("idle {}", span(now.seconds_since(since))))
         }
@@ -75,71 +90,99 @@ pub(super) fn load(slice: &Value, now: Timestamp) -> Option<String> {
 }
 
 /// How busy the device is by all processes, also those of no session: `54 %`, or `-` where unknown.
-pub(super) fn busy(gpu: &Value) -> String {
-    match gpu["doing"]["busy_percent"].as_u64() {
+pub(super) fn busy(doing: Option<&DeviceUse>) -> String {
+    match doing.and_then(|doing| doing.busy_percent) {
         Some(percent) => format!("{percent} %"),
         None => "-".to_owned(),
     }
 }
 
 /// `vit 0.35 84 %, others 0.2 idle 12m`.
-pub(super) fn slices(gpu: &Value, now: Timestamp) -> String {
-    let all: Vec<String> = gpu["slices"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|slice| {
-            let name = slice["name"].as_str().unwrap_or("others");
-            let held = match slice["profile"].as_str() {
-                Some(profile) => format!("{name} {profile}"),
-                None => format!("{name} {}", text(slice, "share")),
-            };
-            match load(slice, now) {
-                Some(load) => format!("{held} {load}"),
-                None => held,
-            }
-        })
-        .collect();
-    if all.is_empty() {
+pub(super) fn slices(slices: &[GpuSlice], now: Timestamp) -> String {
+    let one = |slice: &GpuSlice| {
+        let name = slice.name.as_deref().unwrap_or("others");
+        let held = match slice.profile {
+            Some(profile) => format!("{name} {profile}"),
+            None => format!("{name} {}", slice.share),
+        };
+        match load(slice, now) {
+            Some(load) => format!("{held} {load}"),
+            None => held,
+        }
+    };
+    if slices.is_empty() {
         "-".to_owned()
     } else {
-        all.join(", ")
+        slices.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use rules::session::SessionState;
 
     use super::*;
 
     #[test]
     fn a_grant_is_told_as_share_memory_and_multiprocessors() {
-        let part = json!({"index": 2, "share": 0.35, "memory": 30_064_771_072_u64, "sms": 46,
-            "sms_total": 132, "confirmed": true, "simulated": true});
+        let part = GrantView {
+            index: 2,
+            uuid: String::new(),
+            model: String::new(),
+            share: GpuShare(35),
+            units: "0.35".to_owned(),
+            memory: Bytes(30_064_771_072),
+            sms: 46,
+            sms_total: 132,
+            profile: None,
+            confirmed: true,
+            simulated: true,
+        };
         assert_eq!(
-            grants(&json!([part])),
+            grants(&[part]),
             "GPU 2: 0.35 = 28 GiB, 46 of 132 SMs (simulated)"
         );
-        assert_eq!(grants(&json!([])), "");
+        assert_eq!(grants(&[]), "");
     }
 
     #[test]
     fn a_slice_is_told_with_its_load_or_since_when_it_is_idle() {
         let now = Timestamp::parse("2026-11-22T12:00:00Z").expect("a time");
-        let slice = |name: &str, load: Value, idle: Value| json!({"name": name, "share": 0.35, "load_percent": load, "idle_since": idle});
-        let all = json!({"slices": [
-            slice("vit", json!(84.4), Value::Null),
+        let slice = |name: &str, load: Option<f64>, idle: Option<&str>| GpuSlice {
+            session: None,
+            name: Some(name.to_owned()),
+            owner: None,
+            mine: true,
+            state: SessionState::Running,
+            paused: false,
+            share: GpuShare(35),
+            memory: Bytes::gib(1),
+            sms: 46,
+            profile: None,
+            confirmed: true,
+            load_percent: load,
+            memory_in_use: None,
+            idle_since: idle.map(|at| Timestamp::parse(at).expect("a time")),
+        };
+        let all = [
+            slice("vit", Some(84.4), None),
             // Idle for a moment only: not shown as idle.
-            slice("asr", json!(0), json!("2026-11-22T11:59:00Z")),
-            slice("nb", json!(0), json!("2026-11-22T11:48:00Z")),
-            slice("mig", Value::Null, Value::Null),
-        ]});
+            slice("asr", Some(0.0), Some("2026-11-22T11:59:00Z")),
+            slice("nb", Some(0.0), Some("2026-11-22T11:48:00Z")),
+            slice("mig", None, None),
+        ];
         assert_eq!(
             slices(&all, now),
             "vit 0.35 84 %, asr 0.35 0 %, nb 0.35 idle 12m, mig 0.35"
         );
-        assert_eq!(busy(&json!({"doing": {"busy_percent": 54}})), "54 %");
-        assert_eq!(busy(&json!({"doing": null})), "-");
+        let doing = DeviceUse {
+            device: 0,
+            memory: None,
+            busy_percent: Some(54),
+            celsius: None,
+            milliwatts: None,
+        };
+        assert_eq!(busy(Some(&doing)), "54 %");
+        assert_eq!(busy(None), "-");
     }
 }

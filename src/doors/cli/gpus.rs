@@ -1,14 +1,19 @@
 //! Devices from the command line: who has which share, and which take nothing new. Prints what the API
 //! says; where devices are simulated every output says so.
 
+use api::gpus::{Cut, Drained, Gpu, Gpus, Others, Proof};
+use api::operations::OperationView;
+use rules::devices::Hold;
+use rules::proof::TestVerdict;
 use rules::units::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::answer::Answer;
 use super::args::GpuCommand;
 use super::client::{HttpClient, encoded};
 use super::error::CliError;
-use super::format::{SIMULATED, asked, busy, grants, load, tested};
-use super::output::{OutputStyle, size, text};
+use super::format::{SIMULATED, asked, busy, grants, health, load, tested};
+use super::output::{OutputStyle, dash};
 use super::{columns, complain, images, print, sessions, values};
 
 pub(super) async fn gpu(
@@ -18,34 +23,36 @@ pub(super) async fn gpu(
 ) -> Result<u8, CliError> {
     match request {
         GpuCommand::Ls => {
-            let body = client.get("/api/v1/gpus").await?;
-            if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
+            let Answer { body, read } = client.read::<Gpus>("/api/v1/gpus").await?;
+            if view.for_people() && read.items.is_empty() {
                 complain("No machine here has a GPU.\n");
                 return Ok(0);
             }
             print(&view.list(&body, columns::GPUS)?);
-            remark(view, &body);
+            remark(view, &read.others, read.simulated);
         }
         GpuCommand::Show { gpu } => {
-            let body = client.get(&path(&gpu)).await?;
-            print(&view.said(&body, &shown(&body, view.now))?);
+            let gpu = client.read::<Gpu>(&path(&gpu)).await?;
+            print(&view.said(&gpu.body, &shown(&gpu.read, view.now))?);
         }
         GpuCommand::Cordon { gpu, note } => {
             let body = client
-                .post(&format!("{}/cordon", path(&gpu)), &json!({"note": note}))
+                .send(&format!("{}/cordon", path(&gpu)), &json!({"note": note}))
                 .await?;
             said(view, &body, "takes no new sessions; running ones go on")?;
         }
         GpuCommand::Uncordon { gpu } => {
             let body = client
-                .post(&format!("{}/uncordon", path(&gpu)), &json!({}))
+                .send(&format!("{}/uncordon", path(&gpu)), &json!({}))
                 .await?;
             said(view, &body, "takes new slices again")?;
         }
         GpuCommand::Drain { gpu, yes, note } => {
             let body = json!({"dry_run": !yes, "note": note});
-            let body = client.post(&format!("{}/drain", path(&gpu)), &body).await?;
-            print(&view.said(&body, &drained(&body))?);
+            let done = client
+                .send::<Drained>(&format!("{}/drain", path(&gpu)), &body)
+                .await?;
+            print(&view.said(&done.body, &drained(&done.read))?);
         }
         GpuCommand::Cut {
             gpu,
@@ -55,8 +62,10 @@ pub(super) async fn gpu(
             note,
         } => {
             let body = json!({"profiles": profiles, "dry_run": !yes, "note": note});
-            let body = client.post(&format!("{}/cut", path(&gpu)), &body).await?;
-            print(&view.said(&body, &cut(&body))?);
+            let done = client
+                .send::<Cut>(&format!("{}/cut", path(&gpu)), &body)
+                .await?;
+            print(&view.said(&done.body, &cut(&done.read))?);
         }
         GpuCommand::Test {
             gpu,
@@ -67,10 +76,12 @@ pub(super) async fn gpu(
                 Some(image) => json!({"image": image}),
                 None => json!({}),
             };
-            let operation = client.post(&format!("{}/test", path(&gpu)), &body).await?;
+            let operation = client
+                .send::<OperationView>(&format!("{}/test", path(&gpu)), &body)
+                .await?;
             if no_wait {
-                let line = format!("{}  is being tested", text(&operation, "id"));
-                print(&view.said(&operation, &line)?);
+                let line = format!("{}  is being tested", operation.read.id);
+                print(&view.said(&operation.body, &line)?);
                 return Ok(0);
             }
             let progress = images::ProgressLine::new(view, "testing", false);
@@ -91,14 +102,15 @@ pub(super) async fn gpu(
             let resources = values::resources(None, None, None, &devices)?;
             let body = json!({"resources": resources});
             let changed = sessions::patched(client, &session.session, &body, None).await?;
-            let line = match grants(&changed["devices"]) {
+            let session = &changed.read;
+            let line = match grants(&session.devices) {
                 waiting if waiting.is_empty() => {
-                    format!("{}  asks for {}", text(&changed, "name"), asked(&changed))
+                    format!("{}  asks for {}", session.name, asked(&session.resources))
                 }
-                given => format!("{}  {given}", text(&changed, "name")),
+                given => format!("{}  {given}", session.name),
             };
-            print(&view.said(&changed, &line)?);
-            remark(view, &changed);
+            print(&view.said(&changed.body, &line)?);
+            remark(view, &[], session.simulated);
         }
     }
     Ok(0)
@@ -106,48 +118,47 @@ pub(super) async fn gpu(
 
 /// Prints the newest proof; 1 where something did not hold.
 async fn proof(client: &HttpClient, view: &OutputStyle, gpu: &str) -> Result<u8, CliError> {
-    let body = client.get(&format!("{}/proof", path(gpu))).await?;
-    print(&view.said(&body, &proved(&body))?);
-    Ok(u8::from(body["result"]["passed"] != true))
+    let proof = client
+        .read::<Proof>(&format!("{}/proof", path(gpu)))
+        .await?;
+    print(&view.said(&proof.body, &proved(&proof.read))?);
+    Ok(u8::from(!proof.read.result.passed))
 }
 
 /// A proof for people: who was tested with what, every finding, the signature.
-fn proved(body: &Value) -> String {
-    let result = &body["result"];
-    let verdict = match result["passed"] == true {
+fn proved(proof: &Proof) -> String {
+    let result = &proof.result;
+    let verdict = match result.passed {
         true => "passed",
         false => "FAILED",
     };
     let mut lines = format!(
         "{verdict}  {}  {}\n  driver {}, fardel {}, {} to {}",
-        text(result, "model"),
-        text(result, "device"),
-        text(result, "driver"),
-        text(result, "fardel"),
-        text(result, "began_at"),
-        text(result, "ended_at"),
+        dash(&result.model),
+        dash(&result.device),
+        dash(&result.driver),
+        dash(&result.fardel),
+        result.began_at,
+        result.ended_at,
     );
-    for finding in result["findings"].as_array().into_iter().flatten() {
-        let held = match finding["verdict"] == "held" {
-            true => "held  ",
-            false => "FAILED",
-        };
-        let name = match finding["subject"].as_str().unwrap_or_default() {
-            "" => text(finding, "code"),
-            subject => format!("{} {subject}", text(finding, "code")),
+    for finding in &result.findings {
+        let held = finding.verdict == TestVerdict::Held;
+        let word = if held { "held  " } else { "FAILED" };
+        let name = match finding.subject.as_str() {
+            "" => finding.code.clone(),
+            subject => format!("{} {subject}", finding.code),
         };
         lines.push_str(&format!(
-            "\n  {held}  {name:<28} {}",
-            text(finding, "measured")
+            "\n  {word}  {name:<28} {}",
+            dash(&finding.measured)
         ));
-        if finding["verdict"] != "held" {
-            lines.push_str(&format!(" (wanted: {})", text(finding, "wanted")));
+        if !held {
+            lines.push_str(&format!(" (wanted: {})", dash(&finding.wanted)));
         }
     }
     lines.push_str(&format!(
         "\n  signed by {}\n  {}",
-        text(body, "fingerprint"),
-        text(body, "signature")
+        proof.fingerprint, proof.signature
     ));
     lines
 }
@@ -157,170 +168,140 @@ fn path(gpu: &str) -> String {
 }
 
 /// Says on standard error which accelerators are not given, and that nothing exists where nothing does.
-fn remark(view: &OutputStyle, body: &Value) {
-    for other in body["others"].as_array().into_iter().flatten() {
-        if view.for_people() {
-            complain(&format!(
-                "{} x {} on {}: discovery tested, never run on hardware; sessions cannot have them yet\n",
-                text(other, "number"),
-                text(other, "family"),
-                text(other, "node_name"),
-            ));
-        }
+fn remark(view: &OutputStyle, others: &[Others], simulated: bool) {
+    if !view.for_people() {
+        return;
     }
-    if view.for_people() && body["simulated"] == true {
+    for other in others {
+        complain(&format!(
+            "{} x {} on {}: discovery tested, never run on hardware; sessions cannot have them yet\n",
+            other.number, other.family, other.node_name,
+        ));
+    }
+    if simulated {
         complain(&format!("{SIMULATED}\n"));
     }
 }
 
-fn said(view: &OutputStyle, gpu: &Value, what: &str) -> Result<(), CliError> {
-    let line = format!("GPU {} ({}) {what}", text(gpu, "index"), text(gpu, "id"));
-    print(&view.said(gpu, &line)?);
-    remark(view, gpu);
+fn said(view: &OutputStyle, gpu: &Answer<Gpu>, what: &str) -> Result<(), CliError> {
+    let line = format!("GPU {} ({}) {what}", gpu.read.index, gpu.read.id);
+    print(&view.said(&gpu.body, &line)?);
+    remark(view, &[], gpu.read.simulated);
     Ok(())
 }
 
-fn shown(gpu: &Value, now: Timestamp) -> String {
-    let mut lines = format!(
-        "GPU {}  {}  {}",
-        text(gpu, "index"),
-        text(gpu, "model"),
-        text(gpu, "id")
-    );
-    if gpu["simulated"] == true {
+fn shown(gpu: &Gpu, now: Timestamp) -> String {
+    let mut lines = format!("GPU {}  {}  {}", gpu.index, dash(&gpu.model), gpu.id);
+    if gpu.simulated {
         lines.push_str(&format!("\n  {SIMULATED}"));
     }
     let mut say = |name: &str, value: String| {
         lines.push_str(&format!("\n  {name:<9} {value}"));
     };
-    say("machine", text(gpu, "node_name"));
+    say("machine", dash(&gpu.node_name));
     say(
         "memory",
-        format!(
-            "{} free of {}",
-            size(&gpu["memory_free"]),
-            size(&gpu["memory"])
-        ),
+        format!("{} free of {}", gpu.memory_free, gpu.memory),
     );
     say(
         "shares",
-        format!(
-            "{} given, {} free",
-            text(gpu, "share_used"),
-            text(gpu, "share_free")
-        ),
+        format!("{} given, {} free", gpu.share_used, gpu.share_free),
     );
-    say("SMs", text(gpu, "sms"));
-    if !gpu["doing"].is_null() {
-        let memory = &gpu["doing"]["memory"];
-        let used = match memory.is_u64() {
-            true => format!(", {} in use", size(memory)),
-            false => String::new(),
+    say("SMs", gpu.sms.to_string());
+    if let Some(doing) = &gpu.doing {
+        let used = match doing.memory {
+            Some(memory) => format!(", {memory} in use"),
+            None => String::new(),
         };
-        say("busy", format!("{}{used}", busy(gpu)));
+        say("busy", format!("{}{used}", busy(Some(doing))));
     }
-    say("health", text(gpu, "health.state"));
-    if gpu["simulated"] != true {
-        say("driver", text(gpu, "driver"));
-        say(
-            "held by",
-            gpu["hold"]
-                .as_str()
-                .unwrap_or("nobody")
-                .replace("-and-", " + "),
-        );
-        let when = match gpu["proved_at"].as_str() {
-            Some(at) => format!("{}, {at}", tested(gpu)),
-            None => format!("{}: `fardel gpu test` proves that slices hold", tested(gpu)),
+    say("health", health(&gpu.health));
+    if !gpu.simulated {
+        say("driver", dash(&gpu.driver));
+        say("held by", held_by(gpu.hold).to_owned());
+        let when = match gpu.proved_at {
+            Some(at) => format!("{}, {at}", tested(gpu.proof)),
+            None => format!(
+                "{}: `fardel gpu test` proves that slices hold",
+                tested(gpu.proof)
+            ),
         };
         say("tested", when);
     }
-    if gpu["cordoned"] == true {
-        say("cordoned", text(gpu, "note"));
+    if gpu.cordoned {
+        say("cordoned", dash(&gpu.note));
     }
-    for part in gpu["partitions"].as_array().into_iter().flatten() {
-        let state = if part["taken"] == true {
-            "taken"
-        } else {
-            "free"
-        };
+    for part in &gpu.partitions {
+        let state = if part.taken { "taken" } else { "free" };
+        let (profile, memory, sms) = (part.profile, part.memory, part.sms);
+        let all = gpu.sms;
         say(
             "partition",
-            format!(
-                "{} = {}, {} of {} SMs  {state}",
-                text(part, "profile"),
-                size(&part["memory"]),
-                text(part, "sms"),
-                text(gpu, "sms")
-            ),
+            format!("{profile} = {memory}, {sms} of {all} SMs  {state}"),
         );
     }
-    if !gpu["planned"].is_null() {
-        let planned = words(&gpu["planned"]["profiles"]);
+    if let Some(planned) = &gpu.planned {
+        let profiles: Vec<String> = planned.profiles.iter().map(ToString::to_string).collect();
         say(
             "planned",
-            match planned.is_empty() {
+            match profiles.is_empty() {
                 true => "whole again, once nothing runs on it".to_owned(),
-                false => format!("{}, once nothing runs on it", planned.join(" ")),
+                false => format!("{}, once nothing runs on it", profiles.join(" ")),
             },
         );
-        if let Some(trouble) = gpu["planned"]["trouble"]["text"].as_str() {
-            say("", trouble.to_owned());
+        if let Some(trouble) = &planned.trouble {
+            say("", trouble.text.clone());
             say("", "if it goes on like this, type as root:".to_owned());
-            for command in words(&gpu["planned"]["commands"]) {
+            for command in &planned.commands {
                 say("", format!("  {command}"));
             }
         }
     }
-    for slice in gpu["slices"].as_array().into_iter().flatten() {
+    for slice in &gpu.slices {
         let mut more = String::new();
-        if slice["confirmed"] == false {
+        if !slice.confirmed {
             more.push_str("  not yet confirmed");
         }
         if let Some(load) = load(slice, now) {
             more.push_str(&format!("  {load}"));
         }
-        if slice["memory_in_use"].is_u64() {
-            more.push_str(&format!("  {} in use", size(&slice["memory_in_use"])));
+        if let Some(memory) = slice.memory_in_use {
+            more.push_str(&format!("  {memory} in use"));
         }
         say(
             "slice",
             format!(
                 "{} = {}, {} of {} SMs  {}  {}{more}",
-                slice["profile"]
-                    .as_str()
-                    .map_or_else(|| text(slice, "share"), str::to_owned),
-                size(&slice["memory"]),
-                text(slice, "sms"),
-                text(gpu, "sms"),
-                slice["name"].as_str().unwrap_or("others"),
-                text(slice, "state"),
+                slice
+                    .profile
+                    .map_or_else(|| slice.share.to_string(), |profile| profile.to_string()),
+                slice.memory,
+                slice.sms,
+                gpu.sms,
+                slice.name.as_deref().unwrap_or("others"),
+                slice.state.word(),
             ),
         );
     }
     lines
 }
 
-fn words(list: &Value) -> Vec<&str> {
-    let items = list.as_array().into_iter().flatten();
-    items.filter_map(Value::as_str).collect()
+/// What enforces the sessions' limits of memory, as people read it.
+fn held_by(hold: Hold) -> &'static str {
+    match hold {
+        Hold::Nobody => "nobody",
+        Hold::Hook => "hook",
+        Hold::HookAndKernel => "hook + kernel",
+        Hold::HookAndDriver => "hook + driver",
+        Hold::Hardware => "hardware",
+    }
 }
 
 /// What a cut comes to, whom it ends, and what is left to do by hand.
-fn cut(body: &Value) -> String {
-    let gpu = &body["gpu"];
-    let would = body["dry_run"] == true;
-    let index = text(gpu, "index");
-    let parts: Vec<String> = body["partitions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|part| {
-            let (profile, sms) = (text(part, "profile"), text(part, "sms"));
-            format!("  {profile:<9} {}, {sms} SMs", size(&part["memory"]))
-        })
-        .collect();
-    let becomes = if parts.is_empty() {
+fn cut(cut: &Cut) -> String {
+    let (gpu, would) = (&cut.gpu, cut.dry_run);
+    let index = gpu.index;
+    let becomes = if cut.partitions.is_empty() {
         "whole"
     } else {
         "cut into"
@@ -329,38 +310,38 @@ fn cut(body: &Value) -> String {
         true => format!("GPU {index} would be {becomes}"),
         false => format!("GPU {index} is to be {becomes}"),
     };
-    for part in parts {
-        lines.push_str(&format!("\n{part}"));
+    for part in &cut.partitions {
+        let (profile, sms) = (part.profile.to_string(), part.sms);
+        lines.push_str(&format!("\n  {profile:<9} {}, {sms} SMs", part.memory));
     }
-    let ends = words(&body["ends"]).join(", ");
+    let ends = cut.ends.join(", ");
     match (ends.is_empty(), would) {
         (true, _) => lines.push_str("\n  nothing has to end"),
         (false, true) => lines.push_str(&format!("\n  would end: {ends}")),
         (false, false) => lines.push_str(&format!("\n  told to end: {ends}")),
     }
-    let again = words(&body["requeued"]).join(", ");
+    let again = cut.requeued.join(", ");
     if !again.is_empty() {
         lines.push_str(&format!("\n  waiting for another device: {again}"));
     }
     if would {
         lines.push_str("\n  --yes does it");
-    } else if gpu["planned"].is_null() {
+    } else if gpu.planned.is_none() {
         lines.push_str("\n  done");
     } else {
         lines.push_str(
             "\n  it is partitioned once nothing runs on it, and takes no new sessions until then",
         );
     }
-    if gpu["simulated"] == true {
+    if gpu.simulated {
         lines.push_str(&format!("\n  {SIMULATED}"));
     }
     lines
 }
 
-fn drained(body: &Value) -> String {
-    let names = |key: &str| words(&body[key]).join(", ");
-    let index = text(&body["gpu"], "index");
-    let mut lines = match (names("ends"), body["dry_run"] == true) {
+fn drained(drained: &Drained) -> String {
+    let index = drained.gpu.index;
+    let mut lines = match (drained.ends.join(", "), drained.dry_run) {
         (none, true) if none.is_empty() => format!("Nothing runs on GPU {index}."),
         (none, false) if none.is_empty() => {
             format!("GPU {index} takes no new sessions; none ran on it.")
@@ -368,14 +349,14 @@ fn drained(body: &Value) -> String {
         (ends, true) => format!("A drain of GPU {index} would end: {ends}"),
         (ends, false) => format!("GPU {index} takes no new sessions; told to end: {ends}"),
     };
-    let again = names("requeued");
+    let again = drained.requeued.join(", ");
     if !again.is_empty() {
         lines.push_str(&format!("\n  waiting for another device: {again}"));
     }
-    if body["dry_run"] == true {
+    if drained.dry_run {
         lines.push_str("\n  --yes does it");
     }
-    if body["gpu"]["simulated"] == true {
+    if drained.gpu.simulated {
         lines.push_str(&format!("\n  {SIMULATED}"));
     }
     lines

@@ -5,10 +5,12 @@ use std::io::{IsTerminal, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
+use api::operations::{OperationState, OperationView};
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::AsyncReadExt;
 
+use super::answer::Answer;
 use super::args::{ImageCommand, JobCommand};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
 use super::error::{CliError, FAILED, UNREACHABLE};
@@ -103,20 +105,20 @@ async fn import(
     if let Some(name) = name {
         body["reference"] = name.into();
     }
-    let operation = client.post("/api/v1/images/import", &body).await?;
+    let operation: Answer<OperationView> = client.send("/api/v1/images/import", &body).await?;
     if detach {
-        print(&view.one(&operation, columns::JOBS)?);
+        print(&view.one(&operation.body, columns::JOBS)?);
         return Ok(0);
     }
     let progress = ProgressLine::new(view, "importing", true);
     let done = watched(client, &progress, operation).await?;
-    let references: Vec<String> = done["result"]["images"]
+    let references: Vec<String> = done.body["result"]["images"]
         .as_array()
         .into_iter()
         .flatten()
         .map(|image| format!("{}  imported\n", text(image, "reference")))
         .collect();
-    print(&view.said(&done, &references.concat())?);
+    print(&view.said(&done.body, &references.concat())?);
     Ok(0)
 }
 
@@ -271,41 +273,34 @@ pub(super) async fn job(
 pub(super) async fn watched(
     client: &HttpClient,
     progress: &ProgressLine,
-    operation: Value,
-) -> Result<Value, CliError> {
-    let path = format!("/api/v1/operations/{}", encoded(&text(&operation, "id")));
+    operation: Answer<OperationView>,
+) -> Result<Answer<OperationView>, CliError> {
+    let path = format!("/api/v1/operations/{}", operation.read.id);
     let mut latest = operation;
     loop {
-        match latest["state"].as_str().unwrap_or_default() {
-            "succeeded" => {
+        match latest.read.state {
+            OperationState::Succeeded => {
                 progress.end();
                 return Ok(latest);
             }
-            "failed" | "cancelled" => {
+            state @ (OperationState::Failed | OperationState::Cancelled) => {
                 progress.end();
-                let refusal = &latest["refusal"];
-                let mut said = text(refusal, "text");
-                if said == "-" {
-                    said = format!("It is {}.", text(&latest, "state"));
-                }
-                let code = match text(refusal, "code") {
-                    none if none == "-" => "operation.failed".to_owned(),
-                    code => code,
-                };
-                let hint = text(refusal, "hint");
-                return Err(CliError::new(FAILED, &code, said).hint(if hint == "-" {
-                    String::new()
-                } else {
-                    hint
-                }));
+                return Err(match latest.read.refusal {
+                    Some(refusal) => {
+                        CliError::new(FAILED, &refusal.code, refusal.text).hint(refusal.hint)
+                    }
+                    None => {
+                        let said = format!("It is {}.", state.word());
+                        CliError::new(FAILED, "operation.failed", said)
+                    }
+                });
             }
-            _ => {
-                let (done, total) = (latest["done"].as_u64(), latest["total"].as_u64());
-                progress.show(done.unwrap_or(0), total.unwrap_or(0));
+            OperationState::Pending | OperationState::Running => {
+                progress.show(latest.read.done, latest.read.total);
             }
         }
         tokio::time::sleep(POLL_INTERVAL).await;
-        match client.get(&path).await {
+        match client.read(&path).await {
             Ok(next) => latest = next,
             Err(trouble) if trouble.exit == UNREACHABLE => {}
             Err(trouble) => return Err(trouble),

@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
+use api::sessions::SessionView;
 use hyper::Method;
+use rules::placement::{Explanation, Verdict};
+use rules::session::{Outcome, SessionState};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
 use super::args::{LaunchArguments, RunArguments, SessionKindArgument, WaitTarget};
 use super::client::{Extra, HttpClient, MAX_RECONNECT, fresh_key};
 use super::error::{CliError, INTERRUPTED, NEVER_RAN, TIMEOUT, UNREACHABLE};
 use super::explain::{explained, in_full};
-use super::output::{OutputStyle, text};
+use super::output::OutputStyle;
 use super::values::{GpuArguments, pairs, resources, seconds};
 use super::{Surroundings, columns, complain, print, terminal, values};
 
@@ -52,15 +56,13 @@ pub(super) async fn run(
         return report(client, view, order, made).await;
     }
     let session = made
-        .first()
-        .cloned()
+        .into_iter()
+        .next()
+        .map(|made| made.read)
         .ok_or_else(|| CliError::new(1, "answer.empty", "The server made no session."))?;
-    let id = text(&session, "id");
+    let id = session.id.to_string();
     if !view.quiet && people {
-        complain(&format!(
-            "{} · detach with Ctrl-P Ctrl-Q\n",
-            text(&session, "name")
-        ));
+        complain(&format!("{} · detach with Ctrl-P Ctrl-Q\n", session.name));
     }
     let code = if people || request.interactive {
         with_input(client, view, &id, &request).await?
@@ -97,7 +99,7 @@ async fn create(
     order: &LaunchArguments,
     interactive: bool,
     around: &Surroundings,
-) -> Result<Vec<Value>, CliError> {
+) -> Result<Vec<Answer<SessionView>>, CliError> {
     let body = body(order, interactive, around)?;
     let key = order.idempotency_key.clone().unwrap_or_else(fresh_key);
     let extra = Extra::json(&body).header("Idempotency-Key", key);
@@ -105,22 +107,30 @@ async fn create(
         .call(Method::POST, "/api/v1/sessions", extra)
         .await?
         .json()?;
-    Ok(answer["items"].as_array().cloned().unwrap_or(vec![answer]))
+    made(answer)
+}
+
+/// The sessions that a launch gave: one as it is, several as a list.
+pub(super) fn made(answer: Value) -> Result<Vec<Answer<SessionView>>, CliError> {
+    let several = answer["items"].as_array().cloned();
+    let several = several.unwrap_or_else(|| vec![answer]);
+    several.into_iter().map(Answer::of).collect()
 }
 
 async fn report(
     client: &HttpClient,
     view: &OutputStyle,
     order: &LaunchArguments,
-    made: Vec<Value>,
+    made: Vec<Answer<SessionView>>,
 ) -> Result<u8, CliError> {
     let mut sessions = made;
     let mut code = 0;
     if let Some(until) = order.wait {
         let limit = order.wait_timeout.as_deref().map(seconds).transpose()?;
         for session in &mut sessions {
-            *session = wait(client, &text(session, "id"), until, limit).await?;
-            if until == WaitTarget::Ended && session["outcome"] != "succeeded" {
+            *session = wait(client, &session.read.id.to_string(), until, limit).await?;
+            let succeeded = session.read.outcome == Some(Outcome::Succeeded);
+            if until == WaitTarget::Ended && !succeeded {
                 code = super::error::FAILED;
             }
         }
@@ -128,12 +138,13 @@ async fn report(
     if view.for_people() {
         let names: String = sessions
             .iter()
-            .map(|s| format!("{}  {}\n", text(s, "name"), columns::state(s)))
+            .map(|s| format!("{}  {}\n", s.read.name, columns::state(&s.read)))
             .collect();
         print(&names);
     } else if let [one] = sessions.as_slice() {
-        print(&view.one(one, columns::SESSION)?);
+        print(&view.one(&one.body, columns::SESSION)?);
     } else {
+        let sessions: Vec<&Value> = sessions.iter().map(|s| &s.body).collect();
         print(&view.list(&json!({"items": sessions}), columns::SESSIONS)?);
     }
     Ok(code)
@@ -155,9 +166,10 @@ async fn preview(
         )
         .await?
         .json()?;
-    let answer = in_full(client, view, answer).await;
-    print(&explained(view, &answer)?);
-    let never = answer["verdict"] == "never";
+    let answer = Answer::<Explanation>::of(answer)?;
+    let devices = in_full(client, view, &answer.read).await;
+    print(&explained(view, &answer, &devices)?);
+    let never = answer.read.verdict == Verdict::Never;
     Ok(if never { super::error::CAPACITY } else { 0 })
 }
 
@@ -167,7 +179,7 @@ pub(super) async fn wait(
     id: &str,
     until: WaitTarget,
     limit: Option<u64>,
-) -> Result<Value, CliError> {
+) -> Result<Answer<SessionView>, CliError> {
     let begun = std::time::Instant::now();
     let mut away: Option<std::time::Instant> = None;
     loop {
@@ -178,13 +190,16 @@ pub(super) async fn wait(
             WaitTarget::Ended => "ended",
         };
         let path = format!("{}?wait={word}&patience={patience}", values::path(id));
-        match client.get(&path).await {
+        match client.read::<SessionView>(&path).await {
             Ok(session) => {
                 away = None;
-                let state = text(&session, "state");
-                let there = state == "ended"
-                    || (until == WaitTarget::Running
-                        && (state == "running" || state == "stopping"));
+                let there = match session.read.state {
+                    SessionState::Ended => true,
+                    SessionState::Running | SessionState::Stopping => until == WaitTarget::Running,
+                    SessionState::Pending | SessionState::Scheduled | SessionState::Preparing => {
+                        false
+                    }
+                };
                 if there {
                     return Ok(session);
                 }
@@ -234,7 +249,7 @@ async fn follow(client: &HttpClient, id: &str) -> Result<(u8, bool), CliError> {
             }
         }
     };
-    Ok((ended_code(&session, interrupts > 0), true))
+    Ok((ended_code(&session.read, interrupts > 0), true))
 }
 
 async fn with_input(
@@ -245,7 +260,7 @@ async fn with_input(
 ) -> Result<(u8, bool), CliError> {
     let session = wait(client, id, WaitTarget::Running, None).await?;
     let mut detached = false;
-    if text(&session, "state") == "ended" {
+    if session.read.state == SessionState::Ended {
         terminal::copy_log(client, id, 0, false).await?;
     } else {
         let pump = terminal::Pump {
@@ -259,28 +274,28 @@ async fn with_input(
     if detached {
         complain(&format!(
             "detached; fardel attach {} comes back\n",
-            text(&session, "name")
+            session.read.name
         ));
         return Ok((0, false));
     }
     let session = wait(client, id, WaitTarget::Ended, None).await?;
-    Ok((ended_code(&session, false), true))
+    Ok((ended_code(&session.read, false), true))
 }
 
 /// The exit code for a session that is over, after saying what people should know.
-pub(super) fn ended_code(session: &Value, interrupted: bool) -> u8 {
-    let outcome = session["outcome"].as_str().unwrap_or_default();
-    let reason = text(session, "reason.text");
-    let code = session["exit_code"]
-        .as_i64()
-        .and_then(|c| u8::try_from(c).ok());
-    let by_itself = matches!(outcome, "succeeded" | "failed")
+pub(super) fn ended_code(session: &SessionView, interrupted: bool) -> u8 {
+    let reason = session.reason.as_ref();
+    let code = session.exit_code.and_then(|c| u8::try_from(c).ok());
+    let by_itself = matches!(session.outcome, Some(Outcome::Succeeded | Outcome::Failed))
         && matches!(
-            session["reason"]["code"].as_str(),
+            reason.map(|reason| reason.code.as_str()),
             None | Some(rules::codes::SESSION_SUCCEEDED | rules::codes::SESSION_EXIT_CODE)
         );
-    if !by_itself && reason != "-" {
-        complain(&format!("{}: {reason}\n", text(session, "name")));
+    if let Some(reason) = reason
+        && !by_itself
+        && !reason.text.is_empty()
+    {
+        complain(&format!("{}: {}\n", session.name, reason.text));
     }
     if interrupted {
         return INTERRUPTED;
@@ -397,7 +412,18 @@ mod tests {
     /// Proves too: `every_way_of_ending_has_its_true_code`
     #[test]
     fn the_sessions_own_code_is_returned() {
-        let ended = |outcome: &str, code: Value| json!({"name": "a", "outcome": outcome, "exit_code": code});
+        let ended = |outcome: &str, code: Value| -> SessionView {
+            let session = json!({
+                "id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f", "name": "a",
+                "owner": {"id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e40", "name": "kim"},
+                "state": "ended", "wish": "run", "kind": "batch", "image": "host", "command": [],
+                "env": {}, "labels": {}, "resources": {"cpu": 1, "memory": 1, "shm": 1},
+                "depends_on": [], "paused": false, "incarnation": 1, "devices": [],
+                "created_at": "2026-11-22T12:00:00Z", "outcome": outcome, "exit_code": code,
+                "generation": 1,
+            });
+            serde_json::from_value(session).expect("a session")
+        };
         assert_eq!(ended_code(&ended("failed", json!(7)), false), 7);
         assert_eq!(ended_code(&ended("succeeded", json!(0)), false), 0);
         assert_eq!(ended_code(&ended("refused", Value::Null), false), NEVER_RAN);

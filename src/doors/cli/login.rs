@@ -6,8 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use api::people::SignedIn;
 use base::tls::client::{CertificateCapture, trusting};
 use hyper::Method;
+use rules::people::User;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rustls::ClientConfig;
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::address::ServerAddress;
+use super::answer::Answer;
 use super::args::{Global, Login, Password};
 use super::client::{Extra, HttpClient, UNTRUSTED};
 use super::error::{CliError, FAILED};
@@ -257,12 +260,12 @@ pub(super) async fn login(
             .call(Method::POST, "/api/v1/sign-in", Extra::json(&body))
             .await?
             .json()?;
-        let word = |path: &str| super::output::text(&answer, path);
-        (word("secret"), word("token.id"))
+        let signed_in = Answer::<SignedIn>::of(answer)?.read;
+        (signed_in.secret, signed_in.token.id.to_string())
     };
     client.token = Some(token.clone());
-    let me = client.get("/api/v1/me").await?;
-    let user = super::output::text(&me, "name");
+    let Answer { body: me, read } = client.read::<User>("/api/v1/me").await?;
+    let user = read.name.to_string();
     remember(
         around,
         &Remembered {

@@ -2,9 +2,11 @@
 //! the server for anything.
 
 use comfy_table::{Table, presets};
-use rules::units::Timestamp;
+use rules::units::{Bytes, Timestamp};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::answer::read;
 use super::args::Format;
 use super::error::CliError;
 
@@ -21,12 +23,21 @@ pub(super) struct OutputStyle {
 }
 
 /// One column of a table: its title and how it reads a row.
-pub(super) struct Column {
-    pub title: &'static str,
+pub(super) struct Column<T> {
+    title: &'static str,
     /// Columns with a higher rank are dropped first when the terminal is narrow; 9 is shown only
     /// by `-o wide`.
-    pub rank: u8,
-    pub give: fn(&Value, &OutputStyle) -> String,
+    rank: u8,
+    give: fn(&T, &OutputStyle) -> String,
+}
+
+/// A column by its title, its rank and what it says of a row.
+pub(super) const fn column<T>(
+    title: &'static str,
+    rank: u8,
+    give: fn(&T, &OutputStyle) -> String,
+) -> Column<T> {
+    Column { title, rank, give }
 }
 
 /// Only in `-o wide`, or when asked for by name.
@@ -34,7 +45,11 @@ const WIDE_ONLY: u8 = 9;
 
 impl OutputStyle {
     /// Prints a list body (`{items, …}`) or a bare array.
-    pub(super) fn list(&self, body: &Value, columns: &[Column]) -> Result<String, CliError> {
+    pub(super) fn list<T: DeserializeOwned>(
+        &self,
+        body: &Value,
+        columns: &[Column<T>],
+    ) -> Result<String, CliError> {
         let items = items(body);
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
@@ -42,13 +57,17 @@ impl OutputStyle {
             Format::Yaml => yaml(body)?,
             Format::Name => names(items),
             _ if self.quiet => names(items),
-            Format::Csv => self.csv(items, &self.chosen(columns)?)?,
-            Format::Table | Format::Wide => self.table(items, &self.chosen(columns)?),
+            Format::Csv => self.csv(&rows(items)?, &self.chosen(columns)?)?,
+            Format::Table | Format::Wide => self.table(&rows(items)?, &self.chosen(columns)?),
         })
     }
 
     /// Prints one object: its columns below each other, or as JSON and so on.
-    pub(super) fn one(&self, body: &Value, columns: &[Column]) -> Result<String, CliError> {
+    pub(super) fn one<T: DeserializeOwned>(
+        &self,
+        body: &Value,
+        columns: &[Column<T>],
+    ) -> Result<String, CliError> {
         let row = std::slice::from_ref(body);
         Ok(match self.format {
             Format::Json => format!("{body:#}\n"),
@@ -56,13 +75,14 @@ impl OutputStyle {
             Format::Yaml => yaml(body)?,
             Format::Name => names(row),
             _ if self.quiet => names(row),
-            Format::Csv => self.csv(row, &self.chosen(columns)?)?,
+            Format::Csv => self.csv(&rows(row)?, &self.chosen(columns)?)?,
             Format::Table | Format::Wide => {
                 let chosen = self.chosen(columns)?;
+                let row: T = read(body)?;
                 let title = chosen.iter().map(|c| c.title.len()).max().unwrap_or(0);
                 let mut text = String::new();
                 for column in chosen {
-                    let value = (column.give)(body, self);
+                    let value = (column.give)(&row, self);
                     if value.is_empty() || value == "-" {
                         continue;
                     }
@@ -93,7 +113,7 @@ impl OutputStyle {
         matches!(self.format, Format::Table | Format::Wide) && !self.quiet
     }
 
-    fn chosen<'a>(&self, columns: &'a [Column]) -> Result<Vec<&'a Column>, CliError> {
+    fn chosen<'a, T>(&self, columns: &'a [Column<T>]) -> Result<Vec<&'a Column<T>>, CliError> {
         if self.columns.is_empty() {
             return Ok(columns
                 .iter()
@@ -118,7 +138,7 @@ impl OutputStyle {
             .collect()
     }
 
-    fn table(&self, items: &[Value], columns: &[&Column]) -> String {
+    fn table<T>(&self, items: &[T], columns: &[&Column<T>]) -> String {
         let cells: Vec<Vec<String>> = items
             .iter()
             .map(|row| {
@@ -148,7 +168,7 @@ impl OutputStyle {
         }
     }
 
-    fn csv(&self, items: &[Value], columns: &[&Column]) -> Result<String, CliError> {
+    fn csv<T>(&self, items: &[T], columns: &[&Column<T>]) -> Result<String, CliError> {
         let broken =
             |e: csv::Error| CliError::new(super::error::FAILED, "csv.failed", e.to_string());
         let mut writer = csv::Writer::from_writer(Vec::new());
@@ -174,7 +194,7 @@ fn safe_cell(text: &str) -> String {
     }
 }
 
-fn drawn(kept: &[usize], columns: &[&Column], cells: &[Vec<String>]) -> String {
+fn drawn<T>(kept: &[usize], columns: &[&Column<T>], cells: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(kept.iter().map(|&i| columns[i].title));
@@ -235,6 +255,10 @@ fn items(body: &Value) -> &[Value] {
         .unwrap_or_default()
 }
 
+fn rows<T: DeserializeOwned>(items: &[Value]) -> Result<Vec<T>, CliError> {
+    items.iter().map(read).collect()
+}
+
 fn names(items: &[Value]) -> String {
     items
         .iter()
@@ -266,6 +290,21 @@ pub(super) fn text(row: &Value, path: &str) -> String {
     }
 }
 
+/// A text, or `-` for an empty one.
+pub(super) fn dash(text: &str) -> String {
+    if text.is_empty() { "-" } else { text }.to_owned()
+}
+
+/// A value, or `-` where there is none.
+pub(super) fn maybe(value: Option<impl ToString>) -> String {
+    value.map_or("-".to_owned(), |value| dash(&value.to_string()))
+}
+
+/// A number of bytes as people say it, or `-` where it is unknown.
+pub(super) fn bytes(amount: Option<Bytes>) -> String {
+    maybe(amount)
+}
+
 /// A number of bytes as people say it.
 pub(super) fn size(value: &Value) -> String {
     value
@@ -274,11 +313,8 @@ pub(super) fn size(value: &Value) -> String {
 }
 
 /// How long ago, or for how long: `12s`, `5m`, `3h`, `4d`.
-pub(super) fn age(from: &Value, to: Timestamp) -> String {
-    match from.as_str().and_then(|t| Timestamp::parse(t).ok()) {
-        Some(from) => span(to.seconds_since(from)),
-        None => "-".to_owned(),
-    }
+pub(super) fn age(from: Timestamp, to: Timestamp) -> String {
+    span(to.seconds_since(from))
 }
 
 /// A number of seconds in its largest sensible unit, with the next one while it is small.
@@ -298,27 +334,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const COLUMNS: &[Column] = &[
-        Column {
-            title: "NAME",
-            rank: 0,
-            give: |r, _| text(r, "name"),
-        },
-        Column {
-            title: "STATE",
-            rank: 1,
-            give: |r, _| text(r, "state"),
-        },
-        Column {
-            title: "IMAGE",
-            rank: 3,
-            give: |r, _| text(r, "image"),
-        },
-        Column {
-            title: "ID",
-            rank: 9,
-            give: |r, _| text(r, "id"),
-        },
+    const COLUMNS: &[Column<Value>] = &[
+        column("NAME", 0, |r, _| text(r, "name")),
+        column("STATE", 1, |r, _| text(r, "state")),
+        column("IMAGE", 3, |r, _| text(r, "image")),
+        column("ID", 9, |r, _| text(r, "id")),
     ];
 
     fn view(format: Format, width: Option<u16>) -> OutputStyle {

@@ -1,14 +1,16 @@
 //! The commands on people, their tokens and one's own account. Passwords and secrets come and go by
 //! file, standard input or keyboard, never as arguments.
 
+use api::people::MadeToken;
 use hyper::Method;
+use rules::people::User;
 use rules::permissions::Permission;
 use serde_json::{Map, Value, json};
 
 use super::args::{Me, TokenCommand, UserCommand};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
-use super::output::{OutputStyle, text};
+use super::output::OutputStyle;
 use super::{columns, complain, login, print, values};
 
 /// Prints the links that the server gives, one a line.
@@ -68,8 +70,8 @@ pub(super) async fn user(
                 "role": role,
                 "password": login::new_password(&password)?,
             });
-            let made = client.post("/api/v1/users", &body).await?;
-            print(&view.said(&made, &format!("{}  {role}", text(&made, "name")))?);
+            let made = client.send::<User>("/api/v1/users", &body).await?;
+            print(&view.said(&made.body, &format!("{}  {role}", made.read.name))?);
         }
         UserCommand::Passwd {
             user,
@@ -134,15 +136,15 @@ pub(super) async fn token(
                 scope
             };
             let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
-            let made = client.post("/api/v1/me/tokens", &body).await?;
+            let made = client.send::<MadeToken>("/api/v1/me/tokens", &body).await?;
             if view.for_people() {
                 complain("This secret is shown once; keep it where only you can read it.\n");
             }
-            let secret = text(&made, "secret");
+            let secret = &made.read.secret;
             if view.quiet {
                 print(&format!("{secret}\n"));
             } else {
-                print(&view.said(&made, &secret)?);
+                print(&view.said(&made.body, secret)?);
             }
         }
         TokenCommand::Rm { tokens } => {

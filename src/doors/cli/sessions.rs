@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use api::page::ListPage;
+use api::sessions::SessionView;
 use hyper::Method;
+use rules::placement::Explanation;
+use rules::session::SessionState;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
 use super::args::{Removal, SessionCommand, SessionLs};
 use super::client::{Extra, HttpClient};
 use super::error::{CONFLICT, CliError, NOT_FOUND, PARTLY, TIMEOUT};
 use super::explain::{explained, in_full};
-use super::output::{OutputStyle, text};
+use super::output::OutputStyle;
 use super::values::path;
 use super::{Surroundings, columns, complain, launch, print, terminal, values};
 
@@ -73,16 +78,16 @@ pub(super) async fn session(
                     .hint("--cpu 2, --mem 4g, --gpu 0.5 or --label team=vision would work."));
             }
             // Limits may be refused, so they go first and alone.
-            let mut changed = Value::Null;
+            let name = &session.session;
+            let limits = json!({"resources": resources});
+            let words = json!({"labels": labels});
+            if label.is_empty() {
+                return shown(view, &patched(client, name, &limits, None).await?);
+            }
             if !resources.is_empty() {
-                let body = json!({"resources": resources});
-                changed = patched(client, &session.session, &body, None).await?;
+                patched(client, name, &limits, None).await?;
             }
-            if !label.is_empty() {
-                let body = json!({"labels": labels});
-                changed = patched(client, &session.session, &body, None).await?;
-            }
-            shown(view, &changed)
+            shown(view, &patched(client, name, &words, None).await?)
         }
         SessionCommand::Rm(Removal { several, force }) => {
             remove(client, view, &several.sessions, force).await
@@ -131,6 +136,7 @@ pub(super) async fn list(
     }
     let mut cursor = String::new();
     let mut all: Vec<Value> = Vec::new();
+    let none;
     let body = loop {
         let left = request
             .limit
@@ -149,21 +155,20 @@ pub(super) async fn list(
             ),
             ("cursor", cursor.clone()),
         ];
-        let mut page = client
-            .get(&format!("/api/v1/sessions{}", values::query(&parts)))
-            .await?;
-        if let Some(items) = page["items"].as_array_mut() {
-            all.append(items);
-        }
-        let next = page["next_cursor"].as_str().unwrap_or_default().to_owned();
+        let page = format!("/api/v1/sessions{}", values::query(&parts));
+        let Answer { mut body, read } = client.read::<ListPage<Value>>(&page).await?;
+        all.extend(read.items);
         let enough = request.limit.is_some_and(|l| all.len() >= l as usize);
-        if next.is_empty() || enough {
-            page["items"] = Value::Array(all);
-            break page;
+        match read.next_cursor {
+            Some(next) if !enough => cursor = next,
+            _ => {
+                none = all.is_empty();
+                body["items"] = Value::Array(all);
+                break body;
+            }
         }
-        cursor = next;
     };
-    if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
+    if view.for_people() && none {
         complain(if request.all || !request.query.is_empty() {
             "No sessions match.\n"
         } else {
@@ -202,7 +207,7 @@ pub(super) async fn drain(
             return Ok(0);
         }
         if begun.elapsed() > asked + KILL_TIMEOUT {
-            let names: Vec<String> = live.iter().map(|s| text(s, "name")).collect();
+            let names: Vec<&str> = live.iter().map(|s| s.name.as_str()).collect();
             return Err(CliError::new(
                 TIMEOUT,
                 "drain.timeout",
@@ -216,7 +221,7 @@ pub(super) async fn drain(
             "kill"
         };
         for session in &live {
-            let id = text(session, "id");
+            let id = session.id.to_string();
             if told.get(&id) == Some(&verb) {
                 continue;
             }
@@ -236,24 +241,20 @@ pub(super) async fn drain(
 }
 
 /// Sessions of everybody that wait or run; at most a page of them, so a caller looks again.
-async fn live(client: &HttpClient) -> Result<Vec<Value>, CliError> {
+async fn live(client: &HttpClient) -> Result<Vec<SessionView>, CliError> {
     let parts = [
         ("q", "state:live".to_owned()),
         ("limit", PAGE.to_string()),
         ("scope", "all".to_owned()),
     ];
-    let mut page = client
-        .get(&format!("/api/v1/sessions{}", values::query(&parts)))
-        .await?;
-    Ok(page["items"]
-        .as_array_mut()
-        .map(std::mem::take)
-        .unwrap_or_default())
+    let page = format!("/api/v1/sessions{}", values::query(&parts));
+    let page = client.read::<ListPage<SessionView>>(&page).await?;
+    Ok(page.read.items)
 }
 
 pub(super) async fn queue(client: &HttpClient, view: &OutputStyle) -> Result<u8, CliError> {
-    let body = client.get("/api/v1/queue").await?;
-    if view.for_people() && body["items"].as_array().is_some_and(Vec::is_empty) {
+    let Answer { body, read } = client.read::<ListPage<Value>>("/api/v1/queue").await?;
+    if view.for_people() && read.items.is_empty() {
         complain("No session waits.\n");
         return Ok(0);
     }
@@ -266,9 +267,10 @@ pub(super) async fn why(
     view: &OutputStyle,
     session: &str,
 ) -> Result<u8, CliError> {
-    let answer = client.get(&format!("{}/why", path(session))).await?;
-    let answer = in_full(client, view, answer).await;
-    print(&explained(view, &answer)?);
+    let why = format!("{}/why", path(session));
+    let answer = client.read::<Explanation>(&why).await?;
+    let devices = in_full(client, view, &answer.read).await;
+    print(&explained(view, &answer, &devices)?);
     Ok(0)
 }
 
@@ -277,21 +279,19 @@ pub(super) async fn patched(
     session: &str,
     body: &Value,
     if_match: Option<u64>,
-) -> Result<Value, CliError> {
+) -> Result<Answer<SessionView>, CliError> {
     let mut extra = Extra::json(body);
     extra.content_type = Some("application/merge-patch+json");
     if let Some(generation) = if_match {
         extra = extra.header("If-Match", format!("\"{generation}\""));
     }
-    client
-        .call(Method::PATCH, &path(session), extra)
-        .await?
-        .json()
+    let answer = client.call(Method::PATCH, &path(session), extra).await?;
+    Answer::of(answer.json()?)
 }
 
-fn shown(view: &OutputStyle, changed: &Value) -> Result<u8, CliError> {
-    let line = format!("{}  {}", text(changed, "name"), columns::state(changed));
-    print(&view.said(changed, &line)?);
+fn shown(view: &OutputStyle, changed: &Answer<SessionView>) -> Result<u8, CliError> {
+    let line = format!("{}  {}", changed.read.name, columns::state(&changed.read));
+    print(&view.said(&changed.body, &line)?);
     Ok(0)
 }
 
@@ -307,7 +307,7 @@ async fn each(
     let mut failed = Vec::new();
     for name in names {
         match client
-            .post(&format!("{}/{verb}", path(name)), &json!({}))
+            .send(&format!("{}/{verb}", path(name)), &json!({}))
             .await
         {
             Ok(session) => done.push(session),
@@ -319,18 +319,19 @@ async fn each(
 
 fn told(
     view: &OutputStyle,
-    done: Vec<Value>,
+    done: Vec<Answer<SessionView>>,
     failed: Vec<(&String, CliError)>,
 ) -> Result<u8, CliError> {
     if view.for_people() {
         let lines: String = done
             .iter()
-            .map(|s| format!("{}  {}\n", text(s, "name"), columns::state(s)))
+            .map(|s| format!("{}  {}\n", s.read.name, columns::state(&s.read)))
             .collect();
         print(&lines);
     } else if let [one] = done.as_slice() {
-        print(&view.one(one, columns::SESSION)?);
+        print(&view.one(&one.body, columns::SESSION)?);
     } else if !done.is_empty() {
+        let done: Vec<&Value> = done.iter().map(|s| &s.body).collect();
         print(&view.list(&json!({"items": done}), columns::SESSIONS)?);
     }
     let mut failed = failed;
@@ -373,7 +374,7 @@ async fn remove(
     if view.for_people() {
         let lines: String = done
             .iter()
-            .map(|s| format!("{}  removed\n", text(s, "name")))
+            .map(|s| format!("{}  removed\n", s.read.name))
             .collect();
         print(&lines);
         return told(
@@ -395,10 +396,14 @@ async fn remove(
     told(view, done, failed)
 }
 
-async fn remove_one(client: &HttpClient, name: &str, force: bool) -> Result<Value, CliError> {
-    let session = client.get(&path(name)).await?;
-    let id = text(&session, "id");
-    if force && session["state"] != "ended" {
+async fn remove_one(
+    client: &HttpClient,
+    name: &str,
+    force: bool,
+) -> Result<Answer<SessionView>, CliError> {
+    let session = client.read::<SessionView>(&path(name)).await?;
+    let id = session.read.id.to_string();
+    if force && session.read.state != SessionState::Ended {
         client
             .post(&format!("{}/kill", path(&id)), &json!({}))
             .await?;
@@ -426,6 +431,5 @@ async fn duplicate(
         return Ok(0);
     }
     let answer = client.post("/api/v1/sessions", &request).await?;
-    let made = answer["items"].as_array().cloned().unwrap_or(vec![answer]);
-    told(view, made, Vec::new())
+    told(view, launch::made(answer)?, Vec::new())
 }

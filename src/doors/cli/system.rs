@@ -4,10 +4,12 @@ use std::io::{ErrorKind, Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
+use api::events::EventView;
 use hyper::Method;
 use rules::refusals;
 use serde_json::{Value, json};
 
+use super::answer::Answer;
 use super::args::{ApiArguments, EventCommand, Format};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
 use super::error::{CliError, INTERRUPTED};
@@ -204,21 +206,22 @@ pub(super) async fn events(
                 if name == "end" {
                     continue;
                 }
-                let Ok(change) = serde_json::from_str::<Value>(&data) else {
+                let Ok(body) = serde_json::from_str::<Value>(&data) else {
                     continue;
                 };
-                position = change["sequence"].as_u64().or(position);
+                let change = Answer::<EventView>::of(body)?;
+                position = Some(change.read.sequence);
                 if matches!(view.format, Format::Table | Format::Wide) {
                     let line = format!(
                         "{}  {:<20}  {:<12}  {}",
-                        text(&change, "at"),
-                        text(&change, "code"),
-                        text(&change, "actor"),
-                        columns::what(&change),
+                        change.read.at,
+                        change.read.code,
+                        change.read.actor,
+                        columns::what(&change.read),
                     );
                     print(&format!("{}\n", output::shown(&line)));
                 } else {
-                    print(&format!("{change}\n"));
+                    print(&format!("{}\n", change.body));
                 }
                 seen += 1;
                 if limit.is_some_and(|l| seen >= l) {

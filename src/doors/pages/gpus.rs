@@ -3,6 +3,7 @@
 
 pub mod cut;
 
+use api::gpus::{CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -18,7 +19,7 @@ use rules::units::{Bytes, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::gpus::{self, CordonRequest, DrainRequest, Gpu, GpuSlice, Gpus};
+use server::actions::gpus;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Block, BlockKind, Fill, Markup};

@@ -1,5 +1,7 @@
 //! `/images`, `/images/{id}` and importing.
 
+use api::operations::{OperationState, OperationView};
+use api::sessions::ListQuery;
 use askama::Template;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, State};
@@ -14,8 +16,8 @@ use rules::units::Timestamp;
 use serde::Deserialize;
 use server::access::Caller;
 use server::actions::images::{self, ImportSource, uploads};
-use server::actions::operations::{self, OperationState, OperationView};
-use server::actions::sessions::{self, ListQuery};
+use server::actions::operations;
+use server::actions::sessions;
 use server::{Failure, ServerFault};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 

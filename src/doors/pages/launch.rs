@@ -4,6 +4,8 @@ mod card;
 
 use std::collections::BTreeMap;
 
+use api::gpus::Gpu;
+use api::sessions::{LaunchRequest, ListQuery, Resources};
 use askama::Template;
 use axum::extract::{Form, Query, State};
 use axum::http::StatusCode;
@@ -19,8 +21,8 @@ use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::gpus::{self as devices, Gpu};
-use server::actions::sessions::{self, LaunchRequest, ListQuery, NodeOverview, Resources};
+use server::actions::gpus as devices;
+use server::actions::sessions::{self, NodeOverview};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice, FormFieldError};

@@ -1,5 +1,6 @@
 //! `/me`: password, tokens, preferences.
 
+use api::people::UserPreferences;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, State};
@@ -12,7 +13,7 @@ use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::people::{self, UserPreferences, tokens};
+use server::actions::people::{self, tokens};
 
 use super::authentication::{OptionalPageCaller, PageCaller};
 use super::components::{self, Alert, Choice};

@@ -1,5 +1,7 @@
 //! `/`: the machine at a glance.
 
+use api::gpus::Gpu;
+use api::sessions::{ListQuery, WaitingView};
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -8,8 +10,8 @@ use rules::refusal::RefusalKind;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::access::Caller;
 use server::actions::diagnostic_check::DiagnosticCheck;
-use server::actions::gpus::{self as devices, Gpu};
-use server::actions::sessions::{self, ListQuery, NodeOverview, Overview};
+use server::actions::gpus as devices;
+use server::actions::sessions::{self, NodeOverview, Overview};
 use server::actions::system;
 use server::{Failure, Server};
 
@@ -196,7 +198,7 @@ async fn read(
     let names: std::collections::BTreeMap<String, String> = list
         .items
         .iter()
-        .chain(queue.iter().map(|(session, _)| session))
+        .chain(queue.iter().map(|waiting| &waiting.session))
         .map(|session| (session.id.to_string(), session.name.to_string()))
         .chain(
             seen.machines
@@ -299,17 +301,22 @@ async fn read(
         waiting: queue
             .iter()
             .take(SHOWN)
-            .map(|(session, answer)| WaitingRow {
-                hue: components::hue(session.owner.name.as_str()),
-                href: format!("/sessions/{}", session.id),
-                name: session.name.to_string(),
-                since: components::span(t, now.seconds_since(session.created_at)),
-                why: presenter::sentence(t, &visit.clock, answer),
-                hint: answer
-                    .eta
-                    .as_ref()
-                    .map(|_| presenter::eta(t, &visit.clock, answer, now)),
-            })
+            .map(
+                |WaitingView {
+                     session,
+                     why: answer,
+                 }| WaitingRow {
+                    hue: components::hue(session.owner.name.as_str()),
+                    href: format!("/sessions/{}", session.id),
+                    name: session.name.to_string(),
+                    since: components::span(t, now.seconds_since(session.created_at)),
+                    why: presenter::sentence(t, &visit.clock, answer),
+                    hint: answer
+                        .eta
+                        .as_ref()
+                        .map(|_| presenter::eta(t, &visit.clock, answer, now)),
+                },
+            )
             .collect(),
         attention: open_installation(t, wizard::open_place(console, caller).await)
             .into_iter()

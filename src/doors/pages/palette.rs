@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use api::sessions::ListQuery;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use server::actions::sessions::{self, ListQuery};
+use server::actions::sessions;
 
 use super::authentication::PageCaller;
 use super::components::{escaped, icon};

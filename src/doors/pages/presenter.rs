@@ -1,6 +1,9 @@
 //! Turns what the rules say (sessions, rooms, explanations) into the pieces pages show: pills, racks, previews,
 //! timelines, endings. Pure: same answer for the same input, nothing is asked for.
 
+use api::events::EventView;
+use api::gpus::Gpu;
+use api::sessions::SessionView;
 use rules::names::SessionId;
 use rules::placement::PlacementBlocker;
 use rules::placement::explain::{Explanation, Verdict};
@@ -9,8 +12,7 @@ use rules::proof::SelfTestStatus;
 use rules::resources::Demand;
 use rules::session::{Outcome, SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use server::actions::gpus::Gpu;
-use server::actions::sessions::{EventView, NodeOverview, SessionView};
+use server::actions::sessions::NodeOverview;
 
 use super::components::{self, BarRow, Block, BlockKind, CheckRow, Fill, Markup};
 use super::request_context::LocalClock;

@@ -1,6 +1,7 @@
 //! `/gpus/{id}/test`: the self-test of a card: how far it is, what the newest one found, its signature. Prints
 //! as one sheet. What is measured and wanted are figures, the same in every language.
 
+use api::gpus::{Proof, TestRequest};
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus;
-use server::actions::gpus::prove::{self, Proof, TestRequest};
+use server::actions::gpus::prove;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert};

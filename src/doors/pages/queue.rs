@@ -1,5 +1,6 @@
 //! `/queue`: what waits, in order, and why.
 
+use api::sessions::{ListQuery, SessionView};
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +12,7 @@ use rules::units::Timestamp;
 use server::Failure;
 use server::access::Caller;
 use server::actions::gpus as devices;
-use server::actions::sessions::{self, SessionView};
+use server::actions::sessions;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow};
@@ -126,7 +127,7 @@ async fn read(
         alert: None,
         waiting: queue
             .iter()
-            .map(|(session, answer)| waiting(t, visit, session, answer, devices.policy, now))
+            .map(|one| waiting(t, visit, &one.session, &one.why, devices.policy, now))
             .collect(),
         room: devices
             .items

@@ -1,5 +1,7 @@
 //! `/sessions` and `/sessions/{id}`: the list, one session, its terminal, logs and metrics.
 
+use api::gpus::Gpu;
+use api::sessions::{ListQuery, Resize, SessionView, UsageSample};
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -17,8 +19,8 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::gpus::{self as devices, Gpu};
-use server::actions::sessions::{self, ListQuery, NodeOverview, Resize, SessionView, UsageSample};
+use server::actions::gpus as devices;
+use server::actions::sessions::{self, NodeOverview};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, CheckRow, Choice, IconFact, Markup};
@@ -967,6 +969,12 @@ fn facts(t: Text, session: &SessionView, policy: SharePolicy, now: Timestamp) ->
                     seconds.max(60)
                 },
             ),
+        });
+    }
+    if let Some(seconds) = session.waited_seconds {
+        all.push(IconFact {
+            icon: "hourglass",
+            text: t.session_waited(components::span(t, seconds)),
         });
     }
     if let Some(share) = presenter::devices(t, &given, policy) {

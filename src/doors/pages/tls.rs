@@ -1,6 +1,10 @@
 //! `/system/tls`: which certificate this machine shows, a request for one from another authority, and
 //! putting such a one in. Keys that are typed here go to `server::actions` and are shown nowhere.
 
+use api::certificates::{
+    CertificateOrigin, CertificateRequestInput, CertificateStatus, CertificateUpload,
+};
+use api::secret::SecretText;
 use askama::Template;
 use axum::Form;
 use axum::extract::{Multipart, State};
@@ -10,10 +14,7 @@ use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::access::secret::SecretText;
-use server::actions::certificates::{
-    self, CertificateOrigin, CertificateRequestInput, CertificateStatus, CertificateUpload,
-};
+use server::actions::certificates;
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert};

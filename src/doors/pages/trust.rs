@@ -1,6 +1,7 @@
 //! `/trust`: the authority to trust, before sign-in. Shows the fingerprint of this machine's own
 //! authority, gives its certificate away, and says what to do with it. Never shows anything else of the box.
 
+use api::certificates::CertificateAuthority;
 use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -8,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use rules::refusal::Refusal;
 use rules::refusal::RefusalKind;
 use server::Failure;
-use server::actions::certificates::{self, CertificateAuthority};
+use server::actions::certificates;
 
 use super::authentication::OptionalPageCaller;
 use super::layout::PageLayout;

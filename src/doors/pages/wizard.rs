@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use api::sessions::SessionView;
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
@@ -16,7 +17,7 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::certificates;
 use server::actions::installation::{self, Report, SetupProgress, Step, TrialMeasurement};
-use server::actions::sessions::{self, SessionView};
+use server::actions::sessions;
 use server::actions::{images, system};
 
 use super::authentication::PageCaller;

@@ -1,6 +1,7 @@
 //! Passwords: what is good enough, how one is hashed (argon2id) and checked. At most two are computed
 //! at once, so that a storm of sign-ins does not eat the machine's memory.
 
+use api::secret::SecretText;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -9,7 +10,6 @@ use rules::refusals;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
-use super::secret::SecretText;
 use crate::{Failure, ServerFault};
 
 /// What one hash costs: memory in KiB, passes, lanes.

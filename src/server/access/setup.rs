@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use api::secret::SecretText;
 use base::observe::random;
 use rules::names::UserName;
 use rules::people::Role;
@@ -10,7 +11,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 
 use super::attempts::Attempt;
-use super::secret::{SecretText, same};
+use super::secret::{hash, same};
 use super::{NewSignIn, admit, new_person, password};
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
@@ -39,7 +40,7 @@ pub fn setup_link(server: &Server) -> Option<String> {
         &letters[8..12],
         &letters[12..]
     );
-    let hash = SecretText::new(plain(&code)).hash();
+    let hash = hash(&SecretText::new(plain(&code)));
     let ends = server.clock().now().plus_seconds(GOOD_SECONDS);
     let kept = server
         .catalog()
@@ -81,7 +82,7 @@ pub async fn set_up(
     if setup.done_at.is_some() {
         return Err(done().into());
     }
-    let given = SecretText::new(plain(code)).hash();
+    let given = hash(&SecretText::new(plain(code)));
     let right = setup.hash.is_some_and(|hash| same(&hash, &given));
     if !right {
         // Eighty bits cannot be guessed: only the wrong ones wait.

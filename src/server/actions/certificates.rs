@@ -3,62 +3,35 @@
 
 use std::sync::Arc;
 
-use base::tls::keeper::{self, Keeper};
+use api::certificates::{
+    CertificateAuthority, CertificateOrigin, CertificateRequestInput, CertificateStatus,
+    CertificateSummary, CertificateUpload,
+};
+use api::secret::SecretText;
+use base::tls::facts::CertificateDetails;
+use base::tls::keeper::{AuthorityDetails, CertificateKind, Keeper, ServedCertificate};
 use rules::permissions::Permission;
 use rules::refusals;
-use serde::Deserialize;
 
 use super::allowed;
 use super::diagnostic_check::DiagnosticCheck;
 use crate::access::Caller;
-use crate::access::secret::SecretText;
 use crate::appliance::lazy_stores::tls_failure;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::{Failure, Server, ServerFault};
 
-/// The machine's own authority, for clients that are to trust it.
-pub type CertificateAuthority = keeper::AuthorityDetails;
-/// What is served, and what is kept beside it.
-pub type CertificateStatus = keeper::ServedCertificate;
-/// Whose certificate is served.
-pub type CertificateOrigin = keeper::CertificateKind;
-
-/// What a request for a certificate says.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CertificateRequestInput {
-    /// Host names and addresses; empty: what the machine is called.
-    pub names: Vec<String>,
-    /// Who runs the machine; may be empty.
-    pub organisation: String,
-}
-
-/// A certificate to import.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CertificateUpload {
-    /// PEM: the machine's own certificate first, then who signed it.
-    pub certificate: String,
-    /// PEM; None where it belongs to the request that was made here.
-    #[serde(default)]
-    pub key: Option<SecretText>,
-    /// What people call this machine, where it does not know that itself.
-    #[serde(default)]
-    pub name: Option<String>,
-}
-
 /// Whom to trust: the machine's own authority. Public, so that people can look before they believe.
 ///
 /// Errors: `tls.off` where nothing is encrypted.
 pub async fn trust(server: &Server) -> Result<CertificateAuthority, Failure> {
-    at_work(server, |keeper| Ok(keeper.authority())).await
+    at_work(server, |keeper| Ok(authority(keeper.authority()))).await
 }
 
 /// What is served now. Errors: `tls.off`.
 pub async fn show(server: &Server, caller: &Caller) -> Result<CertificateStatus, Failure> {
     allowed(caller, Permission::SystemRead)?;
-    at_work(server, Keeper::shown).await
+    at_work(server, |keeper| keeper.shown().map(status)).await
 }
 
 /// Makes a key that stays here and gives the request for its certificate, as PEM. An earlier request and
@@ -91,7 +64,7 @@ pub async fn import(
     let shown = at_work(server, move |keeper| {
         let key = brought.key.as_ref().map(SecretText::reveal);
         keeper.import(&brought.certificate, key, brought.name.as_deref())?;
-        keeper.shown()
+        keeper.shown().map(status)
     })
     .await?;
     note(
@@ -114,8 +87,11 @@ pub async fn reset(
 ) -> Result<CertificateStatus, Failure> {
     allowed(caller, Permission::SystemWrite)?;
     let shown = at_work(server, move |keeper| {
-        keeper.reset(to)?;
-        keeper.shown()
+        keeper.reset(match to {
+            CertificateOrigin::Own => CertificateKind::Own,
+            CertificateOrigin::Site => CertificateKind::Site,
+        })?;
+        keeper.shown().map(status)
     })
     .await?;
     note(
@@ -126,6 +102,44 @@ pub async fn reset(
     )
     .await?;
     Ok(shown)
+}
+
+/// What is served, as the API says it.
+fn status(served: ServedCertificate) -> CertificateStatus {
+    CertificateStatus {
+        kind: match served.kind {
+            CertificateKind::Own => CertificateOrigin::Own,
+            CertificateKind::Site => CertificateOrigin::Site,
+        },
+        certificate: summary(served.certificate),
+        authority: summary(served.authority),
+        names: served.names,
+        previous: served.previous.map(summary),
+        requested: served.requested,
+    }
+}
+
+fn summary(details: CertificateDetails) -> CertificateSummary {
+    CertificateSummary {
+        subject: details.subject,
+        issuer: details.issuer,
+        names: details.names,
+        not_before: details.not_before,
+        not_after: details.not_after,
+        fingerprint: details.fingerprint,
+        authority: details.authority,
+    }
+}
+
+fn authority(details: AuthorityDetails) -> CertificateAuthority {
+    CertificateAuthority {
+        fingerprint: details.fingerprint,
+        subject: details.subject,
+        not_after: details.not_after,
+        pem: details.pem,
+        der: details.der,
+        in_use: details.in_use,
+    }
 }
 
 /// What an administrator should mend about certificates and the clock; empty while all is well and where

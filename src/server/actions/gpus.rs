@@ -4,10 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use api::gpus::{
+    CordonRequest, Cut, CutRequest, DrainRequest, Drained, Gpu, GpuSlice, Gpus, Others, Partition,
+    PlacedPartition, PlannedCut,
+};
+use api::sessions::Owner;
 use rules::cut;
-use rules::devices::{CONTEXT_OVERHEAD, Health, Hold, MigProfile};
-use rules::messages::DeviceUse;
-use rules::names::{NodeId, SessionId, UserId, UserName};
+use rules::devices::{CONTEXT_OVERHEAD, Health, MigProfile};
+use rules::names::{SessionId, UserId, UserName};
 use rules::permissions::{Permission, reach};
 use rules::policy::SharePolicy;
 use rules::proof::SelfTestStatus;
@@ -16,13 +20,11 @@ use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::{Device, DeviceShare};
-use rules::session::{DesiredState, SessionKind, SessionState, plain, text};
+use rules::session::{DesiredState, SessionKind, plain, text};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
-use serde::{Deserialize, Serialize};
 
 use super::allowed;
-use super::sessions::Owner;
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
 use crate::catalog::nodes::{DeviceRow, WantedCut, profiles_of};
@@ -33,207 +35,8 @@ use crate::{Failure, Server};
 
 pub mod prove;
 
-/// All devices there are.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gpus {
-    pub items: Vec<Gpu>,
-    /// Accelerators of other families; sessions cannot have them.
-    #[serde(default)]
-    pub others: Vec<Others>,
-    pub policy: SharePolicy,
-    /// About what a program's context takes of its slice; not yet measured on hardware.
-    pub context_overhead: Bytes,
-    /// At least one of them does not exist.
-    pub simulated: bool,
-}
-
-/// Accelerators of one family that a machine has and does not give: they are found as on made-up trees, and
-/// were never run on hardware.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Others {
-    pub node: NodeId,
-    pub node_name: String,
-    pub family: String,
-    pub number: u32,
-}
-
-/// One device with all that holds a part of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gpu {
-    /// Its own name for itself.
-    pub id: String,
-    pub index: u32,
-    pub node: NodeId,
-    pub node_name: String,
-    pub model: String,
-    pub memory: Bytes,
-    /// Multiprocessors; 0 where unknown.
-    pub sms: u32,
-    pub numa: Option<u32>,
-    /// Devices of one number are linked to each other.
-    pub link: Option<u32>,
-    pub health: Health,
-    /// Version of the driver that runs it; empty where unknown, and for simulated ones.
-    pub driver: String,
-    /// Who holds sessions to their parts of its memory.
-    pub hold: Hold,
-    /// Whether this driver has passed the card's self-test.
-    pub proof: SelfTestStatus,
-    pub proved_at: Option<Timestamp>,
-    /// Its machine answers.
-    pub answers: bool,
-    pub simulated: bool,
-    pub cordoned: bool,
-    /// What the administrator said with the cordon; empty where nothing was said.
-    pub note: String,
-    pub changed_at: Option<Timestamp>,
-    pub changed_by: Option<String>,
-    pub share_used: GpuShare,
-    pub memory_used: Bytes,
-    /// The largest share that a new session could get of it now; 0 where it takes nothing new.
-    pub share_free: GpuShare,
-    pub memory_free: Bytes,
-    /// The least share in which a program starts.
-    pub least: Option<GpuShare>,
-    /// What it is doing, for all processes, also those of no session; None where unknown, or its machine does
-    /// not answer.
-    pub doing: Option<DeviceUse>,
-    pub partitions: Vec<Partition>,
-    /// The profiles it can be cut into, smallest first; empty where it cannot be cut.
-    #[serde(default)]
-    pub profiles: Vec<MigProfile>,
-    /// How it is to be cut, until it is; it takes nothing new so long.
-    #[serde(default)]
-    pub planned: Option<PlannedCut>,
-    /// Oldest first.
-    pub slices: Vec<GpuSlice>,
-}
-
-/// A cut that an administrator wants and that is not made yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedCut {
-    /// Empty: whole.
-    pub profiles: Vec<MigProfile>,
-    pub since: Timestamp,
-    /// Why its machine could not cut it so, when it last tried; None while it did not try, or nothing is
-    /// wrong. It is tried again.
-    #[serde(default)]
-    pub trouble: Option<Reason>,
-    /// What an administrator types on the device's machine instead; empty for a simulated device.
-    pub commands: Vec<String>,
-}
-
-/// One hardware partition of a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Partition {
-    pub id: String,
-    pub profile: MigProfile,
-    pub memory: Bytes,
-    pub sms: u32,
-    pub taken: bool,
-}
-
-/// What one session holds of a device. Without id, name and owner where it is another user's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GpuSlice {
-    pub session: Option<SessionId>,
-    pub name: Option<String>,
-    pub owner: Option<Owner>,
-    pub mine: bool,
-    pub state: SessionState,
-    pub paused: bool,
-    pub share: GpuShare,
-    pub memory: Bytes,
-    pub sms: u32,
-    pub profile: Option<MigProfile>,
-    /// Its machine has confirmed that it holds the session to this; until then the larger of the old and the
-    /// new share is kept.
-    pub confirmed: bool,
-    /// Per cent of the share in which the device worked for it lately; above 100 where it was given what
-    /// others left. None where unknown, as of hardware partitions. Made up for a simulated device, as
-    /// are the next two.
-    #[serde(default)]
-    pub load_percent: Option<f64>,
-    /// Of the memory, what is in use, contexts included.
-    #[serde(default)]
-    pub memory_in_use: Option<Bytes>,
-    /// Since when the device has had nothing to do for it; None while it works.
-    #[serde(default)]
-    pub idle_since: Option<Timestamp>,
-}
-
 /// What sessions do with their shares, as it was heard last.
 type SliceRates = BTreeMap<SessionId, Rate>;
-
-/// What a drain would end, or has told to end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Drained {
-    pub gpu: Gpu,
-    /// Names of the sessions that end.
-    pub ends: Vec<String>,
-    /// Of these, those that wait for another device afterwards.
-    pub requeued: Vec<String>,
-    /// Nothing was done yet.
-    pub dry_run: bool,
-}
-
-/// What a cut would come to, or has begun.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cut {
-    pub gpu: Gpu,
-    /// The partitions in the order of their places; empty where it is whole again.
-    pub partitions: Vec<PlacedPartition>,
-    /// Names of the sessions that end.
-    pub ends: Vec<String>,
-    /// Of these, those that wait for another device afterwards.
-    pub requeued: Vec<String>,
-    /// Nothing was done yet.
-    pub dry_run: bool,
-}
-
-/// A partition that is to be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlacedPartition {
-    pub profile: MigProfile,
-    pub memory: Bytes,
-    pub sms: u32,
-    /// Where it begins and how much it takes, in eighths of the device's memory.
-    pub start: u8,
-    pub slices: u8,
-}
-
-/// How a device is cut.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CutRequest {
-    /// Empty: whole again. What it is already cut into takes a plan back. Never left out: a request that
-    /// says nothing must end no session.
-    pub profiles: Vec<MigProfile>,
-    /// Why, for the people whose sessions end; None keeps what was said.
-    #[serde(default)]
-    pub note: Option<String>,
-    /// Only say what it would come to.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// How a device is drained.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DrainRequest {
-    /// Why, for the people whose sessions end; None keeps the cordon's note.
-    pub note: Option<String>,
-    /// Only say what would end.
-    pub dry_run: bool,
-}
-
-/// How a device is cordoned.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CordonRequest {
-    /// Why, in a few words.
-    pub note: Option<String>,
-}
 
 const MAX_NOTE_LENGTH: usize = 256;
 

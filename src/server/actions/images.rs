@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use api::operations::OperationView;
 use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId, UploadId};
 use rules::permissions::Permission;
@@ -9,7 +10,7 @@ use rules::refusals;
 use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
-use super::operations::{OperationView, show};
+use super::operations::show;
 use super::system::refuse_unwell;
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};

@@ -1,13 +1,14 @@
 //! The rest of the installation after the first administrator is made: steps that are ticked off, a test
 //! session whose start is measured, and a report. An administrator's, step by step, in any order.
 
+use api::sessions::{LaunchRequest, SessionView};
 use rules::permissions::Permission;
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::diagnostic_check::DiagnosticCheck;
-use super::sessions::{self, LaunchRequest, SessionView};
+use super::sessions;
 use super::system;
 use super::{allowed, certificates};
 use crate::access::Caller;

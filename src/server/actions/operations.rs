@@ -1,44 +1,19 @@
 //! What a person may do with long work: look at it, and call it off.
 
+use api::operations::OperationView;
 use rules::names::{OperationId, UserId};
 use rules::permissions::{Permission, Reach, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::units::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
 use crate::catalog::jobs::OperationRow;
-pub use crate::catalog::jobs::OperationState;
 use crate::{Failure, Server};
 
 /// Operations that are listed.
 const MAX_OPERATIONS: u32 = 200;
-
-/// One piece of long work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OperationView {
-    pub id: OperationId,
-    /// `image.import`.
-    pub kind: String,
-    pub person: UserId,
-    pub state: OperationState,
-    /// What it is doing, in a few English words; empty while it is not being worked on.
-    pub step: String,
-    /// Bytes read, of `total`; both 0 while that is not known.
-    pub done: u64,
-    pub total: u64,
-    pub cancelable: bool,
-    /// What it gave, once it succeeded.
-    pub result: Option<serde_json::Value>,
-    /// Why it did not, once it failed.
-    pub refusal: Option<Refusal>,
-    pub created_at: Timestamp,
-    pub ended_at: Option<Timestamp>,
-    pub generation: u64,
-}
 
 /// The caller's operations, newest first, at most 200; those of all users for callers who may see the whole box.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OperationView>, Failure> {

@@ -1,6 +1,8 @@
 //! What a person may do with accounts: administrators with everybody's, everybody with their own.
 //! The last administrator can be neither suspended, demoted nor removed.
 
+use api::people::UserPreferences;
+use api::secret::SecretText;
 use rules::names::{UserId, UserName};
 use rules::people::{Role, User};
 use rules::permissions::{self, Permission};
@@ -13,7 +15,6 @@ use uuid::Uuid;
 
 use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::password::{self, PasswordCheck};
-use crate::access::secret::SecretText;
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
 use crate::catalog::people::ROOT;
@@ -23,18 +24,6 @@ use crate::{Failure, Server};
 #[cfg(test)]
 mod tests;
 pub mod tokens;
-
-/// What a person may set about themselves; what is None stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct UserPreferences {
-    /// `en`, `ko`, or empty for what the browser asks.
-    pub language: Option<String>,
-    /// `light`, `dark` or `system`.
-    pub theme: Option<String>,
-    /// IANA name such as `Asia/Seoul`; empty means UTC.
-    pub time_zone: Option<String>,
-}
 
 /// One signed-in browser of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,15 +1,17 @@
 //! What a person may do with sessions: launch, look, stop, change. Writes wishes only; passes of the
 //! controller make them so.
 
+use api::events::EventView;
+use api::page::ListPage;
+use api::sessions::{ListQuery, SessionView, WaitingView};
 use rules::names::{ContainerName, SessionId, SessionName};
 use rules::permissions::{Permission, own, reach};
 use rules::placement::{self, Explanation};
 use rules::refusals;
 use rules::session::{SessionKind, SessionState};
 use rules::world::ClusterSnapshot;
-use serde::{Deserialize, Serialize};
 
-use super::{ListPage, allowed, cursor, query};
+use super::{allowed, cursor, query};
 use crate::access::Caller;
 use crate::catalog::listing::ListOrder;
 use crate::{Failure, Server};
@@ -22,33 +24,12 @@ mod overview;
 mod tests;
 mod view;
 
-pub use change::{Resize, delete, pause, rename, resize, restart, resume, set_labels, stop};
-pub use launch::{LaunchRequest, Launched, Resources, duplicate, launch, preview};
-pub use overview::{
-    GpuSample, HeldSlice, NodeOverview, Overview, OwnUsage, StateCounts, UsageSample, overview,
-    samples,
-};
-pub use view::GrantView;
-pub use view::{EventView, Owner, SessionView};
+pub use change::{delete, pause, rename, resize, restart, resume, set_labels, stop};
+pub use launch::{Launched, duplicate, launch, preview};
+pub use overview::{HeldSlice, NodeOverview, Overview, OwnUsage, StateCounts, overview, samples};
 
 use find::find;
 use view::NameCache;
-
-/// What a list of sessions is asked for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ListQuery {
-    /// Query language; empty for everything.
-    pub q: String,
-    /// `created_at`, `started_at`, `ended_at` or `name`, `-` before it for the reverse; None is
-    /// newest first.
-    pub sort: Option<String>,
-    /// 1 to 500; None is 50.
-    pub limit: Option<u32>,
-    pub cursor: Option<String>,
-    /// `mine`, or `all` that the caller may see; None is `all`.
-    pub scope: Option<String>,
-}
 
 const MAX_PAGE_ITEMS: u32 = 500;
 const USUAL_PAGE: u32 = 50;
@@ -93,7 +74,7 @@ pub async fn running(server: &Server, caller: &Caller) -> Result<Vec<SessionView
         .take(MAX_PAGE_ITEMS as usize)
         .filter_map(|row| {
             let owner = snapshot.names.get(&row.owner)?.clone();
-            Some(SessionView::of(row, owner, &world.nodes, world.policy))
+            Some(view::session(row, owner, &world.nodes, world.policy))
         })
         .collect())
 }
@@ -199,10 +180,7 @@ pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanati
 
 /// Everything that waits and that the caller may see, in the order of the queue, each with why. At
 /// most 200; positions count everybody's.
-pub async fn queue(
-    server: &Server,
-    caller: &Caller,
-) -> Result<Vec<(SessionView, Explanation)>, Failure> {
+pub async fn queue(server: &Server, caller: &Caller) -> Result<Vec<WaitingView>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let snapshot = server.snapshot().await?;
@@ -221,8 +199,11 @@ pub async fn queue(
             .filter_map(|row| {
                 let explained = discreet(snapshot.explain(row, now), world, &caller);
                 let owner = snapshot.names.get(&row.owner)?.clone();
-                let shown = SessionView::of(row, owner, &world.nodes, world.policy);
-                Some((shown, explained))
+                let shown = view::session(row, owner, &world.nodes, world.policy);
+                Some(WaitingView {
+                    session: shown,
+                    why: explained,
+                })
             })
             .collect()
     });
@@ -236,7 +217,7 @@ pub async fn events(server: &Server, caller: &Caller, id: &str) -> Result<Vec<Ev
     server.catalog().read_now("show a history", |view| {
         let row = find(view, caller, Permission::SessionsRead, id)?;
         let rows = view.events_of(&row.id.to_string(), MAX_EVENTS)?;
-        Ok(rows.into_iter().map(EventView::of).collect())
+        Ok(rows.into_iter().map(view::event).collect())
     })
 }
 

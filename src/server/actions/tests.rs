@@ -230,10 +230,10 @@ async fn every_act_asks_for_its_capability_first() {
             s, c
         )),
         (SystemWrite, "certificates.request", |s, c| {
-            certificates::request(s, c, certificates::CertificateRequestInput::default())
+            certificates::request(s, c, api::certificates::CertificateRequestInput::default())
         }),
         (SystemWrite, "certificates.import", |s, c| {
-            let brought = certificates::CertificateUpload {
+            let brought = api::certificates::CertificateUpload {
                 certificate: String::new(),
                 key: None,
                 name: None,
@@ -241,7 +241,7 @@ async fn every_act_asks_for_its_capability_first() {
             certificates::import(s, c, brought)
         }),
         (SystemWrite, "certificates.reset", |s, c| {
-            certificates::reset(s, c, certificates::CertificateOrigin::Own)
+            certificates::reset(s, c, api::certificates::CertificateOrigin::Own)
         }),
         (SystemRead, "installation.progress", |s, c| {
             installation::progress(s, c)

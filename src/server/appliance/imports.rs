@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use api::operations::OperationState;
 use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId};
 use rules::refusal::{Refusal, RefusalKind};
@@ -23,7 +24,7 @@ use uuid::Uuid;
 
 use super::lazy_stores::{LazyStores, image_failure, upload_failure};
 use crate::catalog::events::NewEvent;
-use crate::catalog::jobs::{OperationRow, OperationState};
+use crate::catalog::jobs::OperationRow;
 use crate::catalog::{Catalog, Lane, Rows};
 use crate::{Failure, ServerFault};
 

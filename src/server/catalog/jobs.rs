@@ -1,12 +1,12 @@
 //! Rows of long work: forward only, each step safe to run twice, so that a server that starts again
 //! simply goes on with what is open. How far one is lives in memory; how it ended lives here.
 
+use api::operations::OperationState;
 use rules::names::{OperationId, UserId};
 use rules::permissions::Reach;
 use rules::refusal::Refusal;
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::NewEvent;
@@ -15,45 +15,6 @@ use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
-
-/// Where long work stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OperationState {
-    Pending,
-    Running,
-    Succeeded,
-    Failed,
-    Cancelled,
-}
-
-impl OperationState {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    fn parse(word: &str) -> Option<Self> {
-        [
-            Self::Pending,
-            Self::Running,
-            Self::Succeeded,
-            Self::Failed,
-            Self::Cancelled,
-        ]
-        .into_iter()
-        .find(|state| state.word() == word)
-    }
-
-    pub(crate) fn is_open(self) -> bool {
-        matches!(self, Self::Pending | Self::Running)
-    }
-}
 
 /// One piece of long work.
 #[derive(Debug, Clone, PartialEq)]

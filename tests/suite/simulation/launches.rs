@@ -3,10 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use api::sessions::LaunchRequest;
 use rules::units::Timestamp;
 use server::Failure;
 use server::actions::IdempotencyKey;
-use server::actions::sessions::{self, LaunchRequest};
+use server::actions::sessions;
 use server::simulation::{Fate, Simulation};
 
 use super::random::Random;

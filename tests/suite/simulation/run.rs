@@ -7,6 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use api::sessions::Resize;
 use futures_util::FutureExt as _;
 use rules::devices::WHOLE;
 use rules::findings::findings;
@@ -24,7 +25,6 @@ use rules::world::ClusterSnapshot;
 use server::Failure;
 use server::access::{Caller, Via};
 use server::actions::sessions as actions;
-use server::actions::sessions::Resize;
 use server::simulation::fake_node::{Life, SimulatedMoment};
 use server::simulation::{Fate, Simulation};
 

@@ -2,11 +2,8 @@
 //! without a handler.
 
 use rules::permissions::Permission;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::Schema;
 
-use super::schemas as shape;
-use super::{DocumentedRoute, Needs, SuccessReply, collect};
+use super::{DocumentedRoute, Needs, SuccessReply};
 
 const READ: Needs = Needs::Verb(Permission::SessionsRead);
 const WRITE: Needs = Needs::Verb(Permission::SessionsWrite);
@@ -885,52 +882,3 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
 ];
-
-/// Every shape that rows name, with everything inside them.
-pub(super) fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
-    collect::<shape::SessionPage>(all);
-    collect::<shape::Session>(all);
-    collect::<shape::LaunchRequest>(all);
-    collect::<shape::SessionPatch>(all);
-    collect::<shape::StopRequest>(all);
-    collect::<shape::Explanation>(all);
-    collect::<shape::EventPage>(all);
-    collect::<shape::WaitingPage>(all);
-    collect::<shape::Gpus>(all);
-    collect::<shape::Gpu>(all);
-    collect::<shape::CordonRequest>(all);
-    collect::<shape::DrainRequest>(all);
-    collect::<shape::CutRequest>(all);
-    collect::<shape::TestRequest>(all);
-    collect::<shape::Drained>(all);
-    collect::<shape::Cut>(all);
-    collect::<shape::Proof>(all);
-    collect::<shape::ImagePage>(all);
-    collect::<shape::Image>(all);
-    collect::<shape::ImportRequest>(all);
-    collect::<shape::OperationPage>(all);
-    collect::<shape::Operation>(all);
-    collect::<shape::UploadPage>(all);
-    collect::<shape::Upload>(all);
-    collect::<shape::SamplePage>(all);
-    collect::<shape::UserPage>(all);
-    collect::<shape::User>(all);
-    collect::<shape::NewUser>(all);
-    collect::<shape::UserPatch>(all);
-    collect::<shape::NewPassword>(all);
-    collect::<shape::SuspendRequest>(all);
-    collect::<shape::Authority>(all);
-    collect::<shape::Tls>(all);
-    collect::<shape::CertificateRequest>(all);
-    collect::<shape::CertificateImport>(all);
-    collect::<shape::CertificateReset>(all);
-    collect::<shape::Preferences>(all);
-    collect::<shape::PasswordChange>(all);
-    collect::<shape::TokenPage>(all);
-    collect::<shape::NewToken>(all);
-    collect::<shape::MadeToken>(all);
-    collect::<shape::SignInRequest>(all);
-    collect::<shape::SetupRequest>(all);
-    collect::<shape::SignedIn>(all);
-    collect::<shape::Problem>(all);
-}

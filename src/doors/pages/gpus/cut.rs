@@ -1,6 +1,7 @@
 //! The part of a device's page that cuts it into hardware partitions: how many of each profile, and beside
 //! them what that comes to and whom it ends. Decides nothing: the answer is the server's own.
 
+use api::gpus::{Cut, CutRequest, Gpu, Partition, PlannedCut};
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -11,7 +12,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use server::Failure;
 use server::access::Caller;
-use server::actions::gpus::{self, CutRequest, Gpu, Partition, PlannedCut};
+use server::actions::gpus;
 
 use super::super::PagesContext;
 use super::super::authentication::PageCaller;
@@ -214,7 +215,7 @@ fn refused(t: Text, refusal: &Refusal) -> CutPreview {
     }
 }
 
-fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> CutPreview {
+fn told(t: Text, gpu: &Gpu, cut: Cut) -> CutPreview {
     let (tone, icon, verdict) = match cut.ends.len() {
         0 => ("", "circle-check", t.gpu_cut_free().to_owned()),
         n => ("wait", "hourglass", t.gpu_cut_ends(n)),
@@ -239,7 +240,7 @@ fn told(t: Text, gpu: &Gpu, cut: gpus::Cut) -> CutPreview {
 }
 
 /// The partitions in their places, and what is left between and behind them.
-fn blocks(t: Text, gpu: &Gpu, cut: &gpus::Cut) -> Vec<Block> {
+fn blocks(t: Text, gpu: &Gpu, cut: &Cut) -> Vec<Block> {
     let free = |name: String, weight: u8| Block {
         kind: BlockKind::Free,
         name,

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use api::gpus::{Gpu, Gpus};
 use rules::devices::{MigProfile, WHOLE};
 use rules::policy::SharePolicy;
 use rules::resources::Demand;
 use rules::units::{Bytes, GpuShare};
-use server::actions::gpus::{Gpu, Gpus};
 
 use super::super::{components, gpus};
 use super::{LaunchForm, Slider};
@@ -221,9 +221,9 @@ fn partitions(t: Text, all: &[Gpu], typed: &str) -> Vec<PartitionChoice> {
 
 #[cfg(test)]
 mod tests {
+    use api::gpus::Partition as Cut;
     use rules::devices::Health;
     use rules::names::NodeId;
-    use server::actions::gpus::Partition as Cut;
 
     use super::*;
 

@@ -322,7 +322,7 @@ async fn secretive(places: &BackupPaths) -> rules::names::SessionId {
             rows.put_node(&node)
         });
     written.await.unwrap();
-    let request = crate::actions::sessions::LaunchRequest {
+    let request = api::sessions::LaunchRequest {
         kind: rules::session::SessionKind::Batch,
         command: vec!["true".into()],
         env: [("TOKEN".to_owned(), "secret".to_owned())].into(),
@@ -460,7 +460,7 @@ async fn running(server: &Server) -> rules::session::Session {
         .write_now(lane, "a machine", move |rows| rows.put_node(&node))
         .unwrap();
     let root = crate::access::local_root(server);
-    let wanted = crate::actions::sessions::LaunchRequest {
+    let wanted = api::sessions::LaunchRequest {
         name: Some("keep".into()),
         ..Default::default()
     };

@@ -6,6 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use api::gpus::{Gpu, Proof, TestRequest};
+use api::operations::OperationState;
+use api::operations::OperationView;
+use api::sessions::{LaunchRequest, Resources};
 use base::link::streams::{ExecRequest, Streams, TermOutput};
 use rules::devices::Health;
 use rules::names::{ContainerName, OperationId, SessionId};
@@ -17,20 +21,18 @@ use rules::refusals;
 use rules::resources::DeviceShare;
 use rules::session::{SessionKind, SessionState};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Gpu;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::actions::images;
-use crate::actions::operations::{OperationView, show};
-use crate::actions::sessions::{self, LaunchRequest, Resources};
+use crate::actions::operations::show;
+use crate::actions::sessions;
 use crate::actions::system::refuse_unwell;
 use crate::appliance::imports::ImportProgress;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
-use crate::catalog::jobs::{OperationRow, OperationState};
+use crate::catalog::jobs::OperationRow;
 use crate::catalog::proofs::ProofRow;
 use crate::{Failure, Server, ServerFault};
 
@@ -86,14 +88,6 @@ struct Task {
     image: String,
 }
 
-/// How a card is tested.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TestRequest {
-    /// The image that both sessions start from, with glibc 2.34 or newer; None: the machine's own programs.
-    pub image: Option<String>,
-}
-
 impl Proofs {
     pub(crate) fn bring(&self, streams: Arc<dyn Streams>) {
         // A second one would be a second start of the same server, which does not happen.
@@ -115,20 +109,6 @@ impl Proofs {
     fn locked(&self) -> MutexGuard<'_, SelfTestQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What a test found, with the proof that it was this box that found it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
-    pub id: uuid::Uuid,
-    pub result: Statement,
-    /// Byte for byte what is signed.
-    pub statement: String,
-    /// ECDSA over P-256 with SHA-256, in DER, as base64.
-    pub signature: String,
-    /// The authority's certificate, to check it with.
-    pub authority: String,
-    pub fingerprint: String,
 }
 
 /// Begins the self-test of a card and gives its operation, whose end names the proof.

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use api::operations::OperationState;
+use api::operations::OperationView;
+use api::sessions::LaunchRequest;
 use bytes::Bytes;
 use rules::people::Role;
 use sha2::{Digest as _, Sha256};
@@ -9,9 +12,8 @@ use sha2::{Digest as _, Sha256};
 use super::uploads::{abort, append, create, head};
 use super::*;
 use crate::access::{local_root, new_person};
-use crate::actions::operations::{self, OperationView};
-use crate::actions::sessions::{LaunchRequest, launch, stop};
-use crate::catalog::jobs::OperationState;
+use crate::actions::operations;
+use crate::actions::sessions::{launch, stop};
 
 struct Box1 {
     server: Server,

@@ -1,42 +1,25 @@
 //! Resumable uploads of the caller: declare, send pieces at offsets, ask how far it is, call it off.
 
+use api::images::UploadView;
 use bytes::Bytes;
 use rules::names::UploadId;
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::session::plain;
-use rules::units::Timestamp;
-use serde::{Deserialize, Serialize};
 use store::images::digest::Sha256Digest;
 use store::uploads::{Declared, UploadStatus};
 
 use super::*;
 
-/// One upload under way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UploadView {
-    pub id: UploadId,
-    /// The file's name as the person knows it.
-    pub name: String,
-    /// Bytes there will be.
-    pub size: u64,
-    /// Bytes that have come; the next piece begins here.
-    pub offset: u64,
-    pub created_at: Timestamp,
-    /// When it is forgotten unless a byte comes.
-    pub expires_at: Timestamp,
-}
-
-impl UploadView {
-    fn of(status: UploadStatus) -> Self {
-        Self {
-            id: UploadId(status.id),
-            name: status.declared.file_name,
-            size: status.declared.bytes,
-            offset: status.offset,
-            created_at: status.begun_at,
-            expires_at: status.expires_at,
-        }
+/// A row as the API says it.
+fn view(status: UploadStatus) -> UploadView {
+    UploadView {
+        id: UploadId(status.id),
+        name: status.declared.file_name,
+        size: status.declared.bytes,
+        offset: status.offset,
+        created_at: status.begun_at,
+        expires_at: status.expires_at,
     }
 }
 
@@ -69,7 +52,7 @@ pub async fn create(
         let uploads = server.uploads()?;
         uploads.expire(now).map_err(upload_failure)?;
         let status = uploads.create(declared, now);
-        status.map(UploadView::of).map_err(upload_failure)
+        status.map(view).map_err(upload_failure)
     })
     .await
 }
@@ -89,7 +72,7 @@ pub async fn append(
     blocking(server, move |server| {
         let mut from: &[u8] = &piece;
         let status = server.uploads()?.append(id.0, &owner, offset, &mut from);
-        status.map(UploadView::of).map_err(upload_failure)
+        status.map(view).map_err(upload_failure)
     })
     .await
 }
@@ -100,7 +83,7 @@ pub async fn head(server: &Server, caller: &Caller, id: UploadId) -> Result<Uplo
     let owner = caller.subject.user.to_string();
     blocking(server, move |server| {
         let status = server.uploads()?.status(id.0, &owner);
-        status.map(UploadView::of).map_err(upload_failure)
+        status.map(view).map_err(upload_failure)
     })
     .await
 }
@@ -112,7 +95,7 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<UploadView>, F
     blocking(server, move |server| {
         let mut all = server.uploads()?.list().map_err(upload_failure)?;
         all.retain(|status| status.declared.owner == owner);
-        Ok(all.into_iter().map(UploadView::of).collect())
+        Ok(all.into_iter().map(view).collect())
     })
     .await
 }

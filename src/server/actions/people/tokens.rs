@@ -3,48 +3,33 @@
 
 use std::net::IpAddr;
 
+use api::people::TokenView;
 use rules::names::TokenId;
 use rules::permissions::Permission;
 use rules::refusals;
 
 use super::*;
-use crate::access::TOKEN_PREFIX;
+use crate::access::{TOKEN_PREFIX, secret};
 use crate::catalog::people::TokenRow;
 
 /// Tokens one person may have. More would be a leak in a script.
 const MAX_TOKENS: usize = 100;
 const MAX_NAME_LENGTH: usize = 64;
 
-/// One token, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenView {
-    pub id: TokenId,
-    pub name: String,
-    /// Words of what it may do, such as `sessions:read`.
-    pub scopes: Vec<String>,
-    pub created_at: Timestamp,
-    /// None: good until it is revoked.
-    pub expires_at: Option<Timestamp>,
-    /// To the minute.
-    pub used_at: Option<Timestamp>,
-    pub used_from: Option<String>,
-}
-
-impl TokenView {
-    fn of(row: TokenRow) -> Self {
-        Self {
-            id: row.id,
-            name: row.name,
-            scopes: row
-                .scopes
-                .iter()
-                .map(|verb| verb.word().to_owned())
-                .collect(),
-            created_at: row.created_at,
-            expires_at: row.expires_at,
-            used_at: row.used_at,
-            used_from: row.used_from.filter(|from| from.parse::<IpAddr>().is_ok()),
-        }
+/// A row as the API says it.
+fn view(row: TokenRow) -> TokenView {
+    TokenView {
+        id: row.id,
+        name: row.name,
+        scopes: row
+            .scopes
+            .iter()
+            .map(|verb| verb.word().to_owned())
+            .collect(),
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        used_at: row.used_at,
+        used_from: row.used_from.filter(|from| from.parse::<IpAddr>().is_ok()),
     }
 }
 
@@ -54,7 +39,7 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<TokenView>, Fa
     let rows = server
         .catalog()
         .read_now("list tokens", |view| view.tokens(caller.subject.user))?;
-    Ok(rows.into_iter().map(TokenView::of).collect())
+    Ok(rows.into_iter().map(view).collect())
 }
 
 /// Makes a token and gives its secret, this once.
@@ -88,8 +73,8 @@ pub async fn create(
     if expires_at.is_some_and(|end| end <= now) {
         return Err(refusals::expires_at_past().at("/expires_at").into());
     }
-    let secret = SecretText::draw(TOKEN_PREFIX);
-    let hash = secret.hash();
+    let secret = secret::draw(TOKEN_PREFIX);
+    let hash = secret::hash(&secret);
     let row = TokenRow {
         id: TokenId::make(now, base::observe::random()),
         person: caller.subject.user,
@@ -109,7 +94,7 @@ pub async fn create(
             }
             rows.insert_token(&row, &hash)?;
             token_note(rows, &actor, &row, "token.made")?;
-            Ok(TokenView::of(row))
+            Ok(view(row))
         })
         .await?;
     Ok((token, secret))
@@ -129,7 +114,7 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
                 .ok_or_else(refusals::token_not_found)?;
             rows.forget_token(id, person)?;
             token_note(rows, &actor, &row, rules::codes::TOKEN_REVOKED)?;
-            Ok(TokenView::of(row))
+            Ok(view(row))
         })
         .await
 }

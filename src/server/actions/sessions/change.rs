@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use api::sessions::{Resize, SessionView};
 use rules::names::SessionName;
 use rules::permissions::Permission;
 use rules::placement;
@@ -10,12 +11,11 @@ use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{self, DesiredState, SessionEnvironment, SessionState};
-use rules::units::{Bytes, CpuShare, GpuShare};
-use serde::{Deserialize, Serialize};
+use rules::units::GpuShare;
 
 use super::find::find;
 use super::launch::{refuse_document_gone, refuse_own_full_queue};
-use super::view::{NameCache, SessionView};
+use super::view::NameCache;
 use crate::access::Caller;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
@@ -152,18 +152,6 @@ pub async fn set_labels(
         },
     )
     .await
-}
-
-/// Amounts a session is to have from now on; what is None stays.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Resize {
-    pub cpu: Option<CpuShare>,
-    pub memory: Option<Bytes>,
-    /// Share of devices. A running session keeps its devices; its fraction grows and shrinks on its card.
-    pub gpu: Option<GpuShare>,
-    /// Memory of the fraction; follows the share where only that is given.
-    pub gpu_memory: Option<Bytes>,
 }
 
 /// Changes how much a session may use, while it runs or before. What is None stays.

@@ -1,135 +1,26 @@
 //! Launching: from what a person typed to rows, all copies in one commit or none. Preview and
 //! duplicate live here too, since they read and write the same request.
 
-use rules::devices::MigProfile;
+use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::names::{SessionId, SessionName, UserId};
 use rules::permissions::{Permission, own};
 use rules::placement::{self, Explanation};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::resources::Demand;
 use rules::session::{self, Outcome, SessionEnvironment, SessionKind, SessionState};
-use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::units::{GpuShare, Timestamp};
 use rules::world::ClusterSnapshot;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::discreet;
 use super::find::find;
-use super::view::SessionView;
+use super::view;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::actions::system::refuse_unwell;
 use crate::actions::{IdempotencyKey, once, own_key};
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
-
-/// What a person asks for: the JSON body of `POST /sessions`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LaunchRequest {
-    /// None: made from the image and some letters.
-    #[serde(default)]
-    pub name: Option<String>,
-    #[serde(default = "interactive")]
-    pub kind: SessionKind,
-    /// `host`, a reference, or the id of an image.
-    #[serde(default = "host")]
-    pub image: String,
-    /// Program and arguments; empty: what the image runs by itself.
-    #[serde(default)]
-    pub command: Vec<String>,
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    #[serde(default)]
-    pub labels: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "rules::object::read")]
-    pub resources: Resources,
-    #[serde(default = "one")]
-    pub copies: u32,
-    #[serde(default)]
-    pub timeout_seconds: Option<u64>,
-    #[serde(default)]
-    pub longest_run_seconds: Option<u64>,
-    #[serde(default)]
-    pub start_at: Option<Timestamp>,
-    /// Ids or names of sessions that have to end well first.
-    #[serde(default)]
-    pub depends_on: Vec<String>,
-    /// The only device that it may have a share of. Not for requests from outside: a card's self-test sets it.
-    #[serde(skip)]
-    pub only_on: Option<String>,
-}
-
-fn interactive() -> SessionKind {
-    SessionKind::Interactive
-}
-
-fn host() -> String {
-    "host".to_owned()
-}
-
-fn one() -> u32 {
-    1
-}
-
-impl Default for LaunchRequest {
-    /// One interactive session from the machine's own programs.
-    fn default() -> Self {
-        Self {
-            name: None,
-            kind: interactive(),
-            image: host(),
-            command: Vec::new(),
-            env: BTreeMap::new(),
-            labels: BTreeMap::new(),
-            resources: Resources::default(),
-            copies: one(),
-            timeout_seconds: None,
-            longest_run_seconds: None,
-            start_at: None,
-            depends_on: Vec::new(),
-            only_on: None,
-        }
-    }
-}
-
-/// Amounts; what is left out gets its default: one core, 1 GiB, 64 MiB of shared memory (at most half
-/// of the memory), no device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Resources {
-    #[serde(default)]
-    pub cpu: Option<CpuShare>,
-    #[serde(default)]
-    pub memory: Option<Bytes>,
-    #[serde(default)]
-    pub shm: Option<Bytes>,
-    /// Share of devices: 0.35, 1, 2.5.
-    #[serde(default)]
-    pub gpu: Option<GpuShare>,
-    /// Memory of the fraction, where it is not to be the same part of the card as the share.
-    #[serde(default)]
-    pub gpu_memory: Option<Bytes>,
-    /// One hardware partition, such as `1g.10gb`.
-    #[serde(default)]
-    pub mig: Option<MigProfile>,
-}
-
-impl Resources {
-    fn demand(&self) -> Demand {
-        let usual = Demand::default();
-        let memory = self.memory.unwrap_or(usual.memory);
-        Demand {
-            cpu: self.cpu.unwrap_or(usual.cpu),
-            memory,
-            shm: self.shm.unwrap_or(usual.shm.min(Bytes(memory.0 / 2))),
-            gpu: self.gpu.unwrap_or(usual.gpu),
-            gpu_memory: self.gpu_memory,
-            mig: self.mig,
-        }
-    }
-}
 
 /// What a launch gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,7 +78,7 @@ pub async fn launch(
                 let nodes = rows.nodes()?;
                 Ok(written
                     .iter()
-                    .map(|row| SessionView::of(row, name.clone(), &nodes, rows.policy()))
+                    .map(|row| view::session(row, name.clone(), &nodes, rows.policy()))
                     .collect())
             })?;
             Ok(Launched {

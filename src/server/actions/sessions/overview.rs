@@ -1,6 +1,8 @@
 //! The machine at a glance, and one session's use of it over time. Other people's work is shown as
 //! taken room without names, unless the caller may see everybody's.
 
+use api::events::EventView;
+use api::sessions::{GpuSample, Owner, UsageSample};
 use rules::findings::InvariantFinding;
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
@@ -13,7 +15,7 @@ use rules::units::{Bytes, CpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::find::find;
-use super::view::{EventView, Owner};
+use super::view::event;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::catalog::samples::{UsageRow, load};
@@ -106,39 +108,6 @@ pub struct OwnUsage {
     pub memory: Bytes,
     /// Of devices.
     pub gpu: rules::units::GpuShare,
-}
-
-/// One moment of a session's use.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct UsageSample {
-    pub at: Timestamp,
-    /// Cores used since the sample before.
-    pub cpu: f64,
-    /// 100 is all the session may use.
-    pub cpu_percent_of_limit: f64,
-    pub memory: Bytes,
-    pub memory_percent_of_limit: f64,
-    pub processes: u64,
-    /// Of the time since the sample before, the part in which something in it waited for a processor;
-    /// its own limit makes it wait too. None where the kernel does not measure it.
-    pub cpu_waiting_percent: Option<f64>,
-    /// The same of waiting for memory to be freed or read back.
-    pub memory_waiting_percent: Option<f64>,
-    /// What it did with its shares of devices; None where it has none, or it is unknown.
-    pub gpu: Option<GpuSample>,
-}
-
-/// What a session did with its shares of devices, all of them together.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct GpuSample {
-    /// Per cent of its shares since the sample before; above 100 where it was given what others left. None
-    /// where unknown, as of hardware partitions.
-    pub load_percent: Option<f64>,
-    /// In use, contexts included.
-    pub memory: Option<Bytes>,
-    pub memory_percent_of_limit: Option<f64>,
-    /// The devices do not exist, and this is made up.
-    pub simulated: bool,
 }
 
 /// The box as the caller may see it.
@@ -245,7 +214,7 @@ pub async fn overview(server: &Server, caller: &Caller) -> Result<Overview, Fail
             Ok(Overview {
                 machines,
                 counts,
-                recent: recent.into_iter().map(EventView::of).collect(),
+                recent: recent.into_iter().map(event).collect(),
                 findings: if heard.is_everything() {
                     snapshot.findings().to_vec()
                 } else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::sessions::{LaunchRequest, Resize};
 use rules::names::{BootId, UserName};
 use rules::people::Role;
 use rules::placement::Verdict;
@@ -894,7 +895,7 @@ async fn preview_queue_and_why_agree_and_are_discreet() {
     server.clock().set(server.clock().now().plus_seconds(1));
     one(&server, &jae, big("later")).await.unwrap();
     let queue_of_jae = queue(&server, &jae).await.unwrap();
-    let (session, explained) = &queue_of_jae[0];
+    let (session, explained) = (&queue_of_jae[0].session, &queue_of_jae[0].why);
     assert_eq!((queue_of_jae.len(), session.name.as_str()), (1, "later"));
     assert_eq!(explained.queue_position, Some(2));
     assert_eq!(*explained, why(&server, &jae, "later").await.unwrap());
@@ -906,7 +907,7 @@ async fn preview_queue_and_why_agree_and_are_discreet() {
         explained.sentence
     );
     let to_its_owner = queue(&server, &mina).await.unwrap();
-    assert_eq!(to_its_owner[0].0.name.as_str(), "confidential");
+    assert_eq!(to_its_owner[0].session.name.as_str(), "confidential");
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! Bounds on what people's acts give and keep, each met at its edge. What a field of a request may hold is
 //! asked for over HTTP, in `tests/suite/server/limits.rs`.
 
+use api::sessions::LaunchRequest;
 use rules::names::{UserId, UserName};
 use rules::refusal::RefusalKind;
 use rules::units::Timestamp;
 
 use super::*;
 use crate::access::local_root;
-use crate::actions::sessions::LaunchRequest;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::OperationRow;
@@ -125,7 +125,7 @@ async fn a_queue_explains_the_first_two_hundred() {
     assert_eq!(launched.sessions.len(), 201);
     let queue = sessions::queue(&server, &root).await.unwrap();
     assert_eq!(queue.len(), 200);
-    assert!(queue.iter().all(|(_, why)| !why.blockers.is_empty()));
+    assert!(queue.iter().all(|one| !one.why.blockers.is_empty()));
 }
 
 #[tokio::test]

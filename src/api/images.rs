@@ -1,0 +1,43 @@
+//! Uploads and the import of an archive. An image itself is `rules::image::CatalogImage`.
+
+use std::path::PathBuf;
+
+use rules::names::UploadId;
+use rules::units::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One upload under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Upload)]
+pub struct UploadView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: UploadId,
+    /// The file's name as the person knows it.
+    pub name: String,
+    /// Bytes there will be.
+    pub size: u64,
+    /// Bytes that have come.
+    pub offset: u64,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it is forgotten unless a byte comes.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+}
+
+/// Where an archive comes from: one of `upload` and, for root on the machine, `path`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ImportRequest)]
+#[serde(deny_unknown_fields)]
+pub struct ImportBody {
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = Uuid)]
+    pub upload: Option<UploadId>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub path: Option<PathBuf>,
+    /// What to call it, `name:tag`; otherwise as the archive says.
+    #[serde(default)]
+    pub reference: Option<String>,
+}

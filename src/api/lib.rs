@@ -1,0 +1,16 @@
+//! Room 6, pure: what is asked of the API and what it answers, each type once. The server's actions give
+//! them, the pages show them, the API writes them, its document describes them, and the CLI reads them back.
+//! Pure: reads no clock, file or row, and checks nothing that a type cannot say.
+
+pub mod certificates;
+pub mod events;
+pub mod gpus;
+pub mod images;
+pub mod operations;
+pub mod page;
+pub mod people;
+pub mod problem;
+pub mod schema;
+pub mod secret;
+pub mod sessions;
+mod values;

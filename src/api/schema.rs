@@ -1,0 +1,78 @@
+//! The schemas of all types, under the names that they have in the OpenAPI document.
+
+use serde_json::{Map, Value};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::page::ListPage;
+use crate::values::{ExplanationShape, ImageShape, UserShape};
+use crate::{certificates, events, gpus, images, operations, people, problem, sessions};
+
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// Gives every schema by its name, those that others refer to included.
+pub fn all() -> Map<String, Value> {
+    let mut all = Schemas::new();
+    pages(&mut all);
+    collect::<sessions::LaunchRequest>(&mut all);
+    collect::<sessions::SessionPatchBody>(&mut all);
+    collect::<sessions::StopBody>(&mut all);
+    collect::<ExplanationShape>(&mut all);
+    collect::<gpus::Gpus>(&mut all);
+    collect::<gpus::CordonRequest>(&mut all);
+    collect::<gpus::DrainRequest>(&mut all);
+    collect::<gpus::CutRequest>(&mut all);
+    collect::<gpus::TestRequest>(&mut all);
+    collect::<gpus::Drained>(&mut all);
+    collect::<gpus::Cut>(&mut all);
+    collect::<gpus::Proof>(&mut all);
+    collect::<images::ImportBody>(&mut all);
+    collect::<people::NewUserBody>(&mut all);
+    collect::<people::UserPatchBody>(&mut all);
+    collect::<people::NewPasswordBody>(&mut all);
+    collect::<people::SuspendBody>(&mut all);
+    collect::<people::UserPreferences>(&mut all);
+    collect::<people::PasswordChangeBody>(&mut all);
+    collect::<people::NewTokenBody>(&mut all);
+    collect::<people::MadeToken>(&mut all);
+    collect::<people::SignInBody>(&mut all);
+    collect::<people::SetupBody>(&mut all);
+    collect::<people::SignedIn>(&mut all);
+    collect::<certificates::CertificateAuthority>(&mut all);
+    collect::<certificates::CertificateStatus>(&mut all);
+    collect::<certificates::CertificateRequestInput>(&mut all);
+    collect::<certificates::CertificateUpload>(&mut all);
+    collect::<certificates::ResetRequest>(&mut all);
+    collect::<problem::ProblemBody>(&mut all);
+    let written = |schema| serde_json::to_value(schema).unwrap_or(Value::Null);
+    all.into_iter()
+        .map(|(name, schema)| (name, written(schema)))
+        .collect()
+}
+
+/// Lists and what is in them.
+fn pages(all: &mut Schemas) {
+    page::<sessions::SessionView>(all);
+    page::<sessions::WaitingView>(all);
+    page::<sessions::UsageSample>(all);
+    page::<events::EventView>(all);
+    page::<ImageShape>(all);
+    page::<images::UploadView>(all);
+    page::<operations::OperationView>(all);
+    page::<UserShape>(all);
+    page::<people::TokenView>(all);
+}
+
+/// Adds a list of a type as `SessionPage`, and the type.
+fn page<T: ToSchema + PartialSchema>(all: &mut Schemas) {
+    let name = format!("{}Page", T::name());
+    all.push((name, ListPage::<T>::schema()));
+    collect::<T>(all);
+}
+
+/// Adds a type and everything inside it.
+fn collect<T: ToSchema + PartialSchema>(all: &mut Schemas) {
+    all.push((T::name().into_owned(), T::schema()));
+    T::schemas(all);
+}

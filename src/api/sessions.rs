@@ -1,0 +1,356 @@
+//! Sessions: what is asked for, what is answered, and what is changed. A field of a session stands here
+//! once for the server, the pages, the API, its document and the CLI. Checks nothing; the actions do.
+
+use std::collections::BTreeMap;
+
+use rules::devices::MigProfile;
+use rules::names::{SessionId, SessionName, UserId, UserName};
+use rules::object::Object;
+use rules::placement::Explanation;
+use rules::reason::Reason;
+use rules::resources::Demand;
+use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::values::{
+    ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape, StateShape, WishShape,
+};
+
+/// Whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Owner {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: UserId,
+    #[schema(value_type = String)]
+    pub name: UserName,
+}
+
+/// A share of one device as a session has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Grant)]
+pub struct GrantView {
+    pub index: u32,
+    /// The device's own name; empty where its machine no longer reports it.
+    pub uuid: String,
+    pub model: String,
+    #[schema(value_type = f64)]
+    pub share: GpuShare,
+    /// The same in the administrator's units.
+    pub units: String,
+    #[schema(value_type = u64)]
+    pub memory: Bytes,
+    /// Multiprocessors whose time the share is worth, of `sms_total`; 0 where unknown.
+    pub sms: u32,
+    pub sms_total: u32,
+    /// The partition, where one was given.
+    #[schema(value_type = Option<String>)]
+    pub profile: Option<MigProfile>,
+    /// Its machine has confirmed that it holds the session to this.
+    pub confirmed: bool,
+    /// The device does not exist, and the session has none.
+    pub simulated: bool,
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Session)]
+pub struct SessionView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: SessionId,
+    /// Letters, digits and hyphens; unique among the live sessions of its owner.
+    #[schema(value_type = String)]
+    pub name: SessionName,
+    pub owner: Owner,
+    #[schema(value_type = StateShape)]
+    pub state: SessionState,
+    #[schema(value_type = WishShape)]
+    pub wish: DesiredState,
+    #[schema(value_type = KindShape)]
+    pub kind: SessionKind,
+    /// `host`, or the reference of an image.
+    pub image: String,
+    /// Program and arguments; empty: what the image runs by itself.
+    pub command: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    #[schema(value_type = ResourcesShape)]
+    pub resources: Demand,
+    pub timeout_seconds: Option<u64>,
+    pub longest_run_seconds: Option<u64>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub start_at: Option<Timestamp>,
+    #[schema(value_type = Vec<String>)]
+    pub depends_on: Vec<SessionId>,
+    /// False where it ended and its command, variables and labels are no longer kept: its owner's ended sessions
+    /// keep 64 MiB of them.
+    #[serde(default = "kept")]
+    #[schema(required = true)]
+    pub document_kept: bool,
+    pub paused: bool,
+    /// Which start this is; 1 is the first.
+    pub incarnation: u32,
+    /// Name of the machine it is, or was, on.
+    pub node: Option<String>,
+    pub devices: Vec<GrantView>,
+    /// Devices here do not exist: the session gets no device, even with a share.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub simulated: bool,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub scheduled_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// Whole seconds from its place in the queue to its start, of its latest start; null before that.
+    #[serde(default)]
+    pub waited_seconds: Option<u64>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    #[schema(value_type = Option<OutcomeShape>)]
+    pub outcome: Option<Outcome>,
+    /// 0 to 255, a signal as 128 and its number; only once it ended with a known end.
+    pub exit_code: Option<i32>,
+    #[schema(value_type = Option<ReasonShape>)]
+    pub reason: Option<Reason>,
+    /// Version of the session, and its ETag.
+    pub generation: u64,
+}
+
+/// What answers kept before there was such a field say.
+fn kept() -> bool {
+    true
+}
+
+/// What a new session is to be. Everything has a default; `{}` is a shell on the machine's own
+/// programs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchRequest {
+    /// Left out: made from the image and some letters.
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default = "interactive")]
+    #[schema(value_type = KindShape)]
+    pub kind: SessionKind,
+    /// `host`, or the reference or id of an image.
+    #[serde(default = "host")]
+    pub image: String,
+    /// Program and arguments; empty: what the image runs by itself.
+    #[serde(default)]
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "rules::object::read")]
+    pub resources: Resources,
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 500)]
+    pub copies: u32,
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub timeout_seconds: Option<u64>,
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub longest_run_seconds: Option<u64>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub start_at: Option<Timestamp>,
+    /// Ids or names of sessions that have to end well first.
+    #[serde(default)]
+    pub depends_on: Vec<String>,
+    /// The only device that it may have a share of. Not for requests from outside: a card's self-test sets it.
+    #[serde(skip)]
+    pub only_on: Option<String>,
+}
+
+fn interactive() -> SessionKind {
+    SessionKind::Interactive
+}
+
+fn host() -> String {
+    "host".to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for LaunchRequest {
+    /// One interactive session from the machine's own programs.
+    fn default() -> Self {
+        Self {
+            name: None,
+            kind: interactive(),
+            image: host(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            resources: Resources::default(),
+            copies: one(),
+            timeout_seconds: None,
+            longest_run_seconds: None,
+            start_at: None,
+            depends_on: Vec::new(),
+            only_on: None,
+        }
+    }
+}
+
+/// Amounts; what is left out gets its default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = LaunchResources)]
+#[serde(deny_unknown_fields)]
+pub struct Resources {
+    /// Cores, at most two decimals.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>, minimum = 0.01)]
+    pub cpu: Option<CpuShare>,
+    /// Bytes.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>, minimum = 16_777_216)]
+    pub memory: Option<Bytes>,
+    /// Bytes.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>)]
+    pub shm: Option<Bytes>,
+    /// Devices, at most two decimals: 0.35, 1, 2.5.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>, minimum = 0.01)]
+    pub gpu: Option<GpuShare>,
+    /// Bytes of the fraction, where it is not to be the same part of the card as the share.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>)]
+    pub gpu_memory: Option<Bytes>,
+    /// One hardware partition instead of a share: `1g.10gb`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub mig: Option<MigProfile>,
+}
+
+impl Resources {
+    /// What is asked for, with the defaults where nothing is said.
+    pub fn demand(&self) -> Demand {
+        let usual = Demand::default();
+        let memory = self.memory.unwrap_or(usual.memory);
+        Demand {
+            cpu: self.cpu.unwrap_or(usual.cpu),
+            memory,
+            shm: self.shm.unwrap_or(usual.shm.min(Bytes(memory.0 / 2))),
+            gpu: self.gpu.unwrap_or(usual.gpu),
+            gpu_memory: self.gpu_memory,
+            mig: self.mig,
+        }
+    }
+}
+
+/// A merge patch. Limits are changed alone.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = SessionPatch)]
+#[serde(deny_unknown_fields)]
+pub struct SessionPatchBody {
+    pub name: Option<String>,
+    /// A null removes a label.
+    pub labels: Option<BTreeMap<String, Option<String>>>,
+    #[schema(value_type = Option<Resize>)]
+    pub resources: Option<Object<Resize>>,
+}
+
+/// Amounts a session is to have from now on; what is null stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ResourcesPatch)]
+#[serde(default, deny_unknown_fields)]
+pub struct Resize {
+    #[schema(value_type = Option<f64>)]
+    pub cpu: Option<CpuShare>,
+    #[schema(value_type = Option<u64>)]
+    pub memory: Option<Bytes>,
+    /// The fraction grows and shrinks on its card; other devices need a restart.
+    #[schema(value_type = Option<f64>)]
+    pub gpu: Option<GpuShare>,
+    /// Memory of the fraction; follows the share where only that is given.
+    #[schema(value_type = Option<u64>)]
+    pub gpu_memory: Option<Bytes>,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = StopRequest)]
+#[serde(default, deny_unknown_fields)]
+pub struct StopBody {
+    /// Kill at once instead of asking first.
+    pub force: bool,
+}
+
+/// What a list of sessions is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListQuery {
+    /// Query language; empty for everything.
+    pub q: String,
+    /// `created_at`, `started_at`, `ended_at` or `name`, `-` before it for the reverse; None is
+    /// newest first.
+    pub sort: Option<String>,
+    /// 1 to 500; None is 50.
+    pub limit: Option<u32>,
+    pub cursor: Option<String>,
+    /// `mine`, or `all` that the caller may see; None is `all`.
+    pub scope: Option<String>,
+}
+
+/// One moment of a session's use.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Sample)]
+pub struct UsageSample {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// Cores used since the sample before.
+    pub cpu: f64,
+    /// 100 is all the session may use.
+    pub cpu_percent_of_limit: f64,
+    #[schema(value_type = u64)]
+    pub memory: Bytes,
+    pub memory_percent_of_limit: f64,
+    pub processes: u64,
+    /// Of the time since the sample before, the part in which something in it waited for a processor;
+    /// its own limit makes it wait too. Null where the kernel does not measure it.
+    pub cpu_waiting_percent: Option<f64>,
+    /// The same of waiting for memory to be freed or read back.
+    pub memory_waiting_percent: Option<f64>,
+    /// Null where it has no share of a device, or the load is unknown.
+    pub gpu: Option<GpuSample>,
+}
+
+/// What a session did with its shares of devices, all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GpuSample {
+    /// Per cent of its shares since the sample before; above 100 where it was given what others left. Null
+    /// where unknown, as of hardware partitions.
+    pub load_percent: Option<f64>,
+    /// Bytes in use, contexts included.
+    #[schema(value_type = Option<u64>)]
+    pub memory: Option<Bytes>,
+    pub memory_percent_of_limit: Option<f64>,
+    /// The devices do not exist, and this is made up.
+    pub simulated: bool,
+}
+
+impl SessionView {
+    /// Whether its machine paused it, because it fills the disk.
+    pub fn stands_still(&self) -> bool {
+        let code = self.reason.as_ref().map(|reason| reason.code.as_str());
+        self.state == SessionState::Running
+            && matches!(code, Some("disk.paused" | "disk.files-paused"))
+    }
+}
+
+/// A waiting session and why it waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Waiting)]
+pub struct WaitingView {
+    pub session: SessionView,
+    #[schema(value_type = ExplanationShape)]
+    pub why: Explanation,
+}

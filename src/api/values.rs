@@ -1,0 +1,373 @@
+//! How values of `rules` look in the API's document. The values themselves are written and read by their own
+//! `serde` derives; `rules` knows no document, so their schemas stand here. A field or a variant that is
+//! added there does not compile until it stands here too.
+
+use std::collections::BTreeMap;
+
+use rules::image::CatalogImage;
+use rules::messages::DeviceUse;
+use rules::people::{Role, User};
+use rules::placement::explain::{Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck};
+use rules::placement::{Explanation, PlacementBlocker, Verdict};
+use rules::policy::{SharePolicy, Spreading};
+use rules::proof::{Statement, TestFinding};
+use rules::reason::Reason;
+use rules::resources::{Demand, DeviceShare};
+use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use utoipa::ToSchema;
+
+/// The schema of a structure of `rules`, under the name that it has in the document.
+macro_rules! structure {
+    ($(#[$meta:meta])* $shape:ident as $name:ident of $value:ident {
+        $($(#[$about:meta])* $field:ident: $kind:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(ToSchema)]
+        #[schema(as = $name)]
+        #[allow(dead_code, reason = "read by the derive, never made")]
+        pub(crate) struct $shape {
+            $($(#[$about])* $field: $kind,)*
+        }
+
+        impl $shape {
+            /// Names every field, so that a new one is not forgotten.
+            #[allow(dead_code, reason = "compiled, never called")]
+            fn names_all($value { $($field: _,)* }: $value) {}
+        }
+    };
+}
+
+/// The schema of an enumeration of `rules` whose variants are words.
+macro_rules! words {
+    ($(#[$meta:meta])* $shape:ident as $name:ident of $value:ident { $($variant:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(ToSchema)]
+        #[schema(as = $name, rename_all = "lowercase")]
+        #[allow(dead_code, reason = "read by the derive, never made")]
+        pub(crate) enum $shape {
+            $($variant,)*
+        }
+
+        impl $shape {
+            /// Names every variant, so that a new one is not forgotten.
+            #[allow(dead_code, reason = "compiled, never called")]
+            fn names_all(value: $value) {
+                match value {
+                    $($value::$variant => {})*
+                }
+            }
+        }
+    };
+}
+
+words! {
+    StateShape as State of SessionState {
+        Pending,
+        Scheduled,
+        Preparing,
+        Running,
+        Stopping,
+        Ended,
+    }
+}
+
+words! {
+    /// What its owner wants of it.
+    WishShape as Wish of DesiredState {
+        Run,
+        Stop,
+        Kill,
+    }
+}
+
+words! {
+    KindShape as Kind of SessionKind {
+        Interactive,
+        Batch,
+    }
+}
+
+words! {
+    OutcomeShape as Outcome of Outcome {
+        Succeeded,
+        Failed,
+        Stopped,
+        Refused,
+        Lost,
+    }
+}
+
+words! {
+    VerdictShape as Verdict of Verdict {
+        Now,
+        Wait,
+        Never,
+        Settled,
+    }
+}
+
+words! {
+    SpreadingShape as Spreading of Spreading {
+        Pack,
+        Spread,
+    }
+}
+
+words! {
+    RoleShape as Role of Role {
+        User,
+        Administrator,
+    }
+}
+
+structure! {
+    /// What a session has: cores and devices with at most two decimals, bytes.
+    ResourcesShape as Resources of Demand {
+        cpu: f64,
+        memory: u64,
+        shm: u64,
+        /// 2.5 is two whole devices and half of a third.
+        gpu: f64,
+        /// Bytes; absent where the fraction has the same part of its card's memory.
+        #[schema(required = false)]
+        gpu_memory: Option<u64>,
+        #[schema(required = false)]
+        mig: Option<String>,
+    }
+}
+
+structure! {
+    /// A share of one device, in hundredths.
+    DeviceShareShape as DeviceShare of DeviceShare {
+        index: u32,
+        share: f64,
+        memory: u64,
+        /// Number of the partition, where one was given.
+        #[schema(required = false)]
+        part: Option<u32>,
+        /// The device does not exist.
+        simulated: bool,
+    }
+}
+
+structure! {
+    /// The administrator's rules for shares of devices.
+    SharePolicyShape as SharePolicy of SharePolicy {
+        /// How many units one whole device counts as.
+        units: u32,
+        least: f64,
+        step: f64,
+        spreading: SpreadingShape,
+        /// The most that one person holds at once.
+        each: Option<f64>,
+    }
+}
+
+structure! {
+    /// What a device is doing for all processes; null where unknown.
+    GpuDoingShape as GpuDoing of DeviceUse {
+        device: u32,
+        /// Bytes in use, the driver's own included.
+        memory: Option<u64>,
+        /// Per cent of the time in which something ran.
+        busy_percent: Option<u32>,
+        celsius: Option<u32>,
+        milliwatts: Option<u32>,
+    }
+}
+
+structure! {
+    ProofStatementShape as ProofStatement of Statement {
+        /// 1
+        version: u32,
+        passed: bool,
+        device: String,
+        model: String,
+        memory: u64,
+        machine: String,
+        driver: String,
+        fardel: String,
+        box_id: String,
+        by: String,
+        #[schema(format = DateTime)]
+        began_at: String,
+        #[schema(format = DateTime)]
+        ended_at: String,
+        findings: Vec<ProofFindingShape>,
+    }
+}
+
+structure! {
+    /// One part of a self-test.
+    ProofFindingShape as ProofFinding of TestFinding {
+        /// `memory`, `way`, `control`, `cards`, `launch`, `share`, `neighbour` or `trespass`.
+        code: String,
+        /// Which one of them; empty where there is one only.
+        subject: String,
+        measured: String,
+        wanted: String,
+        /// `held` or `failed`.
+        verdict: String,
+    }
+}
+
+structure! {
+    /// Why something is as it is.
+    ReasonShape as Reason of Reason {
+        /// Stable, dotted.
+        code: String,
+        /// One English sentence.
+        text: String,
+        #[schema(required = false)]
+        params: BTreeMap<String, String>,
+    }
+}
+
+structure! {
+    /// The one answer to "would it start?" and "why is it waiting?".
+    ExplanationShape as Explanation of Explanation {
+        verdict: VerdictShape,
+        /// One English sentence that says it all.
+        sentence: String,
+        eta: Option<EtaShape>,
+        /// Where it would go, or is.
+        node: Option<String>,
+        devices: Vec<DeviceShareShape>,
+        reason: Option<ReasonShape>,
+        /// 1 is next.
+        queue_position: Option<u32>,
+        blockers: Vec<BlockerShape>,
+        checks: Vec<CheckShape>,
+        alternatives: Vec<AlternativeShape>,
+        rooms: Vec<RoomShape>,
+        /// Devices here do not exist: sessions get none, also where a share is listed.
+        simulated: bool,
+    }
+}
+
+structure! {
+    /// When a waiting session would start.
+    EtaShape as Eta of Eta {
+        p50_seconds: u64,
+        p90_seconds: u64,
+        basis: String,
+    }
+}
+
+structure! {
+    /// Why a session has no place yet.
+    BlockerShape as Blocker of PlacementBlocker {
+        code: String,
+        text: String,
+        #[schema(required = false)]
+        params: BTreeMap<String, String>,
+        /// The session whose end would remove it.
+        #[schema(required = false)]
+        ends_with: Option<String>,
+    }
+}
+
+structure! {
+    /// One thing that was checked, before and after.
+    CheckShape as Check of PlacementCheck {
+        code: String,
+        #[schema(required = false)]
+        device: Option<u32>,
+        before: String,
+        after: String,
+        limit: String,
+        ok: bool,
+    }
+}
+
+structure! {
+    /// A nearby request with another answer.
+    AlternativeShape as Alternative of Alternative {
+        demand: ResourcesShape,
+        verdict: VerdictShape,
+        text: String,
+    }
+}
+
+structure! {
+    /// How full one machine is.
+    RoomShape as Room of NodeRoom {
+        node: String,
+        name: String,
+        cpu: f64,
+        cpu_used: f64,
+        memory: u64,
+        memory_used: u64,
+        /// What is free of each device.
+        devices: Vec<DeviceRoomShape>,
+        chosen: bool,
+    }
+}
+
+structure! {
+    DeviceRoomShape as DeviceRoom of DeviceRoom {
+        index: u32,
+        /// 0 where it takes no new sessions.
+        free: f64,
+        free_memory: u64,
+    }
+}
+
+structure! {
+    /// A person.
+    UserShape as User of User {
+        #[schema(format = Uuid)]
+        id: String,
+        name: String,
+        role: RoleShape,
+        /// `en`, `ko`, or empty for what the browser asks.
+        language: String,
+        /// `light`, `dark` or `system`.
+        theme: String,
+        /// IANA name; empty means UTC.
+        time_zone: String,
+        suspended: bool,
+        #[schema(format = DateTime)]
+        created_at: String,
+        /// Version, and ETag.
+        generation: u64,
+    }
+}
+
+structure! {
+    /// One imported image.
+    ImageShape as Image of CatalogImage {
+        #[schema(format = Uuid)]
+        id: String,
+        /// What people call it: `name:tag`.
+        reference: String,
+        /// Digest of its configuration, `sha256:…`.
+        digest: String,
+        /// Bytes.
+        size: u64,
+        architecture: String,
+        #[schema(format = DateTime)]
+        created_at: String,
+        #[schema(format = DateTime)]
+        imported_at: String,
+        labels: BTreeMap<String, String>,
+        /// What it runs by itself: entry point, then default arguments.
+        entrypoint: Vec<String>,
+        command: Vec<String>,
+        env: Vec<String>,
+        user: String,
+        working_directory: String,
+        stop_signal: String,
+        generation: u64,
+    }
+}
+
+/// `unknown`, `well`, `worn` or `failing`, the last two with a sentence.
+#[derive(ToSchema)]
+#[schema(as = GpuHealth)]
+#[allow(dead_code, reason = "read by the derive, never made")]
+pub(crate) struct GpuHealthShape {
+    state: String,
+    #[schema(required = false)]
+    text: Option<String>,
+}
