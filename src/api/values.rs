@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 macro_rules! structure {
     ($(#[$meta:meta])* $shape:ident as $name:ident of $value:ident {
         $($(#[$about:meta])* $field:ident: $kind:ty,)*
-    }) => {
+    } $(without $($left:ident),+)?) => {
         $(#[$meta])*
         #[derive(ToSchema)]
         #[schema(as = $name)]
@@ -30,9 +30,9 @@ macro_rules! structure {
         }
 
         impl $shape {
-            /// Names every field, so that a new one is not forgotten.
+            /// Names every field, so that a new one is not forgotten; those after `without` are in no answer.
             #[allow(dead_code, reason = "compiled, never called")]
-            fn names_all($value { $($field: _,)* }: $value) {}
+            fn names_all($value { $($field: _,)* $($($left: _,)+)? }: $value) {}
         }
     };
 }
@@ -331,7 +331,7 @@ structure! {
         created_at: String,
         /// Version, and ETag.
         generation: u64,
-    }
+    } without domain
 }
 
 structure! {
@@ -359,7 +359,7 @@ structure! {
         working_directory: String,
         stop_signal: String,
         generation: u64,
-    }
+    } without domain
 }
 
 /// `unknown`, `well`, `worn` or `failing`, the last two with a sentence.

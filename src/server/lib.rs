@@ -255,10 +255,7 @@ impl Server {
 /// Moves this server's rows towards what people want, and speaks to the nodes behind `links`: wakes
 /// on commits, reports and a clock of seconds. Runs until it is dropped; at most one a server.
 /// An error ends one pass, is logged, and the next pass tries again.
-pub fn conduct(
-    server: &Server,
-    links: links::Links,
-) -> impl Future<Output = ()> + Send + use<> {
+pub fn conduct(server: &Server, links: links::Links) -> impl Future<Output = ()> + Send + use<> {
     let catalog = server.catalog().clone();
     let clock = server.clock().clone();
     controller::driver::run(catalog, links, clock, server.settings().keep_days)

@@ -180,7 +180,7 @@ impl Snapshots {
             Some((looked, rows)) if looked == newest => (looked, rows),
             Some((looked, rows)) if looked < newest && newest - looked <= MAX_EVENTS_BEHIND => {
                 let (mut fresh, looked) =
-                    view.events_after(looked, &reach, MAX_EVENTS_BEHIND as u32)?;
+                    view.events_after(&reach, looked, MAX_EVENTS_BEHIND as u32)?;
                 fresh.reverse();
                 fresh.extend(rows);
                 fresh.truncate(most as usize);
@@ -220,7 +220,10 @@ mod tests {
     }
 
     fn everything() -> Reach {
-        let root = subject(crate::catalog::people::ROOT, rules::people::Role::Administrator);
+        let root = subject(
+            crate::catalog::people::ROOT,
+            rules::people::Role::Administrator,
+        );
         rules::permissions::reach(&root, rules::permissions::Permission::SystemRead)
     }
 

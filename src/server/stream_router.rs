@@ -43,7 +43,11 @@ impl StreamRouter {
             .read_now("find the node of a container", |view| {
                 view.session(container.session)
             });
-        let node = row.ok().flatten().and_then(|row| row.node);
+        let node = row.ok().flatten().and_then(|row| {
+            let mut all = row.containers().iter();
+            all.find(|each| each.index == container.index)
+                .map(|each| each.node)
+        });
         node.and_then(|node| self.nodes.get(&node))
             .map_or(&*self.first, |streams| &**streams)
     }

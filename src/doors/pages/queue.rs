@@ -1,6 +1,6 @@
 //! `/queue`: what waits, in order, and why.
 
-use api::sessions::{ListQuery, SessionView};
+use api::sessions::SessionView;
 use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,9 +1,8 @@
 //! What a person may do with long work: look at it, and call it off.
 
 use api::operations::OperationView;
-use rules::names::{OperationId, UserId};
+use rules::names::OperationId;
 use rules::permissions::{Permission, Reach, reach};
-use rules::refusal::Refusal;
 use rules::refusals;
 
 use super::allowed;

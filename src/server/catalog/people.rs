@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use rules::names::{TokenId, UserId, UserName};
 use rules::people::{Role, User};
 use rules::permissions::{Permission, Reach};
-use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;

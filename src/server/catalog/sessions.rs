@@ -8,6 +8,7 @@ use rules::names::{ImageId, SessionId, SessionName, UserId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
+use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::container::SessionContainer;
 use rules::workload::session::Session;
@@ -15,7 +16,6 @@ use rules::workload::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use rules::workload::state::{
     DesiredState, EndedSession, LastPlace, Lifecycle, Outcome, PlacedSession, SessionState,
 };
-use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::world::ClusterSnapshot;
 use rusqlite::{OptionalExtension as _, Row};
 

@@ -1,7 +1,7 @@
 //! Faults planted below a root of the test's own, and the check that finds each.
 
-use rules::doctor::CheckState;
 use super::*;
+use rules::doctor::CheckState;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -113,8 +113,8 @@ fn every_planted_fault_is_found_and_says_a_way_out() {
         }),
         ("clock-and-state", CheckState::Fail, "17520 hours", |p| {
             p.put("data/catalog.sqlite", "x");
-            let later = std::time::UNIX_EPOCH
-                + std::time::Duration::from_secs((NOW + 730 * 86_400) as u64);
+            let later =
+                std::time::UNIX_EPOCH + std::time::Duration::from_secs((NOW + 730 * 86_400) as u64);
             fs::File::options()
                 .write(true)
                 .open(p.data().join("catalog.sqlite"))

@@ -214,7 +214,10 @@ fn resize_row(
     demand.check()?;
     // Between its place and its first process, and while it stops, its machine may hold it
     // to the old limits for a while; what it gave back would be given away too early.
-    let settled = matches!(session.state(), SessionState::Pending | SessionState::Running);
+    let settled = matches!(
+        session.state(),
+        SessionState::Pending | SessionState::Running
+    );
     if !settled || session.desired != DesiredState::Run {
         return Err(refusals::session_not_resizable(session.state().word()).into());
     }
