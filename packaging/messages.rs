@@ -2,11 +2,6 @@
 //! constructor per sentence, one constant per code, and the table that translations are looked up in.
 //! A fault of the catalogue (no Korean, a value that no sentence of the entry has, a code that is none)
 //! stops the build with the name of the entry. Never reads anything but the catalogue.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "a build script reads its source and talks to cargo; the room's lints are for the room"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -54,6 +49,11 @@ struct Message {
     english_only: Vec<String>,
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a build script reads its source and talks to cargo; the room's lints are for the room"
+)]
 fn main() {
     let room = PathBuf::from(
         std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets the manifest directory"),

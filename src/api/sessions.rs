@@ -342,7 +342,10 @@ impl SessionView {
     pub fn stands_still(&self) -> bool {
         let code = self.reason.as_ref().map(|reason| reason.code.as_str());
         self.state == SessionState::Running
-            && matches!(code, Some("disk.paused" | "disk.files-paused"))
+            && matches!(
+                code,
+                Some(rules::codes::DISK_PAUSED | rules::codes::DISK_FILES_PAUSED)
+            )
     }
 }
 

@@ -157,7 +157,7 @@ impl Snapshots {
         if let Some(known) = newest.as_ref().filter(|known| known.version == version) {
             return Ok(Arc::clone(&known.snapshot));
         }
-        let read = catalog.read("take a snapshot", |view| Snapshot::read(view));
+        let read = catalog.read("take a snapshot", Snapshot::read);
         let snapshot = Arc::new(read.await?);
         *newest = Some(NewestSnapshot {
             version,

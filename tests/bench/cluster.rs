@@ -2,7 +2,7 @@
 //! thirty sizes. What the bench and the simulation measure the scheduler on; nothing of it exists.
 
 use rules::names::{BootId, NodeId, SessionId, SessionName, UserId};
-use rules::reasons;
+use rules::reason::Reason;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::{Session, SessionEnvironment, SessionKind, SessionSpec};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -98,7 +98,7 @@ pub(super) fn overrun() -> ClusterSnapshot {
             part: None,
             simulated: false,
         });
-        let because = reasons::bench();
+        let because = Reason::from_parts("bench".into(), "Placed by the bench.".into());
         holder.place(node.id, devices.collect(), because, AT);
         world.sessions.push(holder);
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::time::Instant;
 
 use rules::placement::{self, Decision};
-use rules::reasons;
+use rules::reason::Reason;
 use rules::world::ClusterSnapshot;
 use serde_json::{Value, json};
 
@@ -74,7 +74,12 @@ fn settled(mut world: ClusterSnapshot, placed: Vec<Decision>) -> io::Result<Clus
             continue;
         };
         if let Some(row) = world.sessions.iter_mut().find(|row| row.id == session) {
-            row.place(node, devices, reasons::bench(), AT);
+            row.place(
+                node,
+                devices,
+                Reason::from_parts("bench".into(), "Placed by the bench.".into()),
+                AT,
+            );
         }
     }
     let last = world.sessions.last_mut();
