@@ -146,8 +146,8 @@ struct NewestSnapshot {
 }
 
 impl Snapshots {
-    /// Everything live as of the newest commit or a later one: reads it where nobody did since, else costs
-    /// nothing.
+    /// Everything live as of the newest commit or a later one. The first call after a change reads it; the
+    /// others cost nothing.
     ///
     /// Errors: those of the catalog.
     pub(crate) async fn newest(&self, catalog: &Catalog) -> Result<Arc<Snapshot>, Failure> {

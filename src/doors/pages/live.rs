@@ -46,7 +46,7 @@ const TICK: Duration = Duration::from_secs(2);
 /// As long after the last commit ages of under a minute may stand on a page.
 const SECONDS_SHOWN: Duration = Duration::from_secs(65);
 /// Between two looks at a page on which nothing happened lately. Longer: a node that falls silent is seen later.
-/// Shorter: pages that nobody looks at cost more.
+/// Shorter: idle pages cost more.
 const QUIET_TICK: Duration = Duration::from_secs(15);
 /// After a commit, the wait for the next ones: a launch is four commits within milliseconds.
 const GATHER: Duration = Duration::from_millis(60);

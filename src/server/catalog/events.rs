@@ -88,8 +88,8 @@ fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
     })
 }
 
-/// What a reader hears: what happened to things of their reach, and to images and nodes, which are
-/// everybody's.
+/// What a reader hears: what happened to things of their reach, and to images and nodes, which all users may
+/// see.
 fn heard(reach: &Reach, place: &str) -> (String, Option<[u8; 16]>) {
     let (reached, value) = condition(reach, EVENT, place);
     let reached = format!("({reached} or (owner is null and topic in ('images', 'nodes')))");

@@ -65,7 +65,7 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Digests of the images of all domains: what the store must keep. Shown to nobody.
+    /// Digests of the images of all domains: what the store must keep. Shown to no caller.
     pub(crate) fn image_digests(&self) -> Result<Vec<String>, Failure> {
         let mut statement = self.connection.prepare_cached("select digest from image")?;
         let rows = statement.query_map([], |row| row.get(0))?;

@@ -142,7 +142,7 @@ enum Expected {
     Refused(u16, &'static str),
     /// A secret in the request decides: 401, 403 or 409.
     Unproven,
-    /// Open to everybody.
+    /// Open to every caller.
     Open,
     /// Neither 401 nor 403.
     NotRefused,

@@ -1,4 +1,4 @@
--- Domains, projects and who belongs to them; one of each is there from the beginning, and everybody is in it. The
+-- Domains, projects and their members; one of each is there from the beginning, and every user is in it. The
 -- ids are those of rules::tenancy.
 create table domain (
     id blob primary key,
