@@ -63,7 +63,7 @@ impl Permission {
 }
 
 /// Who asks: a person, with what their token may do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subject {
     pub user: UserId,
     pub role: Role,
@@ -140,7 +140,7 @@ pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(
     }
 }
 
-/// Which rows a list may give. Every list of the catalog demands one, and only this module makes it, so that
+/// Which rows a list may give. Every list of what has a scope demands one, and only this module makes it, so that
 /// a list without its filter does not compile:
 ///
 /// ```compile_fail,E0423
@@ -154,11 +154,11 @@ pub fn may(subject: &Subject, permission: Permission, scope: &Scope) -> Result<(
 ///     rows(&reach(subject, Permission::SessionsRead));
 /// }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reach(Extent);
 
 /// How far a reach goes, for the condition of a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
     Nothing,
     Owner(UserId),

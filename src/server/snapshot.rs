@@ -22,9 +22,12 @@ use crate::catalog::{Catalog, ReadTransaction};
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
 const EXPLAINED_FOR: u64 = 1_000;
+/// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many people look at
+/// long queues, one session is explained several times a second.
+const MAX_EXPLANATIONS_KEPT: usize = 2_000;
 /// Readers whose newest events are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more people
 /// search the journal.
-const MAX_AUDIENCES: usize = 256;
+const MAX_READERS_KEPT: usize = 256;
 /// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
 const MAX_EVENTS_BEHIND: u64 = 1_000;
 
@@ -125,10 +128,25 @@ impl Snapshot {
             return explanation;
         }
         let explanation = placement::explain_session(&self.world, session, now);
-        let mut explained = locked(&self.explained);
-        explained.insert(session.id, (now, explanation.clone()));
+        keep(
+            &mut locked(&self.explained),
+            session.id,
+            (now, explanation.clone()),
+        );
         explanation
     }
+}
+
+/// Keeps an explanation; where there are too many, it forgets the others.
+fn keep(
+    explained: &mut BTreeMap<SessionId, (Timestamp, Explanation)>,
+    session: SessionId,
+    of: (Timestamp, Explanation),
+) {
+    if explained.len() >= MAX_EXPLANATIONS_KEPT {
+        explained.clear();
+    }
+    explained.insert(session, of);
 }
 
 /// The newest snapshot, and what pages read again and again beside it.
@@ -137,7 +155,7 @@ pub(crate) struct Snapshots {
     /// Held while a snapshot is read: who comes meanwhile waits for it and takes it.
     newest: tokio::sync::Mutex<Option<NewestSnapshot>>,
     /// The newest events each reader may see, newest first, and up to which sequence they were looked for.
-    recent: Mutex<BTreeMap<String, (u64, Vec<EventRow>)>>,
+    recent: Mutex<BTreeMap<Reach, (u64, Vec<EventRow>)>>,
 }
 
 struct NewestSnapshot {
@@ -173,8 +191,7 @@ impl Snapshots {
         reach: Reach,
         most: u32,
     ) -> Result<Vec<EventRow>, Failure> {
-        let reader = format!("{reach:?}");
-        let known = locked(&self.recent).get(&reader).cloned();
+        let known = locked(&self.recent).get(&reach).cloned();
         let newest = view.event_range()?.1;
         let (looked, rows) = match known {
             Some((looked, rows)) if looked == newest => (looked, rows),
@@ -189,10 +206,10 @@ impl Snapshots {
             _ => (newest, view.events_latest(&reach, most)?),
         };
         let mut recent = locked(&self.recent);
-        if recent.len() >= MAX_AUDIENCES && !recent.contains_key(&reader) {
+        if recent.len() >= MAX_READERS_KEPT && !recent.contains_key(&reach) {
             recent.clear();
         }
-        recent.insert(reader, (looked, rows.clone()));
+        recent.insert(reach, (looked, rows.clone()));
         Ok(rows)
     }
 }
@@ -327,17 +344,43 @@ mod tests {
         check();
     }
 
+    #[test]
+    fn explanations_are_kept_up_to_a_bound() {
+        let at = Timestamp::from_millis(1);
+        let explanation = Explanation {
+            verdict: placement::Verdict::Wait,
+            sentence: String::new(),
+            eta: None,
+            node: None,
+            devices: Vec::new(),
+            reason: None,
+            queue_position: None,
+            blockers: Vec::new(),
+            checks: Vec::new(),
+            alternatives: Vec::new(),
+            rooms: Vec::new(),
+            simulated: false,
+        };
+        let mut explained = BTreeMap::new();
+        for number in 0..MAX_EXPLANATIONS_KEPT as u128 + 2 {
+            let session = SessionId(uuid::Uuid::from_u128(number));
+            keep(&mut explained, session, (at, explanation.clone()));
+            assert!(explained.len() <= MAX_EXPLANATIONS_KEPT);
+            assert!(explained.contains_key(&session));
+        }
+    }
+
     #[tokio::test]
     async fn newest_events_are_kept_for_so_many_readers() {
         let server = Server::for_tests();
         note(&server, None, "one");
-        for reader in 0..MAX_AUDIENCES as u128 + 2 {
+        for reader in 0..MAX_READERS_KEPT as u128 + 2 {
             let reach = own(UserId(uuid::Uuid::from_u128(reader)));
             let read = server.catalog().read_now("read", |view| {
                 server.snapshots().recent_events(view, reach, 3)
             });
             assert_eq!(read.unwrap(), Vec::new());
-            assert!(locked(&server.snapshots().recent).len() <= MAX_AUDIENCES);
+            assert!(locked(&server.snapshots().recent).len() <= MAX_READERS_KEPT);
         }
     }
 }

@@ -28,7 +28,10 @@ pub const MAX_OPEN_DIRECTORIES: usize = 16;
 /// Opens at most `MAX_OPEN_DIRECTORIES` directories and needs no stack that grows. Errors: what the kernel says of the
 /// first thing that cannot be removed, such as a mount; the rest is removed all the same.
 pub fn remove(path: &Path) -> io::Result<()> {
-    let (above, name) = place(path)?;
+    let (above, name) = match place(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
     match rustix::fs::unlinkat(&above, &name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -432,6 +435,13 @@ mod tests {
                 .join()
                 .unwrap();
         });
+    }
+
+    #[test]
+    fn nothing_is_removed_where_there_is_nothing() {
+        let bench = bench();
+        remove(&bench.path().join("missing")).unwrap();
+        remove(&bench.path().join("missing/too")).unwrap();
     }
 
     #[test]

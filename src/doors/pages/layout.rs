@@ -126,7 +126,7 @@ impl PageLayout {
 }
 
 /// How bright the console is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Theme {
     #[default]
     System,

@@ -34,14 +34,14 @@ pub(super) fn parse(query: &str) -> Result<SessionFilter, Refusal> {
         }
         match name {
             "state" => match value {
-                "live" => filter.phases.extend(
+                "live" => filter.states.extend(
                     SessionState::ALL
                         .into_iter()
                         .filter(|p| *p != SessionState::Ended),
                 ),
-                "waiting" => filter.phases.push(SessionState::Pending),
+                "waiting" => filter.states.push(SessionState::Pending),
                 _ => filter
-                    .phases
+                    .states
                     .push(SessionState::parse(value).ok_or_else(|| {
                         let all: Vec<&str> = SessionState::ALL
                             .into_iter()
@@ -129,7 +129,7 @@ mod tests {
             parse(r#"state:running state:pending owner:jae label:team=vision label:x "two words""#)
                 .unwrap();
         assert_eq!(
-            filter.phases,
+            filter.states,
             [SessionState::Running, SessionState::Pending]
         );
         assert_eq!(filter.owners, ["jae"]);

@@ -98,8 +98,8 @@ impl ReadTransaction<'_> {
 impl Rows<'_> {
     /// Writes a whole pass.
     ///
-    /// Errors: the refusal of `moved_on` where a row of it was written by somebody else since it
-    /// was read; then the pass must be taken again from the rows as they are.
+    /// Errors: `controller.moved-on` where a row of it was written since it was read; then the pass must be taken
+    /// again from the rows as they are.
     pub(crate) fn record_turn(&self, writes: &PassChanges) -> Result<(), Failure> {
         for session in &writes.sessions {
             let of_it = || writes.happened.iter().filter(|h| h.session == session.id);

@@ -17,7 +17,7 @@ use crate::Failure;
 pub(crate) struct SessionFilter {
     /// Names of owners; any of them.
     pub(crate) owners: Vec<String>,
-    pub(crate) phases: Vec<SessionState>,
+    pub(crate) states: Vec<SessionState>,
     pub(crate) kinds: Vec<SessionKind>,
     /// Parts of references; any of them.
     pub(crate) images: Vec<String>,
@@ -229,7 +229,11 @@ impl SessionFilter {
             "owner in (select id from person where name = ?)",
             self.owners.clone(),
         );
-        let states = self.phases.iter().map(|p| p.word().to_owned()).collect();
+        let states = self
+            .states
+            .iter()
+            .map(|state| state.word().to_owned())
+            .collect();
         any("state = ?", states);
         let kinds = self
             .kinds

@@ -1,4 +1,4 @@
-//! Changing a session that exists. Each function turns wishes or the order in one row, under the
+//! Changing a session that exists. Each function changes the desired state or the spec in one row, under the
 //! generation that the caller saw where they name one, and gives the session as it is afterwards.
 
 use std::collections::BTreeMap;
@@ -37,14 +37,14 @@ pub async fn stop(
         None,
         "stop a session",
         move |rows, session| {
-            let wish = if force {
+            let desired = if force {
                 DesiredState::Kill
             } else {
                 DesiredState::Stop
             };
             let because = reasons::session_stopped_by(&by);
             let no_restart = std::mem::take(&mut session.restart);
-            Ok(session.stop(wish, because, rows.now) || no_restart)
+            Ok(session.stop(desired, because, rows.now) || no_restart)
         },
     )
     .await

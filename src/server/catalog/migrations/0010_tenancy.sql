@@ -53,4 +53,4 @@ alter table event add column project blob;
 update event
 set domain = x'00000000000070008000000000000001',
     project = iif(topic = 'sessions', x'00000000000070008000000000000002', null)
-where owner is not null or topic in ('images', 'people');
+where owner is not null or topic = 'images' or (topic = 'people' and code <> 'sign-in.locked');
