@@ -92,8 +92,11 @@ fn keyed(
         let start = session.spec.start_at.unwrap_or_default();
         let last = served.get(&session.owner).copied().unwrap_or_default();
         let since = session.queued_at.max(start.min(now)).max(last);
-        // Who waits for a time or for another session takes no turn of its owner's.
-        let held = start > now || session.spec.depends_on.iter().any(|id| live.contains(id));
+        // What waits for a time or for another session takes no turn of its owner's, nor does what is about to end
+        // because another session ended badly.
+        let well = Some(&Some(Outcome::Succeeded));
+        let mut others = session.spec.depends_on.iter();
+        let held = start > now || others.any(|id| live.contains(id) || world.ended.get(id) != well);
         let since = if held {
             turns.since.unwrap_or(since)
         } else {

@@ -65,6 +65,29 @@ fn one_session_waits_for_one_of_each_other_however_many_they_queued() {
     assert_eq!(order, [kim, jo, lee, kim, jo]);
 }
 
+/// Seed 2014 of the simulation: another user's second session got the place.
+///
+/// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
+#[test]
+fn a_session_that_is_about_to_end_takes_no_turn() {
+    let (kim, lee) = (person(1), person(2));
+    let mut world = one_core();
+    let failed = SessionId(uuid::Uuid::from_u128(1));
+    world.ended.insert(failed, Some(Outcome::Failed));
+    let mut hopeless = queued(kim, 1, at(0));
+    hopeless.spec.depends_on = vec![failed];
+    world.sessions.push(hopeless);
+    world.sessions.push(queued(kim, 2, at(1)));
+    world.sessions.push(queued(lee, 3, at(2)));
+    let order = order::waiting(&world, at(3));
+    let owners: Vec<UserId> = order
+        .iter()
+        .filter(|session| session.spec.depends_on.is_empty())
+        .map(|session| session.owner)
+        .collect();
+    assert_eq!(owners, [kim, lee]);
+}
+
 /// Proves too: `one_session_waits_for_one_of_each_other_however_many_they_queued`
 #[test]
 fn the_first_in_the_queue_stays_the_first_until_it_starts() {
