@@ -48,11 +48,9 @@ const WRITES: usize = 50;
 
 #[derive(Default)]
 struct BenchArguments {
-    quick: bool,
-    json: bool,
+    run: BenchRun,
     driver: Option<PathBuf>,
     slices: Option<Slices>,
-    what: Vec<&'static str>,
 }
 
 /// Measures what the arguments name. Exit code 0 when all was measured, 1 when something could not
@@ -77,22 +75,54 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
             }
         };
     }
-    let run = BenchRun {
-        quick: wanted.quick,
-        json: wanted.json,
-        what: &wanted.what,
-    };
-    run.report(json!({}), &|word| measure(word, &wanted), &targets)
+    wanted
+        .run
+        .report(json!({}), &|word| measure(word, &wanted), &targets)
 }
 
 /// One run of a bench: what is measured, and how it is printed.
-pub struct BenchRun<'a> {
+#[derive(Default)]
+pub struct BenchRun {
     pub quick: bool,
     pub json: bool,
-    pub what: &'a [&'static str],
+    pub what: Vec<&'static str>,
 }
 
-impl BenchRun<'_> {
+impl BenchRun {
+    /// Takes in an option that every bench has, or one of the `known` words; `rest` gives an option's value.
+    ///
+    /// Errors: a sentence for a value or a word that is none of them.
+    pub fn take(
+        &mut self,
+        word: &str,
+        rest: &mut dyn Iterator<Item = &str>,
+        known: &[&'static str],
+    ) -> Result<(), String> {
+        match word {
+            "--quick" => self.quick = true,
+            "-o" | "--output" => match rest.next() {
+                Some("json") => self.json = true,
+                Some("table") => self.json = false,
+                _ => return Err("bench prints json or table.".into()),
+            },
+            "--output=json" | "-ojson" => self.json = true,
+            "--output=table" | "-otable" => self.json = false,
+            other => match known.iter().find(|known| **known == other) {
+                Some(known) => self.what.push(known),
+                None => return Err(format!("bench does not know {other:?}.")),
+            },
+        }
+        Ok(())
+    }
+
+    /// Measures all of `known` where no word was named; a quick run leaves 100 at once out.
+    pub fn or_all(&mut self, known: impl Iterator<Item = &'static str>) {
+        if self.what.is_empty() {
+            self.what
+                .extend(known.filter(|word| !self.quick || *word != "burst100"));
+        }
+    }
+
     /// Measures each word and prints figures and targets. `program` has facts beside version and size.
     ///
     /// Gives exit code 1 when something could not be measured, else 0.
@@ -105,7 +135,7 @@ impl BenchRun<'_> {
         let mut figures = Map::new();
         let mut failed = Map::new();
         let machine = machine();
-        for word in self.what {
+        for word in &self.what {
             eprintln!("measuring {word} …");
             let (before, began) = (load(), Instant::now());
             match measure(word) {
@@ -159,14 +189,6 @@ fn read(arguments: &[String]) -> Result<BenchArguments, String> {
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
         match word {
-            "--quick" => wanted.quick = true,
-            "-o" | "--output" => match words.next() {
-                Some("json") => wanted.json = true,
-                Some("table") => wanted.json = false,
-                _ => return Err("bench prints json or table.".into()),
-            },
-            "--output=json" | "-ojson" => wanted.json = true,
-            "--output=table" | "-otable" => wanted.json = false,
             "--slices" => {
                 let shares = words.next().ok_or("--slices needs shares.")?;
                 wanted.slices.get_or_insert_default().shares = slices::read_shares(shares)?;
@@ -185,30 +207,20 @@ fn read(arguments: &[String]) -> Result<BenchArguments, String> {
                 let file = words.next().ok_or("--driver needs a file.")?;
                 wanted.driver = Some(file.into());
             }
-            other => match WORDS.iter().find(|known| **known == other) {
-                Some(known) => wanted.what.push(known),
-                None => return Err(format!("bench does not know {other:?}.")),
-            },
+            other => wanted.run.take(other, &mut words, &WORDS)?,
         }
     }
     if let Some(slices) = &wanted.slices {
         slices.check()?;
     }
-    if wanted.what.is_empty() {
-        wanted.what = WORDS.to_vec();
-        let has_card = wanted.driver.is_some() || card::has_driver();
-        wanted
-            .what
-            .retain(|word| has_card || !word.starts_with("gpu-"));
-        if wanted.quick {
-            wanted.what.retain(|word| *word != "burst100");
-        }
-    }
+    let has_card = wanted.driver.is_some() || card::has_driver();
+    let here = |word: &&'static str| has_card || !word.starts_with("gpu-");
+    wanted.run.or_all(WORDS.into_iter().filter(here));
     Ok(wanted)
 }
 
 fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
-    let times = |quick: usize, whole: usize| if wanted.quick { quick } else { whole };
+    let times = |quick: usize, whole: usize| if wanted.run.quick { quick } else { whole };
     let driver = wanted.driver.as_deref();
     let burst = |count| {
         Ok(launches::burst(
@@ -225,7 +237,7 @@ fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
         "gpu-memory" => card::memory(driver),
         "gpu-launch" => card::launches(driver, times(3, 7)),
         "gpu-share" => {
-            let seconds = if wanted.quick { 3 } else { 6 };
+            let seconds = if wanted.run.quick { 3 } else { 6 };
             card::shares(driver, Duration::from_secs(seconds))
         }
         _ => Err(io::Error::other("this cannot be measured")),
@@ -342,10 +354,10 @@ mod tests {
     #[test]
     fn arguments_are_read_and_unknown_ones_named() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let wanted = read(&words("--quick -o json launch disk")).unwrap();
+        let wanted = read(&words("--quick -o json launch disk")).unwrap().run;
         assert!(wanted.quick && wanted.json);
         assert_eq!(wanted.what, ["launch", "disk"]);
-        let all = |text: &str| read(&words(text)).unwrap().what;
+        let all = |text: &str| read(&words(text)).unwrap().run.what;
         // With a card; which this machine need not have.
         let with = "--driver /nonexistent/libcuda.so.1";
         assert_eq!(all(with), WORDS);

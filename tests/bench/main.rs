@@ -34,11 +34,9 @@ usage: bench [--quick] [--program FILE] [--images DIRECTORY] [-o json|table] [WH
 
 #[derive(Default)]
 struct BenchArguments {
-    quick: bool,
-    json: bool,
+    run: BenchRun,
     program: Option<PathBuf>,
     images: Option<PathBuf>,
-    what: Vec<&'static str>,
 }
 
 /// Exit code 0 when all was measured, 1 when something could not be, 2 for wrong usage; missing a target is a
@@ -66,14 +64,11 @@ fn main() -> ExitCode {
         "installed_bytes": installed::bytes(),
         "boot_to_serving": boot,
     });
-    let run = BenchRun {
-        quick: wanted.quick,
-        json: wanted.json,
-        what: &wanted.what,
-    };
-    run.report(facts, &|word| measure(word, &wanted), &|figures| {
-        targets(figures, boot.as_ref())
-    })
+    wanted
+        .run
+        .report(facts, &|word| measure(word, &wanted), &|figures| {
+            targets(figures, boot.as_ref())
+        })
 }
 
 fn read(arguments: &[String]) -> Result<BenchArguments, String> {
@@ -81,37 +76,23 @@ fn read(arguments: &[String]) -> Result<BenchArguments, String> {
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
         match word {
-            "--quick" => wanted.quick = true,
-            "-o" | "--output" => match words.next() {
-                Some("json") => wanted.json = true,
-                Some("table") => wanted.json = false,
-                _ => return Err("bench prints json or table.".into()),
-            },
             "--program" => {
                 wanted.program = Some(words.next().ok_or("--program needs a file.")?.into());
             }
             "--images" => {
                 wanted.images = Some(words.next().ok_or("--images needs a directory.")?.into());
             }
-            other => match WORDS.iter().find(|known| **known == other) {
-                Some(known) => wanted.what.push(known),
-                None => return Err(format!("bench does not know {other:?}.")),
-            },
+            other => wanted.run.take(other, &mut words, &WORDS)?,
         }
     }
-    if wanted.what.is_empty() {
-        wanted.what = WORDS.to_vec();
-        if wanted.quick {
-            wanted.what.retain(|word| *word != "burst100");
-        }
-    }
+    wanted.run.or_all(WORDS.into_iter());
     Ok(wanted)
 }
 
 fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
     let seconds =
-        |quick: u64, whole: u64| Duration::from_secs(if wanted.quick { quick } else { whole });
-    let times = |quick: usize, whole: usize| if wanted.quick { quick } else { whole };
+        |quick: u64, whole: u64| Duration::from_secs(if wanted.run.quick { quick } else { whole });
+    let times = |quick: usize, whole: usize| if wanted.run.quick { quick } else { whole };
     match word {
         "start" => server::start_up(times(3, 10)),
         "visit" => server::first_visit(),
@@ -269,9 +250,9 @@ mod tests {
     fn arguments_are_read_and_unknown_ones_named() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let wanted = read(&words("--quick -o json launch idle --program /x")).unwrap();
-        assert!(wanted.quick && wanted.json && wanted.program == Some("/x".into()));
-        assert_eq!(wanted.what, ["launch", "idle"]);
-        let quick = read(&words("--quick")).unwrap().what;
+        assert!(wanted.run.quick && wanted.run.json && wanted.program == Some("/x".into()));
+        assert_eq!(wanted.run.what, ["launch", "idle"]);
+        let quick = read(&words("--quick")).unwrap().run.what;
         assert_eq!(quick.len(), WORDS.len() - 1);
         assert!(read(&words("lunch")).err().unwrap().contains("lunch"));
     }

@@ -723,17 +723,8 @@ fn card_field(t: Text, refused: bool) -> launch::GpuPicker {
 }
 
 fn launch(t: Text, refused: bool) -> LaunchPage {
-    let ghost = |note: &str, weight| Block {
-        kind: BlockKind::Ghost,
-        name: t.preview_your_share(note),
-        note: String::new(),
-        hue: 0,
-        busy: None,
-        fill: Fill::Foot,
-        weight,
-        href: None,
-        label: String::new(),
-    };
+    let ghost =
+        |note: &str, weight| Block::plain(BlockKind::Ghost, t.preview_your_share(note), weight);
     let mini = |row: BarRow, ghost: Block, left: &str| BarRow {
         blocks: {
             let mut blocks = row.blocks;
